@@ -1,0 +1,1 @@
+"""The one door to the API server: connection, client, watches, leases, events and typed errors."""

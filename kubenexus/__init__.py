@@ -1,0 +1,1 @@
+"""The command people type: webhook, scheduler, policy, simulate, dev."""

@@ -1,0 +1,1 @@
+"""Pending pods in, whole-gang plans, bindings out."""

@@ -1,0 +1,1 @@
+"""AdmissionReview in; verdict, patch and warnings out."""

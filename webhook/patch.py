@@ -1,0 +1,106 @@
+"""
+JSON Patch made from the raw object: only what changes, parents created where they are missing.
+
+A `Patch` takes one change at a time, applies it to its own copy of the object and records the
+operation, so that a later change sees the earlier ones. Arrays are appended to and never
+replaced; a change that changes nothing records nothing, so deciding on the patched object gives
+an empty patch.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class Patch:
+    """Changes to one object, in order."""
+
+    def __init__(self, obj: Json) -> None:
+        self._result = copy.deepcopy(obj)
+        self._operations: list[Json] = []
+
+    @property
+    def result(self) -> Json:
+        """The object as it will be."""
+        return self._result
+
+    @property
+    def operations(self) -> tuple[Json, ...]:
+        """RFC 6902 operations that turn the given object into `result`."""
+        return tuple(self._operations)
+
+    def set(self, path: Sequence[str | int], value: Any) -> None:
+        """Put `value` at `path`, whatever was there."""
+        parent = self._parent(path)
+        last = path[-1]
+        if isinstance(parent, list):
+            index = int(last)
+            if parent[index] != value:
+                parent[index] = value
+                self._record("replace", path, value)
+        elif last not in parent or parent[last] != value:
+            operation = "replace" if last in parent else "add"
+            parent[last] = value
+            self._record(operation, path, value)
+
+    def append(self, path: Sequence[str | int], value: Any) -> None:
+        """Add `value` to the list at `path` unless it is in it."""
+        parent = self._parent(path)
+        found = _step(parent, path[-1])
+        if found is None:
+            self.set(path, [value])
+        elif value not in found:
+            found.append(value)
+            self._record("add", [*path, "-"], value)
+
+    def _parent(self, path: Sequence[str | int]) -> Any:
+        """The container of the last step; missing or null maps on the way are created."""
+        here: Any = self._result
+        for index, step in enumerate(path[:-1]):
+            below = _step(here, step)
+            if below is None:
+                below = {}
+                exists = not isinstance(here, list) and step in here
+                here[step] = below
+                self._record("replace" if exists else "add", path[: index + 1], {})
+            here = below
+        return here
+
+    def _record(self, operation: str, path: Iterable[str | int], value: Any) -> None:
+        self._operations.append(
+            {"op": operation, "path": pointer(path), "value": copy.deepcopy(value)}
+        )
+
+
+def _step(here: Any, step: str | int) -> Any:
+    """What stands one step below; None where a map has no such key."""
+    return here[int(step)] if isinstance(here, list) else here.get(step)
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """The JSON pointer of a path: `~` and `/` inside a step are escaped."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def apply(obj: Mapping[str, Any], operations: Iterable[Mapping[str, Any]]) -> Json:
+    """The object after `add` and `replace` operations, the only ones a `Patch` records."""
+    result = copy.deepcopy(dict(obj))
+    for operation in operations:
+        steps = [
+            step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]
+        ]
+        here: Any = result
+        for step in steps[:-1]:
+            here = here[int(step)] if isinstance(here, list) else here[step]
+        value, last = copy.deepcopy(operation["value"]), steps[-1]
+        if not isinstance(here, list):
+            here[last] = value
+        elif last == "-":
+            here.append(value)
+        elif operation["op"] == "add":
+            here.insert(int(last), value)
+        else:
+            here[int(last)] = value
+    return result

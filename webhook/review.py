@@ -1,0 +1,161 @@
+"""
+The AdmissionReview envelope: bytes in, a frozen `Review` out; a verdict in, bytes out.
+
+The object inside stays a raw dict, so fields unknown to this program survive untouched. What is
+no AdmissionReview raises `NotAReview` with one line that says what was found; the caller answers
+400 and the API server follows the failurePolicy.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+API_VERSION: Final = "admission.k8s.io/v1"
+_OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+# The API server cuts longer warnings and drops what exceeds the sum.
+WARNING_LIMIT: Final = 256
+WARNINGS_LIMIT: Final = 4096
+# A Status message this long is still shown whole by kubectl.
+MESSAGE_LIMIT: Final = 16_384
+
+
+class NotAReview(ValueError):
+    """The body is no AdmissionReview that can be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the API server asks about."""
+
+    uid: str
+    operation: str
+    kind: str
+    resource: str
+    group: str = ""
+    version: str = "v1"
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    user: Mapping[str, Any] = field(default_factory=dict)
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+    dry_run: bool = False
+
+
+def parse(body: bytes) -> Review:
+    """The review of a request body."""
+    try:
+        envelope = orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        raise NotAReview(f"the body is not JSON: {exc}") from exc
+    if not isinstance(envelope, dict) or envelope.get("kind") != "AdmissionReview":
+        raise NotAReview("the body is no AdmissionReview")
+    if envelope.get("apiVersion") != API_VERSION:
+        raise NotAReview(
+            f"apiVersion is {envelope.get('apiVersion')!r:.60}, want {API_VERSION}; "
+            "set admissionReviewVersions to [v1]"
+        )
+    request = envelope.get("request")
+    if not isinstance(request, dict):
+        raise NotAReview("the AdmissionReview has no request")
+    return _review(request)
+
+
+def _review(request: Mapping[str, Any]) -> Review:
+    kind, resource = _map(request, "kind"), _map(request, "resource")
+    operation = _text(request, "operation")
+    if operation not in _OPERATIONS:
+        raise NotAReview(f"request.operation is {operation!r:.60}")
+    uid = _text(request, "uid")
+    if not uid:
+        raise NotAReview("request.uid is missing")
+    return Review(
+        uid=uid,
+        operation=operation,
+        group=_text(kind, "group"),
+        version=_text(kind, "version"),
+        kind=_text(kind, "kind"),
+        resource=_text(resource, "resource"),
+        subresource=_text(request, "subResource"),
+        namespace=_text(request, "namespace"),
+        name=_text(request, "name"),
+        user=_map(request, "userInfo"),
+        object=_object(request, "object"),
+        old_object=_object(request, "oldObject"),
+        dry_run=request.get("dryRun") is True,
+    )
+
+
+def _map(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = parent.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise NotAReview(f"request.{key} is no map")
+    return found
+
+
+def _object(parent: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+    found = parent.get(key)
+    if found is not None and not isinstance(found, dict):
+        raise NotAReview(f"request.{key} is no object")
+    return found
+
+
+def _text(parent: Mapping[str, Any], key: str) -> str:
+    found = parent.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise NotAReview(f"{key} is no text")
+    return found
+
+
+def answer(
+    uid: str,
+    *,
+    allowed: bool,
+    message: str = "",
+    warnings: Sequence[str] = (),
+    patch: Sequence[Mapping[str, Any]] = (),
+    audit: Mapping[str, str] | None = None,
+) -> bytes:
+    """The AdmissionReview to send back."""
+    response: dict[str, Any] = {"uid": uid, "allowed": allowed}
+    if not allowed:
+        response["status"] = {
+            "code": 403,
+            "reason": "Forbidden",
+            "message": _cut(message, MESSAGE_LIMIT),
+        }
+    elif patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(list(patch))).decode()
+    if warnings:
+        response["warnings"] = bounded(warnings)
+    if audit:
+        response["auditAnnotations"] = dict(audit)
+    return orjson.dumps(
+        {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+    )
+
+
+def bounded(warnings: Sequence[str]) -> list[str]:
+    """As many warnings as the API server passes on, each as long as it passes on."""
+    kept: list[str] = []
+    left = WARNINGS_LIMIT
+    for warning in warnings:
+        line = _cut(" ".join(warning.split()), WARNING_LIMIT)
+        left -= len(line)
+        if left < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -107,7 +107,7 @@ def parse(text: str, source: str) -> list[Document]:
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
     except yaml.MarkedYAMLError as exc:
-        raise _broken(exc, source) from exc
+        raise _broken(exc, text, source) from exc
     except yaml.YAMLError as exc:
         raise DocumentError(source, 0, 0, f"not YAML: {_one_line(str(exc))}") from exc
     except RecursionError:
@@ -207,13 +207,18 @@ def _child(node: yaml.Node, step: Step) -> yaml.Node | None:
     return None
 
 
-def _broken(exc: yaml.MarkedYAMLError, source: str) -> DocumentError:
+def _broken(exc: yaml.MarkedYAMLError, text: str, source: str) -> DocumentError:
     mark = exc.problem_mark or exc.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     problem = _one_line(exc.problem or exc.context or "syntax error")
-    if "\\t" in problem or "tab" in problem:
+    if mark and _is_tab(text, mark):
         problem = "a tab stands where spaces belong; indent with spaces"
     return DocumentError(source, line, column, f"not YAML: {problem}")
+
+
+def _is_tab(text: str, mark: yaml.Mark) -> bool:
+    line = text.splitlines()[mark.line : mark.line + 1]
+    return bool(line) and line[0][mark.column : mark.column + 1] == "\t"
 
 
 def _one_line(text: str) -> str:

@@ -77,6 +77,13 @@ class Who:
         )
 
 
+def refused(rule: str, message: str, fix: str) -> Decision:
+    """A refusal that does not come from the object but from the webhook's own state."""
+    return Decision(
+        allowed=False, failures=(Failure(BUILTIN, Problem(rule, "request", message, fix)),)
+    )
+
+
 def needs_owner(review: Review) -> bool:
     """Whether the verdict depends on the pod's controller: a gang whose size only that one says."""
     if review.kind != "Pod" or review.operation != "CREATE" or review.object is None:

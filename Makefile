@@ -1,0 +1,59 @@
+# Everything a newcomer needs: `make demo` shows the product, `make test` proves it.
+# Needs python3 (3.11 or newer) with venv and pip. All else is installed into .venv or built into ~/.cache/kubenexus.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help demo install test test-unit test-cluster lint wheel binaries lock clean
+
+help: ## This list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+demo: $(VENV)/run ## Admit and place the quickstart example on an in-memory cluster
+	@$(BIN)/kubenexus simulate examples/quickstart
+
+install: $(VENV)/dev ## The product and its development tools in .venv
+
+test: test-unit test-cluster ## Every test, on a real control plane
+
+test-unit: $(VENV)/dev ## Tests that need no cluster; seconds
+	$(PYTEST) -q --junitxml=build/tests/unit.xml tests/unit
+
+test-cluster: $(VENV)/dev binaries ## Tests on a real kube-apiserver
+	$(PYTEST) -q --junitxml=build/tests/cluster.xml tests/cluster
+
+binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
+	@$(BIN)/kubenexus dev build
+
+lint: $(VENV)/dev ## Style, types and arrows
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+wheel: $(VENV)/dev ## Build the wheel, install it elsewhere, run the unit tests against it
+	tests/wheel.sh
+
+lock: ## Compile requirements/*.txt anew from pyproject.toml (needs uv)
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml -o requirements/run.txt
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --group build -c requirements/dev.txt -o requirements/build.txt
+
+clean: ## Remove what was installed and built here
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Two stamps, so that the demo does not wait for development tools.
+$(VENV)/run: requirements/run.txt requirements/build.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the product into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/run.txt -r requirements/build.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/run requirements/dev.txt
+	@echo "installing the development tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@

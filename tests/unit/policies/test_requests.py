@@ -1,0 +1,125 @@
+from typing import Any
+
+import pytest
+
+from policies import requests
+from policies.requests import RequestError
+
+Json = dict[str, Any]
+GPU = "nvidia.com/gpu"
+
+
+def container(name: str = "c", **amounts: str) -> Json:
+    return {"name": name, "resources": {"requests": amounts}}
+
+
+def sidecar(**amounts: str) -> Json:
+    return container("s", **amounts) | {"restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"containers": []}, {}, id="nothing asked"),
+        pytest.param(
+            {"containers": [container(cpu="1", memory="1Gi"), container(cpu="500m")]},
+            {"cpu": 1500, "memory": 2**30},
+            id="containers add up",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [container(cpu="3")]},
+            {"cpu": 3000},
+            id="a larger init container sets the peak",
+        ),
+        pytest.param(
+            {
+                "containers": [container(cpu="1")],
+                "initContainers": [sidecar(cpu="1"), container(cpu="1500m")],
+            },
+            {"cpu": 2500},
+            id="an init container after a sidecar runs beside it",
+        ),
+        pytest.param(
+            {
+                "containers": [container(cpu="2")],
+                "initContainers": [container(cpu="1500m"), sidecar(cpu="1")],
+            },
+            {"cpu": 3000},
+            id="a sidecar runs beside the containers",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "overhead": {"cpu": "250m", "memory": "64Mi"}},
+            {"cpu": 1250, "memory": 2**26},
+            id="overhead comes on top",
+        ),
+        pytest.param(
+            {
+                "containers": [container("c", cpu="1", **{GPU: "2"})],
+                "resources": {"requests": {"cpu": "4", GPU: "9"}},
+            },
+            {"cpu": 4000, GPU: 2},
+            id="pod-level requests replace CPU and memory and nothing else",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "resources": {"limits": {GPU: "8"}}}]},
+            {GPU: 8},
+            id="a limit stands for a missing request",
+        ),
+        pytest.param(
+            {"containers": [{"name": "c", "resources": None}], "initContainers": None},
+            {},
+            id="null fields are absent fields",
+        ),
+    ],
+)
+def test_effective_requests(spec: Json, want: dict[str, int]) -> None:
+    assert requests.effective({"spec": spec}) == want
+
+
+def test_a_container_being_resized_counts_what_it_still_holds() -> None:
+    pod = {
+        "spec": {"containers": [container(cpu="1")]},
+        "status": {
+            "containerStatuses": [
+                {
+                    "name": "c",
+                    "allocatedResources": {"cpu": "2"},
+                    "resources": {"requests": {"cpu": "3"}},
+                }
+            ]
+        },
+    }
+    assert requests.effective(pod) == {"cpu": 3000}
+
+
+def test_overhead_raises_only_limits_that_exist() -> None:
+    spec = {
+        "containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}],
+        "overhead": {"cpu": "250m", "memory": "64Mi"},
+    }
+    assert requests.effective({"spec": spec}, what="limits") == {"cpu": 1250}
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"containers": [container(cpu="lots")]}, "spec.containers[0].resources.requests.cpu"),
+        ({"containers": [container(cpu="-1")]}, "spec.containers[0].resources.requests.cpu"),
+        ({"containers": ["x"]}, "spec.containers[0]"),
+        ({"containers": "x"}, "spec.containers"),
+        ({"containers": [{"resources": 3}]}, "spec.containers[0].resources"),
+        (
+            {"initContainers": [{"resources": {"limits": []}}]},
+            "spec.initContainers[0].resources.limits",
+        ),
+        ({"overhead": {"memory": "1GB"}}, "spec.overhead.memory"),
+    ],
+)
+def test_a_field_that_cannot_be_read_is_named(spec: Json, path: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        requests.effective({"spec": spec})
+    assert caught.value.path == path
+
+
+def test_gpus_of_all_makers_count() -> None:
+    assert requests.gpus({"cpu": 1000, GPU: 2, "amd.com/gpu": 1}) == 3

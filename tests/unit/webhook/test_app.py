@@ -1,0 +1,141 @@
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from tests.builders import a_namespace, a_pod, in_gang
+from webhook import app as shell
+from webhook.app import NotKnown, create_app
+from webhook.decide import Facts
+from webhook.review import Review
+
+Json = dict[str, Any]
+
+
+@dataclass
+class FakeWorld:
+    """A world of one namespace; `broken` is raised instead of giving facts."""
+
+    broken: Exception | None = None
+    reason: str | None = None
+
+    def facts(self, asked: Review) -> Facts:
+        if self.broken is not None:
+            raise self.broken
+        return Facts(a_namespace(asked.namespace))
+
+    def not_ready(self) -> str | None:
+        return self.reason
+
+
+def a_body(pod: Json) -> bytes:
+    request = {
+        "uid": "u-1",
+        "operation": "CREATE",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "namespace": "team-a",
+        "object": pod,
+    }
+    return orjson.dumps(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    )
+
+
+def client(world: FakeWorld | None = None) -> FlaskClient:
+    return create_app(world or FakeWorld()).test_client()
+
+
+def response(to: FlaskClient, path: str, pod: Json) -> Json:
+    answer = to.post(path, data=a_body(pod))
+    assert answer.status_code == 200
+    found: Json = orjson.loads(answer.data)["response"]
+    assert found["uid"] == "u-1"
+    return found
+
+
+def test_mutating_answers_with_a_patch() -> None:
+    got = response(client(), "/mutate", a_pod())
+    assert (got["allowed"], got["patchType"], "status" in got) == (True, "JSONPatch", False)
+
+
+def test_a_refusal_is_http_200_with_every_failed_rule() -> None:
+    pod = a_pod(labels=in_gang(size="x"), annotations={"numa.scheduling.kubenexus.io/policy": "y"})
+    got = response(client(), "/validate", pod)
+    lines = got["status"]["message"].splitlines()
+    assert got["allowed"] is False
+    assert [line.split(":")[0] for line in lines] == [
+        "kubenexus/gang-size",
+        "kubenexus/numa-policy",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broken", "want"),
+    [
+        pytest.param(
+            NotKnown("namespaces 'team-a' cannot be read: 500"),
+            "kubenexus/facts: cannot be judged now: namespaces 'team-a' cannot be read: 500 (request): "
+            "try again; if it goes on, tell the admin",
+            id="a fact that cannot be had",
+        ),
+        pytest.param(
+            ZeroDivisionError("secret detail"),
+            "kubenexus/internal: judging this object failed inside the webhook (request): tell the cluster admin",
+            id="a bug",
+        ),
+    ],
+)
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+def test_whatever_goes_wrong_refuses(broken: Exception, want: str, path: str) -> None:
+    got = response(client(FakeWorld(broken)), path, a_pod())
+    assert (got["allowed"], got["status"]["message"]) == (False, want)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "text"),
+    [
+        pytest.param("post", "/validate", b"{", 400, "the body is not JSON", id="no JSON"),
+        pytest.param(
+            "post", "/validate", b"{}", 400, "the body is no AdmissionReview", id="no review"
+        ),
+        pytest.param("get", "/validate", b"", 405, "Method Not Allowed", id="wrong method"),
+        pytest.param("get", "/else", b"", 404, "Not Found", id="no such path"),
+        pytest.param(
+            "post",
+            "/mutate",
+            b" " * (shell.BODY_LIMIT + 1),
+            413,
+            "Request Entity Too Large",
+            id="too large",
+        ),
+    ],
+)
+def test_what_is_no_review_is_answered_in_one_line(
+    method: str, path: str, body: bytes, status: int, text: str
+) -> None:
+    got = client().open(path, method=method, data=body)
+    assert got.status_code == status
+    assert got.text.startswith(text)
+    assert got.text.count("\n") == 1
+
+
+def test_health_and_readiness() -> None:
+    waiting = client(FakeWorld(reason="the namespaces have not been read yet"))
+    answers = [waiting.get("/healthz"), waiting.get("/readyz"), client().get("/readyz")]
+    assert [(a.status_code, a.text) for a in answers] == [
+        (200, "ok\n"),
+        (503, "the namespaces have not been read yet\n"),
+        (200, "ok\n"),
+    ]
+
+
+def test_reviews_are_counted_by_verdict() -> None:
+    here = client()
+    response(here, "/validate", a_pod())
+    response(here, "/validate", a_pod(labels=in_gang(size="x")))
+    text = here.get("/metrics").text
+    for verdict in ("allowed", "denied"):
+        assert f'kubenexus_webhook_reviews_total{{path="validate",verdict="{verdict}"}}' in text

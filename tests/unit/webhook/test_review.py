@@ -1,0 +1,117 @@
+import base64
+from typing import Any
+
+import orjson
+import pytest
+
+from webhook import review
+from webhook.review import NotAReview, Review
+
+Json = dict[str, Any]
+
+
+def a_body(**request: Any) -> bytes:
+    base = {
+        "uid": "u-1",
+        "operation": "CREATE",
+        "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+        "resource": {"group": "batch", "version": "v1", "resource": "jobs"},
+        "namespace": "ns",
+        "name": "j",
+        "userInfo": {"username": "ada"},
+        "object": {"spec": {"odd": 1}},
+    }
+    return orjson.dumps(
+        {"apiVersion": review.API_VERSION, "kind": "AdmissionReview", "request": base | request}
+    )
+
+
+def test_a_review_keeps_the_object_as_it_is() -> None:
+    assert review.parse(a_body(dryRun=True, subResource="scale")) == Review(
+        uid="u-1",
+        operation="CREATE",
+        group="batch",
+        version="v1",
+        kind="Job",
+        resource="jobs",
+        subresource="scale",
+        namespace="ns",
+        name="j",
+        user={"username": "ada"},
+        object={"spec": {"odd": 1}},
+        old_object=None,
+        dry_run=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[]", "no AdmissionReview"),
+        (b'{"kind":"Pod"}', "no AdmissionReview"),
+        (
+            b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1"}',
+            "set admissionReviewVersions",
+        ),
+        (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}', "no request"),
+        (a_body(uid=""), "uid is missing"),
+        (a_body(uid=7), "uid is no text"),
+        (a_body(operation="EAT"), "operation is 'EAT'"),
+        (a_body(object=[1]), "object is no object"),
+        (a_body(kind="Pod"), "kind is no map"),
+        (a_body(namespace={}), "namespace is no text"),
+    ],
+)
+def test_what_is_no_review_is_said_in_one_line(body: bytes, want: str) -> None:
+    with pytest.raises(NotAReview, match=want) as caught:
+        review.parse(body)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({"allowed": True}, {"uid": "u", "allowed": True}, id="allowed"),
+        pytest.param(
+            {"allowed": False, "message": "no"},
+            {
+                "uid": "u",
+                "allowed": False,
+                "status": {"code": 403, "reason": "Forbidden", "message": "no"},
+            },
+            id="refused",
+        ),
+        pytest.param(
+            {"allowed": True, "patch": [{"op": "add", "path": "/a", "value": 1}]},
+            {
+                "uid": "u",
+                "allowed": True,
+                "patchType": "JSONPatch",
+                "patch": base64.b64encode(b'[{"op":"add","path":"/a","value":1}]').decode(),
+            },
+            id="a patch is base64 beside its type",
+        ),
+        pytest.param(
+            {"allowed": True, "warnings": ["a\nb", "x" * 300], "audit": {"k": "v"}},
+            {
+                "uid": "u",
+                "allowed": True,
+                "warnings": ["a b", "x" * 255 + "…"],
+                "auditAnnotations": {"k": "v"},
+            },
+            id="warnings are one line each and cut",
+        ),
+        pytest.param(
+            {"allowed": True, "warnings": ["y" * 256] * 20},
+            {"uid": "u", "allowed": True, "warnings": ["y" * 256] * 16},
+            id="no more warnings than the API server passes on",
+        ),
+    ],
+)
+def test_answers(given: Json, want: Json) -> None:
+    got = orjson.loads(review.answer("u", **given))
+    assert got == {"apiVersion": review.API_VERSION, "kind": "AdmissionReview", "response": want}

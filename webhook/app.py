@@ -1,0 +1,127 @@
+"""
+The Flask shell: bytes to a review, a decision to bytes. No route decides anything about policy.
+
+    POST /mutate, /validate    AdmissionReview in and out; HTTP 200 also for a refusal
+    GET  /healthz              the process answers; independent of the API server
+    GET  /readyz               503 with the reason until reviews can be judged
+    GET  /metrics              Prometheus text
+
+Whatever goes wrong while judging is a refusal that says so, never an approval.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from webhook import decide, metrics, review
+from webhook.decide import Decision, Facts
+from webhook.review import NotAReview, Review
+
+logger = logging.getLogger(__name__)
+
+# Twice what the API server can store plus an envelope: an object and its predecessor.
+BODY_LIMIT: Final = 7 * 1024 * 1024
+
+
+class NotKnown(Exception):
+    """A fact that the verdict needs cannot be had now; its message is shown to the user."""
+
+
+class World(Protocol):
+    """What the shell can find out."""
+
+    def facts(self, asked: Review) -> Facts:
+        """The facts for one review; raises `NotKnown`."""
+
+    def not_ready(self) -> str | None:
+        """Why reviews cannot be judged yet, or None."""
+
+
+Decider = Callable[[Review, Facts], Decision]
+
+
+def create_app(world: World, *, clock: Callable[[], float] = time.perf_counter) -> Flask:
+    app = Flask(__name__)
+    app.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
+
+    def serve(path: str, judge: Decider) -> Response:
+        started = clock()
+        asked = review.parse(request.get_data(cache=False))
+        decision = _decided(asked, judge, world)
+        verdict = "allowed" if decision.allowed else "denied"
+        if not decision.allowed:
+            logger.info(
+                "denied",
+                extra={
+                    "uid": asked.uid,
+                    "kind": asked.kind,
+                    "namespace": asked.namespace,
+                    "name": asked.name,
+                    "rules": [f.problem.rule for f in decision.failures],
+                },
+            )
+        metrics.REVIEWS.labels(path, verdict).inc()
+        metrics.SECONDS.labels(path).observe(clock() - started)
+        body = review.answer(
+            asked.uid,
+            allowed=decision.allowed,
+            message=decision.message,
+            warnings=decision.warnings,
+            patch=decision.patch,
+        )
+        return Response(body, content_type="application/json")
+
+    @app.post("/mutate")
+    def mutate() -> Response:
+        return serve("mutate", decide.mutate)
+
+    @app.post("/validate")
+    def validate() -> Response:
+        return serve("validate", decide.validate)
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        return _text("ok")
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        reason = world.not_ready()
+        return _text("ok") if reason is None else _text(reason, 503)
+
+    @app.get("/metrics")
+    def exposition() -> Response:
+        return Response(metrics.exposition(), content_type=metrics.CONTENT_TYPE)
+
+    @app.errorhandler(NotAReview)
+    def unreadable(exc: NotAReview) -> Response:
+        metrics.UNREADABLE.inc()
+        return _text(str(exc), 400)
+
+    @app.errorhandler(HTTPException)
+    def refused(exc: HTTPException) -> Response:
+        return _text(f"{exc.name}: {exc.description}", exc.code or 500)
+
+    return app
+
+
+def _decided(asked: Review, judge: Decider, world: World) -> Decision:
+    """The decision; a fact that cannot be had and a bug in a rule both refuse the request."""
+    try:
+        return judge(asked, world.facts(asked))
+    except NotKnown as exc:
+        return decide.refused(
+            "facts", f"cannot be judged now: {exc}", "try again; if it goes on, tell the admin"
+        )
+    except Exception:
+        logger.exception("judging failed", extra={"uid": asked.uid, "kind": asked.kind})
+        return decide.refused(
+            "internal", "judging this object failed inside the webhook", "tell the cluster admin"
+        )
+
+
+def _text(text: str, status: int = 200) -> Response:
+    return Response(f"{text}\n", status=status, content_type="text/plain; charset=utf-8")

@@ -1,0 +1,104 @@
+"""
+What the webhook knows of the cluster: namespaces from a watch, a pod's controller when it matters.
+
+    worker thread --facts(review)--> store of the watch --missing--> live read --fails--> NotKnown
+
+The API client lives in a thread with an event loop of its own, one a worker process. A lookup
+that fails is never "nothing there": the review is refused and the message says what is missing.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from cluster import errors, resources
+from cluster.background import BackgroundLoop
+from cluster.client import Client
+from cluster.connection import Connection
+from cluster.watch import Informer
+from policies import workloads
+from webhook import decide
+from webhook.app import NotKnown
+from webhook.decide import Facts
+from webhook.review import Review
+
+Json = Mapping[str, Any]
+T = TypeVar("T")
+
+LOOKUP_SECONDS: Final = 1.5  # half of what the API server waits for an answer
+
+
+class ClusterWorld:
+    """Facts from one API server. `start` it after the fork that makes the worker."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._loop = BackgroundLoop("webhook-cluster")
+        self._client: Client | None = None
+        self._namespaces: Informer[Json] | None = None
+
+    def start(self) -> None:
+        self._loop.start()
+        self._loop.submit(self._watch())
+
+    def stop(self) -> None:
+        self._loop.stop()
+
+    async def _watch(self) -> None:
+        async with Client(self._connection, component="webhook") as client:
+            self._client = client
+            self._namespaces = Informer(
+                client, resources.NAMESPACES, keep=_kept, on_event=lambda event: None
+            )
+            await self._namespaces.run()
+
+    def not_ready(self) -> str | None:
+        if self._namespaces is None or not self._namespaces.synced.is_set():
+            return "the namespaces have not been read yet"
+        return None
+
+    def facts(self, asked: Review) -> Facts:
+        return Facts(
+            namespace=self._namespace(asked.namespace) if asked.namespace else None,
+            owner=self._owner(asked) if decide.needs_owner(asked) else None,
+        )
+
+    def _namespace(self, name: str) -> Json:
+        known = self._namespaces.get(name) if self._namespaces is not None else None
+        if known is not None:
+            return known
+        return self._read(resources.NAMESPACES, name, None)
+
+    def _owner(self, asked: Review) -> Json | None:
+        """The pod's controller, where it is of a kind that says how many pods it makes."""
+        metadata = (asked.object or {}).get("metadata") or {}
+        for reference in metadata.get("ownerReferences") or ():
+            group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
+            kind = str(reference.get("kind") or "")
+            if reference.get("controller") is True and (group, kind) in workloads.KINDS:
+                resource = resources.Resource(group, version, workloads.plural(kind), kind)
+                found = self._read(resource, str(reference.get("name")), asked.namespace)
+                # A forged or outdated reference names an object of another identity.
+                same = (found.get("metadata") or {}).get("uid") == reference.get("uid")
+                return found if same else None
+        return None
+
+    def _read(self, resource: resources.Resource, name: str, namespace: str | None) -> Json:
+        if self._client is None:
+            raise NotKnown(f"{resource} {name!r} cannot be read: the webhook is still starting")
+        work = self._client.get(resource, name, namespace=namespace)
+        return self._wait(work, f"{resource} {name!r}")
+
+    def _wait(self, work: Coroutine[Any, Any, T], what: str) -> T:
+        try:
+            return self._loop.run(work, timeout=LOOKUP_SECONDS)
+        except errors.ClusterError as exc:
+            raise NotKnown(f"{what} cannot be read: {exc}") from exc
+        except asyncio.CancelledError as exc:
+            raise NotKnown(f"{what} cannot be read: the webhook is stopping") from exc
+
+
+def _kept(namespace: Json) -> Json:
+    """What is remembered of a namespace: its name and labels."""
+    metadata = namespace.get("metadata") or {}
+    return {"metadata": {"name": metadata.get("name"), "labels": metadata.get("labels") or {}}}

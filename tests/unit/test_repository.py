@@ -1,0 +1,94 @@
+"""What must hold for the tree as a whole."""
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+
+from policies import vocabulary
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("kubenexus", "webhook", "scheduler", "cluster", "policies")
+LONGEST = 400
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def needs_tree() -> None:
+    if not all((ROOT / package).is_dir() for package in PACKAGES):
+        pytest.skip("the packages are installed elsewhere; this looks at the source tree")
+
+
+def test_no_source_file_is_too_long() -> None:
+    needs_tree()
+    lengths = {
+        str(p.relative_to(ROOT)): len(p.read_text().splitlines())
+        for p in sources(*PACKAGES, "tests")
+    }
+    assert {name: n for name, n in lengths.items() if n > LONGEST} == {}
+
+
+def test_every_module_says_what_it_is() -> None:
+    needs_tree()
+    silent = [
+        str(p.relative_to(ROOT))
+        for p in sources(*PACKAGES)
+        if not p.read_text().lstrip("r").startswith('"""')
+    ]
+    assert silent == []
+
+
+def test_no_other_distribution_owns_an_import_name() -> None:
+    # An editable install lists no packages; a foreign owner would be listed all the same.
+    owners = metadata.packages_distributions()
+    assert {package: owners.get(package, ["kubenexus"]) for package in PACKAGES} == {
+        package: ["kubenexus"] for package in PACKAGES
+    }
+
+
+def test_the_wheel_cannot_reach_an_index_by_accident() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "Private :: Do Not Upload" in project["classifiers"]
+
+
+def known_keys() -> set[str]:
+    names = {value for value in vars(vocabulary).values() if isinstance(value, str)}
+    for value in vars(vocabulary).values():
+        if isinstance(value, tuple):
+            names |= {item.name for item in value if isinstance(item, vocabulary.Key)}
+    return names
+
+
+KEY = re.compile(r"(?<![\w./@-])[a-z0-9.-]*kubenexus\.io/[A-Za-z0-9<>_-]+")
+# Groups of our own API and of development files are followed by a version, not by a key's name.
+VERSIONED = re.compile(r"(policy|dev|scheduling)\.kubenexus\.io/v\d")
+PER_DEVICE = re.compile(
+    r"(numa\.kubenexus\.io/node-[\d<]|gpu\.kubenexus\.io/(gpu|numa-node-)[\d<])"
+)
+
+
+def written_keys(path: Path) -> set[str]:
+    found = {match[0].rstrip("-_.") for match in KEY.finditer(path.read_text())}
+    return {key for key in found if not VERSIONED.match(key) and not PER_DEVICE.match(key)}
+
+
+@pytest.mark.parametrize("folder", ["docs", "examples", "charts", "deploy"])
+def test_every_key_that_is_written_down_is_a_word_of_the_vocabulary(folder: str) -> None:
+    known = known_keys()
+    files = [p for p in (ROOT / folder).rglob("*") if p.suffix in (".md", ".yaml", ".tpl")]
+    unknown = {str(p.relative_to(ROOT)): sorted(written_keys(p) - known) for p in files}
+    assert {name: keys for name, keys in unknown.items() if keys} == {}
+
+
+def test_every_yaml_file_loads() -> None:
+    files = [
+        p for folder in ("examples", "docs", "deploy") for p in (ROOT / folder).rglob("*.yaml")
+    ]
+    assert files
+    for path in files:
+        assert list(yaml.safe_load_all(path.read_text())), path

@@ -210,6 +210,14 @@ KINDS: Final[Mapping[tuple[str, str], Finder]] = {
 }
 
 
+def resources_by_group() -> dict[str, list[str]]:
+    """API group -> the resource names of its kinds in the table, all in order."""
+    groups: dict[str, list[str]] = {}
+    for group, kind in sorted(KINDS):
+        groups.setdefault(group, []).append(plural(kind))
+    return groups
+
+
 def plural(kind: str) -> str:
     """The resource name of a kind of the table; all of them are formed regularly."""
     return f"{kind.lower()}s"

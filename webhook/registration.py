@@ -94,12 +94,9 @@ def _webhook(name: str, client: Mapping[str, Any], excluded: Sequence[str]) -> J
 
 def _validated() -> list[Json]:
     """Rules for every kind in the workloads table, one for each API group, in order."""
-    groups: dict[str, list[str]] = {}
-    for group, kind in workloads.KINDS:
-        groups.setdefault(group, []).append(workloads.plural(kind))
     return [
-        _rule(group, "*" if group else "v1", sorted(groups[group]), ["CREATE", "UPDATE"])
-        for group in sorted(groups)
+        _rule(group, "*" if group else "v1", names, ["CREATE", "UPDATE"])
+        for group, names in workloads.resources_by_group().items()
     ]
 
 

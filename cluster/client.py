@@ -1,0 +1,364 @@
+"""
+The verbs of the Kubernetes API on raw objects: get, list, create, update, patch, delete, bind.
+
+A `Client` turns a `Resource`, a name and a dictionary into one request, and the answer back into a
+dictionary. It decides nothing about retries: whoever calls knows what a second attempt means
+(`errors` says when one is safe). No models: a field that this program never heard of survives.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from importlib import metadata
+from types import TracebackType
+from typing import Any, Final, Self, TypedDict, Unpack
+from urllib.parse import urlencode
+
+import orjson
+
+from .connection import Connection
+from .decoding import Listing, Page, a_page, an_object
+from .errors import Expired, Refused
+from .resources import PODS, Obj, Resource
+from .transport import JSON, Ask, Now, Sleep, Transport
+
+PAGE: Final = 1000  # objects a page: bounds the memory of a list without costing many requests
+
+
+class PatchKind(StrEnum):
+    """The content types of PATCH."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Options(TypedDict, total=False):
+    """What any call accepts."""
+
+    timeout: float
+    """Seconds for the whole call; 30 when absent."""
+    patience: float
+    """The longest Retry-After of a 429 to sit out, once; 0 when absent: raise at once."""
+
+
+class Client:
+    """The API server for one component. Use as an async context manager."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        component: str = "client",
+        qps: float | None = None,
+        connections: int = 100,
+        now: Now = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.connection = connection
+        self._transport = Transport(
+            connection,
+            user_agent=f"kubenexus/{_version()} ({component})",
+            qps=qps,
+            connections=connections,
+            now=now,
+            sleep=sleep,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._transport.__aexit__(kind, exc, trace)
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+        action: str | None = None,
+        **options: Unpack[Options],
+    ) -> bytes:
+        """Any request at all, as bytes: for health checks and for what the verbs do not cover."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        ask = Ask(action or f"{method} {path}", method, target, body, content_type)
+        return await self._transport.call(ask, **options)
+
+    async def get(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        **options: Unpack[Options],
+    ) -> Obj:
+        action = _action("get", resource, namespace, name)
+        path = resource.path(namespace, name)
+        return an_object(action, await self.raw("GET", path, action=action, **options))
+
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        match: str | None = None,
+        limit: int = PAGE,
+        **options: Unpack[Options],
+    ) -> Listing:
+        """All objects of a collection. Without a `resource_version`: the newest state."""
+        items: list[Obj] = []
+        version = ""
+        async for page in self.pages(
+            resource,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            resource_version=resource_version,
+            match=match,
+            limit=limit,
+            **options,
+        ):
+            if page.first:
+                items.clear()
+            items += page.items
+            version = page.resource_version
+        return Listing(items, version)
+
+    async def pages(
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        resource_version: str | None = None,
+        match: str | None = None,
+        limit: int = PAGE,
+        **options: Unpack[Options],
+    ) -> AsyncIterator[Page]:
+        """A collection page by page; if the history expires halfway, it begins anew, unpaged."""
+        action = _action("list", resource, namespace, None)
+        path = resource.path(namespace)
+        chosen = _query(labelSelector=label_selector, fieldSelector=field_selector)
+        start = _query(resourceVersion=resource_version, resourceVersionMatch=match)
+        more: str | None = None
+        while True:
+            # The server forbids a resourceVersion beside a continue token.
+            query = {**chosen, **({"continue": more} if more else start)}
+            if limit:
+                query["limit"] = str(limit)
+            try:
+                answer = await self.raw("GET", path, query=query, action=action, **options)
+            except Expired:
+                if more is None:
+                    raise
+                more, limit = None, 0
+                continue
+            first = more is None
+            page, more = a_page(action, answer, first=first)
+            yield page
+            if not more:
+                return
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        field_manager: str | None = None,
+        **options: Unpack[Options],
+    ) -> Obj:
+        namespace = namespace or _namespace_of(obj)
+        if resource.namespaced and namespace is None:
+            raise Refused(f"create {resource}: the object names no namespace and none was given")
+        action = _action("create", resource, namespace, _name_of(obj))
+        answer = await self.raw(
+            "POST",
+            resource.path(namespace),
+            body=orjson.dumps(obj),
+            query=_query(fieldManager=field_manager),
+            action=action,
+            **options,
+        )
+        return an_object(action, answer)
+
+    async def update(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+        **options: Unpack[Options],
+    ) -> Obj:
+        """Replace the object; with its resourceVersion in place, only if nobody wrote since."""
+        namespace, name = namespace or _namespace_of(obj), _name_of(obj)
+        action = _action("update", resource, namespace, name)
+        path = resource.path(namespace, name, subresource)
+        return an_object(
+            action,
+            await self.raw("PUT", path, body=orjson.dumps(obj), action=action, **options),
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        *,
+        namespace: str | None = None,
+        kind: PatchKind = PatchKind.MERGE,
+        subresource: str | None = None,
+        field_manager: str | None = None,
+        force: bool = False,
+        **options: Unpack[Options],
+    ) -> Obj:
+        """`force` takes fields over from other managers, and belongs to APPLY alone."""
+        action = _action("patch", resource, namespace, name)
+        manager = field_manager or ("kubenexus" if kind is PatchKind.APPLY else None)
+        answer = await self.raw(
+            "PATCH",
+            resource.path(namespace, name, subresource),
+            body=orjson.dumps(body),
+            query=_query(fieldManager=manager, force="true" if force else None),
+            content_type=kind.value,
+            action=action,
+            **options,
+        )
+        return an_object(action, answer)
+
+    async def patch_status(
+        self,
+        resource: Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        kind: PatchKind = PatchKind.MERGE,
+        **options: Unpack[Options],
+    ) -> Obj:
+        return await self.patch(
+            resource, name, body, namespace=namespace, kind=kind, subresource="status", **options
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """With a `uid`, only that very object: its namesake answers `Conflict`."""
+        wishes: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            wishes["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            wishes["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            wishes["propagationPolicy"] = propagation
+        action = _action("delete", resource, namespace, name)
+        path = resource.path(namespace, name)
+        await self.raw("DELETE", path, body=orjson.dumps(wishes), action=action, **options)
+
+    async def bind(
+        self,
+        namespace: str,
+        pod: str,
+        node: str,
+        *,
+        uid: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """Give the pod its node; labels and annotations land on the pod in the same write.
+
+        With a `uid`, a pod of the same name that came after answers `Conflict`.
+        """
+        about: Obj = {"name": pod, "namespace": namespace}
+        about |= {"uid": uid} if uid else {}
+        about |= {"labels": labels} if labels else {}
+        about |= {"annotations": annotations} if annotations else {}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": about,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self.raw(
+            "POST",
+            PODS.path(namespace, pod, "binding"),
+            body=orjson.dumps(binding),
+            action=f"bind pod {namespace}/{pod} to {node}",
+            **options,
+        )
+
+    def watch(
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        lifetime: int = 300,
+        stall: float = 120.0,
+    ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]:
+        """The raw stream of changes; `watch.Informer` makes a complete picture of it."""
+        query = _query(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=str(lifetime),
+        )
+        target = f"{resource.path(namespace)}?{urlencode(query)}"
+        ask = Ask(_action("watch", resource, namespace, None), "GET", target)
+        return self._transport.lines(ask, stall=stall)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("kubenexus")
+    except metadata.PackageNotFoundError:
+        return "0"  # run from a tree that was never installed
+
+
+def _query(**fields: str | None) -> dict[str, str]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _action(verb: str, resource: Resource, namespace: str | None, name: str | None) -> str:
+    target = "/".join(part for part in (namespace, name) if part)
+    return f"{verb} {resource} {target}".rstrip()
+
+
+def _name_of(obj: Mapping[str, Any]) -> str | None:
+    name = obj.get("metadata", {}).get("name")
+    return name if isinstance(name, str) else None
+
+
+def _namespace_of(obj: Mapping[str, Any]) -> str | None:
+    namespace = obj.get("metadata", {}).get("namespace")
+    return namespace if isinstance(namespace, str) else None

@@ -1,0 +1,241 @@
+"""
+One HTTP request to the API server: bytes out, bytes in, and errors of this package only.
+
+    acquire a slot (qps) → token → request → 2xx: bytes
+                                     ├ 401: ask for a newer token, once
+                                     ├ 429 with Retry-After ≤ patience: wait, once
+                                     └ else: raise what `errors` says
+
+Connections are kept alive and bounded in number; a watch holds its own, outside that bound, so
+that watches can never starve calls. The transport knows nothing of objects: `client` builds paths
+and bodies, `watch` reads the lines.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+from yarl import URL
+
+from .connection import Connection
+from .errors import FOREIGN, KubeError, Refused, Retry, of_exception, of_status
+from .lines import Lines
+
+JSON: Final = "application/json"
+
+Sleep = Callable[[float], Awaitable[object]]
+Now = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request. `action` is how error messages call it; `target` is path and query."""
+
+    action: str
+    method: str
+    target: str
+    body: bytes | None = None
+    content_type: str = JSON
+
+
+class Pace:
+    """At most `qps` requests a second with a burst of one second's worth; None: no limit."""
+
+    def __init__(self, qps: float | None, *, now: Now, sleep: Sleep) -> None:
+        self._qps, self._now, self._sleep = qps, now, sleep
+        self._next = now() - 1.0
+
+    async def wait(self) -> None:
+        if self._qps is None:
+            return
+        now = self._now()
+        # `_next` is the instant of the next free slot; one second of unused slots is kept.
+        self._next = max(self._next, now - 1.0) + 1.0 / self._qps
+        if self._next > now:
+            await self._sleep(self._next - now)
+
+
+class Transport:
+    """Requests over one pool of connections. Use as an async context manager."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        qps: float | None = None,
+        connections: int = 100,
+        now: Now = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._connection, self._agent, self._limit = connection, user_agent, connections
+        self._sleep = sleep
+        self._pace = Pace(qps, now=now, sleep=sleep)
+        self._calls: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._calls = self._session(self._limit, accept="gzip")
+        # Compression would hold small watch events back in the compressor's window.
+        self._streams = self._session(0, accept="identity")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for session in (self._calls, self._streams):
+            if session is not None:
+                await session.close()
+        self._calls = self._streams = None
+        await asyncio.sleep(0)  # lets aborted connections leave the loop before it may end
+
+    def _session(self, limit: int, *, accept: str) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=limit, ssl=self._connection.tls or True, keepalive_timeout=60, ttl_dns_cache=60
+        )
+        headers = {"User-Agent": self._agent, "Accept": JSON, "Accept-Encoding": accept}
+        return aiohttp.ClientSession(
+            connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar()
+        )
+
+    async def call(self, ask: Ask, *, timeout: float = 30.0, patience: float = 0.0) -> bytes:
+        """The body of a 2xx answer. `patience`: longest Retry-After to sit out, once."""
+        limits = aiohttp.ClientTimeout(total=timeout)
+        tries = {401: 1, 429: 1}
+        while True:
+            await self._pace.wait()
+            try:
+                async with self._answer(self._calls, ask, limits) as response:
+                    return await _body(ask, response)
+            except KubeError as error:
+                if error.status not in tries or not tries[error.status]:
+                    raise
+                tries[error.status] -= 1
+                if not await self._worth_another(error, patience):
+                    raise
+
+    async def _worth_another(self, error: KubeError, patience: float) -> bool:
+        if isinstance(error, Retry):
+            wait = error.retry_after
+            if wait is None or wait > patience:
+                return False
+            await self._sleep(wait)
+            return True
+        before = await self._connection.tokens.current()
+        self._connection.tokens.distrust()
+        return await self._connection.tokens.current() != before
+
+    @asynccontextmanager
+    async def _answer(
+        self, session: aiohttp.ClientSession | None, ask: Ask, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer with a 2xx status; any other outcome is raised as one of `errors`."""
+        if session is None or session.closed:
+            raise Refused(f"{ask.action}: the client is not open; use it inside `async with`")
+        token = await self._connection.tokens.current()
+        headers = {"Content-Type": ask.content_type} if ask.body is not None else {}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        try:
+            response = await session.request(
+                ask.method,
+                URL(f"{self._connection.server}{ask.target}", encoded=True),
+                data=ask.body,
+                headers=headers,
+                timeout=limits,
+                allow_redirects=False,
+                server_hostname=self._connection.server_name,
+                proxy=self._connection.proxy,
+            )
+        except FOREIGN as exc:
+            raise of_exception(ask.action, exc) from exc
+        async with response:
+            try:
+                if not 200 <= response.status < 300:
+                    raise await _failure(ask, response)
+                yield response
+            finally:
+                _abandon(response)
+
+    @asynccontextmanager
+    async def lines(
+        self, ask: Ask, *, stall: float, connect: float = 30.0
+    ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
+        """A watch: batches of whole lines as they arrive, until the server ends the stream.
+
+        `stall`: seconds without a single byte after which the connection counts as dead.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=None, connect=connect, sock_connect=connect, sock_read=stall
+        )
+        await self._pace.wait()
+        async with self._answer(self._streams, ask, limits) as response:
+            _keep_probing(response)
+            async with aclosing(_batches(ask, response.content)) as batches:
+                yield batches
+
+
+async def _body(ask: Ask, response: aiohttp.ClientResponse) -> bytes:
+    try:
+        return await response.read()
+    except FOREIGN as exc:
+        raise of_exception(ask.action, exc) from exc
+
+
+async def _failure(ask: Ask, response: aiohttp.ClientResponse) -> KubeError:
+    try:
+        body = await response.read()
+    except FOREIGN:
+        body = b""  # the status alone decides what the caller does next
+    return of_status(
+        ask.action, response.status, body, retry_after=response.headers.get("Retry-After")
+    )
+
+
+async def _batches(ask: Ask, stream: aiohttp.StreamReader) -> AsyncGenerator[list[bytes], None]:
+    """Whole lines only: a line without its end is a stream cut short, and raises `Retry`."""
+    lines = Lines()
+    while True:
+        try:
+            chunk = await stream.readany()
+        except FOREIGN as exc:
+            raise of_exception(ask.action, exc) from exc
+        if not chunk:
+            break
+        yield lines.feed(chunk)
+        if lines.overlong:
+            raise Retry(f"{ask.action}: a line that does not end")
+    if lines.torn:
+        raise Retry(f"{ask.action}: the stream ended in the middle of a line")
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Drop the connection of an answer that was not read to its end; a finished one has none.
+
+    A polite TLS goodbye waits for the peer, who may be the very one that fell silent, and would
+    outlive the event loop.
+    """
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+
+
+def _keep_probing(response: aiohttp.ClientResponse) -> None:
+    """Let the kernel notice a peer that vanished without a word, in about half a minute."""
+    transport = response.connection.transport if response.connection else None
+    sock = transport.get_extra_info("socket") if transport else None
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        option = getattr(socket, name, None)  # not every platform has all three
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)

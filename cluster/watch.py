@@ -1,0 +1,313 @@
+"""
+A complete picture of one collection, kept by list and watch.
+
+              +---------------------- expired, ERROR, nonsense, or failed too often ---+
+              v                                                                        |
+    start --> LISTING --all pages--> WATCHING --ended or broken--> WATCHING again from the
+              |    ^                    |                          last resourceVersion seen
+              +----+                    +--> store and callback, one event at a time
+              failed: backoff
+
+Promises to the callback, whatever happens to connections and servers in between:
+
+* each object that exists is announced as ADDED once, and `synced` is set after the first list;
+* each change that is seen arrives as MODIFIED with what was known before;
+* each object that is gone is announced as DELETED, also when it went while nobody was watching:
+  a new list is compared with the store, and what vanished is reported with its last known state;
+* an object of the same name with another UID is a DELETED and an ADDED, never a MODIFIED;
+* what did not change (same resourceVersion) is not reported again.
+
+Intermediate states may be skipped, as in any Kubernetes watch; the last state never is.
+The store keeps only what `keep` returns for an object. The callback runs in the event loop and
+must not block; an exception from it, or from `keep`, is a bug of theirs and ends `run`.
+Not here: queues, retries of work, indexes. The user of the informer owns those.
+"""
+
+import asyncio
+import logging
+import random as randomness
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar, cast
+
+import orjson
+
+from .backoff import Backoff
+from .client import PAGE, Client
+from .errors import Expired, KubeError, Retry, of_status
+from .resources import Obj, Resource
+from .transport import Now, Sleep
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Key = tuple[str, str]  # namespace ("" for what has none) and name
+
+STEADY_SECONDS: Final = 5.0  # a watch that lived this long was no part of a crash loop
+PATIENCE: Final = 5  # failed watches in a row after which the resourceVersion itself is suspect
+
+
+class Kind(StrEnum):
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """One change. `object` and `old` are what `keep` made of the states after and before.
+
+    DELETED carries in `object` the last state known; `old` is None for ADDED alone.
+    """
+
+    kind: Kind
+    key: Key
+    object: T
+    old: T | None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """What the store remembers of one object."""
+
+    uid: str
+    version: str
+    kept: T
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counters for metrics; times are those of the informer's clock."""
+
+    relists: int = 0  # lists that completed, the first included
+    watches: int = 0  # watches tried
+    events: int = 0  # changes reported
+    last_event_at: float | None = None  # any line of the stream, bookmarks included
+    last_error: str = ""  # empty while all is well
+
+    @property
+    def restarts(self) -> int:
+        """Watches tried after the first."""
+        return max(0, self.watches - 1)
+
+
+def changes(store: Mapping[Key, Entry[T]], fresh: Mapping[Key, Entry[T]]) -> Iterator[Event[T]]:
+    """What a new list says against the store: deletes first, each part ordered by key.
+
+    Deletes come first so that what they held is free before what is new asks for it.
+    """
+    for key in sorted(store):
+        now, was = fresh.get(key), store[key]
+        if now is None or now.uid != was.uid:
+            yield Event(Kind.DELETED, key, was.kept, was.kept)
+    for key in sorted(fresh):
+        now, known = fresh[key], store.get(key)
+        if known is None or known.uid != now.uid:
+            yield Event(Kind.ADDED, key, now.kept, None)
+        elif known.version != now.version:
+            yield Event(Kind.MODIFIED, key, now.kept, known.kept)
+
+
+class Informer(Generic[T]):
+    """Start `run()` as a task and cancel it to stop; read the store at any time."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        *,
+        on_event: Callable[[Event[T]], None],
+        keep: Callable[[Obj], T] | None = None,
+        namespace: str | None = None,
+        field_selector: str | None = None,
+        label_selector: str | None = None,
+        page: int = PAGE,
+        stall: float = 120.0,
+        lifetime: int = 300,
+        random: Callable[[], float] = randomness.random,
+        now: Now = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self.stats = Stats()
+        self._client, self._on_event = client, on_event
+        # Without `keep` the whole object is kept, and T is the raw object by the caller's choice.
+        self._keep = keep or (lambda obj: cast(T, obj))
+        self._namespace = namespace
+        self._fields, self._labels = field_selector, label_selector
+        self._page, self._stall, self._lifetime = page, stall, lifetime
+        self._random, self._now, self._sleep = random, now, sleep
+        self._store: dict[Key, Entry[T]] = {}
+        self._version: str | None = None  # where the next watch begins; None: list first
+        self._backoff = Backoff(random)
+        self._broken_watches = 0  # in a row, since the last list
+        self._watching_since: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def get(self, name: str, *, namespace: str = "") -> T | None:
+        entry = self._store.get((namespace, name))
+        return None if entry is None else entry.kept
+
+    def values(self) -> Iterable[T]:
+        return (entry.kept for entry in self._store.values())
+
+    def items(self) -> Iterable[tuple[Key, T]]:
+        return ((key, entry.kept) for key, entry in self._store.items())
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        while True:
+            self._watching_since = None
+            failure: KubeError | None = None
+            try:
+                if self._version is None:
+                    await self._list()
+                await self._watch(self._version or "")
+            except KubeError as error:
+                failure = error
+            delay = self._settle(failure)
+            if delay:
+                await self._sleep(delay)
+
+    def _settle(self, failure: KubeError | None) -> float:
+        """Decide where to go on from, and after how many seconds."""
+        since = self._watching_since
+        steady = since is not None and self._now() - since >= STEADY_SECONDS
+        if steady:
+            self._backoff.reset()
+            self._broken_watches = 0
+        if failure is None:
+            self.stats.last_error = ""
+            # The server ends a long watch as it should; one that ends at once must not spin.
+            return 0.0 if steady else self._backoff.next()
+        self._broken_watches += 1
+        relist = isinstance(failure, Expired | _Nonsense) or self._broken_watches >= PATIENCE
+        if relist:
+            self._version = None
+        self.stats.last_error = str(failure)
+        logger.warning(
+            "watch interrupted",
+            extra={"watched": str(self.resource), "error": str(failure), "relist": relist},
+        )
+        asked = failure.retry_after if isinstance(failure, Retry) else None
+        return max(self._backoff.next(), asked or 0.0)
+
+    async def _list(self) -> None:
+        fresh: dict[Key, Entry[T]] = {}
+        version = ""
+        async for page in self._client.pages(
+            self.resource,
+            namespace=self._namespace,
+            field_selector=self._fields,
+            label_selector=self._labels,
+            limit=self._page,
+        ):
+            if page.first:
+                fresh.clear()
+            for obj in page.items:
+                key, uid, at = _identity(obj)
+                known = self._store.get(key)
+                same = known is not None and known.uid == uid and known.version == at
+                fresh[key] = known if known and same else Entry(uid, at, self._keep(obj))
+            version = page.resource_version
+        self.stats.relists += 1
+        for event in list(changes(self._store, fresh)):
+            self._commit(event, fresh.get(event.key))
+        self._version = version
+        self._broken_watches = 0
+        self.synced.set()
+
+    async def _watch(self, version: str) -> None:
+        # Lifetimes differ so that a server's many watches do not all end together.
+        lifetime = int(self._lifetime * (1.0 + self._random()))
+        self.stats.watches += 1
+        async with self._client.watch(
+            self.resource,
+            resource_version=version,
+            namespace=self._namespace,
+            field_selector=self._fields,
+            label_selector=self._labels,
+            lifetime=lifetime,
+            stall=self._stall,
+        ) as stream:
+            self._watching_since = self._now()
+            self.stats.last_error = ""
+            async for lines in stream:
+                self.stats.last_event_at = self._now()
+                for line in lines:
+                    self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        kind, obj = _decode(self.resource, line)
+        key, uid, version = _identity(obj)
+        if kind != "BOOKMARK":
+            self._apply(kind, obj, key, uid, version)
+        self._version = version
+
+    def _apply(self, kind: str, obj: Obj, key: Key, uid: str, version: str) -> None:
+        known = self._store.get(key)
+        if known is not None and known.uid != uid:
+            self._commit(Event(Kind.DELETED, key, known.kept, known.kept), None)
+            known = None
+        if kind == Kind.DELETED:
+            if known is not None:
+                event = Event(Kind.DELETED, key, self._keep(obj), known.kept)
+                self._commit(event, None)
+            return
+        if known is not None and known.version == version:
+            return
+        entry = Entry(uid, version, self._keep(obj))
+        if known is None:
+            self._commit(Event(Kind.ADDED, key, entry.kept, None), entry)
+        else:
+            self._commit(Event(Kind.MODIFIED, key, entry.kept, known.kept), entry)
+
+    def _commit(self, event: Event[T], entry: Entry[T] | None) -> None:
+        """The store first, so that a callback that reads it sees what it is told."""
+        if event.kind is Kind.DELETED:
+            self._store.pop(event.key, None)
+        elif entry is not None:
+            self._store[event.key] = entry
+        self.stats.events += 1
+        self._on_event(event)
+
+
+class _Nonsense(Retry):
+    """The stream said something that no API server says: trust nothing after it, list again."""
+
+
+def _decode(resource: Resource, line: bytes) -> tuple[str, Obj]:
+    """One line of a watch as kind and object; raises for ERROR and for what is no event."""
+    try:
+        event = orjson.loads(line)
+        kind, obj = event["type"], event["object"]
+        if kind == "ERROR":
+            raise _reported(resource, obj)
+        if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+            raise _Nonsense(f"watch {resource}: unknown event type {str(kind)[:40]!r}")
+        _identity(obj)
+    except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
+        shown = line[:80].decode("utf-8", "replace")
+        raise _Nonsense(f"watch {resource}: a line that is no event: {shown!r}") from exc
+    return kind, obj
+
+
+def _reported(resource: Resource, status: Any) -> KubeError:
+    """The server's ERROR event. 410 says the history is gone; after any other, listing is safe."""
+    code = status.get("code") if isinstance(status, dict) else None
+    error = of_status(f"watch {resource}", code or 500, orjson.dumps(status))
+    return error if isinstance(error, Expired) else _Nonsense(str(error), status=error.status)
+
+
+def _identity(obj: Obj) -> tuple[Key, str, str]:
+    about = obj["metadata"]
+    return (
+        (about.get("namespace", ""), about.get("name", "")),
+        about.get("uid", ""),
+        about["resourceVersion"],
+    )

@@ -1,0 +1,176 @@
+"""
+The `kubenexus` command: options in, one call, exit code out.
+
+    simulate    admit and place manifests on a cluster described in YAML; no cluster needed
+    webhook     serve admission reviews
+    scheduler   place pending pods
+    dev         a real control plane on this machine
+
+    exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
+    exit 1   it could not be done, and the message says why
+    exit 2   the input is wrong, and the message says where
+
+Each command imports what it needs when it runs, so that none waits for the others' libraries.
+Nothing is decided here.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+BAD_INPUT: Final = 2
+_HELP: Final = {"help_option_names": ["-h", "--help"]}
+_PASS_ALL: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app: Final = typer.Typer(
+    name="kubenexus",
+    help="Admission and placement for Kubernetes: services, batch and GPU training.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings=_HELP,
+)
+
+
+class Output(StrEnum):
+    """How a result is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    app(prog_name="kubenexus")
+
+
+def _bad_input(exc: Exception) -> typer.Exit:
+    """One line on standard error; the caller raises what is returned."""
+    typer.echo(f"kubenexus: {exc}", err=True)
+    return typer.Exit(BAD_INPUT)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("kubenexus")
+        except metadata.PackageNotFoundError:
+            version = "(not installed, run from its source)"
+        typer.echo(f"kubenexus {version}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Admission and placement for Kubernetes: services, batch and GPU training."""
+
+
+@app.command()
+def simulate(
+    path: Annotated[
+        Path, typer.Argument(help="A folder with cluster.yaml and manifests, or one manifest.")
+    ],
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="The file that describes the cluster; default: the folder's own."),
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="text or json.")] = Output.TEXT,
+) -> None:
+    """Admit and place manifests on a cluster described in YAML, with the code that runs in one.
+
+    Prints for each manifest the verdict, what was injected, and where its pods would run; for
+    what is refused or does not fit, why. Ends with 0 when the simulation ran, 2 on bad input.
+    """
+    from kubenexus.simulate import inputs, render, run
+    from policies import documents
+
+    try:
+        result = run.simulate(inputs.read(path, cluster=cluster))
+    except documents.DocumentError as exc:
+        raise _bad_input(exc) from exc
+    if output is Output.JSON:
+        typer.echo(render.as_json(result))
+    else:
+        render.as_text(result, render.console())
+
+
+@app.command()
+def webhook(
+    cert_file: Annotated[Path, typer.Option(help="The serving certificate, PEM.")],
+    key_file: Annotated[Path, typer.Option(help="Its private key, PEM.")],
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="How to reach the API server; default: in-cluster.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(help="The port for admission reviews, TLS.")] = 8443,
+    metrics_port: Annotated[int, typer.Option(help="The port for metrics, plain HTTP.")] = 9443,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; one a core is enough.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Threads a process.")] = 8,
+) -> None:
+    """Serve admission reviews to the API server."""
+    from cluster import errors
+    from webhook import server
+
+    options = server.Options(
+        kubeconfig=kubeconfig,
+        host=host,
+        port=port,
+        cert_file=cert_file,
+        key_file=key_file,
+        metrics_port=metrics_port,
+        workers=workers,
+        threads=threads,
+    )
+    try:
+        raise typer.Exit(server.main(options))
+    except (server.OptionsError, errors.ConfigError) as exc:
+        raise _bad_input(exc) from exc
+
+
+@app.command()
+def scheduler(
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="How to reach the API server; default: in-cluster.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="The port for health and metrics.")] = 10259,
+    scheduler_name: Annotated[
+        str | None, typer.Option(help="Place the pods whose spec.schedulerName is this.")
+    ] = None,
+    leader_elect: Annotated[
+        bool, typer.Option("--leader-elect", help="Run several, of which one works at a time.")
+    ] = False,
+) -> None:
+    """Place pending pods, gangs whole."""
+    from cluster import errors
+    from policies import vocabulary
+    from scheduler import app as service
+
+    options = service.Options(
+        kubeconfig=kubeconfig,
+        port=port,
+        scheduler_name=scheduler_name or vocabulary.SCHEDULER_NAME,
+        leader_elect=leader_elect,
+    )
+    try:
+        raise typer.Exit(service.main(options))
+    except errors.ConfigError as exc:
+        raise _bad_input(exc) from exc
+
+
+@app.command(context_settings={**_PASS_ALL, "help_option_names": []})
+def dev(context: typer.Context) -> None:
+    """Run a real control plane on this machine, with fake nodes: up, status, kubectl, down."""
+    from kubenexus.dev import cli
+
+    cli.app(context.args, prog_name="kubenexus dev")

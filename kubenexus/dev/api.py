@@ -1,0 +1,126 @@
+"""
+The few calls that setting up a control plane takes, on kept-alive connections.
+
+Blocking and small, for programs that set up and tests; the programs that serve use `cluster`.
+Every thread has a connection of its own, so that many objects can be written at once.
+"""
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from .errors import CallFailed
+
+Object = dict[str, Any]
+
+WRITERS: Final = 8
+MANAGER: Final = "kubenexus-dev"
+MESSAGE_LIMIT: Final = 500
+
+# kind -> plural, for the kinds that are written here
+PLURALS: Final = {
+    "Namespace": "namespaces",
+    "Node": "nodes",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+
+
+def path_of(item: Object) -> str:
+    """The address of one object under the server's."""
+    version, kind, metadata = item["apiVersion"], item["kind"], item["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    scope = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+    return f"{root}{scope}/{PLURALS[kind]}/{metadata['name']}"
+
+
+class Api:
+    def __init__(self, server: str, *, ca: Path, certificate: Path, key: Path) -> None:
+        self._address = urlsplit(server)
+        self._tls = ssl.create_default_context(cafile=str(ca))
+        self._tls.load_cert_chain(certificate, key)
+        self._local = threading.local()
+        self._open: list[http.client.HTTPSConnection] = []
+
+    def close(self) -> None:
+        for connection in self._open:
+            connection.close()
+        self._open.clear()
+        self._local = threading.local()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        *,
+        content_type: str = "application/json",
+        timeout: float = 30.0,
+    ) -> Object:
+        """The answer as JSON. `OSError` when the server cannot be reached, else `CallFailed`."""
+        payload = None if body is None else json.dumps(body)
+        status, data = self._send(method, path, payload, content_type, timeout)
+        if status >= 400:
+            said = _message(data)[:MESSAGE_LIMIT]
+            raise CallFailed(f"{method} {path}: {status} {said}", status=status)
+        answer: Object = json.loads(data) if data.startswith(b"{") else {}
+        return answer
+
+    def ready(self, path: str = "/readyz") -> bool:
+        try:
+            self.call("GET", path, timeout=5.0)
+        except (OSError, http.client.HTTPException, CallFailed):
+            return False
+        return True
+
+    def apply(self, item: Object) -> Object:
+        """Create or replace: what this program once wrote and `item` lacks is taken away."""
+        return self.call(
+            "PATCH",
+            f"{path_of(item)}?fieldManager={MANAGER}&force=true",
+            item,
+            content_type="application/apply-patch+yaml",
+        )
+
+    def each(self, action: Callable[[Object], Object], items: Iterable[Object]) -> list[Object]:
+        """Do the same to many objects at once; the first failure is raised."""
+        with ThreadPoolExecutor(WRITERS) as pool:
+            return list(pool.map(action, items))
+
+    def _send(
+        self, method: str, path: str, payload: str | None, content_type: str, timeout: float
+    ) -> tuple[int, bytes]:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPSConnection(
+                self._address.hostname or "", self._address.port, context=self._tls
+            )
+            self._local.connection = connection
+            self._open.append(connection)
+        connection.timeout = timeout
+        try:
+            connection.request(method, path, payload, {"Content-Type": content_type})
+            response = connection.getresponse()
+            return response.status, response.read()
+        except (OSError, http.client.HTTPException):
+            # The next call opens a new connection: this one may have died with its server.
+            connection.close()
+            raise
+
+
+def _message(data: bytes) -> str:
+    try:
+        return str(json.loads(data)["message"])
+    except (ValueError, KeyError, TypeError):
+        return data.decode(errors="replace")

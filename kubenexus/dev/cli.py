@@ -1,0 +1,285 @@
+"""
+`kubenexus dev`: options in, one call, exit code out.
+
+    build      have every program of a control plane ready
+    up, down   start and stop one, with fake nodes, the webhook and the scheduler
+    status     what runs, and whether it is well (exit code 1 when it is not)
+    kubectl    kubectl on it
+    logs       what its processes said
+
+Nothing is decided here. Errors are one message on stderr; there are no tracebacks.
+"""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from policies import documents
+
+from . import binaries, control, rbac, state, supervisor, versions
+from .control import Status
+from .errors import DevError, UsageError
+from .flags import Layout
+from .progress import Bar, Lines, Show
+from .supervisor import Wanted
+
+BAD_INPUT: Final = 2
+INTERRUPTED: Final = 130
+LOG_LINES: Final = 200
+PLAIN_NODES: Final = 4
+
+app: Final = typer.Typer(
+    name="dev",
+    help="A real Kubernetes control plane on this machine, with fake nodes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Output(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+Name = Annotated[str, typer.Option(help="Which plane, where several run.")]
+Kubernetes = Annotated[str, typer.Option(help=f"One of {', '.join(versions.KNOWN_KUBERNETES)}.")]
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Errors as one message and an exit code."""
+    try:
+        yield
+    except DevError as exc:
+        _say(f"kubenexus: {exc}")
+        raise typer.Exit(exc.exit_code) from exc
+    except documents.DocumentError as exc:
+        _say(f"kubenexus: {exc}")
+        raise typer.Exit(BAD_INPUT) from exc
+    except KeyboardInterrupt as exc:
+        _say("kubenexus: interrupted; what is done is kept, and the same command goes on from it.")
+        raise typer.Exit(INTERRUPTED) from exc
+
+
+@contextlib.contextmanager
+def _show() -> Iterator[Show]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Lines(_say)
+        return
+    with Bar(console) as bar:
+        yield bar
+
+
+@app.command()
+def build(kubernetes: Kubernetes = versions.DEFAULT_KUBERNETES) -> None:
+    """Find or build every program of a control plane, and check what is there.
+
+    Taken from the folder KUBEBUILDER_ASSETS, else from the cache, else built from the Go module
+    proxy: about 8 minutes on two cores, once. Safe to interrupt and to run twice at once.
+    """
+    with _told(), _show() as show:
+        found = binaries.get(kubernetes, env=os.environ, show=show)
+    typer.echo(f"Kubernetes {found.kubernetes} is ready in {found.folder}")
+
+
+@app.command()
+def up(
+    nodes: Annotated[
+        int | None, typer.Option(min=0, max=10_000, help="So many plain nodes; default 4.")
+    ] = None,
+    cluster: Annotated[
+        Path | None, typer.Option(help="A YAML file that describes the nodes and namespaces.")
+    ] = None,
+    kubernetes: Kubernetes = versions.DEFAULT_KUBERNETES,
+    name: Name = "default",
+    webhook: Annotated[bool, typer.Option(help="Start the KubeNexus webhook.")] = True,
+    scheduler: Annotated[bool, typer.Option(help="Start the KubeNexus scheduler.")] = True,
+    kube_scheduler: Annotated[
+        bool, typer.Option(help="Start the stock scheduler, for pods that name no other.")
+    ] = True,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C.")
+    ] = False,
+) -> None:
+    """Start a control plane with fake nodes, the webhook and the scheduler."""
+    with _told():
+        folder = state.folder_of(name, os.environ)
+        wanted = Wanted(
+            kubernetes=_known(kubernetes),
+            nodes=PLAIN_NODES if nodes is None else nodes,
+            cluster=_only_one(nodes, cluster),
+            webhook=webhook,
+            scheduler=scheduler,
+            kube_scheduler=kube_scheduler,
+        )
+        wanted.described()
+        if state.is_supervised(folder) and control.inspect(name, folder).phase == state.UP:
+            typer.echo(f"The plane {name!r} is up already.")
+            return _print_use(name, folder)
+        with _show() as show:
+            binaries.get(wanted.kubernetes, env=os.environ, show=show)
+        if foreground:
+            return supervisor.supervise(folder, wanted, env=os.environ, show=Lines(_say))
+        arguments = _arguments(name, wanted)
+        started = control.start(folder, arguments, env=os.environ, say=_say)
+        typer.echo(f"The plane {name!r} is up{'' if started else ' already'}.")
+        _print_use(name, folder)
+
+
+def _known(kubernetes: str) -> str:
+    versions.programs(kubernetes)
+    return kubernetes.removeprefix("v")
+
+
+def _only_one(nodes: int | None, cluster: Path | None) -> Path | None:
+    if nodes is not None and cluster is not None:
+        raise UsageError("--nodes and --cluster were both given; the file says how many nodes.")
+    return cluster.absolute() if cluster else None
+
+
+def _arguments(name: str, wanted: Wanted) -> list[str]:
+    """The same wishes as options of `supervise`."""
+    return [
+        f"--name={name}",
+        f"--kubernetes={wanted.kubernetes}",
+        f"--cluster={wanted.cluster}" if wanted.cluster else f"--nodes={wanted.nodes}",
+        *([] if wanted.webhook else ["--no-webhook"]),
+        *([] if wanted.scheduler else ["--no-scheduler"]),
+        *([] if wanted.kube_scheduler else ["--no-kube-scheduler"]),
+    ]
+
+
+def _print_use(name: str, folder: Path) -> None:
+    option = "" if name == "default" else f" --name {name}"
+    typer.echo(f"  kubenexus dev kubectl{option} get nodes")
+    typer.echo(f"  kubenexus dev kubectl{option} --as-user {rbac.TENANT} get pods")
+    typer.echo(f"  export KUBECONFIG={Layout(folder).kubeconfig(rbac.ADMIN)}")
+    typer.echo(f"  kubenexus dev down{option}")
+
+
+@app.command(hidden=True)
+def supervise(
+    name: Name = "default",
+    nodes: int | None = None,
+    cluster: Path | None = None,
+    kubernetes: Kubernetes = versions.DEFAULT_KUBERNETES,
+    webhook: bool = True,
+    scheduler: bool = True,
+    kube_scheduler: bool = True,
+) -> None:
+    """What `up` leaves running."""
+    with _told():
+        folder = state.folder_of(name, os.environ)
+        wanted = Wanted(
+            kubernetes=_known(kubernetes),
+            nodes=PLAIN_NODES if nodes is None else nodes,
+            cluster=_only_one(nodes, cluster),
+            webhook=webhook,
+            scheduler=scheduler,
+            kube_scheduler=kube_scheduler,
+        )
+        supervisor.supervise(folder, wanted, env=os.environ, show=Lines(_say))
+
+
+@app.command()
+def status(
+    name: Name = "default",
+    output: Annotated[Output, typer.Option("--output", "-o", help="text or json.")] = Output.TEXT,
+) -> None:
+    """Show every process of a plane. Ends with 0 when all is well, else with 1."""
+    with _told():
+        found = control.inspect(name, state.folder_of(name, os.environ))
+    if output is Output.JSON:
+        typer.echo(json.dumps(found.as_dict(), indent=2))
+    else:
+        _print_status(found)
+    raise typer.Exit(0 if found.well else 1)
+
+
+def _print_status(found: Status) -> None:
+    typer.echo(f"{found.name}: {found.phase}{f' ({found.step})' if found.step else ''}")
+    if not found.components:
+        return
+    typer.echo(f"Kubernetes  {found.kubernetes} at {found.server}, {found.nodes_ready} nodes ready")
+    typer.echo(f"KUBECONFIG  {found.kubeconfig}")
+    typer.echo(f"\n{'PROCESS':<26}{'PID':<10}{'READY':<8}{'RESTARTS':<10}HEALTH")
+    typer.echo(f"{'supervisor':<26}{found.supervisor:<10}{'yes':<8}{0:<10}")
+    for each in found.components:
+        ready = "yes" if each.ready else "no" if each.alive else "ended"
+        process = each.process
+        typer.echo(
+            f"{process.name:<26}{process.pid:<10}{ready:<8}{process.restarts:<10}{process.url}"
+        )
+
+
+@app.command()
+def down(name: Name = "default") -> None:
+    """Stop a plane and remove its data. The logs stay."""
+    with _told():
+        folder = state.folder_of(name, os.environ)
+        stopped = control.stop(folder)
+    if stopped:
+        typer.echo("Stopped " + ", ".join(f"{each.name} ({each.pid})" for each in stopped))
+    else:
+        typer.echo(f"The plane {name!r} was not up.")
+
+
+@app.command(
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        # Options behind kubectl's first word are kubectl's.
+        "allow_interspersed_args": False,
+        "help_option_names": [],
+    }
+)
+def kubectl(
+    context: typer.Context,
+    name: Name = "default",
+    as_user: Annotated[str, typer.Option(help="Run as this user of the cluster.")] = rbac.ADMIN,
+) -> None:
+    """Run kubectl on a plane; all arguments and the exit code are kubectl's."""
+    with _told():
+        program, path = control.kubectl(state.folder_of(name, os.environ), name, as_user)
+    sys.stdout.flush()
+    os.execve(program, [program, *context.args], {**os.environ, "KUBECONFIG": str(path)})
+
+
+@app.command()
+def logs(
+    component: Annotated[
+        str | None, typer.Argument(help="One of the processes; without it, what there is.")
+    ] = None,
+    name: Name = "default",
+    lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = LOG_LINES,
+) -> None:
+    """Show what a process of a plane said last."""
+    with _told():
+        folder = state.folder_of(name, os.environ)
+        found = {path.stem: path for path in sorted((folder / "logs").glob("*.log"))}
+        if (folder / state.SUPERVISOR_LOG).exists():
+            found["supervisor"] = folder / state.SUPERVISOR_LOG
+        if component is None:
+            for each, path in found.items():
+                typer.echo(f"{each:<26}{path}")
+            return
+        if component not in found:
+            known = ", ".join(found) or "none; `kubenexus dev up` makes some"
+            raise UsageError(f"there is no log of {component!r}; there are: {known}.")
+        text = found[component].read_text(errors="replace")
+        typer.echo("\n".join(text.splitlines()[-lines:]))

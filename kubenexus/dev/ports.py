@@ -1,0 +1,36 @@
+"""
+Free TCP ports on 127.0.0.1.
+
+Ports are taken below the range from which the kernel serves outgoing connections, so that between
+the choice and the use no connection of this machine lands on one of them. Another program still
+may: whoever uses the ports tries again with others when one of them turns out to be taken.
+"""
+
+import random
+import socket
+from typing import Final
+
+LOWEST: Final = 20000
+HIGHEST: Final = 32000
+HOST: Final = "127.0.0.1"
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free(count: int, *, source: random.Random | None = None) -> list[int]:
+    source = source or random.Random()
+    found: list[int] = []
+    for port in source.sample(range(LOWEST, HIGHEST), HIGHEST - LOWEST):
+        if len(found) == count:
+            break
+        if is_free(port):
+            found.append(port)
+    return found

@@ -1,0 +1,161 @@
+"""
+Who may do what on a development cluster.
+
+    admin                  everything (group system:masters)
+    kubenexus-scheduler    reads the cluster, binds, reports on and evicts pods, holds its lease
+    kubenexus-webhook      reads namespaces, policies and pods' controllers, reports
+    kwok                   plays the kubelet: writes the status of nodes and pods, ends deleted pods
+    tenant                 a person who runs workloads in one namespace and sees nothing else
+
+Objects as the API server takes them; nothing here talks to it. Nobody but the admin reads secrets.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies import vocabulary, workloads
+
+ADMIN: Final = "admin"
+TENANT: Final = "tenant"
+KWOK: Final = "kwok"
+CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+KUBE_SCHEDULER: Final = "system:kube-scheduler"
+TENANT_NAMESPACE: Final = "team-a"
+TENANT_TIER: Final = "gold"
+
+Object = dict[str, Any]
+
+READ: Final = ("get", "list", "watch")
+WRITE: Final = (*READ, "create", "update", "patch", "delete", "deletecollection")
+RBAC_API: Final = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+# The last two have their rights from Kubernetes itself.
+USERS: Final = (
+    User(ADMIN, ("system:masters",)),
+    User(TENANT),
+    User(vocabulary.SCHEDULER_NAME),
+    User(vocabulary.WEBHOOK_NAME),
+    User(KWOK),
+    User(CONTROLLER_MANAGER),
+    User(KUBE_SCHEDULER),
+)
+
+
+def rule(group: str, resources: str, verbs: Sequence[str]) -> Object:
+    return {"apiGroups": [group], "resources": resources.split(), "verbs": list(verbs)}
+
+
+_EVENTS: Final = (
+    rule("events.k8s.io", "events", ("create", "patch", "update")),
+    rule("", "events", ("create", "patch", "update")),
+)
+
+SCHEDULER_RULES: Final = (
+    rule("", "nodes namespaces persistentvolumes persistentvolumeclaims services", READ),
+    rule("", "replicationcontrollers", READ),
+    rule("", "pods", (*READ, "update", "patch", "delete")),
+    rule("", "pods/binding", ("create",)),
+    rule("", "pods/status", ("patch", "update")),
+    rule("apps", "replicasets statefulsets", READ),
+    rule("batch", "jobs", READ),
+    rule("policy", "poddisruptionbudgets", READ),
+    rule("storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities", READ),
+    rule("storage.k8s.io", "volumeattachments", READ),
+    rule("resource.k8s.io", "resourceslices resourceclaims deviceclasses", READ),
+    rule("scheduling.k8s.io", "priorityclasses podgroups workloads", READ),
+    rule("scheduling.x-k8s.io", "podgroups", READ),
+    rule("topology.node.k8s.io", "noderesourcetopologies", READ),
+    rule(vocabulary.POLICY_GROUP, "clusterpolicies tenantpolicies", READ),
+    *_EVENTS,
+)
+
+SCHEDULER_LEASE_RULES: Final = (rule("coordination.k8s.io", "leases", ("get", "create", "update")),)
+
+WEBHOOK_RULES: Final = (
+    rule("", "namespaces", READ),
+    # A pod's controller is read where it alone says how large the pod's gang is.
+    *(
+        rule(group, " ".join(names), ("get",))
+        for group, names in workloads.resources_by_group().items()
+    ),
+    rule(vocabulary.POLICY_GROUP, "clusterpolicies tenantpolicies", READ),
+    rule(
+        vocabulary.POLICY_GROUP,
+        "clusterpolicies/status tenantpolicies/status",
+        ("patch", "update"),
+    ),
+    *_EVENTS,
+)
+
+_KWOK_RULES: Final = (
+    rule("", "nodes", (*READ, "patch", "update")),
+    rule("", "nodes/status pods/status", ("patch", "update")),
+    rule("", "pods", (*READ, "patch", "update", "delete")),
+    rule("coordination.k8s.io", "leases", (*READ, "create", "update", "patch", "delete")),
+    *_EVENTS,
+)
+
+_TENANT_RULES: Final = (
+    rule("", "pods services configmaps persistentvolumeclaims", WRITE),
+    rule("", "pods/log pods/status events", READ),
+    rule("events.k8s.io", "events", READ),
+    rule("apps", "deployments deployments/scale replicasets statefulsets", WRITE),
+    rule("batch", "jobs cronjobs", WRITE),
+    rule("scheduling.k8s.io", "podgroups", WRITE),
+    rule("scheduling.x-k8s.io", "podgroups", WRITE),
+)
+
+
+def objects() -> list[Object]:
+    """Namespaces, roles and bindings, in the order in which they are to be applied."""
+    scheduler, webhook = vocabulary.SCHEDULER_NAME, vocabulary.WEBHOOK_NAME
+    system, own = vocabulary.SYSTEM_NAMESPACE, TENANT_NAMESPACE
+    tenant = f"kubenexus-dev-{TENANT}"
+    labels = {vocabulary.TENANT_LABEL: own, vocabulary.TIER_LABEL: TENANT_TIER}
+    return [
+        _namespace(system, {}),
+        _namespace(own, labels),
+        *_grant(scheduler, SCHEDULER_RULES, to=scheduler),
+        *_grant(scheduler, SCHEDULER_LEASE_RULES, to=scheduler, namespace=system),
+        *_grant(webhook, WEBHOOK_RULES, to=webhook),
+        *_grant("kubenexus-dev-kwok", _KWOK_RULES, to=KWOK),
+        *_grant(tenant, _TENANT_RULES, to=TENANT, namespace=own),
+    ]
+
+
+def _namespace(name: str, labels: dict[str, str]) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": labels},
+    }
+
+
+def _grant(
+    name: str, rules: Sequence[Object], *, to: str, namespace: str | None = None
+) -> tuple[Object, Object]:
+    """A role and its binding: in one namespace where one is given, else in the whole cluster."""
+    scope = "" if namespace else "Cluster"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    role = {
+        "apiVersion": f"{RBAC_API}/v1",
+        "kind": f"{scope}Role",
+        "metadata": metadata,
+        "rules": list(rules),
+    }
+    binding = {
+        "apiVersion": f"{RBAC_API}/v1",
+        "kind": f"{scope}RoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC_API, "kind": f"{scope}Role", "name": name},
+        "subjects": [{"apiGroup": RBAC_API, "kind": "User", "name": to}],
+    }
+    return role, binding

@@ -1,0 +1,147 @@
+"""
+KubeNexus itself on a control plane: the webhook and the scheduler as child processes.
+
+    certificate --> webhook --ready--> both webhook configurations --> scheduler --ready--> up
+
+The configurations are registered once the webhook answers, so that nothing is refused meanwhile.
+The API server finds the webhook by its address on 127.0.0.1, under a certificate of the plane's
+own authority.
+"""
+
+import contextlib
+import http.client
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final, Self
+
+from policies import vocabulary
+from webhook import registration
+
+from . import keys, own, ports
+from .api import Object, path_of
+from .errors import CallFailed
+from .plane import ControlPlane, await_ready, healthy
+from .processes import Child, stop_all
+
+WEBHOOK: Final = "webhook"
+SCHEDULER: Final = "scheduler"
+
+
+class Stack:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        *,
+        webhook: bool = True,
+        scheduler: bool = True,
+        command: Sequence[str] = own.COMMAND,
+        deadline: float = 60.0,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.plane, self._command = plane, tuple(command)
+        self._wanted = {WEBHOOK: webhook, SCHEDULER: scheduler}
+        self._deadline, self._now = deadline, now
+        self._children: dict[str, Child] = {}  # component -> its process
+        self._health: dict[str, str] = {}  # component -> where it says whether it is ready
+        self._registered: list[Object] = []
+        self.webhook_url = ""
+        self.webhook_metrics_url = ""
+        self.scheduler_url = ""
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def children(self) -> tuple[Child, ...]:
+        return tuple(self._children.values())
+
+    def health_urls(self) -> dict[str, str]:
+        return dict(self._health)
+
+    def child(self, name: str) -> Child:
+        """The process called `webhook` or `scheduler`."""
+        return self._children[name]
+
+    def start(self) -> None:
+        try:
+            if self._wanted[WEBHOOK]:
+                self._start_webhook()
+            if self._wanted[SCHEDULER]:
+                self._start_scheduler()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop both. The registration goes first: nobody is to wait for a webhook that is gone."""
+        api = self.plane.api()
+        for item in self._registered:
+            with contextlib.suppress(OSError, http.client.HTTPException, CallFailed):
+                api.call("DELETE", path_of(item))
+        self._registered.clear()
+        stop_all(self.children, grace=5.0)
+        self._children.clear()
+
+    def restart(self, name: str, *, crash: bool = False) -> None:
+        """End and start one of the two with the same arguments, and wait until it is ready."""
+        child = self._children[name]
+        child.kill() if crash else child.stop()
+        child.start()
+        self.wait(name)
+
+    def wait(self, name: str) -> None:
+        url = self._health[name]
+        await_ready([self._children[name]], lambda: healthy(url), deadline=self._deadline)
+
+    def _start_webhook(self) -> None:
+        at, (port, metrics) = self.plane.layout, ports.free(2)
+        pair = keys.serving(self.plane.ca, vocabulary.WEBHOOK_NAME, now=self._now())
+        # The user of the same name has its own pair: this one serves.
+        name = f"{vocabulary.WEBHOOK_NAME}-serving"
+        keys.write_private(at.certificate(name), pair.certificate)
+        keys.write_private(at.key(name), pair.key)
+        self.webhook_url = f"https://{ports.HOST}:{port}"
+        self.webhook_metrics_url = f"http://{ports.HOST}:{metrics}"
+        self._launch(
+            WEBHOOK,
+            f"--kubeconfig={self.plane.kubeconfig(vocabulary.WEBHOOK_NAME)}",
+            f"--host={ports.HOST}",
+            f"--port={port}",
+            f"--cert-file={at.certificate(name)}",
+            f"--key-file={at.key(name)}",
+            f"--metrics-port={metrics}",
+            health=f"{self.webhook_url}/readyz",
+        )
+        api = self.plane.api()
+        for item in registration.configurations(
+            ca_pem=self.plane.ca.certificate, base_url=self.webhook_url
+        ):
+            api.apply(item)
+            self._registered.append(item)
+
+    def _start_scheduler(self) -> None:
+        (port,) = ports.free(1)
+        self.scheduler_url = f"http://{ports.HOST}:{port}"
+        self._launch(
+            SCHEDULER,
+            f"--kubeconfig={self.plane.kubeconfig(vocabulary.SCHEDULER_NAME)}",
+            f"--port={port}",
+            health=f"{self.scheduler_url}/readyz",
+        )
+
+    def _launch(self, name: str, *args: str, health: str) -> None:
+        child = Child(
+            name,
+            [*self._command, name, *args],
+            log=self.plane.layout.log(name),
+            env=own.environment(os.environ),
+        )
+        child.log.unlink(missing_ok=True)
+        child.start()
+        self._children[name], self._health[name] = child, health
+        self.wait(name)

@@ -1,0 +1,158 @@
+"""
+The process that owns a plane: every other process of it is its child and ends with it.
+
+    binaries --> control plane --> nodes --> webhook, scheduler --> up --SIGTERM--> all stopped
+                                                                    |  ^
+                                              a child ended ------- +  | started again, after a
+                                                                    +--+ pause that grows
+
+It holds the lock of the plane's folder as long as it lives.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from kubenexus import clusterfile
+
+from . import binaries, state
+from .plane import ControlPlane
+from .processes import Child
+from .progress import Show
+from .stack import Stack
+from .state import Process, State
+
+POLL: Final = 0.5
+LONGEST_PAUSE: Final = 30.0
+
+
+class Stop(BaseException):
+    """A signal asked for the end. Not an `Exception`: nothing on the way may swallow it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a person asked for."""
+
+    kubernetes: str
+    nodes: int
+    cluster: Path | None
+    webhook: bool
+    scheduler: bool
+    kube_scheduler: bool
+    """The stock scheduler, for pods that do not name ours: every cluster has one."""
+
+    def described(self) -> clusterfile.Cluster:
+        return clusterfile.load(self.cluster) if self.cluster else clusterfile.plain(self.nodes)
+
+
+def pause(restarts: int) -> float:
+    """Seconds before a child that ended is started for the n-th time again."""
+    return min(2.0**restarts - 1.0, LONGEST_PAUSE)
+
+
+def supervise(folder: Path, wanted: Wanted, *, env: Mapping[str, str], show: Show) -> None:
+    """Run the plane until a signal ends it. Errors are left in the state for `up` to tell."""
+    with state.held(folder):
+        state.clear(folder)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, _stop)
+        supervisor = Supervisor(folder, wanted, env=env, show=show)
+        try:
+            supervisor.run()
+        except Stop:
+            state.clear(folder)
+        except BaseException as exc:
+            supervisor.tell(str(exc) or type(exc).__name__, phase=state.FAILED)
+            raise
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    # A second signal must not cut the orderly end short.
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise Stop
+
+
+class Supervisor:
+    def __init__(
+        self,
+        folder: Path,
+        wanted: Wanted,
+        *,
+        env: Mapping[str, str],
+        show: Show,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._folder, self._wanted, self._env, self._show = folder, wanted, env, show
+        self._clock, self._sleep = clock, sleep
+        pid = os.getpid()
+        me = Process("supervisor", pid, state.start_time(pid))
+        self._state = State(state.STARTING, "", me, wanted.kubernetes)
+        self._restarts: dict[str, int] = {}  # component -> how often it was started again
+        self._due: dict[str, float] = {}  # component -> when it may be started again
+
+    def tell(self, step: str, *, phase: str | None = None, **facts: str) -> None:
+        self._state = replace(self._state.at(step, phase=phase), **facts)  # type: ignore[arg-type]  # `facts` are fields of text
+        state.write(self._folder, self._state)
+        self._show.note(step)
+
+    def run(self) -> None:
+        self.tell("Looking for the programs")
+        found = binaries.get(self._wanted.kubernetes, env=self._env, show=self._show)
+        described = self._wanted.described()
+        self.tell("Starting the control plane", kubectl=str(found.kubectl))
+        with ControlPlane(binaries=found, folder=self._folder) as plane:
+            self.tell(f"Making {len(described.nodes)} nodes", server=plane.server)
+            plane.api().each(plane.api().apply, described.namespaces)
+            plane.add_nodes(described.nodes)
+            self.tell("Starting the webhook and the schedulers")
+            if self._wanted.kube_scheduler:
+                plane.start_kube_scheduler()
+            with Stack(
+                plane, webhook=self._wanted.webhook, scheduler=self._wanted.scheduler
+            ) as stack:
+                self._write_components(plane, stack)
+                self.tell("Everything is ready", phase=state.UP)
+                self._watch(plane, stack)
+
+    def _watch(self, plane: ControlPlane, stack: Stack) -> None:
+        while True:
+            for child in (*plane.children, *stack.children):
+                if not child.alive and self._again(child):
+                    self._write_components(plane, stack)
+            self._sleep(POLL)
+
+    def _again(self, child: Child) -> bool:
+        """Start a child that ended, once its pause is over."""
+        restarts = self._restarts.get(child.name, 0)
+        due = self._due.setdefault(child.name, self._clock() + pause(restarts))
+        if self._clock() < due:
+            return False
+        self._show.note(f"{child.name} ended with exit code {child.exit_code}; starting it again")
+        del self._due[child.name]
+        self._restarts[child.name] = restarts + 1
+        child.start()
+        return True
+
+    def _write_components(self, plane: ControlPlane, stack: Stack) -> None:
+        urls = {**plane.health_urls(), **stack.health_urls()}
+        components = tuple(
+            Process(
+                child.name,
+                child.pid,
+                state.start_time(child.pid),
+                url=urls[child.name],
+                restarts=self._restarts.get(child.name, 0),
+            )
+            for child in (*plane.children, *stack.children)
+            if child.pid is not None
+        )
+        self._state = replace(self._state, components=components)
+        state.write(self._folder, self._state)

@@ -1,0 +1,31 @@
+"""
+Runs a program that dies with its parent: `python tether.py PARENT_PID PROGRAM [ARGUMENT…]`.
+
+The kernel is asked to kill this process when the thread that forked it ends, whatever ends it;
+the request survives the exec of the program. An exec wrapper rather than a `preexec_fn`, which is
+not safe in a parent that has threads. Started by path with `-I -S`, so it imports the standard
+library alone. Linux only: elsewhere the program runs untethered.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(argv: list[str]) -> None:
+    parent, program = int(argv[0]), argv[1:]
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    # The parent may have ended before the request was made; nobody would kill this process then.
+    if os.getppid() != parent:
+        sys.exit(1)
+    os.execvp(program[0], program)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,62 @@
+"""
+The programs of a control plane and the one version of each that is known to work.
+
+A version is known when its `go.mod` and `go.sum` lie under `modules/<tool>/<version>/`: these two
+files fix every source that goes into a binary.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .errors import UsageError
+
+MODULES: Final = Path(__file__).with_name("modules")
+DEFAULT_KUBERNETES: Final = "1.37.1"
+KNOWN_KUBERNETES: Final = ("1.37.1", "1.36.4")
+ETCD: Final = "3.7.3"
+KWOK: Final = "0.8.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One binary: what it is called, and the Go package it is built from."""
+
+    name: str
+    package: str
+    module: str
+    version: str
+    folder: Path
+    """Holds the `go.mod` and `go.sum` that the binary is built with."""
+    stamp: tuple[str, ...] = ()
+    """`-X` linker settings, so that the program knows its version."""
+
+
+def _kubernetes(version: str) -> tuple[Program, ...]:
+    major, minor, _ = version.split(".")
+    base = "k8s.io/component-base/version"
+    stamp = (
+        f"{base}.gitVersion=v{version}",
+        f"{base}.gitMajor={major}",
+        f"{base}.gitMinor={minor}",
+    )
+    names = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    module = "k8s.io/kubernetes"
+    folder = MODULES / "kubernetes" / version
+    return tuple(
+        Program(name, f"{module}/cmd/{name}", module, version, folder, stamp) for name in names
+    )
+
+
+def programs(kubernetes: str) -> tuple[Program, ...]:
+    """Everything a control plane of this version consists of, the quickest to build first."""
+    if kubernetes.removeprefix("v") not in KNOWN_KUBERNETES:
+        raise UsageError(
+            f"Kubernetes {kubernetes} is not known here; known are {', '.join(KNOWN_KUBERNETES)}."
+        )
+    etcd, kwok = "go.etcd.io/etcd/server/v3", "sigs.k8s.io/kwok"
+    return (
+        Program("etcd", etcd, etcd, ETCD, MODULES / "etcd" / ETCD),
+        Program("kwok", f"{kwok}/cmd/kwok", kwok, KWOK, MODULES / "kwok" / KWOK),
+        *_kubernetes(kubernetes.removeprefix("v")),
+    )

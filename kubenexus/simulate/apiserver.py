@@ -1,0 +1,146 @@
+"""
+What the API server does around the webhook when an object is created, as far as it matters here.
+
+    object --> namespace? --> name free? --> defaults, priority --> mutate --> validate --> stored
+                   |              |                 |                              |
+                   +--------------+---- refused ----+------------------------------+
+
+Refusals of the API server itself have its own words; those of the webhook name policy and rule.
+Imitated: namespaces, names, `schedulerName`, priority classes, which namespaces are exempt. Not
+imitated: quotas, limit ranges, other webhooks, the validation of fields that nobody here reads.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kubenexus.simulate import expand
+from policies import vocabulary, workloads
+from webhook import decide, patch, registration
+from webhook.review import Review
+
+Json = dict[str, Any]
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+_ALWAYS_THERE: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_SYSTEM_PRIORITIES: Final = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+_START: Final = datetime(2026, 1, 1)
+_USER: Final = {"username": "kubenexus-simulate", "groups": ["system:authenticated"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the client is told, and the object as stored where nothing refused it."""
+
+    obj: Json
+    refusals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    changes: tuple[Json, ...] = ()
+
+
+class ApiServer:
+    """Objects by name; remembers only what a later create asks about."""
+
+    def __init__(self, namespaces: Iterable[Json], priority_classes: Iterable[Json] = ()) -> None:
+        self._namespaces = {name: _namespace(name) for name in _ALWAYS_THERE}
+        for namespace in namespaces:
+            self._namespaces[namespace["metadata"]["name"]] = _labelled(namespace)
+        self._priorities = dict(_SYSTEM_PRIORITIES)
+        self._default_class = ("", 0)
+        for one in priority_classes:
+            name, value = str(one["metadata"]["name"]), int(one.get("value") or 0)
+            self._priorities[name] = value
+            if one.get("globalDefault") is True:
+                self._default_class = (name, value)
+        self._names: set[tuple[str, str, str]] = set()  # (resource, namespace, name)
+        self._created = 0
+
+    def create(self, obj: Json, *, owner: Json | None = None) -> Answer:
+        """Create the object; `owner` is the workload that a pod was made by."""
+        group, _, version = str(obj["apiVersion"]).rpartition("/")
+        metadata = {"namespace": "default", **obj["metadata"]}
+        namespace, name = str(metadata["namespace"]), str(metadata["name"])
+        metadata["uid"] = expand.uid(str(obj["kind"]), namespace, name)
+        metadata["creationTimestamp"] = self._now()
+        obj = {**obj, "metadata": metadata}
+        resource = workloads.plural(str(obj["kind"]))
+        qualified = f"{resource}.{group}" if group else resource
+        if namespace not in self._namespaces:
+            return Answer(obj, (f'namespaces "{namespace}" not found',))
+        if (qualified, namespace, name) in self._names:
+            return Answer(obj, (f'{qualified} "{name}" already exists',))
+        if obj["kind"] == "Pod":
+            problem = self._default_pod(obj)
+            if problem:
+                return Answer(obj, (f'pods "{name}" is forbidden: {problem}',))
+        answer = self._ask(
+            Review(
+                uid=metadata["uid"],
+                operation="CREATE",
+                kind=str(obj["kind"]),
+                resource=resource,
+                group=group,
+                version=version,
+                namespace=namespace,
+                name=name,
+                user=_USER,
+                object=obj,
+            ),
+            obj,
+            owner,
+        )
+        if not answer.refusals:
+            self._names.add((qualified, namespace, name))
+        return answer
+
+    def _ask(self, review: Review, obj: Json, owner: Json | None) -> Answer:
+        if review.namespace in registration.EXCLUDED_NAMESPACES:
+            return Answer(obj)
+        facts = decide.Facts(namespace=self._namespaces[review.namespace], owner=owner)
+        mutation = decide.mutate(review, facts)
+        stored = patch.apply(obj, mutation.patch)
+        verdict = decide.validate(replace(review, object=stored), facts)
+        failures = (*mutation.failures, *verdict.failures)
+        return Answer(
+            obj=stored,
+            refusals=tuple(failure.line() for failure in failures),
+            warnings=tuple(dict.fromkeys((*mutation.warnings, *verdict.warnings))),
+            changes=mutation.patch,
+        )
+
+    def _default_pod(self, pod: Json) -> str:
+        """Fill in what the API server fills in before webhooks run; what it refuses, in words."""
+        spec = dict(pod["spec"])
+        pod["spec"] = spec
+        spec["schedulerName"] = spec.get("schedulerName") or DEFAULT_SCHEDULER
+        named = spec.get("priorityClassName")
+        if named is not None and named not in self._priorities:
+            return f"no PriorityClass with name {named} was found"
+        name, value = (named, self._priorities[named]) if named else self._default_class
+        if name:
+            spec["priorityClassName"] = name
+        spec["priority"] = value
+        return ""
+
+    def _now(self) -> str:
+        """Each object one second younger than the one before; the day does not matter."""
+        self._created += 1
+        return (_START + timedelta(seconds=self._created)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _namespace(name: str) -> Json:
+    return _labelled({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+def _labelled(namespace: Mapping[str, Any]) -> Json:
+    """With the label that the API server puts on every namespace."""
+    metadata = namespace["metadata"]
+    labels = {
+        **(metadata.get("labels") or {}),
+        vocabulary.NAMESPACE_NAME_LABEL: metadata["name"],
+    }
+    return {**namespace, "metadata": {**metadata, "labels": labels}}

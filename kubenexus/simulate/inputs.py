@@ -1,0 +1,169 @@
+"""
+Files in; a cluster and its manifests out, or a `documents.DocumentError` that says what is wrong.
+
+    folder   cluster.yaml describes the cluster; every other *.yaml is a manifest, in name order
+    file     one manifest; the cluster comes from `--cluster`
+
+Checked is what an API server could not even decode: the kind here, the rest by `shapes`. Whether
+an object is admitted is not an input error but a result.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kubenexus import clusterfile
+from kubenexus.simulate import shapes
+from policies import documents, quantity, vocabulary, workloads
+from policies.documents import Document, DocumentError
+
+NAMESPACE: Final = ("", "Namespace")
+NODE: Final = ("", "Node")
+PRIORITY_CLASS: Final = ("scheduling.k8s.io", "PriorityClass")
+_MANIFESTS: Final = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a manifest, with the document that can point into it."""
+
+    document: Document
+    obj: dict[str, Any]
+
+    @property
+    def type(self) -> tuple[str, str]:
+        """API group and kind."""
+        return str(self.obj["apiVersion"]).rpartition("/")[0], str(self.obj["kind"])
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything that a simulation starts from."""
+
+    cluster: clusterfile.Cluster
+    manifests: tuple[Manifest, ...]
+
+
+def read(path: Path, *, cluster: Path | None = None) -> Inputs:
+    """The inputs at `path`; `cluster` overrules the folder's own description."""
+    manifests = tuple(
+        _manifest(document) for file in _files(path) for document in documents.read(file)
+    )
+    if not manifests:
+        raise DocumentError(str(path), 0, 0, "holds no manifest; write at least one object")
+    own = path / clusterfile.FILE_NAME
+    if cluster is None and not own.is_file():
+        raise DocumentError(
+            str(path),
+            0,
+            0,
+            f"no cluster is described; add {clusterfile.FILE_NAME} to the folder, "
+            "or pass --cluster FILE",
+        )
+    described = clusterfile.load(cluster or own)
+    return Inputs(_with_nodes(described, manifests), manifests)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    try:
+        found = sorted(path.iterdir())
+    except OSError as exc:
+        raise DocumentError(str(path), 0, 0, f"cannot be listed: {exc.strerror}") from exc
+    return [
+        file for file in found if file.suffix in _MANIFESTS and file.name != clusterfile.FILE_NAME
+    ]
+
+
+# --- One object. ---
+
+
+def _manifest(document: Document) -> Manifest:
+    obj = document.value
+    if not isinstance(obj, dict):
+        raise document.error((), "found no object; want a map with apiVersion, kind and metadata")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(obj.get(key), str) or not obj[key]:
+            raise document.error((key,), f"{key} is missing or no text; write what the object is")
+    manifest = Manifest(document, obj)
+    _check_kind(manifest)
+    shapes.check_metadata(document, obj)
+    name = (obj.get("metadata") or {}).get("name")
+    if not isinstance(name, str) or not name:
+        raise document.error(("metadata",), "metadata.name is missing; give the object a name")
+    if manifest.type in workloads.KINDS:
+        shapes.check_workload(document, obj)
+        # As on create: a status that was written down, or exported with the object, is dropped.
+        return Manifest(document, {key: part for key, part in obj.items() if key != "status"})
+    if manifest.type == PRIORITY_CLASS and type(obj.get("value")) is not int:
+        raise document.error(("value",), "value is missing or no whole number; write a priority")
+    return manifest
+
+
+def _check_kind(manifest: Manifest) -> None:
+    if manifest.type in workloads.KINDS or manifest.type in (NAMESPACE, NODE, PRIORITY_CLASS):
+        return
+    if manifest.obj["apiVersion"] == vocabulary.CLUSTER_FILE_API_VERSION:
+        message = (
+            f"this describes a cluster; call the file {clusterfile.FILE_NAME}, "
+            "or pass it with --cluster"
+        )
+    else:
+        known = sorted({kind for _, kind in (*workloads.KINDS, NAMESPACE, NODE, PRIORITY_CLASS)})
+        message = (
+            f"kind {manifest.obj['kind']!r} of {manifest.obj['apiVersion']!r} is not simulated; "
+            f"take it out of the file, or use one of {', '.join(known)}"
+        )
+    raise manifest.document.error(("kind",), message)
+
+
+# --- Nodes written as v1 objects, next to those of the cluster file. ---
+
+
+def _with_nodes(cluster: clusterfile.Cluster, manifests: Iterable[Manifest]) -> clusterfile.Cluster:
+    nodes = {node["metadata"]["name"]: node for node in cluster.nodes}
+    for manifest in manifests:
+        if manifest.type != NODE:
+            continue
+        name = manifest.obj["metadata"]["name"]
+        if name in nodes:
+            raise manifest.document.error(
+                ("metadata", "name"), f"a node called {name!r} exists already; rename one"
+            )
+        nodes[name] = _node(manifest)
+    return clusterfile.Cluster(tuple(nodes.values()), cluster.namespaces)
+
+
+def _node(manifest: Manifest) -> dict[str, Any]:
+    """The node with its allocatable filled in from its capacity, as a kubelet would report it."""
+    status = manifest.obj.get("status")
+    if not isinstance(status, Mapping) or not status.get("capacity"):
+        raise manifest.document.error(
+            ("status",), "the node has no status.capacity; write what it holds"
+        )
+    amounts: dict[str, dict[str, Any]] = {}
+    for place in ("capacity", "allocatable"):
+        amounts[place] = dict(_amounts(manifest, place, status.get(place) or status["capacity"]))
+    return {**manifest.obj, "status": {**status, **amounts}}
+
+
+def _amounts(manifest: Manifest, place: str, found: object) -> Iterator[tuple[str, Any]]:
+    if not isinstance(found, Mapping):
+        raise manifest.document.error(
+            ("status", place), f"status.{place}: found {found!r}, want a map of quantities"
+        )
+    for name, value in found.items():
+        try:
+            negative = quantity.parse(value) < 0
+        except quantity.QuantityError as exc:
+            raise manifest.document.error(
+                ("status", place, name), f"status.{place}.{name}: {exc}"
+            ) from exc
+        if negative:
+            raise manifest.document.error(
+                ("status", place, name),
+                f"status.{place}.{name}: found {value!r}, want zero or more",
+            )
+        yield name, str(value)

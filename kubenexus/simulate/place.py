@@ -1,0 +1,85 @@
+"""
+What the scheduler does with the admitted pods: its queue's order, its planner, no cluster.
+
+    1. pods that name their node hold it already; pods of another scheduler are left to it
+    2. the others form units (a pod, or a whole gang), in the order in which the queue has them
+    3. each unit is planned once on what the ones before it left; a plan is charged at once
+
+Once is enough: nothing ends or frees room here. Pods of another scheduler take no room, because
+nobody can say where it would put them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubenexus.simulate.outcome import Fate, Pod
+from policies import vocabulary
+from scheduler import model, planner, units
+from scheduler.errors import ModelError
+from scheduler.outcome import NoFit, Placed
+from scheduler.snapshot import Snapshot
+
+Json = Mapping[str, Any]
+
+_GATED: Final = "has scheduling gates; nobody places it until they are lifted"
+
+
+def place(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, Pod]:
+    """The fate of every pod, by uid; `ModelError` for a node that cannot be read."""
+    snapshot = Snapshot.of(model.Node.read(node) for node in nodes)
+    fates: dict[str, Pod] = {}
+    waiting: list[model.Pod] = []
+    bound: Counter[model.GangKey] = Counter()
+    for obj in pods:
+        try:
+            pod = model.Pod.read(obj)
+        except ModelError as exc:
+            name, uid = str(obj["metadata"]["name"]), str(obj["metadata"]["uid"])
+            fates[uid] = Pod(name, Fate.PENDING, reasons=(str(exc),))
+            continue
+        if pod.node:
+            fates[pod.uid] = _named(pod, snapshot)
+            if pod.gang is not None and pod.node in snapshot:
+                bound[pod.gang.key] += 1
+        elif pod.scheduler != vocabulary.SCHEDULER_NAME:
+            fates[pod.uid] = Pod(pod.key.name, Fate.LEFT, scheduler=pod.scheduler)
+        elif pod.gated:
+            fates[pod.uid] = _pending(pod, _GATED)
+        else:
+            waiting.append(pod)
+    for unit in units.units(waiting, lambda key: bound[key]):
+        fates |= _planned(unit, snapshot)
+    return fates
+
+
+def _named(pod: model.Pod, snapshot: Snapshot) -> Pod:
+    """A pod whose manifest says the node: no scheduler is asked, room or not."""
+    if pod.node not in snapshot:
+        return _pending(pod, f"names node {pod.node}, which does not exist")
+    snapshot.charge(pod.shape, pod.node)
+    return Pod(pod.key.name, Fate.PLACED, scheduler=pod.scheduler, node=pod.node)
+
+
+def _planned(unit: units.Unit, snapshot: Snapshot) -> dict[str, Pod]:
+    match planner.plan(unit, snapshot):
+        case NoFit() as misfit:
+            return {pod.uid: _pending(pod, misfit.text) for pod in unit.pods}
+        case Placed() as plan:
+            why = plan.why_left.text if plan.why_left else ""
+            fates = {pod.uid: _pending(pod, why) for pod in plan.left}
+            for one in plan.placements:
+                snapshot.charge(one.pod.shape, one.node, one.assignment)
+                fates[one.pod.uid] = Pod(
+                    one.pod.key.name,
+                    Fate.PLACED,
+                    scheduler=one.pod.scheduler,
+                    node=one.node,
+                    numa=one.assignment.numa,
+                    gpus=one.assignment.gpus,
+                )
+            return fates
+
+
+def _pending(pod: model.Pod, reason: str) -> Pod:
+    return Pod(pod.key.name, Fate.PENDING, scheduler=pod.scheduler, reasons=(reason,))

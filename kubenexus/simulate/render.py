@@ -1,0 +1,172 @@
+"""
+A result as people read it in a terminal of 100 columns, and as programs read it.
+
+Both forms say the same and depend on nothing but the result. Colours appear on a terminal only;
+what they say is always said in words too.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import IO, Any, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from kubenexus.simulate.outcome import Fate, Injected, Manifest, Pod, Result, Totals
+
+WIDTH: Final = 100
+_COLOURS: Final = {
+    Fate.PLACED: "green",
+    Fate.PENDING: "yellow",
+    Fate.LEFT: "cyan",
+    Fate.REFUSED: "red",
+}
+
+
+def as_json(result: Result) -> str:
+    """One JSON document; keys stay, and new ones may come."""
+    body: dict[str, Any] = {
+        "cluster": asdict(result.cluster),
+        "manifests": [
+            {**asdict(manifest), "admitted": manifest.admitted} for manifest in result.manifests
+        ],
+        "summary": _counts(result),
+    }
+    return json.dumps(body, indent=2, ensure_ascii=False)
+
+
+def as_text(result: Result, out: Console) -> None:
+    """Print the result."""
+    with out.capture() as captured:
+        out.print(Text(_cluster(result.cluster), style="bold"))
+        for manifest in result.manifests:
+            out.print()
+            out.print(_title(manifest))
+            out.print(Padding(_body(manifest), (0, 0, 0, 2)))
+        out.print()
+        out.print(Text(summary(result), style="bold"))
+    # Tables pad their lines with blanks, which nobody wants in a log or a diff.
+    for line in captured.get().splitlines():
+        out.file.write(f"{line.rstrip()}\n")
+
+
+def summary(result: Result) -> str:
+    """The last line: `5 admitted, 2 refused; 7 pods placed, 1 pending, 2 left …`."""
+    counts = _counts(result)
+    pods = [f"{counts['placed']} placed"]
+    for key, word in (
+        ("pending", "pending"),
+        ("left", "left to another scheduler"),
+        ("podsRefused", "refused"),
+    ):
+        if counts[key]:
+            pods.append(f"{counts[key]} {word}")
+    verdicts = f"{counts['admitted']} admitted, {counts['refused']} refused"
+    return f"{_many(counts['manifests'], 'manifest')}: {verdicts}; pods: {', '.join(pods)}."
+
+
+def _counts(result: Result) -> dict[str, int]:
+    admitted = sum(manifest.admitted for manifest in result.manifests)
+    return {
+        "manifests": len(result.manifests),
+        "admitted": admitted,
+        "refused": len(result.manifests) - admitted,
+        "placed": result.count(Fate.PLACED),
+        "pending": result.count(Fate.PENDING),
+        "left": result.count(Fate.LEFT),
+        "podsRefused": result.count(Fate.REFUSED),
+    }
+
+
+def console(
+    *, file: IO[str] | None = None, terminal: bool | None = None, width: int | None = None
+) -> Console:
+    """Where results are printed: at most 100 columns on a terminal, exactly as many elsewhere."""
+    made = Console(file=file, force_terminal=terminal, highlight=False, markup=False, emoji=False)
+    made.width = width or (min(made.width, WIDTH) if made.is_terminal else WIDTH)
+    return made
+
+
+def _cluster(totals: Totals) -> str:
+    words = {"cpu": "CPUs", "memory": "memory"}
+    held = [f"{amount} {words.get(name, name)}" for name, amount in totals.resources.items()]
+    return f"Cluster: {', '.join([_many(totals.nodes, 'node'), *held])}"
+
+
+def _title(manifest: Manifest) -> Text:
+    verdict, colour = ("admitted", "green") if manifest.admitted else ("refused", "red")
+    text = Text.assemble(
+        (manifest.title, "bold"), "  ", (verdict, f"bold {colour}"), f"  ({manifest.source})"
+    )
+    text.overflow = "fold"
+    return text
+
+
+def _body(manifest: Manifest) -> RenderableType:
+    rows = Table.grid(padding=(0, 2), expand=False)
+    rows.add_column(min_width=8, no_wrap=True)
+    rows.add_column(overflow="fold")
+    for head, cells in _sections(manifest):
+        for index, cell in enumerate(cells):
+            rows.add_row(Text("" if index else head, style="dim"), cell)
+    return rows
+
+
+def _sections(manifest: Manifest) -> Iterable[tuple[str, Sequence[RenderableType]]]:
+    yield "because", [Text(line, style="red") for line in manifest.refusals]
+    yield "warning", [Text(line, style="yellow") for line in manifest.warnings]
+    yield "note", [Text(line) for line in manifest.notes]
+    yield "injected", _injected(manifest.injected, len(manifest.pods))
+    by_fate = {fate: [pod for pod in manifest.pods if pod.fate is fate] for fate in Fate}
+    if by_fate[Fate.PLACED]:
+        yield "placed", [_placements(by_fate[Fate.PLACED])]
+    yield "left", _groups(by_fate[Fate.LEFT])
+    yield "pending", _groups(by_fate[Fate.PENDING])
+    yield "refused", _groups(by_fate[Fate.REFUSED])
+
+
+def _injected(found: Sequence[Injected], pods: int) -> list[Text]:
+    lines = []
+    for one in found:
+        some = "" if len(one.pods) == pods else f"  (on {', '.join(one.pods)})"
+        lines.append(Text.assemble(one.field, (" = ", "dim"), one.value, (some, "dim")))
+    return lines
+
+
+def _placements(pods: Sequence[Pod]) -> RenderableType:
+    table = Table.grid(padding=(0, 3))
+    rows = [("POD", "NODE", "NUMA", "GPUS")]
+    rows += [(pod.name, pod.node, _ids(pod.numa), _ids(pod.gpus)) for pod in pods]
+    shown = [index for index in range(4) if index < 2 or any(row[index] != "-" for row in rows[1:])]
+    for _ in shown:
+        table.add_column(overflow="fold")
+    for number, row in enumerate(rows):
+        style = "green" if number else "dim"
+        table.add_row(*(Text(row[index], style=style) for index in shown))
+    return table
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids)) or "-"
+
+
+def _groups(pods: Sequence[Pod]) -> list[RenderableType]:
+    """Pods with the same reasons are told together."""
+    by_reasons: dict[tuple[str, ...], list[Pod]] = {}
+    for pod in pods:
+        by_reasons.setdefault((*pod.reasons, pod.scheduler), []).append(pod)
+    lines: list[RenderableType] = []
+    for alike in by_reasons.values():
+        names = Text(", ".join(pod.name for pod in alike), style=_COLOURS[alike[0].fate])
+        if alike[0].fate is Fate.LEFT:
+            names.append(f" to {alike[0].scheduler}")
+        reasons = [Padding(Text(reason), (0, 0, 0, 2)) for reason in alike[0].reasons]
+        lines.append(Group(names, *reasons))
+    return lines
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,99 @@
+"""
+The simulation in order. Pure: the same inputs give the same result.
+
+    1. namespaces, nodes and priority classes exist
+    2. each workload is created; where it is admitted, its controller creates its pods
+    3. the scheduler places the admitted pods that are its own, in the order of its queue
+    4. verdicts and placements are put together, in the order of the manifests
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubenexus.simulate import changes, expand, outcome, place
+from kubenexus.simulate.apiserver import Answer, ApiServer
+from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, Inputs, Manifest
+from policies import quantity, vocabulary, workloads
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """One manifest after admission."""
+
+    manifest: Manifest
+    answer: Answer
+    pods: tuple[Answer, ...] = ()
+
+
+def simulate(inputs: Inputs) -> outcome.Result:
+    """Admit everything, then place what was admitted."""
+    known = [manifest.obj for manifest in inputs.manifests if manifest.type == NAMESPACE]
+    classes = [manifest.obj for manifest in inputs.manifests if manifest.type == PRIORITY_CLASS]
+    server = ApiServer((*inputs.cluster.namespaces, *known), classes)
+    admitted = [
+        _admit(manifest, server)
+        for manifest in inputs.manifests
+        if manifest.type in workloads.KINDS
+    ]
+    pods = [pod.obj for one in admitted for pod in one.pods if not pod.refusals]
+    placed = place.place(inputs.cluster.nodes, pods)
+    return outcome.Result(
+        _totals(inputs.cluster.nodes), tuple(_told(one, placed) for one in admitted)
+    )
+
+
+def _admit(manifest: Manifest, server: ApiServer) -> _Admitted:
+    answer = server.create(manifest.obj)
+    if answer.refusals:
+        return _Admitted(manifest, answer)
+    if answer.obj["kind"] == "Pod":
+        return _Admitted(manifest, answer, (answer,))
+    try:
+        made = expand.pods(answer.obj)
+    except expand.TooManyError as exc:
+        raise manifest.document.error(("spec",), str(exc)) from exc
+    return _Admitted(manifest, answer, tuple(server.create(pod, owner=answer.obj) for pod in made))
+
+
+def _told(one: _Admitted, placed: Mapping[str, outcome.Pod]) -> outcome.Manifest:
+    metadata = one.answer.obj["metadata"]
+    where = one.manifest.document.place()
+    warnings = [text for answer in (one.answer, *one.pods) for text in answer.warnings]
+    made = bool(one.pods) or bool(one.answer.refusals)
+    return outcome.Manifest(
+        source=where.source,
+        line=where.line,
+        kind=str(one.answer.obj["kind"]),
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        refusals=one.answer.refusals,
+        warnings=tuple(dict.fromkeys(warnings)),
+        notes=() if made else (expand.why_none(one.answer.obj),),
+        injected=changes.injected(
+            (str(pod.obj["metadata"]["name"]), pod.changes) for pod in one.pods if not pod.refusals
+        ),
+        pods=tuple(_pod(pod, placed) for pod in one.pods),
+    )
+
+
+def _pod(answer: Answer, placed: Mapping[str, outcome.Pod]) -> outcome.Pod:
+    metadata = answer.obj["metadata"]
+    if answer.refusals:
+        return outcome.Pod(metadata["name"], outcome.Fate.REFUSED, reasons=answer.refusals)
+    return placed[metadata["uid"]]
+
+
+def _totals(nodes: Iterable[Json]) -> outcome.Totals:
+    wanted = ("cpu", "memory", *vocabulary.GPU_RESOURCES)
+    sums: dict[str, int] = {}
+    count = 0
+    for node in nodes:
+        count += 1
+        for name, value in node["status"]["allocatable"].items():
+            if name in wanted:
+                sums[name] = sums.get(name, 0) + quantity.amount(name, value)
+    shown = {name: quantity.show(name, sums[name]) for name in wanted if sums.get(name)}
+    return outcome.Totals(count, shown)

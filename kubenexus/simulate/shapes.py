@@ -1,0 +1,134 @@
+"""
+Whether an object has the shape that an API server could decode, as far as anybody here reads it.
+
+What it could not decode is refused with the place in the file: labels that are no texts, a
+container that is no map, a quantity that is none. Everything else about an object is judged by
+admission, not here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from policies import requests, workloads
+from policies.documents import Document, DocumentError, Step
+
+Json = Mapping[str, Any]
+Path = tuple[Step, ...]
+
+_TEXTS: Final = ("schedulerName", "nodeName", "priorityClassName", "restartPolicy")
+_MAPS: Final = ("nodeSelector", "affinity", "resources", "overhead", "schedulingGroup")
+_LISTS: Final = (
+    "containers",
+    "initContainers",
+    "volumes",
+    "tolerations",
+    "topologySpreadConstraints",
+    "resourceClaims",
+    "schedulingGates",
+)
+
+
+def check_metadata(document: Document, obj: Json, path: Path = ()) -> None:
+    """Labels and annotations are texts: an unquoted number or `true` is decoded by nobody."""
+    _check_map(document, obj, path, "metadata")
+    metadata, where = obj.get("metadata") or {}, (*path, "metadata")
+    _check_text(document, metadata, where, "namespace")
+    for place in ("labels", "annotations"):
+        _check_map(document, metadata, where, place)
+        for key, value in (metadata.get(place) or {}).items():
+            if not isinstance(value, str):
+                raise _no_text(document, (*where, place, key), value)
+
+
+def check_workload(document: Document, obj: Json) -> None:
+    """The pod, or each pod template, of a workload."""
+    templates = workloads.pods_of(obj)
+    if not templates:
+        raise document.error(
+            ("spec",), f"this {obj['kind']} has no pod template; write one under spec"
+        )
+    for template in templates:
+        base = steps(obj, template.path)
+        check_metadata(document, template.pod, base)
+        _check_spec(document, template.pod, base)
+        try:
+            requests.effective({"spec": template.pod["spec"]})
+        except requests.RequestError as exc:
+            where = (*base, *steps(template.pod, exc.path))
+            raise document.error(where, f"{exc}; correct it") from exc
+        if template.count is not None and template.count < 0:
+            raise document.error(
+                ("spec",), f"asks for {template.count} pods, want zero or more; correct the number"
+            )
+
+
+def _check_spec(document: Document, pod: Json, base: Path) -> None:
+    spec, where = pod.get("spec"), (*base, "spec")
+    if not isinstance(spec, Mapping):
+        raise document.error(where, "the pod has no spec; write its containers")
+    for key in _TEXTS:
+        _check_text(document, spec, where, key)
+    for key in _MAPS:
+        _check_map(document, spec, where, key)
+    for key in _LISTS:
+        _check_list(document, spec, where, key)
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            _check_list(document, container, (*where, field, index), "ports")
+
+
+def _check_text(document: Document, parent: Json, path: Path, key: str) -> None:
+    found = parent.get(key)
+    if found is not None and not isinstance(found, str):
+        raise _no_text(document, (*path, key), found)
+
+
+def _no_text(document: Document, path: Path, found: object) -> DocumentError:
+    return document.error(path, f"{path[-1]}: found {found!r:.60}, want text; put it in quotes")
+
+
+def _check_map(document: Document, parent: Json, path: Path, key: str) -> None:
+    found = parent.get(key)
+    if found is not None and not isinstance(found, Mapping):
+        raise document.error((*path, key), f"{key}: found {found!r:.60}, want a map")
+
+
+def _check_list(document: Document, parent: Json, path: Path, key: str) -> None:
+    found = parent.get(key)
+    if found is None:
+        return
+    if not isinstance(found, Sequence) or isinstance(found, str):
+        raise document.error((*path, key), f"{key}: found {found!r:.60}, want a list")
+    for index, item in enumerate(found):
+        if not isinstance(item, Mapping):
+            raise document.error(
+                (*path, key, index), f"{key}[{index}]: found {item!r:.60}, want a map"
+            )
+
+
+def steps(value: object, path: str) -> Path:
+    """`spec.containers[0].resources.limits.nvidia.com/gpu` as steps, read along the value.
+
+    Keys may hold dots, so the longest key that fits wins; what is not there ends the walk.
+    """
+    found: list[Step] = []
+    rest = path
+    while rest:
+        step = _next(value, rest)
+        if step is None:
+            break
+        found.append(step)
+        width = len(step) if isinstance(step, str) else len(f"[{step}]")
+        value = value[step]  # type: ignore[index]  # `_next` found the step in this very value
+        rest = rest[width:].removeprefix(".")
+    return tuple(found)
+
+
+def _next(value: object, rest: str) -> Step | None:
+    if isinstance(value, Mapping):
+        keys = [key for key in value if rest == key or rest.startswith((f"{key}.", f"{key}["))]
+        return max(keys, key=len, default=None)
+    if isinstance(value, list) and rest.startswith("["):
+        index = rest[1:].partition("]")[0]
+        return int(index) if index.isdigit() and int(index) < len(value) else None
+    return None

@@ -1,0 +1,47 @@
+"""Compile errors in our own words: from an engine's text, and for what no engine refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policies.cel import guarding, kinds
+from policies.cel.protocol import MAX_CODE_POINTS, CompileError, ResultType
+
+_POSITION: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+
+
+def from_text(text: str) -> CompileError:
+    """The first error of the engine's report, with its position."""
+    found = _POSITION.search(text)
+    if found is None:
+        return CompileError(kinds.evaluation_error(text).message)
+    message = found[3].removesuffix(" [INVALID_ARGUMENT]")
+    return CompileError(message, line=max(1, int(found[1])), column=max(1, int(found[2])))
+
+
+def refuse_long(source: str) -> None:
+    """Raise when the text is longer than CEL reads."""
+    if len(source) > MAX_CODE_POINTS:
+        raise CompileError(
+            f"the expression has {len(source)} characters; at most {MAX_CODE_POINTS} are read"
+        )
+
+
+def refuse_lost(source: str, refused: guarding.Refused | None) -> None:
+    """Raise when an optional would get lost, at the place where it would."""
+    if refused is not None:
+        before = source[: refused.offset]
+        line, start = before.count("\n") + 1, before.rfind("\n") + 1
+        raise CompileError(refused.message, line=line, column=refused.offset - start + 1)
+
+
+def refuse_result(result: str, want: ResultType) -> None:
+    """Raise when an expression of that type cannot give what is wanted."""
+    if "optional_type" in result:
+        raise CompileError(f"the expression gives {result}; {guarding.ADVICE}")
+    if want != "any" and result not in (want, "dyn"):
+        raise CompileError(
+            f"the expression gives {result}; a {want} is wanted, "
+            "compare the value with something or convert it"
+        )

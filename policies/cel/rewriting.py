@@ -1,0 +1,199 @@
+"""
+Changes to a checked tree, so that the run time can do what the checker has accepted.
+
+    transformMap, transformMapEntry   the wheel has no map insertion: collect small maps in a list,
+                                      and join them once at the end
+    format.named, validate            Python cannot make an optional: an empty answer becomes none
+    requests(object, …)               the name of the variable instead of the whole object
+    type(ip(…)) == net.IP             types of our own do not exist at run time: their names do
+
+Also says which variables an expression reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from policies.cel import facts, formats, wire
+from policies.cel.functions import Function, FunctionError, Overload
+from policies.cel.wire import Node, message
+
+_INSERT: Final = "cel.@mapInsert"
+_JOIN: Final = "cel.@joinMaps"
+_CALL, _LIST, _STRUCT, _COMPREHENSION = 6, 7, 8, 9
+
+
+def _join(maps: list[dict[object, object]]) -> dict[object, object]:
+    joined: dict[object, object] = {}
+    for one in maps:
+        for key, value in one.items():
+            if key in joined:
+                raise FunctionError(f"insert failed: key {key!r} already exists")
+            joined[key] = value
+    return joined
+
+
+FUNCTIONS: Final = (Function(_JOIN, (Overload(("list<dyn>",), "map<dyn,dyn>", _join),)),)
+"""What rewritten trees call; authors cannot spell these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A tree ready for the run time, and the variables it reads."""
+
+    data: bytes
+    references: frozenset[str]
+    changed: bool
+
+
+@dataclass(slots=True)
+class _Rewriter:
+    checked: Node
+    variables: Collection[str]
+    opaque: Collection[str]
+    types: dict[int, Node]  # expression id -> its type
+    next_id: int
+    found: set[str] = field(default_factory=set)
+    changed: bool = False
+
+    def expression(self, node: Node, hidden: frozenset[str]) -> None:
+        """Rewrite in place, children first; `hidden` are names that loops have taken."""
+        inner = next((c for c in node.children() if c.kind != "Constant"), None)
+        if inner is None:
+            return
+        match inner.kind:
+            case "Comprehension":
+                self._comprehension(node, inner, hidden)
+            case "Ident":
+                self._ident(node, inner, hidden)
+            case "Call":
+                self._each(inner, hidden)
+                self._call(node, inner, hidden)
+            case _:
+                self._each(inner, hidden)
+
+    def _each(self, node: Node, hidden: frozenset[str]) -> None:
+        for child in node.children():
+            if child.kind == "Expr":
+                self.expression(child, hidden)
+            else:
+                self._each(child, hidden)
+
+    def _comprehension(self, node: Node, fold: Node, hidden: frozenset[str]) -> None:
+        taken = hidden | {fold.text(1), fold.text(3), fold.text(8)}
+        for number, _, value in fold.fields:
+            if isinstance(value, Node):
+                # The range and the start are outside of the loop.
+                self.expression(value, hidden if number in (2, 4) else taken)
+        step = fold.node(6)
+        insert = _insertion(step) if step else None
+        if insert is None:
+            return
+        self.changed = True
+        self._collect(insert)
+        start, result = fold.node(4), fold.node(7)
+        assert start is not None
+        assert result is not None
+        start.fields = [(2, 0, start.number(2)), (_LIST, 2, message("List"))]
+        outer = message("Expr", (2, self._id()), (_CALL, message("Call", (2, _JOIN), (3, result))))
+        fold.fields = [(n, w, outer if n == 7 else v) for n, w, v in fold.fields]
+
+    def _collect(self, insert: Node) -> None:
+        """`insert(acc, k, v)` becomes `acc + [{k: v}]`."""
+        call = insert.node(_CALL)
+        assert call is not None
+        accumulator, *rest = call.nodes(3)
+        entry = rest[0]
+        if len(rest) == 2:
+            pair = message("Entry", (1, self._id()), (3, rest[0]), (4, rest[1]))
+            entry = message("Expr", (2, self._id()), (_STRUCT, message("Struct", (2, pair))))
+        items = message("Expr", (2, self._id()), (_LIST, message("List", (1, entry))))
+        call.fields = [(2, 2, b"_+_"), (3, 2, accumulator), (3, 2, items)]
+        self._refer(insert.number(2), "_+_", "add_list")
+
+    def _ident(self, node: Node, ident: Node, hidden: frozenset[str]) -> None:
+        name = ident.text(1)
+        if name in self.variables and name not in hidden:
+            self.found.add(name)
+        elif name in self.opaque:
+            self._constant(node, name)
+
+    def _call(self, node: Node, call: Node, hidden: frozenset[str]) -> None:
+        name = call.text(2)
+        arguments = call.nodes(3)
+        if name in formats.OPTIONAL:
+            self._optional(node, call)
+        elif name == "type" and len(arguments) == 1:
+            kind = self.types.get(arguments[0].number(2))
+            if kind is not None and kind.text(9) in self.opaque:
+                self._constant(node, kind.text(9))
+        elif name in facts.NAMES and arguments:
+            ident = arguments[0].node(4)
+            known = ident.text(1) if ident else ""
+            if known in self.variables and known not in hidden:
+                self._constant(arguments[0], known)
+
+    def _optional(self, node: Node, call: Node) -> None:
+        self.changed = True
+        inner = message("Expr", (2, self._id()), (_CALL, call))
+        outer = message("Call", (2, "optional.ofNonZeroValue"), (3, inner))
+        node.fields = [(2, 0, node.number(2)), (_CALL, 2, outer)]
+        self._refer(node.number(2), "optional.ofNonZeroValue", "optional_ofNonZeroValue")
+
+    def _constant(self, node: Node, text: str) -> None:
+        self.changed = True
+        node.fields = [(2, 0, node.number(2)), (3, 2, message("Constant", (6, text)))]
+        self._forget(node.number(2))
+
+    def _id(self) -> int:
+        self.next_id += 1
+        return self.next_id
+
+    def _forget(self, expression: int) -> None:
+        self.checked.fields = [
+            entry
+            for entry in self.checked.fields
+            if not (
+                entry[0] == 2 and isinstance(entry[2], Node) and entry[2].number(1) == expression
+            )
+        ]
+
+    def _refer(self, expression: int, name: str, overload: str) -> None:
+        self._forget(expression)
+        reference = message("Reference", (1, name), (3, overload))
+        entry = message("ReferenceEntry", (1, expression), (2, reference))
+        self.checked.fields.append((2, 2, entry))
+
+
+def _insertion(step: Node) -> Node | None:
+    """The expression in a loop's step that inserts into the map being built."""
+    call = step.node(_CALL)
+    if call is None:
+        return None
+    if call.text(2) == _INSERT:
+        return step
+    if call.text(2) == "_?_:_":
+        return _insertion(call.nodes(3)[1])
+    return None
+
+
+def _largest_id(node: Node, read: Callable[[Node], int]) -> int:
+    return max([read(node), *(_largest_id(child, read) for child in node.children())])
+
+
+def rewrite(data: bytes, *, variables: Collection[str], opaque: Collection[str]) -> Rewritten:
+    """The serialized tree as the run time wants it."""
+    root = wire.decode(data, "Any")
+    checked = root.node(2)
+    expression = checked.node(4) if checked else None
+    if checked is None or expression is None:
+        return Rewritten(data, frozenset(), changed=False)
+    types = {entry.number(1): entry.node(2) or Node("Type") for entry in checked.nodes(3)}
+    # Entries of a map literal carry their id in field 1, expressions in field 2.
+    largest = _largest_id(expression, lambda n: max(n.number(1), n.number(2)))
+    rewriter = _Rewriter(checked, variables, opaque, types, largest)
+    rewriter.expression(expression, frozenset())
+    written = wire.encode(root) if rewriter.changed else data
+    return Rewritten(written, frozenset(rewriter.found), rewriter.changed)

@@ -1,0 +1,107 @@
+"""
+Policies on one request: pure, the same on every replica.
+
+    namespace --index--> candidates --kind, operation--> policies
+    round:  matchConditions --> classification --> defaults --writes?--> next round
+    then:   validations on the object as it would be stored --fails?--> exceptions --> Failure
+
+Here policies are chosen and objects laid before the `court`, which judges them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from policies import classify, tenancy
+from policies.admission import Admission, pod_from
+from policies.compiled import CompiledPolicy
+from policies.court import Court, Subject
+from policies.evaluation import BUILTIN, Evaluation, Failure, Traced, Who
+from policies.policyset import PolicySet
+
+
+def evaluate(
+    admission: Admission,
+    policies: PolicySet,
+    *,
+    now: datetime,
+    inject: bool = True,
+    trace: bool = False,
+) -> Evaluation:
+    """
+    What the policies make of the request.
+
+    With `inject` off the object is judged as it stands, as a validating webhook must: nobody
+    knows whether the mutating call took place. `now` is compared with exceptions' ends.
+    """
+    if admission.namespace and admission.namespace_object is None:
+        return _unknown_namespace(admission, policies)
+    labels = classify.namespace_labels(admission)
+    candidates = policies.for_namespace(admission.namespace, labels)
+    who, conflicts = classify.who(admission, policies.tables, candidates)
+    court = Court(
+        admission,
+        policies.tables,
+        who,
+        now,
+        inject,
+        [] if trace else None,
+        tenancy.params(candidates),
+    )
+    court.conflicts += conflicts
+    own = [
+        policy
+        for policy in candidates
+        if policy.takes(admission.operation) and policy.names_kind(admission.group, admission.kind)
+    ]
+    obj = admission.object
+    if own or admission.is_pod:
+        obj = court.judge(Subject(obj, tuple(own), is_pod=admission.is_pod))
+    if not admission.is_pod and admission.operation in ("CREATE", "UPDATE"):
+        _templates(court, candidates, own)
+    return Evaluation(
+        digest=policies.digest,
+        who=who,
+        policies=tuple(court.policies),
+        pods=tuple(court.pods),
+        injections=tuple(court.injections),
+        conflicts=tuple(court.conflicts),
+        failures=tuple(court.failures),
+        excepted=tuple(court.excepted),
+        skipped=tuple(court.skipped),
+        outcomes=tuple(court.outcomes),
+        object=obj,
+        trace=_once(court.trace or []),
+    )
+
+
+def _templates(
+    court: Court, candidates: Sequence[CompiledPolicy], own: Sequence[CompiledPolicy]
+) -> None:
+    """Show each pod template to the policies for Pods; what they say is advice."""
+    names = {policy.name for policy in own}
+    pods = tuple(
+        policy
+        for policy in candidates
+        if policy.name not in names and policy.names_kind("", "Pod") and policy.takes("CREATE")
+    )
+    for template in court.admission.templates:
+        pod = pod_from(court.admission, template)
+        court.judge(Subject(pod, pods, is_pod=True, path=template.path, advisory=True))
+
+
+def _once(trace: list[Traced]) -> tuple[Traced, ...]:
+    """Without the repetitions of later rounds; values may be maps, which have no hash."""
+    return tuple(row for index, row in enumerate(trace) if row not in trace[:index])
+
+
+def _unknown_namespace(admission: Admission, policies: PolicySet) -> Evaluation:
+    """Without the namespace's labels no selector can be answered: that is no "does not match"."""
+    failure = Failure(
+        BUILTIN,
+        "namespace",
+        f"namespace {admission.namespace!r} is not known here, so its policies are not either",
+        reason="Forbidden",
+        fix="try again in a few seconds",
+    )
+    who = Who(admission.namespace, "", "namespace not known")
+    return Evaluation(policies.digest, who, failures=(failure,), object=admission.object)

@@ -1,0 +1,370 @@
+"""
+CEL, behind one small protocol: the only module that imports an engine.
+
+    source --check--> typed tree --rewrite--> program --evaluate(activation)--> plain value
+             |                                            |
+        CompileError                               EvaluationError
+
+`CppEngine` runs on cel-expr-python (CEL-C++). It checks in one environment, where quantities,
+addresses and the fields of a Pod have types, and evaluates in another, where objects are raw JSON
+and those types are small maps. An error there is an ordinary value whose Python form is a non-
+empty string; nothing but `_checked` looks at such values, and it lets only real results through.
+
+Sharing: an engine and its programs are shared by all threads, an `Activation` belongs to one
+request. Environments are built once for each distinct `Environment` and kept
+(`functools.lru_cache`).
+
+Not here: what functions mean (`policies.cel`), which rules exist, what an error does to a request.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import re
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import celpy
+from celpy import celtypes
+from celpy.celparser import CELParseError
+from celpy.evaluation import CELEvalError, base_functions
+
+try:
+    from cel_expr_python import cel  # type: ignore[import-untyped]  # it ships stubs, no py.typed
+except ImportError:  # a platform without the wheel
+    cel = None
+
+from policies.cel import (
+    declaring,
+    guarding,
+    kinds,
+    library,
+    portable,
+    refusals,
+    rewriting,
+    schema,
+)
+from policies.cel import functions as table
+from policies.cel.protocol import (
+    ADMISSION,
+    Activation,
+    CompileError,
+    Engine,
+    Environment,
+    EvaluationError,
+    Problem,
+    Program,
+    ResultType,
+    evaluate_bool,
+)
+
+__all__ = [
+    "ADMISSION",
+    "ENGINES",
+    "Activation",
+    "CompileError",
+    "CppEngine",
+    "Engine",
+    "Environment",
+    "EvaluationError",
+    "Problem",
+    "Program",
+    "PythonEngine",
+    "ResultType",
+    "engine",
+    "evaluate_bool",
+]
+
+_POD_VARIABLES: Final = ("object", "oldObject")
+_UNBOUND: Final = re.compile(r'No value with name "([^"]+)" found in Activation')
+
+
+def _type(name: str) -> cel.Type:
+    return cel.Type(name)
+
+
+def _implementations(functions: Iterable[table.Function]) -> cel.CelExtension:
+    return cel.CelExtension(
+        "kubernetes",
+        [
+            cel.FunctionDecl(
+                function.name,
+                [
+                    cel.Overload(
+                        f"{function.name}_{number}",
+                        _type(overload.result),
+                        [_type(parameter) for parameter in overload.parameters],
+                        overload.member,
+                        overload.call,
+                    )
+                    for number, overload in enumerate(function.overloads)
+                ],
+            )
+            for function in functions
+        ],
+    )
+
+
+class _Current(threading.local):
+    """The activation under evaluation on this thread, for functions that ask for it."""
+
+    activation: Activation | None = None
+
+    def recall(self) -> Activation:
+        if self.activation is None:
+            raise EvaluationError("other", "no evaluation is under way")
+        return self.activation
+
+
+@dataclass(frozen=True, slots=True)
+class _CppProgram:
+    source: str
+    references: frozenset[str]
+    result_type: str
+    _expression: cel.Expression
+    _env: cel.Env
+    _current: _Current
+
+    def evaluate(self, activation: Activation) -> object:
+        value = self._value(activation)
+        try:
+            # Only a CEL bool becomes a Python bool: errors are strings here, optionals raise.
+            plain = value.value()
+        except Exception as error:
+            raise EvaluationError("type", guarding.ADVICE) from error
+        if plain is True or plain is False:
+            return plain
+        return _checked(value, activation)[1]
+
+    def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
+        return _checked(self._value(activation), activation)
+
+    def _value(self, activation: Activation) -> cel.Value:
+        native = activation.native.get("cpp")
+        try:
+            if not isinstance(native, cel.Activation):
+                native = activation.native["cpp"] = self._env.Activation(activation.values)
+            self._current.activation = activation
+            return self._expression.eval(native)
+        except Exception as error:
+            raise kinds.evaluation_error(str(error)) from error
+        finally:
+            self._current.activation = None
+
+
+def _checked(value: cel.Value, activation: Activation) -> tuple[str, object]:
+    """The CEL type's name and the plain value; an error value leaves as an EvaluationError."""
+    name = value.type().name()
+    try:
+        if name != "ERROR":
+            return declaring.spelled(name).partition("<")[0], _plain(value)
+        text = str(value.value())
+    except EvaluationError:
+        raise
+    except Exception as error:
+        raise EvaluationError("type", guarding.ADVICE) from error
+    unbound = _UNBOUND.search(text)
+    if unbound and unbound[1] in activation.failures:
+        raise activation.failures[unbound[1]]
+    raise kinds.evaluation_error(text)
+
+
+def _plain(value: cel.Value) -> object:
+    """
+    A value in Python's own types, element by element.
+
+    The engine's own conversion of a whole map ends the process when there is an optional inside.
+    """
+    plain = value.value()
+    name = value.type().name()
+    if name == "ERROR":
+        raise kinds.evaluation_error(str(plain))
+    if name == "TYPE":
+        return declaring.spelled(str(plain)).partition("<")[0]
+    if isinstance(plain, list):
+        return [_plain(item) for item in plain]
+    if isinstance(plain, dict):
+        return {key: _plain(item) for key, item in plain.items()}
+    return bytes(plain) if isinstance(plain, bytearray) else plain
+
+
+class CppEngine:
+    """cel-expr-python: the whole language, checked types, 10,000 comprehension steps a program."""
+
+    name: Final = "cel-expr-python"
+
+    def __init__(self) -> None:
+        self.version: Final = importlib.metadata.version("cel-expr-python")
+        self._current = _Current()
+        self._pool = schema.pool(library.OPAQUE)
+        self._checker = functools.lru_cache(maxsize=256)(self._new_checker)
+        plain = [f for f in library.CHECKED if not declaring.needs_text(f)]
+        self._declared = _implementations(plain)
+        self._config = cel.NewEnvConfigFromYaml(declaring.configuration(library.CHECKED))
+        self._runtime = cel.NewEnv(
+            config=cel.NewEnvConfigFromYaml(declaring.configuration()),
+            extensions=[_implementations(library.at_run_time(self._current.recall))],
+        )
+
+    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
+        refusals.refuse_long(source)
+        if not env.checked:
+            return self._unchecked(source, env)
+        try:
+            checked = self._checker(env).compile(source)
+            result = declaring.spelled(checked.return_type().name())
+            data = checked.serialize()
+            refused = guarding.lost_optional(data, library.NAMES)
+            names = {name for name, _ in env.variables}
+            ready = rewriting.rewrite(data, variables=names, opaque=library.OPAQUE)
+            expression = self._runtime.deserialize(ready.data)
+        except Exception as error:
+            raise refusals.from_text(str(error)) from error
+        refusals.refuse_lost(source, refused)
+        refusals.refuse_result(result, want)
+        return _CppProgram(
+            source, ready.references, result, expression, self._runtime, self._current
+        )
+
+    def _unchecked(self, source: str, env: Environment) -> Program:
+        plain = cel.NewEnv(
+            config=cel.NewEnvConfigFromYaml(declaring.configuration()),
+            variables={name: _type(kind) for name, kind in env.variables},
+            container=env.container or None,
+        )
+        try:
+            expression = plain.compile(source, disable_check=True)
+        except Exception as error:
+            raise refusals.from_text(str(error)) from error
+        names = frozenset(name for name, _ in env.variables)
+        return _CppProgram(source, names, "dyn", expression, plain, self._current)
+
+    def check(self, source: str, env: Environment) -> str:
+        try:
+            return declaring.spelled(self._checker(env).compile(source).return_type().name())
+        except Exception as error:
+            raise refusals.from_text(str(error)) from error
+
+    def _new_checker(self, env: Environment) -> cel.Env:
+        types = {name: _type(kind) for name, kind in env.variables}
+        if env.schema == "Pod":
+            types |= {name: _type(schema.POD) for name in _POD_VARIABLES if name in types}
+        return cel.NewEnv(
+            descriptor_pool=self._pool,
+            config=self._config,
+            variables=types,
+            extensions=[self._declared],
+            container=env.container or None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PythonProgram:
+    source: str
+    references: frozenset[str]
+    result_type: str
+    _runner: celpy.Runner
+    _current: _Current
+
+    def evaluate(self, activation: Activation) -> object:
+        return self.evaluate_tagged(activation)[1]
+
+    def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
+        for name in self.references & activation.failures.keys():
+            raise activation.failures[name]
+        try:
+            native = activation.native.get("python")
+            if not isinstance(native, dict):
+                native = {name: _VALUES.to_cel(value) for name, value in activation.values.items()}
+                activation.native["python"] = native
+            self._current.activation = activation
+            return _VALUES.from_cel(self._runner.evaluate(native))
+        except RecursionError as error:
+            raise EvaluationError("budget", "the expression or the object is too deep") from error
+        except Exception as error:
+            raise kinds.evaluation_error(str(error.args[0] if error.args else error)) from error
+        finally:
+            self._current.activation = None
+
+
+class PythonEngine:
+    """
+    cel-python: for platforms without the wheel, and a second opinion in tests.
+
+    Nothing is typed before it runs, and there is no budget of steps. What it does not have
+    (optionals, two-variable macros, namespaced functions) is refused when a policy is loaded.
+    """
+
+    name: Final = "cel-python"
+
+    def __init__(self) -> None:
+        self.version: Final = importlib.metadata.version("cel-python")
+        self._current = _Current()
+        own = portable.callables(library.portable(self._current.recall))
+        self._functions = {name: _over_cel(name, call) for name, call in own.items()}
+
+    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
+        del want  # known only when the program runs
+        refusals.refuse_long(source)
+        declared = [name for name, _ in env.variables]
+        survey = portable.Survey(declared, {*self._functions, *base_functions})
+        try:
+            made = celpy.Environment(package=env.container or None)
+            tree = made.compile(source)
+            references = survey.references(tree) if env.checked else frozenset(declared)
+            runner = made.program(tree, functions=self._functions)
+        except CompileError:
+            raise
+        except CELParseError as error:
+            raise CompileError(
+                "syntax error", line=error.line or 1, column=error.column or 1
+            ) from error
+        except RecursionError as error:
+            raise CompileError("the expression is nested too deeply") from error
+        except Exception as error:
+            raise CompileError(f"not an expression: {error}") from error
+        return _PythonProgram(source, references, "dyn", runner, self._current)
+
+    def check(self, source: str, env: Environment) -> str:
+        self.compile(source, env, want="any")
+        return "dyn"
+
+
+_VALUES: Final = portable.Values(celtypes, CELEvalError)
+
+
+def _over_cel(name: str, call: Callable[..., object]) -> Callable[..., Any]:
+    """Our function over cel-python's values; errors become values, as the language says."""
+    built_in = base_functions.get(name)
+
+    def over(*arguments: Any) -> Any:
+        try:
+            return _VALUES.to_cel(call(*(_VALUES.from_cel(argument)[1] for argument in arguments)))
+        except EvaluationError as error:
+            return CELEvalError(kinds.tagged(error.kind, error.message))
+        except RuntimeError as error:
+            # `string` is a function of both; ours knows the types that only we have.
+            return CELEvalError(str(error)) if built_in is None else built_in(*arguments)
+
+    return over
+
+
+ENGINES: Final = ("cel-expr-python", "cel-python")
+"""The engines by name, the first choice first."""
+
+
+def engine(name: str | None = None) -> Engine:
+    """The engine of that name, or the first that this platform has."""
+    wanted = name or (ENGINES[0] if cel is not None else ENGINES[1])
+    if wanted not in ENGINES:
+        raise Problem(f"found the CEL engine {wanted!r}, want one of {', '.join(ENGINES)}")
+    if wanted == ENGINES[1]:
+        return PythonEngine()
+    if cel is None:
+        raise Problem(
+            f"{ENGINES[0]} has no wheel for this platform; set the engine to {ENGINES[1]}"
+        )
+    return CppEngine()

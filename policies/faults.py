@@ -1,0 +1,228 @@
+"""
+What is wrong with a policy document, told to its author: one `Fault`, one line, at one place.
+
+    file:line:column: spec.validations[2].action: found 'Block', want one of Deny, Warn, Audit
+
+An `Origin` knows where a document came from. A document of a file has lines and columns, inside the
+text of an expression too; an object of the API server has only its name. All faults of a document
+are told at once; nothing here decides what is a fault.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from policies import scalars
+from policies.cel.protocol import CompileError
+from policies.documents import Document, DocumentError, Step
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One thing to correct; `picture` shows an expression with a mark under the fault."""
+
+    source: str
+    line: int
+    column: int
+    path: str
+    message: str
+    picture: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}:{self.column}" if self.line else self.source
+        text = f"{place}: {self.path}: {self.message}" if self.path else f"{place}: {self.message}"
+        return f"{text}\n{self.picture}" if self.picture else text
+
+
+def of_document(error: DocumentError) -> Fault:
+    return Fault(error.source, error.line, error.column, "", error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a document came from: a file, or the API server (`document` None)."""
+
+    source: str
+    document: Document | None = None
+
+    def fault(self, path: Sequence[Step], message: str) -> Fault:
+        if self.document is None:
+            return Fault(self.source, 0, 0, dotted(path), message)
+        place = self.document.place(path)
+        return Fault(self.source, place.line, place.column, dotted(path), message)
+
+    def compile_fault(self, path: Sequence[Step], source: str, error: CompileError) -> Fault:
+        """The fault inside an expression: the file's own line and column, and a picture."""
+        plain = self.fault(path, error.message)
+        line, column = plain.line, plain.column
+        node = self.document.scalar(path) if self.document else None
+        if node is not None:
+            line, column = scalars.place(node, self._text(), error.line, error.column)
+        return Fault(
+            self.source, line, column, plain.path, error.message, _indent(error.caret(source))
+        )
+
+    def _text(self) -> str:
+        try:
+            return Path(self.source).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""  # gone or changed since it was read: the scalar's own place must do
+
+
+def _indent(picture: str) -> str:
+    return "\n".join(f"    {line}" for line in picture.split("\n"))
+
+
+def dotted(path: Sequence[Step]) -> str:
+    """`spec.validations[2].action`; keys that are no plain word stand in quotes."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.replace("-", "").replace("_", "").isalnum():
+            text += f".{step}" if text else step
+        else:
+            text += f"['{step}']"
+    return text
+
+
+def read(model: type[M], value: object, origin: Origin) -> M | list[Fault]:
+    """The document as a model, or everything that is wrong with it."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as exc:
+        rows = [
+            _Row(_written(value, row["loc"]), row["type"], row["msg"], row["input"], row.get("ctx"))
+            for row in exc.errors(include_url=False)
+        ]
+        found = [origin.fault(row.path, _message(row, model)) for row in _relevant(rows)]
+        return sorted(set(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    path: tuple[Step, ...]
+    type: str
+    text: str
+    found: Any
+    context: Mapping[str, Any] | None
+
+
+def _written(value: object, loc: Sequence[Step]) -> tuple[Step, ...]:
+    """The path as the author wrote it: without the names of union members between."""
+    path: list[Step] = []
+    for index, step in enumerate(loc):
+        below = _below(value, step)
+        if below is not None:
+            value = below[0]
+        elif index != len(loc) - 1 or not _is_field(step):
+            continue
+        path.append(step)
+    return tuple(path)
+
+
+def _below(value: object, step: Step) -> tuple[object] | None:
+    """What stands at one step below, in a tuple, as null is a value too."""
+    if isinstance(value, Mapping):
+        return (value[step],) if step in value else None
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return (value[step],)
+    return None
+
+
+def _is_field(step: Step) -> bool:
+    return isinstance(step, str) and step.isidentifier() and step[0].islower() and step != "str"
+
+
+# Said by the members of a union that the author did not mean, beside what is really wrong.
+_SHAPES: Final = frozenset({"model_type", "tuple_type", "string_type", "dict_type", "too_short"})
+
+
+def _relevant(rows: Sequence[_Row]) -> Iterator[_Row]:
+    kept: list[_Row] = []
+    for row in rows:
+        rivals = [other for other in rows if other.path[: len(row.path)] == row.path]
+        if row.type in _SHAPES and any(other.type not in _SHAPES for other in rivals):
+            continue
+        if any(row.path == other.path and row.type in _SHAPES for other in kept):
+            continue
+        kept.append(row)
+    yield from kept
+
+
+_WANTS: Final = {
+    "string_type": "text; put it in quotes",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "model_type": "a map",
+    "dict_type": "a map",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "timezone_aware": "a time with a zone such as 2027-01-31T00:00:00Z",
+    "datetime_from_date_parsing": "a time such as 2027-01-31T00:00:00Z",
+    "datetime_parsing": "a time such as 2027-01-31T00:00:00Z",
+}
+
+
+def _message(row: _Row, model: type[BaseModel]) -> str:
+    context = row.context or {}
+    shown = _shown(row.found)
+    if row.type == "missing":
+        return "this field is required; add it"
+    if row.type == "extra_forbidden":
+        return _unknown(row, model)
+    if row.type == "value_error":
+        return row.text.removeprefix("Value error, ")
+    if row.type == "literal_error":
+        expected = str(context["expected"]).replace("'", "").replace(" or ", ", ")
+        return f"found {shown}, want {'one of ' if ',' in expected else ''}{expected}"
+    if row.type == "string_pattern_mismatch":
+        return f"found {shown}, want a text that matches {context['pattern']}"
+    if row.type in _WANTS:
+        return f"found {shown}, want {_WANTS[row.type]}"
+    return f"found {shown}: {row.text[:1].lower()}{row.text[1:]}"
+
+
+def _unknown(row: _Row, model: type[BaseModel]) -> str:
+    fields = sorted(_fields_at(model, row.path[:-1]))
+    near = difflib.get_close_matches(str(row.path[-1]), fields, n=1)
+    if near:
+        return f"unknown field; the nearest known one is {near[0]!r}"
+    return f"unknown field; known here: {', '.join(fields)}" if fields else "unknown field"
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[Step]) -> set[str]:
+    """The field names that stand at `path`, looked up in the model's own schema."""
+    schema = model.model_json_schema(by_alias=True)
+    definitions = schema.get("$defs", {})
+
+    def unfold(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        if "$ref" in part:
+            yield from unfold(definitions[part["$ref"].rpartition("/")[2]])
+        for member in part.get("anyOf", ()):
+            yield from unfold(member)
+        yield part
+
+    parts: list[Mapping[str, Any]] = list(unfold(schema))
+    for step in path:
+        below: list[Mapping[str, Any]] = []
+        for part in parts:
+            if isinstance(step, int):
+                item = part.get("items")
+            else:
+                item = part.get("properties", {}).get(step, part.get("additionalProperties"))
+            if isinstance(item, Mapping):
+                below += unfold(item)
+        parts = below
+    return {name for part in parts for name in part.get("properties", {})}
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,122 @@
+"""
+All policies in force at one time: immutable, in their fixed order, found by namespace and kind.
+
+    order       cluster policies by name, then tenant policies by tenant and name
+    index       a label pair of the selector -> policies; selectors without one are asked in turn
+    tables      tiers, priority classes, GPU models and topology levels of all cluster policies
+    digest      SHA-256 over the documents: two replicas with one digest decide alike
+
+What documents say against each other is found by `agreement` before a set is made.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from policies import selectors, vocabulary
+from policies.compiled import CompiledPolicy
+from policies.model import ClusterPolicy, GpuModel, Policy, TierSpec, TopologyLevel
+
+# In force where no cluster policy names tiers of its own.
+_PLAIN_TIERS: Final = tuple(
+    TierSpec.model_validate({"name": name, "rank": rank})
+    for rank, name in enumerate(reversed(vocabulary.TIERS))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the cluster policies lay down for everybody."""
+
+    tiers: Mapping[str, TierSpec]
+    priority_classes: Mapping[str, str]  # PriorityClass -> tier
+    gpu_models: Mapping[str, GpuModel]  # name as in node labels -> what it is
+    topology: tuple[TopologyLevel, ...]
+
+    @classmethod
+    def of(cls, models: Iterable[Policy]) -> "Tables":
+        specs = [model.spec for model in models if isinstance(model, ClusterPolicy)]
+        tiers = [tier for spec in specs for tier in spec.tiers] or list(_PLAIN_TIERS)
+        return cls(
+            tiers={tier.name: tier for tier in sorted(tiers, key=lambda tier: -tier.rank)},
+            priority_classes={
+                row.name: row.tier for spec in specs for row in spec.priority_classes
+            },
+            gpu_models={
+                name: row for spec in specs for row in spec.hardware for name in row.models
+            },
+            topology=tuple(level for spec in specs for level in spec.topology_levels),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """The policies in force; made by `of`, read by everybody."""
+
+    policies: tuple[CompiledPolicy, ...] = ()
+    tables: Tables = field(default_factory=lambda: Tables.of(()))
+    digest: str = ""
+    _indexed: Mapping[selectors.Pair, tuple[CompiledPolicy, ...]] = field(default_factory=dict)
+    _asked: tuple[CompiledPolicy, ...] = ()
+
+    @classmethod
+    def of(cls, policies: Iterable[CompiledPolicy]) -> "PolicySet":
+        ordered = tuple(sorted(policies, key=lambda policy: policy.order))
+        indexed: dict[selectors.Pair, list[CompiledPolicy]] = {}
+        asked: list[CompiledPolicy] = []
+        for policy in ordered:
+            found = selectors.pairs(policy.selector) if policy.selector is not None else ()
+            for pair in found:
+                indexed.setdefault(pair, []).append(policy)
+            if not found:
+                asked.append(policy)
+        models = [policy.model for policy in ordered]
+        return cls(
+            ordered,
+            Tables.of(models),
+            digest(models),
+            {pair: tuple(found) for pair, found in indexed.items()},
+            tuple(asked),
+        )
+
+    def for_namespace(self, name: str, labels: Mapping[str, str]) -> tuple[CompiledPolicy, ...]:
+        """
+        The policies whose selector takes the namespace, in their order.
+
+        A cluster-scoped request has no namespace: tenant policies pass it by, cluster policies
+        take it whatever their selector, as Kubernetes' own policies do.
+        """
+        if not name:
+            return tuple(policy for policy in self.policies if policy.tenant is None)
+        known = (
+            labels
+            if selectors.NAMESPACE_NAME in labels
+            else {
+                **labels,
+                selectors.NAMESPACE_NAME: name,
+            }
+        )
+        candidates = list(self._asked)
+        for pair in known.items():
+            candidates += self._indexed.get(pair, ())
+        if len(candidates) > 1:
+            candidates.sort(key=lambda policy: policy.order)
+        return tuple(
+            policy
+            for policy in candidates
+            if policy.selector is None or selectors.matches(policy.selector, known)
+        )
+
+
+def digest(models: Iterable[Policy]) -> str:
+    """SHA-256 over what the documents say; how they are written does not matter."""
+    sha = hashlib.sha256()
+    for model in models:
+        said = model.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, include={"kind", "metadata", "spec"}
+        )
+        said["metadata"] = {"name": model.metadata.name}
+        sha.update(json.dumps(said, sort_keys=True, separators=(",", ":")).encode())
+    return sha.hexdigest()

@@ -1,0 +1,89 @@
+"""
+Runs the compiled expressions of one request against its values, each variable at most once.
+
+    needs known? --no--> evaluate the variable --value--> bound
+                                             \\--error--> failed: whoever reads it fails alike
+
+One `Runner` a request and thread. Variables belong to a policy: entering another one forgets those
+of the same name. Only a CEL bool is a truth; anything else is an EvaluationError, never "true".
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from policies.cel.protocol import Activation, EvaluationError
+from policies.compiled import Compiled, CompiledPolicy
+from policies.evaluation import Traced
+
+
+class Runner:
+    """The values of one request, and the policy whose rules are being run."""
+
+    def __init__(self, values: dict[str, Any], *, trace: list[Traced] | None = None) -> None:
+        self._activation = Activation(values)
+        self._trace = trace
+        self._policy: CompiledPolicy | None = None
+
+    def enter(self, policy: CompiledPolicy) -> None:
+        if policy is self._policy:
+            return
+        self._policy = policy
+        own = self._activation
+        for name in policy.variables:
+            key = f"variables.{name}"
+            if key in own.values or key in own.failures:
+                own.values.pop(key, None)
+                own.failures.pop(key, None)
+                own.native.clear()
+
+    def bind(self, name: str, value: object) -> None:
+        """Give a fact another value; variables that may have read the old one are forgotten."""
+        own = self._activation
+        for key in [key for key in own.values if key.startswith("variables.")]:
+            del own.values[key]
+        own.failures.clear()
+        own.bind(name, value)
+
+    def truth(self, compiled: Compiled) -> bool:
+        found = self.value(compiled)
+        if found is True or found is False:
+            return found
+        raise EvaluationError(
+            "type", f"the expression gave {_shown(found)}; a rule must give true or false"
+        )
+
+    def value(self, compiled: Compiled) -> object:
+        if compiled.needs:
+            self._learn(compiled.needs)
+        if self._trace is None:
+            return compiled.program.evaluate(self._activation)
+        return self._traced(compiled)
+
+    def _learn(self, needs: Sequence[str]) -> None:
+        own = self._activation
+        variables = self._policy.variables if self._policy is not None else {}
+        for name in needs:
+            key = f"variables.{name}"
+            if key in own.values or key in own.failures:
+                continue
+            try:
+                own.bind(key, self.value(variables[name]))
+            except EvaluationError as exc:
+                own.fail(key, EvaluationError(exc.kind, f"{key}: {exc.message}"))
+
+    def _traced(self, compiled: Compiled) -> object:
+        trace = self._trace if self._trace is not None else []
+        policy = self._policy.name if self._policy is not None else ""
+        source = compiled.program.source
+        try:
+            found = compiled.program.evaluate(self._activation)
+        except EvaluationError as exc:
+            trace.append(Traced(policy, compiled.field, source, error=exc.message))
+            raise
+        trace.append(Traced(policy, compiled.field, source, found))
+        return found
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

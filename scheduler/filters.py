@@ -1,0 +1,174 @@
+"""
+Which nodes can take a pod: filters over all nodes at once, in kube-scheduler's order.
+
+    unschedulable, taints, node selector     depend on the node's own facts: `statics`
+    resources                                depend on what is free: `capacity`
+    VRAM, NUMA                               the inside of the host
+
+As in kube-scheduler the first filter that refuses a node gives the reason for it, and the resource
+filter names every resource that is short. `explain` counts these reasons; the planner itself only
+wants to know who is left. A `Memo` keeps what was derived while the facts behind it stand still.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies import quantity, vocabulary
+
+from .columns import Bools, Columns, Ints
+from .hardware.choice import NO_TOPOLOGY, Misfit
+from .model import PODS, Shape, Taint, Toleration
+from .outcome import NoFit
+from .snapshot import Snapshot
+
+UNSCHEDULABLE: Final = "node(s) were unschedulable"
+TAINTED: Final = "node(s) had untolerated taint(s)"
+NOT_SELECTED: Final = "node(s) didn't match Pod's node affinity/selector"
+TOO_MANY_PODS: Final = "Too many pods"
+
+_STATIC: Final = ("", UNSCHEDULABLE, TAINTED, NOT_SELECTED)  # the index is the code
+_CORDONED: Final = Taint("node.kubernetes.io/unschedulable")
+_VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 80Gi
+
+GPUS: Final = frozenset(vocabulary.GPU_RESOURCES)
+
+Codes = NDArray[np.uint8]
+
+
+@dataclass(slots=True)
+class Memo:
+    """Derived facts of one snapshot, by what they were derived from; bounded."""
+
+    statics: dict[tuple[object, ...], tuple[int, Codes]] = field(default_factory=dict)
+    misfits: dict[object, tuple[tuple[int, int], NoFit]] = field(default_factory=dict)
+    limit: int = 1024
+
+    def remember(self, where: dict[Any, Any], key: object, value: object) -> None:
+        if len(where) >= self.limit:
+            where.clear()
+        where[key] = value
+
+
+def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
+    """For every row 0, or the code of the first filter on the node's own facts that refuses."""
+    columns = snapshot.columns
+    key = (shape.selector, shape.tolerations)
+    known = memo.statics.get(key)
+    if known is not None and known[0] == columns.statics:
+        return known[1]
+    by_set = np.array(
+        [_taint_code(columns.taint_sets[code], shape.tolerations) for code in _codes(columns)],
+        dtype=np.uint8,
+    )
+    codes: Codes = by_set[columns.taints]
+    for label, value in shape.selector:
+        codes[(codes == 0) & ~columns.labelled(label, value)] = 3
+    memo.remember(memo.statics, key, (columns.statics, codes))
+    return codes
+
+
+def _codes(columns: Columns) -> range:
+    return range(len(columns.taint_sets))
+
+
+def _taint_code(found: tuple[tuple[Taint, ...], bool], tolerations: tuple[Toleration, ...]) -> int:
+    taints, unschedulable = found
+    if unschedulable and not _tolerated(_CORDONED, tolerations):
+        return 1
+    return 0 if all(_tolerated(taint, tolerations) for taint in taints) else 2
+
+
+def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    return any(toleration.tolerates(taint) for toleration in tolerations)
+
+
+def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
+    """The rows that nothing but what is free can refuse."""
+    columns = snapshot.columns
+    rows: Bools = columns.alive & (statics(snapshot, shape, memo) == 0)
+    if shape.vram:
+        rows &= columns.vram >= int(shape.vram * _VRAM_TOLERANCE)
+    if shape.ask.strict:
+        rows &= columns.has_topology
+    return rows
+
+
+def capacity(snapshot: Snapshot, shape: Shape, rows: Bools, most: int) -> Ints:
+    """How many pods of this shape each row can take by amounts alone, at most `most`."""
+    columns = snapshot.columns
+    if most == 1:
+        fits = rows.copy()
+        for name, count in shape.requests:
+            fits &= columns.free(name) >= count
+        return fits.astype(np.int64)
+    room = np.where(rows, np.int64(most), np.int64(0))
+    for name, count in shape.requests:
+        np.minimum(room, columns.free(name) // count, out=room)
+    return np.maximum(room, 0)
+
+
+def fits_now(snapshot: Snapshot, shape: Shape, node: str, memo: Memo) -> bool:
+    """Whether this one node could take the pod as things stand; NUMA is left to the planner."""
+    columns = snapshot.columns
+    row = columns.rows.get(node)
+    if row is None or statics(snapshot, shape, memo)[row] != 0:
+        return False
+    return all(columns.free_at(row, name) >= count for name, count in shape.requests)
+
+
+def explain(snapshot: Snapshot, shape: Shape, memo: Memo) -> NoFit:
+    """Why no node takes the pod now, counted over all nodes."""
+    total = len(snapshot)
+    if shape.refusals:
+        return NoFit(total, sentence="; ".join(shape.refusals))
+    columns = snapshot.columns
+    if shape.ask.strict and total and not (columns.has_topology & columns.alive).any():
+        return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
+    counts: Counter[str] = Counter()
+    codes = statics(snapshot, shape, memo)
+    for code in range(1, len(_STATIC)):
+        counts[_STATIC[code]] += int(np.count_nonzero(columns.alive & (codes == code)))
+    left = columns.alive & (codes == 0)
+    left = _count_resources(snapshot, shape, left, counts)
+    left = _count_vram(snapshot, shape, left, counts)
+    for row in np.flatnonzero(left):
+        counts[_inside(snapshot, shape, columns.names[row])] += 1
+    reasons = tuple(sorted((reason, n) for reason, n in counts.items() if reason and n))
+    return NoFit(total, reasons)
+
+
+def _count_resources(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[str]) -> Bools:
+    left = rows.copy()
+    for name, count in shape.requests:
+        short = rows & (snapshot.columns.free(name) < count)
+        counts[TOO_MANY_PODS if name == PODS else f"Insufficient {name}"] += int(
+            np.count_nonzero(short)
+        )
+        left &= ~short
+    return left
+
+
+def _count_vram(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[str]) -> Bools:
+    if not shape.vram:
+        return rows
+    columns = snapshot.columns
+    short = rows & (columns.vram < int(shape.vram * _VRAM_TOLERANCE))
+    largest = int(columns.vram[columns.alive].max(initial=0))
+    text = (
+        f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(shape.vram)} a GPU, "
+        f"largest {quantity.binary(largest)}"
+    )
+    counts[text] += int(np.count_nonzero(short))
+    return rows & ~short
+
+
+def _inside(snapshot: Snapshot, shape: Shape, node: str) -> str:
+    """The host's own reason; empty when it would take this pod."""
+    if shape.ask.strict and node not in snapshot.layouts:
+        return NO_TOPOLOGY
+    chosen = snapshot.choose(shape, node)
+    return chosen.reason if isinstance(chosen, Misfit) else ""

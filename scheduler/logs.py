@@ -1,0 +1,39 @@
+"""
+Log lines of the scheduler: one JSON object a line, the message and its fields side by side.
+
+Whole objects are never logged; a field is a name and a short value.
+"""
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+# What every record carries; the rest came with `extra=` and belongs to the line.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC)
+        line: dict[str, Any] = {
+            "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def configure(stream: TextIO, *, level: int = logging.INFO) -> None:
+    """Send every logger's lines to the stream."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    # Every probe and scrape would be a line of its own.
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

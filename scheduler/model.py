@@ -1,0 +1,355 @@
+"""
+Pods and nodes as the scheduler sees them: frozen values, decoded once from raw JSON.
+
+Only what is read is kept. A `Shape` holds everything that decides where a pod may go, so equal
+pods have equal shapes and share the results of filters. What a pod asks for in vain is listed in
+`Shape.refusals`: such a pod is refused with these sentences, never placed by half its wishes.
+
+Not here: who is placed where (`cache`), and what is free (`snapshot`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Self
+
+from policies import intent, quantity, requests, vocabulary
+
+from .errors import ModelError
+from .hardware import topology as inside
+from .hardware.assignment import Assignment, parse
+from .hardware.choice import ASK_NOTHING, Ask
+from .unhonoured import asked_in_vain, sentence
+
+Json = Mapping[str, Any]
+
+# Amounts are capped so that the sum over any node's pods stays within an int64.
+LARGEST: Final = 2**55
+PODS: Final = "pods"
+
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class PodKey(NamedTuple):
+    """Where a pod lives; a successor of the same name has the same key and another uid."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GangKey:
+    """A gang is a name within a namespace; unlike a `PodKey`, so that the two never meet."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A pod's membership: `min_available` members are placed in one plan, or none is."""
+
+    key: GangKey
+    min_available: int
+    leader: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: "Taint") -> bool:
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        match self.operator:
+            case "" | "Equal":
+                return self.value == taint.value
+            case "Exists":
+                return True
+            case _:
+                return False
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Everything that decides where a pod may go; equal shapes fit the same nodes."""
+
+    requests: tuple[tuple[str, int], ...] = ()
+    """Sorted by resource name, without zeros; a pod always takes one of `pods`."""
+    selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    ask: Ask = ASK_NOTHING
+    vram: int = 0
+    """Bytes that each of the pod's GPUs must have."""
+    refusals: tuple[str, ...] = ()
+    """Sentences that say why no node will do, whatever is free."""
+
+    def amount(self, resource: str) -> int:
+        return next((count for name, count in self.requests if name == resource), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The pod's PodScheduled condition as it stands in the API."""
+
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    key: PodKey
+    uid: str
+    shape: Shape = Shape()
+    priority: int = 0
+    created: float = 0.0
+    scheduler: str = vocabulary.SCHEDULER_NAME
+    node: str = ""
+    phase: str = "Pending"
+    terminating: bool = False
+    gated: bool = False
+    gang: Gang | None = None
+    assignment: Assignment | None = None
+    condition: Condition | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Holds nothing any more."""
+        return self.phase in _FINISHED
+
+    @property
+    def pending(self) -> bool:
+        """Waits for a node and may be given one."""
+        return not (self.node or self.finished or self.terminating or self.gated)
+
+    @classmethod
+    def read(cls, obj: Json) -> Self:
+        """From a v1 Pod; raises `ModelError` naming the pod and the field."""
+        about, spec, status = (_map(obj.get(key)) for key in ("metadata", "spec", "status"))
+        key = PodKey(str(about.get("namespace") or "default"), str(about.get("name") or ""))
+        wishes = intent.read(obj)
+        gang, trouble = _gang(key, wishes.gang)
+        problems = tuple(f"{p.message} ({p.path})" for p in wishes.problems)
+        try:
+            shape = _shape(obj, spec, wishes, (*problems, *trouble))
+        except (requests.RequestError, quantity.QuantityError) as exc:
+            raise ModelError(f"pod {key}: {exc}") from exc
+        return cls(
+            key=key,
+            uid=str(about.get("uid") or key),
+            shape=shape,
+            priority=_whole(spec.get("priority")),
+            created=_instant(about.get("creationTimestamp")),
+            scheduler=str(spec.get("schedulerName") or ""),
+            node=str(spec.get("nodeName") or ""),
+            phase=str(status.get("phase") or "Pending"),
+            terminating=about.get("deletionTimestamp") is not None,
+            gated=bool(spec.get("schedulingGates")),
+            gang=gang,
+            assignment=parse(
+                _map(about.get("annotations")).get(vocabulary.NUMA_ASSIGNED_ANNOTATION)
+            ),
+            condition=_condition(status),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    allocatable: tuple[tuple[str, int], ...] = ()
+    """Sorted by resource name."""
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    """Those that keep pods out, in their order on the node."""
+    unschedulable: bool = False
+    topology: inside.Topology | None = None
+    gpus: int = 0
+    vram: int = 0
+    """Bytes of each GPU; 0: nobody said."""
+
+    @classmethod
+    def read(cls, obj: Json) -> Self:
+        """From a v1 Node; raises `ModelError` naming the node and the field."""
+        about, spec, status = (_map(obj.get(key)) for key in ("metadata", "spec", "status"))
+        name = str(about.get("name") or "")
+        labels = _words(about.get("labels"))
+        try:
+            amounts = _allocatable(status)
+            vram = _vram(labels)
+        except quantity.QuantityError as exc:
+            raise ModelError(f"node {name}: {exc}") from exc
+        gpus = requests.gpus(amounts)
+        return cls(
+            name=name,
+            allocatable=tuple(sorted(amounts.items())),
+            labels=tuple(sorted(labels.items())),
+            taints=tuple(_taints(spec.get("taints"))),
+            unschedulable=spec.get("unschedulable") is True,
+            topology=inside.read(labels, _words(about.get("annotations")), gpus=gpus),
+            gpus=gpus,
+            vram=vram,
+        )
+
+
+# --- pods ---
+
+
+def _shape(obj: Json, spec: Json, wishes: intent.Intent, problems: tuple[str, ...]) -> Shape:
+    amounts = {name: min(n, LARGEST) for name, n in requests.effective(obj).items() if n > 0}
+    gpus = requests.gpus(amounts)
+    annotations = _words(_map(obj.get("metadata")).get("annotations"))
+    refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(spec, annotations)))
+    if wishes.vram and not gpus:
+        refusals = (*refusals, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
+    return Shape(
+        requests=tuple(sorted({**amounts, PODS: 1}.items())),
+        selector=tuple(sorted(_words(spec.get("nodeSelector")).items())),
+        tolerations=tuple(_tolerations(spec.get("tolerations"))),
+        ask=_ask(amounts, gpus, wishes.numa),
+        vram=-(-wishes.vram // gpus) if wishes.vram and gpus else 0,
+        refusals=refusals,
+    )
+
+
+def _ask(amounts: Mapping[str, int], gpus: int, numa: intent.Numa) -> Ask:
+    aligned = {"cpu", "memory", "gpu"}
+    if numa.resources is not None:
+        named = {"gpu" if r in vocabulary.GPU_RESOURCES else r for r in numa.resources}
+        aligned &= named
+    return Ask(
+        cpu=amounts.get("cpu", 0),
+        memory=amounts.get("memory", 0),
+        gpus=gpus,
+        policy=numa.policy or "none",
+        aligned=frozenset(aligned),
+        prefer=numa.prefer,
+        avoid=numa.avoid,
+    )
+
+
+def _gang(key: PodKey, wish: intent.Gang | None) -> tuple[Gang | None, tuple[str, ...]]:
+    if wish is None:
+        return None, ()
+    size = wish.min_available
+    trouble: tuple[str, ...] = ()
+    if size is None and not wish.is_locality_group:
+        source = "a PodGroup object" if wish.size_stands_elsewhere else "nothing"
+        trouble = (sentence(f"pod group {wish.name} whose size is given by {source}"),)
+    gang = Gang(
+        GangKey(key.namespace, wish.name),
+        min_available=size or 1,
+        leader=wish.role == "leader",
+        timeout=wish.timeout,
+    )
+    return gang, trouble
+
+
+def _tolerations(rows: object) -> list[Toleration]:
+    return [
+        Toleration(
+            key=str(row.get("key") or ""),
+            operator=str(row.get("operator") or "Equal"),
+            value=str(row.get("value") or ""),
+            effect=str(row.get("effect") or ""),
+        )
+        for row in _rows(rows)
+    ]
+
+
+def _condition(status: Json) -> Condition | None:
+    for row in _rows(status.get("conditions")):
+        if row.get("type") == "PodScheduled":
+            return Condition(
+                str(row.get("status") or ""),
+                str(row.get("reason") or ""),
+                str(row.get("message") or ""),
+            )
+    return None
+
+
+# --- nodes ---
+
+
+def _allocatable(status: Json) -> dict[str, int]:
+    found = _map(status.get("allocatable") or status.get("capacity"))
+    amounts: dict[str, int] = {}
+    for name, value in found.items():
+        try:
+            count = quantity.amount(str(name), value)
+        except quantity.QuantityError as exc:
+            raise quantity.QuantityError(f"status.allocatable.{name}: {exc}") from exc
+        amounts[str(name)] = max(0, min(count, LARGEST - 1))
+    return amounts
+
+
+def _taints(rows: object) -> list[Taint]:
+    """A PreferNoSchedule taint keeps nobody out."""
+    return [
+        Taint(str(row.get("key") or ""), str(row.get("value") or ""), str(row["effect"]))
+        for row in _rows(rows)
+        if row.get("effect") in ("NoSchedule", "NoExecute")
+    ]
+
+
+def _vram(labels: Mapping[str, str]) -> int:
+    """Ours is a quantity; GPU feature discovery writes mebibytes."""
+    if text := labels.get(vocabulary.GPU_VRAM_LABEL):
+        return _lenient(text)
+    return _lenient(labels.get(vocabulary.GFD_MEMORY_LABEL, "0")) * 2**20
+
+
+def _lenient(text: str) -> int:
+    """A label that says nothing usable counts as unsaid: a typing slip must not lose the node."""
+    try:
+        return max(0, quantity.units(text))
+    except quantity.QuantityError:
+        return 0
+
+
+# --- raw JSON ---
+
+
+def _map(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(value: object) -> list[Json]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def _words(value: object) -> dict[str, str]:
+    return {str(key): str(word) for key, word in _map(value).items()}
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _instant(value: object) -> float:
+    """Seconds of the epoch; a manifest that was never stored has none and counts as the oldest."""
+    if not isinstance(value, str):
+        return 0.0
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        return 0.0

@@ -1,0 +1,124 @@
+"""
+What is free, node by node: the one picture that plans are made on.
+
+    charge / release    what the API says is there, fitting or not
+    place               a decision: must fit, else the books are wrong and the program stops
+    trial               everything placed inside is taken back at its end, exactly
+
+Amounts of whole nodes live in `columns`, the insides of hosts with NUMA data in a `Layout` each.
+Who the pods are is not known here: `cache` remembers, and feeds this picture from watches.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from .columns import Columns
+from .errors import InvariantError
+from .hardware.assignment import NOWHERE, Assignment
+from .hardware.choice import Misfit, choose
+from .hardware.layout import Claim, Layout
+from .model import Node, Pod, Shape
+
+
+class Snapshot:
+    """Rows of nodes and what is taken of them. `freed` counts the changes that may help a pod."""
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        self.layouts: dict[str, Layout] = {}  # node name -> its inside, where known
+        self.freed = 0
+        self._trail: list[tuple[str, Shape, Assignment]] = []
+        self._trials = 0
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node], pods: Iterable[tuple[Pod, str]] = ()) -> Self:
+        """A picture of these nodes with these pods on them, pods being (pod, node name)."""
+        snapshot = cls()
+        for node in nodes:
+            snapshot.put_node(node)
+        for pod, name in pods:
+            snapshot.charge(pod.shape, name, pod.assignment or NOWHERE)
+        return snapshot
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __contains__(self, node: str) -> bool:
+        return node in self.columns.rows
+
+    # --- nodes ---
+
+    def put_node(self, node: Node, held: Iterable[tuple[Shape, Assignment]] = ()) -> bool:
+        """Add or change a node; `held` is what its pods hold. True when something changed."""
+        old = self.columns.nodes.get(node.name)
+        if old == node:
+            return False
+        self.columns.put(node)
+        if node.topology is None:
+            self.layouts.pop(node.name, None)
+        elif old is None or old.topology != node.topology:
+            claims = tuple(_claim(shape, assignment) for shape, assignment in held)
+            self.layouts[node.name] = Layout.of(node.topology, claims)
+        self.freed += 1
+        return True
+
+    def drop_node(self, name: str) -> None:
+        self.columns.drop(name)
+        self.layouts.pop(name, None)
+
+    # --- pods ---
+
+    def charge(self, shape: Shape, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(shape, node, assignment, +1)
+
+    def release(self, shape: Shape, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(shape, node, assignment, -1)
+        self.freed += 1
+
+    def place(self, shape: Shape, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(shape, node, assignment, +1)
+        row = self.columns.rows[node]
+        for name, _ in shape.requests:
+            if self.columns.free_at(row, name) < 0:
+                raise InvariantError(f"node {node} has less than nothing left of {name}")
+        if self._trials:
+            self._trail.append((node, shape, assignment))
+
+    def choose(self, shape: Shape, node: str) -> Assignment | Misfit:
+        """Where on this host the pod would sit."""
+        layout = self.layouts.get(node)
+        return NOWHERE if layout is None else choose(layout, shape.ask)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        mark = len(self._trail)
+        self._trials += 1
+        try:
+            yield
+        finally:
+            self._trials -= 1
+            while len(self._trail) > mark:
+                node, shape, assignment = self._trail.pop()
+                self._move(shape, node, assignment, -1)
+
+    def _move(self, shape: Shape, node: str, assignment: Assignment, sign: int) -> None:
+        self.columns.use(self.columns.rows[node], shape.requests, sign)
+        layout = self.layouts.get(node)
+        if layout is not None:
+            claim = _claim(shape, assignment)
+            (layout.take if sign > 0 else layout.give)(claim)
+
+    def state(self) -> dict[str, tuple[object, ...]]:
+        """Everything that placing changes, by node: for comparing two moments."""
+        return {
+            name: (
+                tuple(sorted((r, int(c[row])) for r, c in self.columns.used().items() if c[row])),
+                self.layouts[name].state() if name in self.layouts else (),
+            )
+            for name, row in self.columns.rows.items()
+        }
+
+
+def _claim(shape: Shape, assignment: Assignment) -> Claim:
+    return Claim(shape.ask.cpu, shape.ask.memory, shape.ask.gpus, assignment)

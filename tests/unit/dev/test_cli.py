@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kubenexus.dev.cli import app
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> CliRunner:
+    return CliRunner(env={"XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        pytest.param(
+            ["build", "--kubernetes", "1.2.3"], 2, "known are 1.37.1", id="an unknown version"
+        ),
+        pytest.param(
+            ["up", "--kubernetes", "1.2.3"], 2, "known are 1.37.1", id="up, an unknown version"
+        ),
+        pytest.param(
+            ["up", "--nodes", "1", "--cluster", "x"], 2, "both given", id="nodes said twice"
+        ),
+        pytest.param(["up", "--cluster", "/none.yaml"], 2, "/none.yaml", id="a missing file"),
+        pytest.param(["up", "--name", "../x"], 2, "is no name", id="a bad name"),
+        pytest.param(["status"], 1, "default: down", id="status of nothing"),
+        pytest.param(["status", "-o", "json"], 1, '"phase": "down"', id="the same as JSON"),
+        pytest.param(["down"], 0, "was not up", id="down twice"),
+        pytest.param(["kubectl", "get", "pods"], 1, "is not up", id="kubectl on nothing"),
+        pytest.param(["logs", "etcd"], 2, "no log of 'etcd'", id="logs of nothing"),
+    ],
+)
+def test_what_cannot_be_done_is_one_message(
+    runner: CliRunner, arguments: list[str], code: int, said: str
+) -> None:
+    result = runner.invoke(app, arguments)
+    text = result.output
+    assert (result.exit_code, said in text, "Traceback" in text) == (code, True, False)

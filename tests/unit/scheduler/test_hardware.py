@@ -1,0 +1,269 @@
+"""The insides of hosts: reading them, choosing in them, keeping their books."""
+
+from typing import Any
+
+import pytest
+
+from policies import vocabulary
+from scheduler.hardware import assignment, topology
+from scheduler.hardware.assignment import NOWHERE, Assignment, Share
+from scheduler.hardware.choice import (
+    HELD_BY_ISOLATED,
+    NONE_UNSHARED,
+    TOO_WIDE,
+    Ask,
+    Misfit,
+    choose,
+)
+from scheduler.hardware.layout import Claim, Layout
+from scheduler.hardware.topology import Gpu, Topology, Zone
+
+TWO = Topology((Zone(0, 4000, 100), Zone(1, 4000, 100)), tuple(Gpu(i, i // 2) for i in range(4)))
+LABEL = vocabulary.numa_node_label
+
+
+def taken(zone: int, cpu: int = 0, *, gpus: tuple[int, ...] = (), isolated: bool = False) -> Claim:
+    return Claim(cpu, 0, len(gpus), Assignment((Share(zone, cpu),), gpus, isolated))
+
+
+def floating(cpu: int = 0, gpus: int = 0) -> Claim:
+    return Claim(cpu, 0, gpus)
+
+
+@pytest.mark.parametrize(
+    ("claims", "ask", "want"),
+    [
+        pytest.param(
+            [],
+            Ask(cpu=2000, memory=10, gpus=2, policy="single-numa"),
+            Assignment((Share(0, 2000, 10),), (0, 1)),
+            id="equals go to the lowest id, GPUs with the CPUs",
+        ),
+        pytest.param(
+            [taken(1, 1000)],
+            Ask(cpu=3000, policy="single-numa"),
+            Assignment((Share(1, 3000),)),
+            id="the tightest NUMA node wins",
+        ),
+        pytest.param(
+            [taken(1, 1000)],
+            Ask(cpu=2000, policy="best-effort", prefer=(0,)),
+            Assignment((Share(0, 2000),)),
+            id="a preferred id comes before tightness",
+        ),
+        pytest.param(
+            [],
+            Ask(cpu=1000, policy="single-numa", avoid=(0, 7)),
+            Assignment((Share(1, 1000),)),
+            id="an id to avoid is closed, one the host lacks is ignored",
+        ),
+        pytest.param(
+            [],
+            Ask(cpu=1000, policy="single-numa", avoid=(0, 1)),
+            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            id="nothing is left to a pod that avoids all",
+        ),
+        pytest.param(
+            [],
+            Ask(cpu=6000, policy="single-numa"),
+            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            id="single-numa never spans",
+        ),
+        pytest.param(
+            [],
+            Ask(cpu=6000, memory=120, policy="restricted"),
+            Assignment((Share(0, 4000, 100), Share(1, 2000, 20))),
+            id="restricted spans as few as an empty host needs",
+        ),
+        pytest.param(
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=3000, policy="restricted"),
+            Misfit(TOO_WIDE),
+            id="restricted does not span for want of room",
+        ),
+        pytest.param(
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=3000, policy="best-effort"),
+            Assignment((Share(0, 2000), Share(1, 1000))),
+            id="best-effort spans when one has no room",
+        ),
+        pytest.param(
+            [taken(0, 2000)],
+            Ask(cpu=1000, policy="isolated"),
+            Assignment((Share(1, 1000),), isolated=True),
+            id="isolated takes what nobody shares",
+        ),
+        pytest.param(
+            [taken(0, 1), taken(1, 1)],
+            Ask(cpu=1000, policy="isolated"),
+            Misfit(NONE_UNSHARED),
+            id="isolated refuses to share",
+        ),
+        pytest.param(
+            [taken(0, 1000, isolated=True)],
+            Ask(cpu=2000),
+            Assignment((Share(1, 2000),)),
+            id="an isolated NUMA node is closed to others",
+        ),
+        pytest.param(
+            [taken(0, 1000, isolated=True)],
+            Ask(cpu=5000),
+            Misfit(HELD_BY_ISOLATED),
+            id="nobody floats over an isolated NUMA node",
+        ),
+        pytest.param(
+            [floating(3000)],
+            Ask(cpu=2000, policy="single-numa"),
+            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            id="what floats may sit on any NUMA node",
+        ),
+        pytest.param(
+            [floating(3000)], Ask(cpu=3000), NOWHERE, id="a plain pod is left to the host"
+        ),
+        pytest.param(
+            [taken(0, gpus=(0,))],
+            Ask(gpus=2, policy="single-numa"),
+            Assignment((Share(1),), (2, 3)),
+            id="GPUs of one NUMA node",
+        ),
+        pytest.param(
+            [floating(gpus=1)],
+            Ask(gpus=2, policy="single-numa"),
+            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            id="a GPU taken by a stranger may be any",
+        ),
+        pytest.param(
+            [taken(0, gpus=(0,)), taken(1, gpus=(2,))],
+            Ask(cpu=1000, gpus=2, policy="single-numa", aligned=frozenset({"cpu"})),
+            Assignment((Share(0, 1000),), (1, 3)),
+            id="a resource left out of the list may sit anywhere",
+        ),
+    ],
+)
+def test_choices(claims: list[Claim], ask: Ask, want: Assignment | Misfit) -> None:
+    layout = Layout.of(TWO, tuple(claims))
+    before = layout.state()
+    assert (choose(layout, ask), layout.state()) == (want, before)
+
+
+def test_books_are_exact_even_where_claims_overlap() -> None:
+    claims = [
+        taken(0, 1000, gpus=(0, 1)),
+        taken(0, 500, gpus=(1,)),
+        taken(9, 700, gpus=(99,)),
+        floating(300, gpus=1),
+        taken(1, 100, isolated=True),
+    ]
+    layout = Layout(TWO)
+    states = [layout.state()]
+    for claim in claims:
+        layout.take(claim)
+        states.append(layout.state())
+    for claim in claims:
+        layout.give(claim)
+    assert (layout.state(), len({str(state) for state in states})) == (states[0], len(states))
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "gpus", "want"),
+    [
+        pytest.param({}, {}, 8, None, id="a host that says nothing has no topology"),
+        pytest.param(
+            {
+                vocabulary.NUMA_NODE_COUNT_LABEL: "2",
+                LABEL(0, "cpus"): "0-1_4-5",
+                LABEL(0, "memory"): "1Ki",
+                LABEL(1, "cpus"): "2-3",
+                LABEL(1, "memory"): "512",
+            },
+            {},
+            0,
+            Topology((Zone(0, 4000, 1024), Zone(1, 2000, 512))),
+            id="labels, memory as quantity or bytes",
+        ),
+        pytest.param(
+            {vocabulary.NUMA_NODE_COUNT_LABEL: "1"},
+            {LABEL(0, "cpus"): "0-1,4"},
+            0,
+            Topology((Zone(0, 3000, 0),)),
+            id="the comma form in annotations",
+        ),
+        pytest.param(
+            {
+                vocabulary.NUMA_NODE_COUNT_LABEL: "1",
+                LABEL(0, "cpus"): "0",
+                vocabulary.gpu_numa_labels(0)[0]: "0",
+                vocabulary.gpu_numa_labels(1)[1]: "7",
+            },
+            {},
+            3,
+            Topology((Zone(0, 1000, 0),), (Gpu(0, 0), Gpu(1, None), Gpu(2, None))),
+            id="GPUs in both spellings; a place the host lacks is unknown",
+        ),
+        pytest.param(
+            {vocabulary.NUMA_NODE_COUNT_LABEL: "1", LABEL(0, "cpus"): "0-63"},
+            {
+                vocabulary.NUMA_TOPOLOGY_ANNOTATION: (
+                    '{"nodes":[{"id":1,"cpus":"4-7","memory":"2Ki"},{"id":0,"cpus":"0-3"}],'
+                    '"gpus":[{"index":0,"numa":1}]}'
+                )
+            },
+            1,
+            Topology((Zone(0, 4000, 0), Zone(1, 4000, 2048)), (Gpu(0, 1),)),
+            id="the labeler's annotation comes before labels",
+        ),
+        pytest.param(
+            {vocabulary.NUMA_NODE_COUNT_LABEL: "2", LABEL(0, "cpus"): "0-1"},
+            {vocabulary.NUMA_TOPOLOGY_ANNOTATION: "nonsense"},
+            0,
+            Topology(
+                (Zone(0, 2000, 0),),
+                problems=(
+                    f"{vocabulary.NUMA_TOPOLOGY_ANNOTATION}: found 'nonsense', want JSON",
+                    f"{vocabulary.NUMA_NODE_COUNT_LABEL} says 2, node 1 unsaid",
+                ),
+            ),
+            id="what cannot be read is named",
+        ),
+    ],
+)
+def test_topologies(
+    labels: dict[str, str], annotations: dict[str, str], gpus: int, want: Topology | None
+) -> None:
+    assert topology.read(labels, annotations, gpus=gpus) == want
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-1", "0-", "-1", "0-99999", "1,,2"])
+def test_a_cpu_list_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="found"):
+        topology.count_cpus(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(NOWHERE, id="nothing"),
+        pytest.param(Assignment((Share(0, 1, 2), Share(3, 4, 5)), (0, 7)), id="shares and GPUs"),
+        pytest.param(Assignment((Share(0, 1, 2),), isolated=True), id="isolated"),
+    ],
+)
+def test_an_assignment_reads_back_as_it_was_written(value: Assignment) -> None:
+    assert assignment.parse(value.render()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        pytest.param('{"numa":[0],"gpus":[0,1]}', Assignment((Share(0),), (0, 1)), id="no shares"),
+        pytest.param(None, None, id="absent"),
+        pytest.param("nonsense", None, id="not JSON"),
+        pytest.param("[]", None, id="not an object"),
+        pytest.param('{"numa":[0,0]}', None, id="a NUMA node twice"),
+        pytest.param('{"numa":[0],"cpu":[1,2],"memory":[0]}', None, id="columns of two lengths"),
+        pytest.param('{"numa":[-1]}', None, id="a negative id"),
+        pytest.param('{"gpus":[true]}', None, id="a truth value for an index"),
+        pytest.param('{"numa":5}', None, id="no list"),
+    ],
+)
+def test_foreign_assignments(text: str | None, want: Any) -> None:
+    assert assignment.parse(text) == want

@@ -15,10 +15,11 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
+from weakref import WeakSet
 
 import aiohttp
 from yarl import URL
@@ -79,6 +80,7 @@ class Transport:
         self._pace = Pace(qps, now=now, sleep=sleep)
         self._calls: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def __aenter__(self) -> Self:
         self._calls = self._session(self._limit, accept="gzip")
@@ -96,16 +98,32 @@ class Transport:
             if session is not None:
                 await session.close()
         self._calls = self._streams = None
-        await asyncio.sleep(0)  # lets aborted connections leave the loop before it may end
+        await _hang_up(self._sockets)
 
     def _session(self, limit: int, *, accept: str) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            limit=limit, ssl=self._connection.tls or True, keepalive_timeout=60, ttl_dns_cache=60
+            limit=limit,
+            ssl=self._connection.tls or True,
+            keepalive_timeout=60,
+            ttl_dns_cache=60,
+            socket_factory=self._socket,
         )
         headers = {"User-Agent": self._agent, "Accept": JSON, "Accept-Encoding": accept}
         return aiohttp.ClientSession(
             connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar()
         )
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        """A socket that notices a peer that vanished without a word, in about half a minute."""
+        family, kind, protocol, *_ = address
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            option = getattr(socket, name, None)  # not every platform has all three
+            if option is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._sockets.add(sock)
+        return sock
 
     async def call(self, ask: Ask, *, timeout: float = 30.0, patience: float = 0.0) -> bytes:
         """The body of a 2xx answer. `patience`: longest Retry-After to sit out, once."""
@@ -178,10 +196,16 @@ class Transport:
             total=None, connect=connect, sock_connect=connect, sock_read=stall
         )
         await self._pace.wait()
-        async with self._answer(self._streams, ask, limits) as response:
-            _keep_probing(response)
-            async with aclosing(_batches(ask, response.content)) as batches:
+        try:
+            async with (
+                self._answer(self._streams, ask, limits) as response,
+                aclosing(_batches(ask, response.content)) as batches,
+            ):
                 yield batches
+        except Refused as error:
+            if error.status == 401:
+                self._connection.tokens.distrust()  # whoever watches tries again by itself
+            raise
 
 
 async def _body(ask: Ask, response: aiohttp.ClientResponse) -> bytes:
@@ -228,14 +252,14 @@ def _abandon(response: aiohttp.ClientResponse) -> None:
         response.connection.transport.abort()
 
 
-def _keep_probing(response: aiohttp.ClientResponse) -> None:
-    """Let the kernel notice a peer that vanished without a word, in about half a minute."""
-    transport = response.connection.transport if response.connection else None
-    sock = transport.get_extra_info("socket") if transport else None
-    if sock is None:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        option = getattr(socket, name, None)  # not every platform has all three
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+async def _hang_up(sockets: WeakSet[socket.socket]) -> None:
+    """End what an interrupted request left half closed, before the event loop may end."""
+    for _ in range(100):
+        left = [sock for sock in sockets if sock.fileno() >= 0]
+        if not left:
+            return
+        for sock in left:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        del left, sock
+        await asyncio.sleep(0.001)

@@ -46,7 +46,7 @@ def main() -> None:
     app(prog_name="kubenexus")
 
 
-def _bad_input(exc: Exception) -> typer.Exit:
+def _bad_input(exc: Exception | str) -> typer.Exit:
     """One line on standard error; the caller raises what is returned."""
     typer.echo(f"kubenexus: {exc}", err=True)
     return typer.Exit(BAD_INPUT)
@@ -85,6 +85,10 @@ def simulate(
         Path | None,
         typer.Option(help="The file that describes the cluster; default: the folder's own."),
     ] = None,
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(help="Policy files or folders; default: the policies that ship."),
+    ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="text or json.")] = Output.TEXT,
 ) -> None:
     """Admit and place manifests on a cluster described in YAML, with the code that runs in one.
@@ -93,10 +97,15 @@ def simulate(
     what is refused or does not fit, why. Ends with 0 when the simulation ran, 2 on bad input.
     """
     from kubenexus.simulate import inputs, render, run
-    from policies import documents
+    from policies import documents, expression, loader
+    from policies.compiler import Compiler
 
+    compiler = Compiler(expression.engine())
+    loaded = loader.load_files(policies or loader.LIBRARY, compiler=compiler)
+    if loaded.problems:
+        raise _bad_input("\n".join(str(fault) for fault in loaded.problems))
     try:
-        result = run.simulate(inputs.read(path, cluster=cluster))
+        result = run.simulate(inputs.read(path, cluster=cluster), loaded.policies)
     except documents.DocumentError as exc:
         raise _bad_input(exc) from exc
     if output is Output.JSON:
@@ -115,11 +124,17 @@ def webhook(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="The port for admission reviews, TLS.")] = 8443,
     metrics_port: Annotated[int, typer.Option(help="The port for metrics, plain HTTP.")] = 9443,
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(help="Policy files or folders; default: the policies that ship."),
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="The CEL engine; default: the best.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; one a core is enough.")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="Threads a process.")] = 8,
 ) -> None:
     """Serve admission reviews to the API server."""
     from cluster import errors
+    from policies import loader
     from webhook import server
 
     options = server.Options(
@@ -129,6 +144,8 @@ def webhook(
         cert_file=cert_file,
         key_file=key_file,
         metrics_port=metrics_port,
+        policies=tuple(policies or (loader.LIBRARY,)),
+        engine=engine,
         workers=workers,
         threads=threads,
     )

@@ -293,7 +293,8 @@ class Court:
                 advisory=subject.advisory,
             )
             self._fail(policy, failure, found)
-        if subject.is_pod and (self.admission.operation == "CREATE" or subject.advisory):
+        made = self.admission.operation == "CREATE" or subject.advisory
+        if subject.is_pod and made and tenancy.has_limits(policy):
             for failure in tenancy.limits(policy, found.facts.intent):
                 self._fail(policy, _placed(failure, subject), found)
 

@@ -222,7 +222,7 @@ class CppEngine:
             ready = rewriting.rewrite(data, variables=names, opaque=library.OPAQUE)
             expression = self._runtime.deserialize(ready.data)
         except Exception as error:
-            raise refusals.from_text(str(error)) from error
+            raise refusals.from_text(str(error), source) from error
         refusals.refuse_lost(source, refused)
         refusals.refuse_result(result, want)
         return _CppProgram(
@@ -238,7 +238,7 @@ class CppEngine:
         try:
             expression = plain.compile(source, disable_check=True)
         except Exception as error:
-            raise refusals.from_text(str(error)) from error
+            raise refusals.from_text(str(error), source) from error
         names = frozenset(name for name, _ in env.variables)
         return _CppProgram(source, names, "dyn", expression, plain, self._current)
 
@@ -246,7 +246,7 @@ class CppEngine:
         try:
             return declaring.spelled(self._checker(env).compile(source).return_type().name())
         except Exception as error:
-            raise refusals.from_text(str(error)) from error
+            raise refusals.from_text(str(error), source) from error
 
     def _new_checker(self, env: Environment) -> cel.Env:
         types = {name: _type(kind) for name, kind in env.variables}

@@ -11,12 +11,13 @@ are told at once; nothing here decides what is a fault.
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from policies import scalars
+from policies import documents, scalars
 from policies.cel.protocol import CompileError
 from policies.documents import Document, DocumentError, Step
 
@@ -46,33 +47,55 @@ def of_document(error: DocumentError) -> Fault:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a document came from: a file, or the API server (`document` None)."""
+    """
+    Where a document came from: a file, or the API server, which knows no lines.
+
+    Of a file only the `number` of the document is kept. Positions are wanted for faults alone, and
+    a thousand parsed files in memory would slow everything down; so a fault reads its file again.
+    """
 
     source: str
-    document: Document | None = None
+    number: int | None = None
 
     def fault(self, path: Sequence[Step], message: str) -> Fault:
-        if self.document is None:
+        document = self._document()
+        if document is None:
             return Fault(self.source, 0, 0, dotted(path), message)
-        place = self.document.place(path)
+        place = document.place(path)
         return Fault(self.source, place.line, place.column, dotted(path), message)
 
     def compile_fault(self, path: Sequence[Step], source: str, error: CompileError) -> Fault:
         """The fault inside an expression: the file's own line and column, and a picture."""
         plain = self.fault(path, error.message)
         line, column = plain.line, plain.column
-        node = self.document.scalar(path) if self.document else None
+        document = self._document()
+        node = document.scalar(path) if document is not None else None
         if node is not None:
             line, column = scalars.place(node, self._text(), error.line, error.column)
-        return Fault(
-            self.source, line, column, plain.path, error.message, _indent(error.caret(source))
-        )
+        picture = _indent(error.caret(source))
+        return Fault(self.source, line, column, plain.path, error.message, picture)
+
+    def _document(self) -> Document | None:
+        """None where the file is gone or changed since it was read: then its name must do."""
+        if self.number is None:
+            return None
+        try:
+            found = _parsed(self._text(), self.source)
+        except DocumentError:
+            return None
+        return found[self.number] if self.number < len(found) else None
 
     def _text(self) -> str:
         try:
             return Path(self.source).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
-            return ""  # gone or changed since it was read: the scalar's own place must do
+            return ""
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str, source: str) -> list[Document]:
+    """The file of the fault before is mostly the file of the next one too."""
+    return documents.parse(text, source)
 
 
 def _indent(picture: str) -> str:
@@ -211,16 +234,19 @@ def _fields_at(model: type[BaseModel], path: Sequence[Step]) -> set[str]:
 
     parts: list[Mapping[str, Any]] = list(unfold(schema))
     for step in path:
-        below: list[Mapping[str, Any]] = []
-        for part in parts:
-            if isinstance(step, int):
-                item = part.get("items")
-            else:
-                item = part.get("properties", {}).get(step, part.get("additionalProperties"))
-            if isinstance(item, Mapping):
-                below += unfold(item)
-        parts = below
+        parts = [deeper for part in parts for item in _items(part, step) for deeper in unfold(item)]
     return {name for part in parts for name in part.get("properties", {})}
+
+
+def _items(part: Mapping[str, Any], step: Step) -> list[Mapping[str, Any]]:
+    """The schemas that may stand one step below."""
+    if isinstance(step, int):
+        found = [part.get("items")]
+    elif step in part.get("properties", {}):
+        found = [part["properties"][step]]
+    else:
+        found = [part.get("additionalProperties"), *part.get("patternProperties", {}).values()]
+    return [item for item in found if isinstance(item, Mapping)]
 
 
 def _shown(value: object) -> str:

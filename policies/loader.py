@@ -19,10 +19,13 @@ from typing import Any, Final
 from policies import agreement, documents, faults, vocabulary
 from policies.agreement import Entry
 from policies.compiler import Compiler
-from policies.documents import Document, DocumentError
+from policies.documents import DocumentError
 from policies.faults import Fault, Origin
 from policies.model import ClusterPolicy, Policy, TenantPolicy
 from policies.policyset import PolicySet
+
+LIBRARY: Final = Path(__file__).with_name("library")
+"""The policies that ship with the product."""
 
 SUFFIXES: Final = (".yaml", ".yml")
 POLICY_TEST: Final = "PolicyTest"
@@ -88,17 +91,8 @@ def read_files(paths: Path | Iterable[Path]) -> Reading:
             except DocumentError as exc:
                 found.append(faults.of_document(exc))
                 continue
-            for part in parts:
-                _read(part.value, Origin(str(file), part), entries, found)
-    return Reading(tuple(entries), tuple(found))
-
-
-def read_documents(parts: Iterable[Document]) -> Reading:
-    """Documents that somebody else has read from their files."""
-    entries: list[Entry] = []
-    found: list[Fault] = []
-    for part in parts:
-        _read(part.value, Origin(part.source, part), entries, found)
+            for number, part in enumerate(parts):
+                _read(part.value, Origin(str(file), number), entries, found)
     return Reading(tuple(entries), tuple(found))
 
 

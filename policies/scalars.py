@@ -57,13 +57,16 @@ def _lead(text: str) -> int:
 
 def _walk(node: yaml.ScalarNode, text: str, offset: int) -> Place | None:
     raw = _raw_start(node, text)
-    for index in range(min(offset, len(node.value))):
-        step = _step(text, raw, node.value[index], node.style)
+    # A folded block keeps blanks beyond its indentation; the other styles drop all of them.
+    indent = _block_indent(text, raw) if node.style == ">" else None
+    if indent is not None:
+        raw += indent
+    for want in node.value[:offset]:
+        step = _step(text, raw, want, node.style, indent)
         if step is None:
             return None
         raw = step
-    if node.style == ">" or offset < len(node.value):
-        raw = _skip_to(text, raw, node.value[offset] if offset < len(node.value) else "")
+    raw = _skip_to(text, raw, node.value[offset : offset + 1])
     return text.count("\n", 0, raw) + 1, raw - (text.rfind("\n", 0, raw) + 1) + 1
 
 
@@ -77,6 +80,11 @@ def _raw_start(node: yaml.ScalarNode, text: str) -> int:
     return raw + 1 if node.style in ("'", '"') else raw
 
 
+def _block_indent(text: str, raw: int) -> int:
+    filled = next((line for line in text[raw:].split("\n") if line.strip()), "")
+    return _lead(filled)
+
+
 def _skip_to(text: str, raw: int, want: str) -> int:
     """Past the blanks of a fold, where the next character of the value is no blank."""
     if want and want not in _BLANKS:
@@ -85,51 +93,43 @@ def _skip_to(text: str, raw: int, want: str) -> int:
     return raw
 
 
-def _step(text: str, raw: int, want: str, style: str | None) -> int | None:
+def _step(text: str, raw: int, want: str, style: str | None, indent: int | None) -> int | None:
     """The position in `text` after the character `want` of the value; None: lost."""
-    if want not in _BLANKS:
-        raw = _skip_to(text, raw, want)
+    raw = _skip_to(text, raw, want)
     if raw >= len(text):
         return None
     if style == '"' and text[raw] == "\\":
-        return _escape(text, raw, want, style)
-    if style == "'" and text.startswith("''", raw) and want == "'":
+        return _escape(text, raw, want, indent)
+    if style == "'" and want == "'" and text.startswith("''", raw):
         return raw + 2
     if want in _BLANKS:
-        return _fold(text, raw, want)
+        return _fold(text, raw, want, indent)
     return raw + 1 if text[raw] == want else None
 
 
-def _escape(text: str, raw: int, want: str, style: str) -> int | None:
+def _escape(text: str, raw: int, want: str, indent: int | None) -> int | None:
     found = _ESCAPE.match(text, raw)
     if found is None:
         return None
     if found[1] == "\n":  # a line continued: it gives no character of its own
-        return _step(text, _skip_to(text, found.end(), "x"), want, style)
+        return _step(text, _skip_to(text, found.end(), "x"), want, '"', indent)
     return found.end()
 
 
-def _fold(text: str, raw: int, want: str) -> int | None:
-    """One blank of the value: itself, or the line end (with blanks around it) it was made from."""
+def _fold(text: str, raw: int, want: str, indent: int | None) -> int:
+    """Past one blank of the value: itself, or the line end and indentation it was made from."""
     if text[raw] not in _BLANKS:
-        return raw if want == "\n" else None
-    if text[raw] == want and want != "\n" and not _line_ends(text, raw):
+        return raw  # one of several blanks that a single line end gave
+    if text[raw] == want and want != "\n" and (indent is not None or not _line_ends(text, raw)):
         return raw + 1
-    return _past(text, raw)
+    end = text.find("\n", raw) + 1
+    if not end or text[raw:end].strip():
+        return raw + 1
+    lead = _lead(text[end:].split("\n", 1)[0])
+    return end + (lead if indent is None else min(lead, indent))
 
 
 def _line_ends(text: str, raw: int) -> bool:
     """Only blanks stand between here and the end of the line."""
     end = text.find("\n", raw)
     return end >= 0 and not text[raw:end].strip()
-
-
-def _past(text: str, raw: int) -> int:
-    """Past blanks, one line end, and the next line's indentation."""
-    while raw < len(text) and text[raw] in " \t\r":
-        raw += 1
-    if raw < len(text) and text[raw] == "\n":
-        raw += 1
-    while raw < len(text) and text[raw] in " \t":
-        raw += 1
-    return raw

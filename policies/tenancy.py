@@ -14,7 +14,7 @@ from policies.compiled import GANG_MAX, GANG_MIN, NUMA_ALLOWED, CompiledPolicy, 
 from policies.defaults import Draft, Path, at
 from policies.evaluation import Failure, Injection
 from policies.intent import Intent
-from policies.model import TenantPolicy
+from policies.model import TenantPolicy, TenantSpec
 
 _NUMA: Final = ("metadata", "annotations", vocabulary.NUMA_POLICY_ANNOTATION)
 _TIMEOUT: Final = ("metadata", "annotations", vocabulary.GANG_TIMEOUT_ANNOTATION)
@@ -47,6 +47,16 @@ def defaults(policy: CompiledPolicy, draft: Draft, bases: Sequence[Path]) -> Non
             gate = {"name": vocabulary.GANG_GATE}
             write = Injection((), gate, policy.name, "gang.gate")
             draft.item(base, ("spec", "schedulingGates"), write)
+
+
+def has_limits(policy: CompiledPolicy) -> bool:
+    """Whether there is anything to hold a pod's intent against; reading it costs."""
+    spec = policy.model.spec
+    return isinstance(spec, TenantSpec) and (
+        spec.gang.max_size is not None
+        or spec.gang.min_size is not None
+        or len(spec.numa.allowed) < len(vocabulary.NUMA_POLICIES)
+    )
 
 
 def limits(policy: CompiledPolicy, asked: Intent) -> Iterator[Failure]:

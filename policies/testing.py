@@ -68,10 +68,10 @@ def _run_file(file: Path, compiler: Compiler) -> Iterator[TestResult]:
     except DocumentError as exc:
         yield TestResult(file.name, str(file), faults=(faults.of_document(exc),))
         return
-    for part in parts:
+    for number, part in enumerate(parts):
         if not isinstance(part.value, dict) or part.value.get("kind") != loader.POLICY_TEST:
             continue
-        test = faults.read(PolicyTest, part.value, Origin(str(file), part))
+        test = faults.read(PolicyTest, part.value, Origin(str(file), number))
         if isinstance(test, list):
             yield TestResult(file.name, str(file), faults=tuple(test))
             continue

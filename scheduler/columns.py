@@ -1,7 +1,7 @@
 """
 The nodes' plain facts as columns: one row a node, one column a resource or a label key.
 
-    allocatable, used   int64, one array for each resource
+    allocatable, free   int64, one array for each resource
     labels              int32 codes, one array for each label key that some pod has asked about
     taints              int32 code of (taints, unschedulable); a handful of different ones exist
     rank                the node's place among all names, so that orders can end in the name
@@ -11,7 +11,6 @@ Rows of removed nodes are used again. A column appears when first needed, and is
 set of nodes: whatever was derived from them holds while it stands still.
 """
 
-from collections.abc import Mapping
 from typing import Final, TypeVar
 
 import numpy as np
@@ -45,7 +44,7 @@ class Columns:
         self.taint_sets: list[TaintSet] = [((), False)]  # code -> what it stands for
         self._taint_codes: dict[TaintSet, int] = {((), False): 0}
         self._allocatable: dict[str, Ints] = {}
-        self._used: dict[str, Ints] = {}
+        self._free: dict[str, Ints] = {}
         self._labels: dict[str, NDArray[np.int32]] = {}
         self._label_codes: dict[str, dict[str, int]] = {}  # label key -> value -> code
         self._rank: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
@@ -67,7 +66,9 @@ class Columns:
         for name in amounts:
             self._ensure(name)
         for name, column in self._allocatable.items():
-            column[row] = amounts.get(name, 0)
+            count = amounts.get(name, 0)
+            self._free[name][row] += count - column[row]
+            column[row] = count
         self.gpu_host[row] = node.gpus > 0
         self.has_topology[row] = node.topology is not None
         self.vram[row] = node.vram
@@ -82,7 +83,7 @@ class Columns:
         del self.nodes[name]
         self.names[row] = ""
         self.alive[row] = False
-        for column in (*self._allocatable.values(), *self._used.values()):
+        for column in (*self._allocatable.values(), *self._free.values()):
             column[row] = 0
         self._free_rows.append(row)
         self.statics += 1
@@ -90,20 +91,19 @@ class Columns:
 
     def use(self, row: int, amounts: tuple[tuple[str, int], ...], sign: int) -> None:
         for name, count in amounts:
-            used = self._used.get(name)
-            if used is None:
+            free = self._free.get(name)
+            if free is None:
                 self._ensure(name)
-                used = self._used[name]
-            used[row] += sign * count
+                free = self._free[name]
+            free[row] -= sign * count
 
     def free(self, resource: str) -> Ints:
-        """Allocatable minus used, for every row; below zero where others overcommitted."""
+        """What every row has left, to read only; below zero where others overcommitted."""
         self._ensure(resource)
-        return self._allocatable[resource] - self._used[resource]
+        return self._free[resource]
 
     def free_at(self, row: int, resource: str) -> int:
-        self._ensure(resource)
-        return int(self._allocatable[resource][row] - self._used[resource][row])
+        return int(self.free(resource)[row])
 
     def allocatable(self, resource: str) -> Ints:
         self._ensure(resource)
@@ -126,9 +126,13 @@ class Columns:
             self._rank, self._ranked = rank, True
         return self._rank
 
-    def used(self) -> Mapping[str, Ints]:
-        """Every column of what is used, for comparing states."""
-        return self._used
+    def used_at(self, row: int) -> tuple[tuple[str, int], ...]:
+        """What is used of each resource, sorted, without zeros: for comparing states."""
+        used = (
+            (name, int(column[row]) - self.free_at(row, name))
+            for name, column in self._allocatable.items()
+        )
+        return tuple(sorted((name, count) for name, count in used if count))
 
     # --- rows and columns ---
 
@@ -151,7 +155,7 @@ class Columns:
         self.alive, self.gpu_host = _longer(self.alive, extra), _longer(self.gpu_host, extra)
         self.has_topology = _longer(self.has_topology, extra)
         self.vram, self.taints = _longer(self.vram, extra), _longer(self.taints, extra)
-        for columns in (self._allocatable, self._used):
+        for columns in (self._allocatable, self._free):
             for name in columns:
                 columns[name] = _longer(columns[name], extra)
         for key in self._labels:
@@ -160,7 +164,7 @@ class Columns:
     def _ensure(self, resource: str) -> None:
         if resource not in self._allocatable:
             self._allocatable[resource] = np.zeros(self._size, dtype=np.int64)
-            self._used[resource] = np.zeros(self._size, dtype=np.int64)
+            self._free[resource] = np.zeros(self._size, dtype=np.int64)
 
     def _taint_code(self, taints: TaintSet) -> int:
         code = self._taint_codes.setdefault(taints, len(self.taint_sets))

@@ -224,8 +224,8 @@ class Scheduler:
     def _put_back(self, failure: Unbound) -> None:
         pod = self._pods.get(failure.placement.pod.uid)
         _log("not bound", failure.placement, error=failure.why)
-        if pod is None or self.cache.held(pod.uid) is not None:
-            return
+        if pod is None:
+            return  # gone, or bound by somebody else and shown so by the watch
         self.queue.put_back(pod, self._now())
         self._telling.record(events.failed_binding(pod, failure.why))
         self._wake.set()

@@ -113,7 +113,7 @@ class Snapshot:
         """Everything that placing changes, by node: for comparing two moments."""
         return {
             name: (
-                tuple(sorted((r, int(c[row])) for r, c in self.columns.used().items() if c[row])),
+                self.columns.used_at(row),
                 self.layouts[name].state() if name in self.layouts else (),
             )
             for name, row in self.columns.rows.items()

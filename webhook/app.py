@@ -12,11 +12,13 @@ Whatever goes wrong while judging is a refusal that says so, never an approval.
 import logging
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
+from policies.policyset import PolicySet
 from webhook import decide, metrics, review
 from webhook.decide import Decision, Facts
 from webhook.review import NotAReview, Review
@@ -31,6 +33,16 @@ class NotKnown(Exception):
     """A fact that the verdict needs cannot be had now; its message is shown to the user."""
 
 
+class Policies(Protocol):
+    """The policies in force."""
+
+    @property
+    def current(self) -> PolicySet: ...
+
+    def not_ready(self) -> str | None:
+        """Why nothing can be judged yet, or None."""
+
+
 class World(Protocol):
     """What the shell can find out."""
 
@@ -41,17 +53,28 @@ class World(Protocol):
         """Why reviews cannot be judged yet, or None."""
 
 
-Decider = Callable[[Review, Facts], Decision]
+class Decider(Protocol):
+    def __call__(
+        self, review: Review, facts: Facts, policies: PolicySet, *, now: datetime
+    ) -> Decision: ...
 
 
-def create_app(world: World, *, clock: Callable[[], float] = time.perf_counter) -> Flask:
+def create_app(
+    world: World,
+    policies: Policies,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Flask:
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
 
     def serve(path: str, judge: Decider) -> Response:
         started = clock()
         asked = review.parse(request.get_data(cache=False))
-        decision = _decided(asked, judge, world)
+        decision = _decided(
+            asked, lambda: judge(asked, world.facts(asked), policies.current, now=now())
+        )
         verdict = "allowed" if decision.allowed else "denied"
         if not decision.allowed:
             logger.info(
@@ -61,7 +84,7 @@ def create_app(world: World, *, clock: Callable[[], float] = time.perf_counter) 
                     "kind": asked.kind,
                     "namespace": asked.namespace,
                     "name": asked.name,
-                    "rules": [f.problem.rule for f in decision.failures],
+                    "rules": [f"{f.policy}/{f.rule}" for f in decision.failures],
                 },
             )
         metrics.REVIEWS.labels(path, verdict).inc()
@@ -72,6 +95,7 @@ def create_app(world: World, *, clock: Callable[[], float] = time.perf_counter) 
             message=decision.message,
             warnings=decision.warnings,
             patch=decision.patch,
+            audit=decision.audit,
         )
         return Response(body, content_type="application/json")
 
@@ -89,7 +113,7 @@ def create_app(world: World, *, clock: Callable[[], float] = time.perf_counter) 
 
     @app.get("/readyz")
     def readyz() -> Response:
-        reason = world.not_ready()
+        reason = policies.not_ready() or world.not_ready()
         return _text("ok") if reason is None else _text(reason, 503)
 
     @app.get("/metrics")
@@ -108,10 +132,10 @@ def create_app(world: World, *, clock: Callable[[], float] = time.perf_counter) 
     return app
 
 
-def _decided(asked: Review, judge: Decider, world: World) -> Decision:
+def _decided(asked: Review, judge: Callable[[], Decision]) -> Decision:
     """The decision; a fact that cannot be had and a bug in a rule both refuse the request."""
     try:
-        return judge(asked, world.facts(asked))
+        return judge()
     except NotKnown as exc:
         return decide.refused(
             "facts", f"cannot be judged now: {exc}", "try again; if it goes on, tell the admin"

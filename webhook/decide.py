@@ -1,29 +1,34 @@
 """
 What the webhook answers: one pure function a path.
 
-    review + facts --mutate----> patch that stamps and injects
-                   --validate--> verdict with every failed rule, and warnings
+    review + facts + policies --mutate----> patch: canonical keys, policies' defaults, stamps
+                              --validate--> verdict with every failed rule, and warnings
 
-Same review, same facts, same decision: no clock, no network, no globals. `Facts` is what the
-shell looked up beforehand. Deciding on a patched object gives an empty patch. Validation judges
-the final object and never trusts that the mutating call took place.
+Same review, same facts, same policies, same time, same decision: no clock, no network, no
+globals. `Facts` is what the shell looked up beforehand. Deciding on a patched object gives an
+empty patch. Validation judges the final object and never trusts that the mutating call took
+place; on an update it reports what the update breaks, not what was broken before.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import orjson
 
 from policies import intent, rules, vocabulary
+from policies.admission import Admission, mapping
+from policies.evaluate import evaluate
+from policies.evaluation import BUILTIN, Evaluation, Failure
 from policies.intent import Intent, Problem
+from policies.policyset import PolicySet
 from policies.vocabulary import Key
+from policies.workloads import pods_of
 from webhook.patch import Patch
 from webhook.review import Review
 
 Json = Mapping[str, Any]
-
-BUILTIN: Final = "kubenexus"  # the policy that the rules of the vocabulary belong to
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +40,6 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """One failed rule of one policy."""
-
-    policy: str
-    problem: Problem
-
-    def line(self) -> str:
-        return self.problem.line(self.policy)
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """The whole answer to one review."""
 
@@ -53,6 +47,7 @@ class Decision:
     failures: tuple[Failure, ...] = ()
     warnings: tuple[str, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def message(self) -> str:
@@ -60,28 +55,10 @@ class Decision:
         return "\n".join(failure.line() for failure in self.failures)
 
 
-@dataclass(frozen=True, slots=True)
-class Who:
-    """Whose pod it is, as the namespace says; pods cannot say it themselves."""
-
-    tenant: str
-    tier: str
-
-    @classmethod
-    def of(cls, namespace: Json | None, name: str) -> "Who":
-        labels = _map(_map(namespace or {}, "metadata"), "labels")
-        tier = str(labels.get(vocabulary.TIER_LABEL) or "").lower()
-        return cls(
-            tenant=str(labels.get(vocabulary.TENANT_LABEL) or name),
-            tier=tier if tier in vocabulary.TIERS else vocabulary.LOWEST_TIER,
-        )
-
-
 def refused(rule: str, message: str, fix: str) -> Decision:
     """A refusal that does not come from the object but from the webhook's own state."""
-    return Decision(
-        allowed=False, failures=(Failure(BUILTIN, Problem(rule, "request", message, fix)),)
-    )
+    failure = Failure(BUILTIN, rule, message, "Forbidden", fix=fix)
+    return Decision(allowed=False, failures=(failure,))
 
 
 def needs_owner(review: Review) -> bool:
@@ -92,7 +69,7 @@ def needs_owner(review: Review) -> bool:
     return gang is not None and gang.min_available is None and not gang.size_stands_elsewhere
 
 
-def mutate(review: Review, facts: Facts) -> Decision:
+def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
     """Stamp and inject; what cannot be obeyed is left for `validate` to refuse with its reasons."""
     pod = review.object
     if pod is None or review.kind != "Pod" or review.operation != "CREATE" or review.subresource:
@@ -101,43 +78,77 @@ def mutate(review: Review, facts: Facts) -> Decision:
     if asked.problems:
         return Decision()
     patch = Patch(pod)
-    who = Who.of(facts.namespace, review.namespace)
-    _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), who.tenant)
-    _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), who.tier)
     gang = _gang(asked, facts)
-    if gang is not None:
-        _stamp(patch, vocabulary.label(vocabulary.GANG_NAME_LABEL), gang[0])
-        _stamp(patch, vocabulary.label(vocabulary.GANG_MIN_AVAILABLE_LABEL), str(gang[1]))
-    if asked.numa.policy is not None:
-        key = vocabulary.annotation(vocabulary.NUMA_POLICY_ANNOTATION)
-        patch.set(("metadata", *key), asked.numa.policy)
-    if _wants_scheduler(pod, asked):
+    _canonical(patch, asked, gang)
+    found = evaluate(_admission(review, facts, patch.result), policies, now=now)
+    for injection in found.injections:
+        if injection.path[-1] == "-":
+            patch.append(injection.path[:-1], injection.value)
+        else:
+            patch.set(injection.path, injection.value)
+    _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), found.who.tenant)
+    _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), found.who.tier)
+    _stamp(patch, vocabulary.label(vocabulary.WORKLOAD_TYPE_LABEL), found.workload_type)
+    _stamp(patch, vocabulary.label(vocabulary.HARDWARE_TIER_LABEL), found.hardware_tier)
+    obeyed = intent.read(patch.result)
+    if _wants_scheduler(patch.result, obeyed):
         patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
-    profile = orjson.dumps(_profile(who, gang, asked), option=orjson.OPT_SORT_KEYS).decode()
+    profile = _profile(found, gang, obeyed, numa_by=_numa_by(pod, found))
     patch.set(("metadata", "annotations", vocabulary.PROFILE_ANNOTATION), profile)
-    return Decision(patch=patch.operations)
+    return Decision(patch=patch.operations, audit=found.audit)
 
 
-def validate(review: Review, facts: Facts) -> Decision:
+def validate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
     """Judge the object as it would be stored."""
     if review.object is None or review.subresource:
         return Decision()
-    found = rules.members(review.object)
-    if not found:
-        return Decision()
-    findings = rules.check(found, owner=facts.owner)
-    problems = list(findings.problems)
+    found = evaluate(_admission(review, facts, review.object), policies, now=now, inject=False)
+    checked = rules.check(rules.members(review.object), owner=facts.owner)
+    problems = list(checked.problems)
+    if review.operation == "UPDATE" and review.old_object is not None:
+        before = rules.check(rules.members(review.old_object), owner=facts.owner).problems
+        problems = [problem for problem in problems if problem not in before]
     if review.kind == "Pod":
-        problems += _own_identity(review, facts)
-        problems += _changed_stamps(review)
-    failures = tuple(Failure(BUILTIN, problem) for problem in problems)
-    return Decision(allowed=not failures, failures=failures, warnings=findings.warnings)
+        problems += _changed_stamps(review) if review.operation == "UPDATE" else []
+        problems += _own_identity(review, found) if review.operation == "CREATE" else []
+    failures = (
+        *_failures(problems),
+        *(failure for failure in found.failures if failure.denies),
+    )
+    return Decision(
+        allowed=not failures,
+        failures=failures,
+        warnings=(*checked.warnings, *found.warnings),
+        audit=found.audit,
+    )
 
 
-def _stamp(patch: Patch, key: Key, value: str) -> None:
-    """Set a stamped key unless the pod says something else: that is refused, not overwritten."""
-    if key.name not in _map(_map(patch.result, "metadata"), key.place):
-        patch.set(("metadata", *key), value)
+def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
+    for problem in problems:
+        yield Failure(BUILTIN, problem.rule, problem.message, path=problem.path, fix=problem.fix)
+
+
+def _admission(review: Review, facts: Facts, obj: Json) -> Admission:
+    return Admission(
+        operation=review.operation,
+        kind=review.kind,
+        object=obj,
+        group=review.group,
+        version=review.version,
+        subresource=review.subresource,
+        resource=review.resource,
+        namespace=review.namespace,
+        name=review.name,
+        uid=review.uid,
+        namespace_object=facts.namespace,
+        old_object=review.old_object,
+        user=review.user,
+        dry_run=review.dry_run,
+        templates=() if review.kind == "Pod" else tuple(pods_of(obj)),
+    )
+
+
+# --- what is written on a pod ---
 
 
 def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
@@ -150,29 +161,74 @@ def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
     return gang.name, size
 
 
+def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> None:
+    """What was said in any family of keys, said in the canonical one."""
+    if gang is not None:
+        _stamp(patch, vocabulary.label(vocabulary.GANG_NAME_LABEL), gang[0])
+        _stamp(patch, vocabulary.label(vocabulary.GANG_MIN_AVAILABLE_LABEL), str(gang[1]))
+    if asked.numa.policy is not None:
+        key = vocabulary.annotation(vocabulary.NUMA_POLICY_ANNOTATION)
+        patch.set(("metadata", *key), asked.numa.policy)
+
+
+def _stamp(patch: Patch, key: Key, value: str) -> None:
+    """Set a stamped key unless the pod says something else: that is refused, not overwritten."""
+    if value and key.name not in mapping(mapping(patch.result.get("metadata")).get(key.place)):
+        patch.set(("metadata", *key), value)
+
+
 def _wants_scheduler(pod: Json, asked: Intent) -> bool:
     """A pod that asks for what only this scheduler obeys, and names no scheduler of its own.
 
     The API server writes `default-scheduler` before webhooks run, so that name means "unset".
     """
-    named = _map(pod, "spec").get("schedulerName")
+    named = mapping(pod.get("spec")).get("schedulerName")
     asks = asked.gang is not None or asked.numa.policy not in (None, "none") or bool(asked.vram)
     return asks and named in (None, "", "default-scheduler")
 
 
-def _profile(who: Who, gang: tuple[str, int] | None, asked: Intent) -> Json:
-    profile: dict[str, Any] = {"tenant": who.tenant, "tier": who.tier, "policies": [BUILTIN]}
+def _numa_by(pod: Json, found: Evaluation) -> str:
+    """Who asked for the NUMA policy: the scheduler is stricter with users than with defaults."""
+    path = ("metadata", "annotations", vocabulary.NUMA_POLICY_ANNOTATION)
+    for injection in found.injections:
+        if injection.path == path:
+            return injection.policy
+    # Deciding anew on what an earlier round wrote: the author stands in the profile.
+    annotations = mapping(mapping(pod.get("metadata")).get("annotations"))
+    try:
+        before = orjson.loads(str(annotations.get(vocabulary.PROFILE_ANNOTATION) or "{}"))
+    except orjson.JSONDecodeError:
+        before = {}
+    by = mapping(mapping(before).get("numa")).get("by")
+    return by if isinstance(by, str) and by in found.policies else "user"
+
+
+def _profile(
+    found: Evaluation, gang: tuple[str, int] | None, asked: Intent, *, numa_by: str
+) -> str:
+    profile: dict[str, Any] = {
+        "tenant": found.who.tenant,
+        "tier": found.who.tier,
+        "type": found.workload_type,
+        "policies": list(found.policies),
+        "digest": found.digest[:12],
+    }
+    if found.hardware_tier:
+        profile["hardware"] = found.hardware_tier
     if gang is not None:
         profile["gang"] = {"name": gang[0], "minAvailable": gang[1]}
     if asked.numa.policy is not None:
-        profile["numa"] = asked.numa.policy
-    return profile
+        profile["numa"] = {"policy": asked.numa.policy, "by": numa_by}
+    return orjson.dumps(profile, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _own_identity(review: Review, facts: Facts) -> list[Problem]:
+# --- what a pod may not say of itself ---
+
+
+def _own_identity(review: Review, found: Evaluation) -> list[Problem]:
     """A pod's tenant and tier labels may repeat what its namespace says, or a lower tier."""
-    labels = _map(_map(review.object or {}, "metadata"), "labels")
-    who = Who.of(facts.namespace, review.namespace)
+    labels = mapping(mapping((review.object or {}).get("metadata")).get("labels"))
+    who = found.who
     problems = []
     tenant = labels.get(vocabulary.TENANT_LABEL, who.tenant)
     if tenant != who.tenant:
@@ -185,8 +241,7 @@ def _own_identity(review: Review, facts: Facts) -> list[Problem]:
             )
         )
     tier = labels.get(vocabulary.TIER_LABEL, who.tier)
-    ranks = vocabulary.TIERS
-    if tier not in ranks or ranks.index(tier) < ranks.index(who.tier):
+    if tier != who.tier:  # a lower one would be the pod's tier by now
         problems.append(
             Problem(
                 "tier",
@@ -199,12 +254,12 @@ def _own_identity(review: Review, facts: Facts) -> list[Problem]:
 
 
 def _changed_stamps(review: Review) -> list[Problem]:
-    if review.operation != "UPDATE" or review.old_object is None:
-        return []
     problems = []
     for key in vocabulary.STAMPED:
-        old = _map(_map(review.old_object, "metadata"), key.place).get(key.name)
-        new = _map(_map(review.object or {}, "metadata"), key.place).get(key.name)
+        old, new = (
+            mapping(mapping((obj or {}).get("metadata")).get(key.place)).get(key.name)
+            for obj in (review.old_object, review.object)
+        )
         if old != new:
             problems.append(
                 Problem(
@@ -219,8 +274,3 @@ def _changed_stamps(review: Review) -> list[Problem]:
 
 def _shown(value: object) -> str:
     return "nothing" if value is None else repr(value)
-
-
-def _map(parent: Json, key: str) -> Json:
-    found = parent.get(key)
-    return found if isinstance(found, Mapping) else {}

@@ -2,7 +2,7 @@
 The webhook as a process: gunicorn with TLS, one `ClusterWorld` a worker, metrics on a port of
 their own.
 
-    master --fork--> worker: world.start() -> create_app(world) -> gthread serves
+    master --fork--> worker: world and policies start -> create_app -> gthread serves
        |                |
        |                +-- certificate read anew when its files change, for new connections
        +-- metrics server (plain HTTP, all workers added up)
@@ -25,6 +25,7 @@ from typing import Any, Final
 from gunicorn.app.base import BaseApplication
 
 from cluster import connection
+from policies import loader
 
 GRACE_SECONDS: Final = 10
 
@@ -45,6 +46,10 @@ class Options:
     """The port of the reviews, TLS."""
     metrics_port: int | None = 9443
     """The port of the metrics, plain HTTP; None for none beside `/metrics` of the TLS port."""
+    policies: tuple[Path, ...] = (loader.LIBRARY,)
+    """Policy files and folders, followed when they change."""
+    engine: str | None = None
+    """The CEL engine; without it, the first that the platform has."""
     workers: int = 2
     """Processes. Judging holds the interpreter, so one a core is enough."""
     threads: int = 8
@@ -141,11 +146,14 @@ class _Gunicorn(BaseApplication):
     def load(self) -> Any:
         """Runs in each worker after the fork."""
         from webhook.app import create_app
+        from webhook.keeper import Keeper
         from webhook.world import ClusterWorld
 
         world = ClusterWorld(self._where)
         world.start()
-        return create_app(world)
+        keeper = Keeper(self._options.policies, engine=self._options.engine)
+        keeper.start()
+        return create_app(world, keeper)
 
     def _tls(self, config: object, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         return self._certificate.context()

@@ -12,11 +12,12 @@ imitated: quotas, limit ranges, other webhooks, the validation of fields that no
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kubenexus.simulate import expand
 from policies import vocabulary, workloads
+from policies.policyset import PolicySet
 from webhook import decide, patch, registration
 from webhook.review import Review
 
@@ -28,7 +29,7 @@ _SYSTEM_PRIORITIES: Final = {
     "system-cluster-critical": 2_000_000_000,
     "system-node-critical": 2_000_001_000,
 }
-_START: Final = datetime(2026, 1, 1)
+_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 _USER: Final = {"username": "kubenexus-simulate", "groups": ["system:authenticated"]}
 
 
@@ -45,7 +46,14 @@ class Answer:
 class ApiServer:
     """Objects by name; remembers only what a later create asks about."""
 
-    def __init__(self, namespaces: Iterable[Json], priority_classes: Iterable[Json] = ()) -> None:
+    def __init__(
+        self,
+        namespaces: Iterable[Json],
+        priority_classes: Iterable[Json] = (),
+        *,
+        policies: PolicySet,
+    ) -> None:
+        self._policies = policies
         self._namespaces = {name: _namespace(name) for name in _ALWAYS_THERE}
         for namespace in namespaces:
             self._namespaces[namespace["metadata"]["name"]] = _labelled(namespace)
@@ -101,9 +109,9 @@ class ApiServer:
         if review.namespace in registration.EXCLUDED_NAMESPACES:
             return Answer(obj)
         facts = decide.Facts(namespace=self._namespaces[review.namespace], owner=owner)
-        mutation = decide.mutate(review, facts)
+        mutation = decide.mutate(review, facts, self._policies, now=_START)
         stored = patch.apply(obj, mutation.patch)
-        verdict = decide.validate(replace(review, object=stored), facts)
+        verdict = decide.validate(replace(review, object=stored), facts, self._policies, now=_START)
         failures = (*mutation.failures, *verdict.failures)
         return Answer(
             obj=stored,

@@ -1,5 +1,5 @@
 """
-The simulation in order. Pure: the same inputs give the same result.
+The simulation in order. Pure: the same inputs and policies give the same result.
 
     1. namespaces, nodes and priority classes exist
     2. each workload is created; where it is admitted, its controller creates its pods
@@ -15,6 +15,7 @@ from kubenexus.simulate import changes, expand, outcome, place
 from kubenexus.simulate.apiserver import Answer, ApiServer
 from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, Inputs, Manifest
 from policies import quantity, vocabulary, workloads
+from policies.policyset import PolicySet
 
 Json = dict[str, Any]
 
@@ -28,11 +29,11 @@ class _Admitted:
     pods: tuple[Answer, ...] = ()
 
 
-def simulate(inputs: Inputs) -> outcome.Result:
+def simulate(inputs: Inputs, policies: PolicySet) -> outcome.Result:
     """Admit everything, then place what was admitted."""
     known = [manifest.obj for manifest in inputs.manifests if manifest.type == NAMESPACE]
     classes = [manifest.obj for manifest in inputs.manifests if manifest.type == PRIORITY_CLASS]
-    server = ApiServer((*inputs.cluster.namespaces, *known), classes)
+    server = ApiServer((*inputs.cluster.namespaces, *known), classes, policies=policies)
     admitted = [
         _admit(manifest, server)
         for manifest in inputs.manifests

@@ -69,7 +69,7 @@ def at_run_time(recall: Recall) -> tuple[Function, ...]:
         if found is None:
             pod = activation.values.get(name)
             if not isinstance(pod, Mapping):
-                raise FunctionError(f"{name} is null or no object here", kind="type")
+                raise FunctionError(f"{name} is null or no object here", kind="no-overload")
             found = _containers(pod) if what == "containers" else _amounts(pod, what)
             activation.memo[what, name] = found
         return found

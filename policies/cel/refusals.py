@@ -9,15 +9,28 @@ from policies.cel import guarding, kinds
 from policies.cel.protocol import MAX_CODE_POINTS, CompileError, ResultType
 
 _POSITION: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_UNDECLARED: Final = re.compile(r"^undeclared reference to '([^']+)'")
 
 
-def from_text(text: str) -> CompileError:
+def from_text(text: str, source: str) -> CompileError:
     """The first error of the engine's report, with its position."""
     found = _POSITION.search(text)
     if found is None:
         return CompileError(kinds.evaluation_error(text).message)
-    message = found[3].removesuffix(" [INVALID_ARGUMENT]")
-    return CompileError(message, line=max(1, int(found[1])), column=max(1, int(found[2])))
+    message = found[3].removesuffix(" [INVALID_ARGUMENT]").removesuffix(" (in container '')")
+    line, column = max(1, int(found[1])), max(1, int(found[2]))
+    name = _UNDECLARED.search(message)
+    if name is not None:
+        column = _start(source, line, column, name[1])
+    return CompileError(message, line=line, column=column)
+
+
+def _start(source: str, line: int, column: int, name: str) -> int:
+    """Where a name begins: the engine points at the last dot of its path."""
+    lines = source.split("\n")
+    text = lines[line - 1] if line <= len(lines) else ""
+    begin = text.rfind(name.partition(".")[0], 0, column)
+    return begin + 1 if begin >= 0 else column
 
 
 def refuse_long(source: str) -> None:

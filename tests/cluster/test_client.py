@@ -1,6 +1,8 @@
 """What only the real API server decides: preconditions, Events it accepts, leases that change hands."""
 
 import asyncio
+import gc
+import warnings
 from functools import partial
 from typing import Any
 
@@ -154,3 +156,21 @@ def test_a_lease_changes_hands(control_plane: ControlPlane, namespace: str) -> N
         return heard
 
     assert asyncio.run(main()) == ["a", "b sees a", "b", "a leads: False", "changes of leader: 1"]
+
+
+def test_abandoned_requests_leave_nothing_behind(control_plane: ControlPlane) -> None:
+    async def main(turns: int) -> None:
+        async with open_client(control_plane) as client:
+            waiting = [asyncio.create_task(client.list(resources.NODES)) for _ in range(4)]
+            for _ in range(turns):  # each run interrupts them at another point of the exchange
+                await asyncio.sleep(0.001)
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for turns in range(20):
+            asyncio.run(main(turns))
+            gc.collect()
+    assert [str(warning.message) for warning in caught] == []

@@ -312,56 +312,6 @@ def test_too_many_requests(
     assert (str(outcome), waits.asked) == want
 
 
-@dataclass
-class Rotated:
-    """A token source whose token is replaced by the next when distrusted."""
-
-    line: list[str]
-
-    async def current(self) -> str | None:
-        return self.line[0]
-
-    def distrust(self) -> None:
-        if len(self.line) > 1:
-            self.line.pop(0)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "script", "want"),
-    [
-        pytest.param(
-            ["old", "new"],
-            [failure(401), reply(200, {"kind": "Pod"})],
-            ("Pod", ["Bearer old", "Bearer new"]),
-            id="a newer token is tried",
-        ),
-        pytest.param(
-            ["old"],
-            [failure(401)],
-            ("get pods ns/p: 401 words", ["Bearer old"]),
-            id="the same token is not tried again",
-        ),
-        pytest.param(
-            ["a", "b", "c"],
-            [failure(401), failure(401)],
-            ("get pods ns/p: 401 words", ["Bearer a", "Bearer b"]),
-            id="once, then the answer stands",
-        ),
-    ],
-)
-def test_unauthorised(tokens: list[str], script: list[Answer], want: tuple[str, list[str]]) -> None:
-    async def main() -> tuple[str, list[str]]:
-        source = Rotated(list(tokens))
-        async with FarSide(script, tokens=source) as far, Client(far.connection) as client:
-            try:
-                outcome = str((await get_pod(client))["kind"])
-            except KubeError as error:
-                outcome = str(error)
-            return outcome, [asked.headers["authorization"] for asked in far.requests]
-
-    assert asyncio.run(main()) == want
-
-
 def a_page(*names: str, more: str = "", version: str = "7") -> Answer:
     items = [{"metadata": {"name": name}} for name in names]
     about = {"resourceVersion": version, "continue": more}

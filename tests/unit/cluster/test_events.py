@@ -248,6 +248,17 @@ def test_closing_does_not_wait_for_a_dead_server() -> None:
     assert asyncio.run(main()) == (0, {"closed": 11})
 
 
+def test_closing_tries_each_event_once() -> None:
+    async def main() -> tuple[int, dict[str, int]]:
+        stage = Stage(Server(faults=[Retry("later") for _ in range(9)]))
+        async with stage.recorder as recorder:
+            recorder.record(a_report())
+        dropped = {why: count for why, count in recorder.dropped.items() if count}
+        return len(stage.server.calls), dropped
+
+    assert asyncio.run(main()) == (1, {"unreachable": 1})
+
+
 def test_reports_from_other_threads_and_from_before_the_start() -> None:
     async def main() -> int:
         recorder = Recorder(Server(), controller="c", instance="i")

@@ -268,6 +268,14 @@ def test_a_failed_build_says_what_to_do(
     )
 
 
+def test_a_password_in_the_address_of_a_proxy_is_not_repeated(workshop: Workshop) -> None:
+    proxies = "https://ann:secret@one.example,https://two.example"
+    with pytest.raises(BinariesUnavailable) as caught:
+        workshop.ensure(FAIL="no such host", GOPROXY=proxies)
+    first = str(caught.value).splitlines()[0]
+    assert first.endswith("fetched from https://one.example,https://two.example.")
+
+
 def test_progress_counts_shared_packages_once(workshop: Workshop) -> None:
     heard = Heard()
     workshop.ensure(heard)

@@ -17,12 +17,16 @@ from kubenexus.dev.processes import Child, stop_all, tail
 REPOSITORY = Path(__file__).parents[3]
 
 PARENT = """
-import sys, threading
+import sys, threading, time
 from pathlib import Path
 from kubenexus.dev.processes import Child
-child = Child("sleeper", ["sleep", "1000"], log=Path(sys.argv[1]))
-# The thread that asks for the child ends at once; the child must not end with it.
-thread = threading.Thread(target=child.start)
+child = Child("sleeper", ["sh", "-c", "echo ready; exec sleep 1000"], log=Path(sys.argv[1]))
+def start():
+    child.start()
+    while "ready" not in child.tail():
+        time.sleep(0.01)
+# The thread that asks for the child ends once the child is tethered; the child must live on.
+thread = threading.Thread(target=start)
 thread.start()
 thread.join()
 print(child.pid, flush=True)

@@ -72,6 +72,16 @@ def test_an_id_that_was_given_out_again_is_no_match() -> None:
     assert found == [True, False]
 
 
+def test_a_process_that_ended_and_was_not_asked_for_its_exit_code_does_not_live() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1) as it:
+        process = Process("x", it.pid, state.start_time(it.pid))
+        before = state.lives(process)
+        it.kill()
+        os.waitid(os.P_PID, it.pid, os.WEXITED | os.WNOWAIT)
+        after = state.lives(process)
+    assert (before, after) == (True, False)
+
+
 def test_what_a_killed_supervisor_left_is_stopped_and_cleared(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1) as left:
         found = a_state(left.pid, state.start_time(left.pid))

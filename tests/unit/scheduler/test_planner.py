@@ -149,6 +149,12 @@ def test_node_choice(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
             id="too large for one NUMA node",
         ),
         pytest.param(
+            [a_node("a", zones=2)],
+            {"numa": "single-numa", "cpu": "5"},
+            "0/1 nodes are available: 1 Insufficient cpu.",
+            id="the inside of a host is not asked when the whole is too small",
+        ),
+        pytest.param(
             [a_node("a", gpus=2, labels={vocabulary.GFD_MEMORY_LABEL: "40960"})],
             {"gpus": 2, "annotations": {vocabulary.VRAM_ANNOTATION: "160Gi"}},
             "0/1 nodes are available: 1 insufficient VRAM: need 80Gi a GPU, largest 40Gi.",
@@ -242,6 +248,16 @@ def test_a_gpu_sold_as_80_gb_satisfies_80gi() -> None:
             0,
             {"late": "a", "big": "b"},
             id="the most demanding members go first",
+        ),
+        pytest.param(
+            [a_node("a", cpu="3")],
+            [
+                a_pod("big", gang=("g", 3), cpu="3"),
+                *(a_pod(f"small-{i}", gang=("g", 3)) for i in range(3)),
+            ],
+            0,
+            {"small-0": "a", "small-1": "a", "small-2": "a"},
+            id="the least demanding go first when that alone completes the gang",
         ),
         pytest.param(
             [a_node("a", cpu="2"), a_node("b", cpu="1")],

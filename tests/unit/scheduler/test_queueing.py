@@ -169,13 +169,19 @@ def test_forming(act: Callable[[Desk, list[Pod]], object], want: State | None) -
 def test_a_forming_gang_is_told_about_when_it_stands_still_and_at_its_timeout() -> None:
     desk, pods = Desk(), a_gang(4)
     told: list[tuple[float, int]] = []
-    start = desk.now
     desk.put(pods[0])
-    for step in range(130):
-        if step == 5:
+    for step in range(60):
+        if step == 2:
             desk.put(pods[1])
-        told += [(desk.now - start, unit.exist) for unit in desk.after(0.1)]
-    assert told == [(pytest.approx(1.4, abs=0.11), 2), (pytest.approx(10.1, abs=0.11), 2)]
+        told += [(desk.now - 100.0, unit.exist) for unit in desk.after(0.25)]
+    assert told == [(1.5, 2), (10.25, 2)]
+
+
+def test_a_gang_that_lost_a_bound_member_forms_again_instead_of_being_planned() -> None:
+    desk, pods = Desk(bound={GangKey("ns", "g"): 1}), a_gang(3)
+    desk.put(*pods[:2])
+    desk.bound.clear()
+    assert (desk.pop(), desk.state(pods[0])) == (None, State.FORMING)
 
 
 def test_a_parked_gang_is_tried_when_a_member_joins() -> None:

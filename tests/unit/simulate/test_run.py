@@ -4,6 +4,7 @@ import pytest
 
 from kubenexus.simulate import inputs, run
 from kubenexus.simulate.outcome import Fate, Injected, Manifest, Pod, Result
+from policies.policyset import PolicySet
 
 CLUSTER = """apiVersion: dev.kubenexus.io/v1alpha1
 kind: Cluster
@@ -77,7 +78,7 @@ def a_class(name: str, value: int, more: str = "") -> str:
 def simulated(folder: Path, *manifests: str) -> Result:
     (folder / "cluster.yaml").write_text(CLUSTER)
     (folder / "m.yaml").write_text("".join(manifests))
-    return run.simulate(inputs.read(folder))
+    return run.simulate(inputs.read(folder), PolicySet())
 
 
 def pods(result: Result) -> list[Pod]:

@@ -5,6 +5,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
+from policies.policyset import PolicySet
 from tests.builders import a_namespace, a_pod, in_gang
 from webhook import app as shell
 from webhook.app import NotKnown, create_app
@@ -30,6 +31,13 @@ class FakeWorld:
         return self.reason
 
 
+class FakePolicies:
+    current = PolicySet()
+
+    def not_ready(self) -> str | None:
+        return None
+
+
 def a_body(pod: Json) -> bytes:
     request = {
         "uid": "u-1",
@@ -45,7 +53,7 @@ def a_body(pod: Json) -> bytes:
 
 
 def client(world: FakeWorld | None = None) -> FlaskClient:
-    return create_app(world or FakeWorld()).test_client()
+    return create_app(world or FakeWorld(), FakePolicies()).test_client()
 
 
 def response(to: FlaskClient, path: str, pod: Json) -> Json:
@@ -77,13 +85,13 @@ def test_a_refusal_is_http_200_with_every_failed_rule() -> None:
     [
         pytest.param(
             NotKnown("namespaces 'team-a' cannot be read: 500"),
-            "kubenexus/facts: cannot be judged now: namespaces 'team-a' cannot be read: 500 (request): "
+            "kubenexus/facts: cannot be judged now: namespaces 'team-a' cannot be read: 500: "
             "try again; if it goes on, tell the admin",
             id="a fact that cannot be had",
         ),
         pytest.param(
             ZeroDivisionError("secret detail"),
-            "kubenexus/internal: judging this object failed inside the webhook (request): tell the cluster admin",
+            "kubenexus/internal: judging this object failed inside the webhook: tell the cluster admin",
             id="a bug",
         ),
     ],

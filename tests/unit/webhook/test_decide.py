@@ -1,10 +1,13 @@
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
 
-from policies import vocabulary
-from tests.builders import a_job, a_namespace, a_pod, in_gang
+from policies import expression, loader, vocabulary
+from policies.compiler import Compiler
+from policies.policyset import PolicySet
+from tests.builders import a_container, a_job, a_namespace, a_pod, in_gang
 from webhook import decide
 from webhook.decide import Decision, Facts
 from webhook.patch import apply
@@ -12,6 +15,8 @@ from webhook.review import Review
 
 Json = dict[str, Any]
 GOLD = a_namespace(tenant="ada", tier="gold")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NONE = PolicySet()
 SIGS = "pod-group.scheduling.sigs.k8s.io"
 
 
@@ -27,8 +32,10 @@ def a_review(obj: Json, operation: str = "CREATE", old: Json | None = None) -> R
     )
 
 
-def mutated(pod: Json, namespace: Json = GOLD, owner: Json | None = None) -> Json:
-    decision = decide.mutate(a_review(pod), Facts(namespace, owner))
+def mutated(
+    pod: Json, namespace: Json = GOLD, owner: Json | None = None, policies: PolicySet = NONE
+) -> Json:
+    decision = decide.mutate(a_review(pod), Facts(namespace, owner), policies, now=NOW)
     assert decision.allowed
     return apply(pod, decision.patch)
 
@@ -44,8 +51,8 @@ def stamped(pod: Json) -> Json:
     }
 
 
-WHO = {"tenant/name": "ada", "tenant/tier": "gold"}
-PROFILE = {"tenant": "ada", "tier": "gold", "policies": ["kubenexus"]}
+WHO = {"tenant/name": "ada", "tenant/tier": "gold", "workload/type": "service"}
+PROFILE = {"tenant": "ada", "tier": "gold", "type": "service", "policies": [], "digest": ""}
 IN_G = {"pod-group/name": "g", "pod-group/min-available": "4"}
 G = {"gang": {"name": "g", "minAvailable": 4}}
 
@@ -92,7 +99,7 @@ G = {"gang": {"name": "g", "minAvailable": 4}}
             None,
             {
                 "labels": WHO,
-                "profile": PROFILE | {"numa": "single-numa"},
+                "profile": PROFILE | {"numa": {"policy": "single-numa", "by": "user"}},
                 "scheduler": "kubenexus-scheduler",
             },
             id="a NUMA wish in the older spelling",
@@ -129,7 +136,7 @@ def test_a_forged_profile_is_overwritten() -> None:
 )
 def test_deciding_on_the_patched_pod_changes_nothing_more(pod: Json) -> None:
     once = mutated(pod)
-    assert decide.mutate(a_review(once), Facts(GOLD)).patch == ()
+    assert decide.mutate(a_review(once), Facts(GOLD), NONE, now=NOW).patch == ()
     assert {key: once[key] for key in pod if key not in ("metadata", "spec")} == {
         key: pod[key] for key in pod if key not in ("metadata", "spec")
     }
@@ -145,7 +152,7 @@ def test_deciding_on_the_patched_pod_changes_nothing_more(pod: Json) -> None:
     ids=["a workload", "an update", "a pod that validation will refuse"],
 )
 def test_what_is_left_alone(reviewed: Review) -> None:
-    assert decide.mutate(reviewed, Facts(GOLD)) == Decision()
+    assert decide.mutate(reviewed, Facts(GOLD), NONE, now=NOW) == Decision()
 
 
 def tier(value: str) -> Json:
@@ -202,8 +209,9 @@ STAMP = "delete the pod and create it anew; what admission wrote stays as it is"
             [
                 f"kubenexus/stamped: changed from 'ada' to nothing (metadata.labels['{vocabulary.TENANT_LABEL}']): {STAMP}",
                 f"kubenexus/stamped: changed from 'gold' to nothing (metadata.labels['{vocabulary.TIER_LABEL}']): {STAMP}",
+                f"kubenexus/stamped: changed from 'service' to nothing (metadata.labels['{vocabulary.WORKLOAD_TYPE_LABEL}']): {STAMP}",
                 "kubenexus/stamped: changed from "
-                '\'{"policies":["kubenexus"],"tenant":"ada","tier":"gold"}\' to nothing '
+                '\'{"digest":"","policies":[],"tenant":"ada","tier":"gold","type":"service"}\' to nothing '
                 f"(metadata.annotations['{vocabulary.PROFILE_ANNOTATION}']): {STAMP}",
             ],
             id="an update that wipes the stamps off names each of them",
@@ -222,7 +230,7 @@ STAMP = "delete the pod and create it anew; what admission wrote stays as it is"
     ],
 )
 def test_verdicts(reviewed: Review, namespace: Json, want: list[str]) -> None:
-    got = decide.validate(reviewed, Facts(namespace))
+    got = decide.validate(reviewed, Facts(namespace), NONE, now=NOW)
     assert (got.allowed, got.message.splitlines()) == (not want, want)
 
 
@@ -238,3 +246,34 @@ def test_verdicts(reviewed: Review, namespace: Json, want: list[str]) -> None:
 )
 def test_the_owner_is_looked_up_only_where_it_decides(pod: Json, want: bool) -> None:
     assert decide.needs_owner(a_review(pod)) is want
+
+
+@pytest.fixture(scope="module")
+def shipped() -> PolicySet:
+    loaded = loader.load_files(loader.LIBRARY, compiler=Compiler(expression.engine()))
+    assert loaded.problems == ()
+    return loaded.policies
+
+
+def test_policies_classify_and_default_a_pod(shipped: PolicySet) -> None:
+    pod = a_pod(
+        labels=in_gang(),
+        containers=[a_container(cpu="1") | {"resources": {"limits": {"nvidia.com/gpu": "8"}}}],
+    )
+    got = mutated(pod, policies=shipped)
+    profile = stamped(got)["profile"]
+    assert {key: profile[key] for key in ("type", "hardware", "numa", "policies")} == {
+        "type": "training",
+        "hardware": "premium",
+        "numa": {"policy": "restricted", "by": "placement"},
+        "policies": ["hardware", "placement", "tiers", "workloads"],
+    }
+    again = decide.mutate(a_review(got), Facts(GOLD), shipped, now=NOW)
+    assert again.patch == (), "the second round must find nothing left to do"
+    assert decide.validate(a_review(got), Facts(GOLD), shipped, now=NOW).allowed
+
+
+def test_an_update_is_not_blamed_for_what_was_wrong_before() -> None:
+    broken = a_pod(labels=in_gang(size="x"))
+    touched = a_pod(labels=in_gang(size="x")) | {"status": {"phase": "Running"}}
+    assert decide.validate(a_review(touched, "UPDATE", broken), Facts(GOLD), NONE, now=NOW).allowed

@@ -1,0 +1,247 @@
+"""
+Watches expressions while they are evaluated: each value, and the values of its parts.
+
+    Engine   --wrapped-->  PartsEngine     compiles the parts of an expression beside it
+    PolicySet --watched--> PolicySet       the same policies; each evaluation becomes a `Seen`
+
+Parts are run by the engine itself in the activation of the whole, so their values are the ones it
+had. What reads the variable of a loop has many values and is left out. Parts are run even where
+the whole did not need them, and one that has no value says why; nothing the parts do can change
+the outcome.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from kubenexus.policy import syntax
+from kubenexus.policy.syntax import Node
+from policies.cel.protocol import (
+    Activation,
+    CompileError,
+    Engine,
+    Environment,
+    EvaluationError,
+    Program,
+    ResultType,
+)
+from policies.compiled import Choice, Compiled, CompiledPolicy
+from policies.policyset import PolicySet
+
+_MOST_PARTS: Final = 200  # of one expression; more are of no use to a reader
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an expression with its value, or why it has none; `depth` 1 is an operand."""
+
+    text: str
+    depth: int
+    value: Any = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One evaluation of one expression of a policy."""
+
+    policy: str
+    rule: str
+    expression: str
+    value: Any = None
+    error: str = ""
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _PartProgram:
+    text: str
+    depth: int
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class _WithParts:
+    """A program that knows its parts; evaluates like the plain one."""
+
+    plain: Program
+    parts: tuple[_PartProgram, ...]
+
+    @property
+    def source(self) -> str:
+        return self.plain.source
+
+    @property
+    def references(self) -> frozenset[str]:
+        return self.plain.references
+
+    @property
+    def result_type(self) -> str:
+        return self.plain.result_type
+
+    def evaluate(self, activation: Activation) -> object:
+        return self.plain.evaluate(activation)
+
+    def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
+        return self.plain.evaluate_tagged(activation)
+
+
+class PartsEngine:
+    """An engine whose programs carry the programs of their parts."""
+
+    def __init__(self, plain: Engine) -> None:
+        self._plain = plain
+
+    @property
+    def name(self) -> str:
+        return self._plain.name
+
+    @property
+    def version(self) -> str:
+        return self._plain.version
+
+    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
+        program = self._plain.compile(source, env, want=want)
+        tree = syntax.parse(source)
+        found = [] if tree is None else list(_telling(tree, 0))[:_MOST_PARTS]
+        parts = [self._part(source, node, depth, env) for node, depth in found]
+        return _WithParts(program, tuple(part for part in parts if part is not None))
+
+    def check(self, source: str, env: Environment) -> str:
+        return self._plain.check(source, env)
+
+    def _part(self, source: str, node: Node, depth: int, env: Environment) -> _PartProgram | None:
+        text = source[node.start : node.end]
+        try:
+            return _PartProgram(text, depth, self._plain.compile(text, env, want="any"))
+        except CompileError:
+            return None  # an optional, or a name that only the whole gives a meaning
+
+
+def _telling(node: Node, depth: int) -> Iterator[tuple[Node, int]]:
+    """The parts that tell a reader something, outer ones first, none with a loop's variable."""
+    if depth and _tells(node):
+        yield node, depth
+    below = depth + 1 if not depth or _tells(node) else depth
+    for index, child in enumerate(node.children):
+        if _is_plumbing(node, index):
+            continue
+        bound = frozenset() if node.on and index == 0 else node.loop
+        for part, level in _telling(child, below):
+            if not bound & {name.text for name in syntax.free(part)}:
+                yield part, level
+
+
+def _tells(node: Node) -> bool:
+    """A literal says itself; a bare name is a whole object, too large to help."""
+    return node.kind not in ("literal", "name", "list", "map", "message")
+
+
+def _is_plumbing(node: Node, index: int) -> bool:
+    """The way to a field is not worth a line of its own, nor is what `has` looks at."""
+    if node.kind in ("select", "index") and index == 0:
+        return node.children[0].kind in ("select", "name", "index")
+    return node.kind == "call" and not node.on and node.text == "has"
+
+
+@dataclass(slots=True)
+class Watch:
+    """What was seen, in order."""
+
+    seen: list[Seen] = field(default_factory=list)
+
+    def over(self, policies: PolicySet) -> PolicySet:
+        """The same policies, every evaluation of which is seen here."""
+        made = PolicySet.of(self._policy(policy) for policy in policies.policies)
+        return replace(made, tables=policies.tables, digest=policies.digest)
+
+    def _policy(self, policy: CompiledPolicy) -> CompiledPolicy:
+        def one(compiled: Compiled) -> Compiled:
+            program = _Watched(policy.name, compiled.field, compiled.program, self.seen.append)
+            return replace(compiled, program=program)
+
+        def choices(rules: tuple[Choice, ...]) -> tuple[Choice, ...]:
+            return tuple(replace(rule, when=one(rule.when)) for rule in rules)
+
+        return replace(
+            policy,
+            conditions=tuple(one(rule) for rule in policy.conditions),
+            variables={name: one(rule) for name, rule in policy.variables.items()},
+            workload_types=choices(policy.workload_types),
+            hardware_tiers=choices(policy.hardware_tiers),
+            defaults=tuple(
+                replace(
+                    rule,
+                    when=None if rule.when is None else one(rule.when),
+                    settings=tuple(
+                        replace(setting, value=one(setting.value))
+                        if isinstance(setting.value, Compiled)
+                        else setting
+                        for setting in rule.settings
+                    ),
+                )
+                for rule in policy.defaults
+            ),
+            validations=tuple(
+                replace(
+                    rule,
+                    expression=one(rule.expression),
+                    message_expression=None
+                    if rule.message_expression is None
+                    else one(rule.message_expression),
+                )
+                for rule in policy.validations
+            ),
+            exceptions=tuple(replace(rule, when=one(rule.when)) for rule in policy.exceptions),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A program that tells of each evaluation."""
+
+    policy: str
+    rule: str
+    plain: Program
+    tell: Callable[[Seen], None]
+
+    @property
+    def source(self) -> str:
+        return self.plain.source
+
+    @property
+    def references(self) -> frozenset[str]:
+        return self.plain.references
+
+    @property
+    def result_type(self) -> str:
+        return self.plain.result_type
+
+    def evaluate(self, activation: Activation) -> object:
+        return self._seen(activation, lambda: self.plain.evaluate(activation))
+
+    def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
+        kind, value = self.plain.evaluate_tagged(activation)
+        return kind, value
+
+    def _seen(self, activation: Activation, run: Callable[[], object]) -> object:
+        seen = Seen(self.policy, self.rule, self.source, parts=self._parts(activation))
+        try:
+            value = run()
+        except EvaluationError as exc:
+            self.tell(replace(seen, error=exc.message))
+            raise
+        self.tell(replace(seen, value=value))
+        return value
+
+    def _parts(self, activation: Activation) -> tuple[Part, ...]:
+        if not isinstance(self.plain, _WithParts):
+            return ()
+        found: list[Part] = []
+        for part in self.plain.parts:
+            try:
+                value = part.program.evaluate(activation)
+                found.append(Part(part.text, part.depth, value))
+            except EvaluationError as exc:
+                found.append(Part(part.text, part.depth, error=exc.message))
+        return tuple(found)

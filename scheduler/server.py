@@ -40,7 +40,7 @@ def create_app(*, metrics: Metrics, missing: Callable[[], str]) -> web.Applicati
 @asynccontextmanager
 async def serve(app: web.Application, *, host: str, port: int) -> AsyncIterator[None]:
     """Answer while the context lasts. `OSError` when the port is taken."""
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

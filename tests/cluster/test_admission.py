@@ -73,12 +73,13 @@ def test_a_good_pod_is_stamped_and_bound(stack: Stack, kubectl: Kubectl, namespa
 
     found = eventually(applied, "the namespace's tenant on the pod")
     stamps = {k: v for k, v in found["metadata"]["labels"].items() if "kubenexus.io/" in k}
-    assert stamps == {vocabulary.TENANT_LABEL: "ada", vocabulary.TIER_LABEL: "silver"}
-    assert json.loads(found["metadata"]["annotations"][vocabulary.PROFILE_ANNOTATION]) == {
-        "policies": ["kubenexus"],
-        "tenant": "ada",
-        "tier": "silver",
+    assert stamps == {
+        vocabulary.TENANT_LABEL: "ada",
+        vocabulary.TIER_LABEL: "silver",
+        vocabulary.WORKLOAD_TYPE_LABEL: "service",
     }
+    profile = json.loads(found["metadata"]["annotations"][vocabulary.PROFILE_ANNOTATION])
+    assert (profile["tenant"], profile["tier"], profile["type"]) == ("ada", "silver", "service")
     eventually(lambda: node_of(kubectl, namespace, "good"), "a node for the pod")
 
 

@@ -1,15 +1,19 @@
 """The scheduler on a real API server: what is bound, what is told, and what outlives faults."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from kubenexus.dev import own, ports
 from kubenexus.dev.api import Api
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane import ControlPlane, healthy
+from kubenexus.dev.processes import Child
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 
@@ -283,3 +287,35 @@ def test_a_killed_scheduler_starts_from_what_the_api_says(yard: Yard, stack: Sta
     )
     counts = {node: list(nodes.values()).count(node) for node in set(nodes.values())}
     assert counts == {f"{yard.namespace}-a": 10, f"{yard.namespace}-b": 10, "": 5}
+
+
+def test_a_leader_plans_and_gives_its_lease_back_when_asked_to_end(
+    yard: Yard, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    node = yard.add_node("a")
+    (port,) = ports.free(1)
+    user = vocabulary.SCHEDULER_NAME
+    child = Child(
+        "leader",
+        [
+            *own.COMMAND,
+            "scheduler",
+            f"--kubeconfig={control_plane.kubeconfig(user)}",
+            f"--port={port}",
+            "--scheduler-name=elected",
+            "--leader-elect",
+        ],
+        log=tmp_path / "leader.log",
+        env=own.environment(os.environ),
+    )
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{vocabulary.SYSTEM_NAMESPACE}/leases/elected"
+    child.start()
+    try:
+        ready = until(lambda: healthy(f"http://127.0.0.1:{port}/readyz"), bool)
+        yard.create(yard.pod("one", schedulerName="elected"))
+        bound = yard.all_bound(1)
+        held = yard.api.call("GET", lease)["spec"]["holderIdentity"]
+    finally:
+        child.stop()
+    given_back = yard.api.call("GET", lease)["spec"].get("holderIdentity", "")
+    assert (ready, bound, bool(held), given_back) == (True, {"one": node}, True, "")

@@ -5,7 +5,7 @@ Files are read here and nowhere else in this package. A fault of a file that a c
 leaves as `FaultyInput` with every fault; commands that are about faults read files their own way.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,8 @@ from kubenexus.policy.problems import FaultyInput, UsageError
 from policies import documents, faults, loader
 from policies.compiler import Compiler
 from policies.documents import Document, DocumentError
+from policies.faults import Fault, Origin
+from policies.model_tests import PolicyTest
 from policies.policyset import PolicySet
 
 LIBRARY: Final = Path(policies.__file__).parent / "library"
@@ -61,6 +63,14 @@ def yaml_files(path: Path) -> list[Path]:
 
 def _hidden(file: Path, root: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(root).parts)
+
+
+def tests(parts: Sequence[Document]) -> Iterator[tuple[Origin, PolicyTest | list[Fault]]]:
+    """The PolicyTests among the documents of a file, or what is wrong with each."""
+    for number, part in enumerate(parts):
+        if isinstance(part.value, dict) and part.value.get("kind") == loader.POLICY_TEST:
+            origin = Origin(part.source, number)
+            yield origin, faults.read(PolicyTest, part.value, origin)
 
 
 def objects(path: Path) -> list[Json]:

@@ -214,7 +214,9 @@ class _Reader:
             return Node("call", token.start, end, token.text, arguments)
         return Node("name", token.start, token.end, token.text)
 
-    def _items(self, depth: int, close: str, *, message: bool = False) -> tuple[tuple[Node, ...], int]:
+    def _items(
+        self, depth: int, close: str, *, message: bool = False
+    ) -> tuple[tuple[Node, ...], int]:
         """What stands between brackets: arguments, items, or keys and values in turn."""
         self._next += 1
         found: list[Node] = []

@@ -157,6 +157,8 @@ RULES: Final = (
     "'a' == 1",
     "1 + 'a' == 2",
     "[1, 'a'].size() == 2",
+    "dyn(1) in dyn(object.metadata.labels)",
+    "dyn(object.spec.nodeSelector) == dyn(1)",
 )
 
 
@@ -225,13 +227,19 @@ class _Generator:
 
     def _atom(self) -> str:
         choice = self._random.choice
+        field = self._field()
+        if field.endswith(("labels", "annotations", "nodeSelector")):
+            # What the server says of its maps beside other types is told in `RULES`.
+            return choice(
+                [f"dyn('a') in dyn({field})", f"{field} == {{}}", f"{field} != {{'team': 'b'}}"]
+            )
         value = choice(["'a'", "'gold'", "'12'", "1", "0", "true", "null", "2.5", "[]", "{}"])
         operator = choice(["==", "!=", "<", ">=", "in", "+"])
         if operator == "in":
-            return f"dyn({value}) in dyn({self._field()})"
+            return f"dyn({value}) in dyn([{field}])"
         if operator == "+":
-            return f"dyn({self._field()}) + dyn({value}) != dyn(null)"
-        return f"dyn({self._field()}) {operator} dyn({value})"
+            return f"dyn({field}) + dyn({value}) != dyn(null)"
+        return f"dyn({field}) {operator} dyn({value})"
 
     def _of_container(self) -> str:
         choice = self._random.choice

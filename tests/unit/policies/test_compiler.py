@@ -79,7 +79,7 @@ def told(tmp_path: Path, text: str) -> list[str]:
         ),
         pytest.param(
             "  defaults:\n  - when: 1 == 1\n    set: {labels: {a: {expression: '5'}}}\n",
-            ["a.yaml:8:36: spec.defaults[0].set.labels.a.expression: the expression gives int"],
+            ["a.yaml:8:37: spec.defaults[0].set.labels.a.expression: the expression gives int"],
             id="a label that is computed as a number",
         ),
         pytest.param(

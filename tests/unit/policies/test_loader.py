@@ -40,7 +40,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         pytest.param(
             {"a.yaml": [TENANT_A, TENANT_B]},
             [
-                "a.yaml:12:11: spec.tenant.name: found tenant 'b' in the file of tenant 'a'; a file"
+                "a.yaml:15:11: spec.tenant.name: found tenant 'b' in the file of tenant 'a'; a file"
                 " speaks for one tenant, so move this policy to a file of its own"
             ],
             id="the file of one tenant speaks for another",
@@ -89,7 +89,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
                 ]
             },
             [
-                "a.yaml:15:11: spec.tenant.tier: found 'silver', but another policy of tenant 'a'"
+                "a.yaml:17:11: spec.tenant.tier: found 'silver', but another policy of tenant 'a'"
                 " says 'gold'"
             ],
             id="two policies of a tenant differ about its tier",

@@ -1,0 +1,117 @@
+"""
+`policy lint`: everything that is wrong with policy files, at once.
+
+    paths --folders--> sets of files --load--> faults of documents and between them
+                             |
+                             +--PolicyTests--> faults of tests, and policies they name in vain
+
+A folder is one set, as a webhook would serve it: two policies of one name in it contradict each
+other, the same in two folders do not. Files named one by one are one set together.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+
+from kubenexus.policy import sources
+from kubenexus.policy.problems import UsageError
+from policies import documents, loader
+from policies.compiler import Compiler
+from policies.documents import DocumentError
+from policies.faults import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The faults in the order of files and lines, and how much was looked at."""
+
+    faults: tuple[Fault, ...]
+    files: int
+    policies: int
+    tests: int
+
+    @property
+    def clean(self) -> bool:
+        return not self.faults
+
+
+def lint(paths: Sequence[Path], *, compiler: Compiler) -> Report:
+    """All faults of all files."""
+    sources.must_exist(paths)
+    found: set[Fault] = set()
+    files: set[Path] = set()
+    policies = tests = 0
+    for group in _sets(paths):
+        reading = loader.read_files(group)
+        found |= set(loader.compile_all(reading, compiler=compiler).problems)
+        policies += len(reading.entries)
+        files |= set(group)
+        for file in group:
+            count, more = _tests(file)
+            tests += count
+            found |= set(more)
+    if not files:
+        raise UsageError(f"no YAML file in {', '.join(map(str, paths))}; name another folder")
+    return Report(tuple(sorted(found)), len(files), policies, tests)
+
+
+def _sets(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    named = [path for path in paths if not path.is_dir()]
+    if named:
+        yield named
+    for folder in (path for path in paths if path.is_dir()):
+        files = sorted(sources.yaml_files(folder), key=lambda file: (file.parent, file))
+        for _, group in groupby(files, key=lambda file: file.parent):
+            yield list(group)
+
+
+def _tests(file: Path) -> tuple[int, list[Fault]]:
+    """How many PolicyTests a file has, and what is wrong with them."""
+    try:
+        parts = documents.read(file)
+    except DocumentError:
+        return 0, []  # told with the policies
+    count, found = 0, list[Fault]()
+    for origin, test in sources.tests(parts):
+        count += 1
+        if isinstance(test, list):
+            found += test
+            continue
+        found += [
+            origin.fault(
+                ("spec", "policies", index),
+                f"found {name!r}, but there is no such file or folder; paths start at"
+                " the folder of this file",
+            )
+            for index, name in enumerate(test.spec.policies)
+            if not (file.parent / name).exists()
+        ]
+    return count, found
+
+
+def as_json(report: Report) -> str:
+    """One JSON document; keys stay, and new ones may come."""
+    body = {
+        "clean": report.clean,
+        "files": report.files,
+        "policies": report.policies,
+        "tests": report.tests,
+        "problems": [asdict(fault) for fault in report.faults],
+    }
+    return json.dumps(body, indent=2, ensure_ascii=False)
+
+
+def as_text(report: Report) -> str:
+    """One problem after another, with a picture where there is one, and a last line that counts."""
+    looked = f"{_many(report.files, 'file')}, {_many(report.policies, 'policy', 'policies')}"
+    looked += f", {_many(report.tests, 'test')}"
+    if report.clean:
+        return f"{looked}: no problems."
+    lines = [str(fault) for fault in report.faults]
+    return "\n".join([*lines, "", f"{looked}: {_many(len(report.faults), 'problem')}."])
+
+
+def _many(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -126,7 +126,8 @@ class _CppProgram:
     result_type: str
     _expression: cel.Expression
     _env: cel.Env
-    _current: _Current
+    _current: _Current | None
+    """Where a function that asks finds the activation; None when no function does."""
 
     def evaluate(self, activation: Activation) -> object:
         value = self._value(activation)
@@ -145,14 +146,16 @@ class _CppProgram:
     def _value(self, activation: Activation) -> cel.Value:
         native = activation.native.get("cpp")
         try:
-            if not isinstance(native, cel.Activation):
+            if native is None:
                 native = activation.native["cpp"] = self._env.Activation(activation.values)
-            self._current.activation = activation
+            if self._current is not None:
+                self._current.activation = activation
             return self._expression.eval(native)
         except Exception as error:
             raise kinds.evaluation_error(str(error)) from error
         finally:
-            self._current.activation = None
+            if self._current is not None:
+                self._current.activation = None
 
 
 def _checked(value: cel.Value, activation: Activation) -> tuple[str, object]:
@@ -223,11 +226,10 @@ class CppEngine:
             expression = self._runtime.deserialize(ready.data)
         except Exception as error:
             raise refusals.from_text(str(error), source) from error
-        refusals.refuse_lost(source, refused)
+        refusals.refuse_at(source, refused or ready.fault)
         refusals.refuse_result(result, want)
-        return _CppProgram(
-            source, ready.references, result, expression, self._runtime, self._current
-        )
+        asked = self._current if ready.asks else None
+        return _CppProgram(source, ready.references, result, expression, self._runtime, asked)
 
     def _unchecked(self, source: str, env: Environment) -> Program:
         plain = cel.NewEnv(
@@ -240,7 +242,7 @@ class CppEngine:
         except Exception as error:
             raise refusals.from_text(str(error), source) from error
         names = frozenset(name for name, _ in env.variables)
-        return _CppProgram(source, names, "dyn", expression, plain, self._current)
+        return _CppProgram(source, names, "dyn", expression, plain, None)
 
     def check(self, source: str, env: Environment) -> str:
         try:
@@ -277,7 +279,7 @@ class _PythonProgram:
             raise activation.failures[name]
         try:
             native = activation.native.get("python")
-            if not isinstance(native, dict):
+            if native is None:
                 native = {name: _VALUES.to_cel(value) for name, value in activation.values.items()}
                 activation.native["python"] = native
             self._current.activation = activation

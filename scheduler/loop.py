@@ -33,6 +33,8 @@ from .units import Unit
 logger = logging.getLogger(__name__)
 
 BIND_SECONDS: Final = 30.0  # how long a bind is tried before the pod is planned again
+# Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
+MOST_IN_FLIGHT: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Scheduler:
         telling: Telling,
         metrics: Metrics,
         now: Callable[[], float],
+        most_in_flight: int = MOST_IN_FLIGHT,
     ) -> None:
         self.cache = Cache()
         self.queue = Queue(bound=self.cache.bound)
@@ -64,6 +67,7 @@ class Scheduler:
         self._changed: set[str] = set()  # nodes on which something may have become possible
         self._wake = asyncio.Event()
         self._binds: set[asyncio.Task[None]] = set()
+        self._flying, self._most_flying = 0, most_in_flight  # pods
         self._broken: BaseException | None = None
         self._ending = False
 
@@ -133,16 +137,20 @@ class Scheduler:
                 continue
 
     async def drain(self) -> None:
-        """Plan everything that can be planned now."""
+        """Plan everything that can be planned now, as long as binds keep up."""
         self._wake_parked()
         for forming in self.queue.tick(self._now()):
             self._tell_forming(forming)
-        while not self._ending and (unit := self.queue.pop(self._now())) is not None:
+        while self._may_plan() and (unit := self.queue.pop(self._now())) is not None:
             self._schedule(unit)
             # Binds and watches go on between two plans.
             await asyncio.sleep(0)
             if self._changed:
                 self._wake_parked()
+
+    def _may_plan(self) -> bool:
+        """A gang goes whole, so the limit is one to begin under, not one to stay under."""
+        return not self._ending and self._flying < self._most_flying
 
     async def finish(self, seconds: float) -> None:
         """Plan nothing more, and wait for binds in flight, at most so long."""
@@ -189,22 +197,24 @@ class Scheduler:
         if plan.left and plan.why_left is not None:
             self.queue.park(unit.key, self._now())
             self._tell_misfit(unit, plan.left, plan.why_left)
+        self._flying += len(plan.placements)
         task = asyncio.create_task(self._bind(unit, plan.placements))
         self._binds.add(task)
         task.add_done_callback(self._bind_done)
 
     def _bind_done(self, task: asyncio.Task[None]) -> None:
         self._binds.discard(task)
+        self._wake.set()
         if not task.cancelled() and (exc := task.exception()) is not None:
             # A bug, not a refusal: the books may be wrong, so `run` must not go on.
             self._broken = exc
-            self._wake.set()
 
     async def _bind(self, unit: Unit, placements: tuple[Placement, ...]) -> None:
         start = self._now()
         seconds = max(BIND_SECONDS, unit.timeout if unit.is_gang else 0.0)
         results = await self._binder.bind(placements, deadline=start + seconds)
         self._metrics.binding.observe(self._now() - start)
+        self._flying -= len(placements)
         self._take_results(results)
         self._tell_bound(unit, [one.placement for one in results if isinstance(one, Bound)])
 

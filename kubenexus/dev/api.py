@@ -109,14 +109,17 @@ class Api:
             self._local.connection = connection
             self._open.append(connection)
         connection.timeout = timeout
+        kept = connection.sock is not None
         try:
             connection.request(method, path, payload, {"Content-Type": content_type})
             response = connection.getresponse()
             return response.status, response.read()
-        except (OSError, http.client.HTTPException):
-            # The next call opens a new connection: this one may have died with its server.
+        except (OSError, http.client.HTTPException) as exc:
             connection.close()
-            raise
+            # A kept connection that was closed meanwhile died with its server: once more, anew.
+            if not kept or not isinstance(exc, http.client.RemoteDisconnected | ConnectionError):
+                raise
+        return self._send(method, path, payload, content_type, timeout)
 
 
 def _message(data: bytes) -> str:

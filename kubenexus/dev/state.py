@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -59,9 +59,6 @@ class State:
     server: str = ""
     kubectl: str = ""
     components: tuple[Process, ...] = ()
-
-    def at(self, step: str, *, phase: str | None = None) -> "State":
-        return replace(self, step=step, phase=phase or self.phase)
 
 
 def folder_of(name: str, env: Mapping[str, str]) -> Path:

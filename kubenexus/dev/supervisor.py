@@ -98,8 +98,18 @@ class Supervisor:
         self._restarts: dict[str, int] = {}  # component -> how often it was started again
         self._due: dict[str, float] = {}  # component -> when it may be started again
 
-    def tell(self, step: str, *, phase: str | None = None, **facts: str) -> None:
-        self._state = replace(self._state.at(step, phase=phase), **facts)  # type: ignore[arg-type]  # `facts` are fields of text
+    def tell(
+        self, step: str, *, phase: str | None = None, server: str = "", kubectl: str = ""
+    ) -> None:
+        """Say what is being done, to whoever waits for it and to the log."""
+        known = self._state
+        self._state = replace(
+            known,
+            step=step,
+            phase=phase or known.phase,
+            server=server or known.server,
+            kubectl=kubectl or known.kubectl,
+        )
         state.write(self._folder, self._state)
         self._show.note(step)
 

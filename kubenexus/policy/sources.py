@@ -8,9 +8,8 @@ leaves as `FaultyInput` with every fault; commands that are about faults read fi
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import policies
 from kubenexus.policy.problems import FaultyInput, UsageError
 from policies import documents, faults, loader
 from policies.compiler import Compiler
@@ -18,9 +17,6 @@ from policies.documents import Document, DocumentError
 from policies.faults import Fault, Origin
 from policies.model_tests import PolicyTest
 from policies.policyset import PolicySet
-
-LIBRARY: Final = Path(policies.__file__).parent / "library"
-"""The policies that are shipped."""
 
 Json = Mapping[str, Any]
 
@@ -36,7 +32,7 @@ class Loaded:
 def load(paths: Sequence[Path], *, compiler: Compiler) -> Loaded:
     """The policies of files and folders, or the shipped ones where none are named."""
     must_exist(paths)
-    result = loader.load_files(list(paths) or [LIBRARY], compiler=compiler)
+    result = loader.load_files(list(paths) or [loader.LIBRARY], compiler=compiler)
     if not result.ok:
         raise FaultyInput(result.problems)
     if not result.policies.policies:

@@ -10,14 +10,14 @@ evaluated at all. What no test has met is a note, never a failure.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kubenexus.policy import sources
 from kubenexus.policy.problems import UsageError
-from kubenexus.policy.watching import Seen, Watch
+from kubenexus.policy.watching import Section, Seen, Watch
 from policies import documents, faults, loader, testing
 from policies.compiled import CompiledPolicy
 from policies.compiler import Compiler
@@ -27,12 +27,14 @@ from policies.loader import LoadResult
 from policies.model_tests import PolicyTest
 from policies.testing import TestResult
 
+_REFUSING: Final[Section] = "validations"
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Rules of the policies under test, as `policy/rule`."""
+    """How many rules the policies under test have, and some of them as `policy/rule`."""
 
-    rules: tuple[str, ...] = ()
+    rules: int = 0
     never_met: tuple[str, ...] = ()
     never_failed: tuple[str, ...] = ()
     """Validations that were met and passed every time: nothing shows that they can refuse."""
@@ -50,43 +52,53 @@ class Report:
         return all(test.passed for test in self.tests)
 
 
+_Rule = tuple[str, Section, str]
+
+
 @dataclass(slots=True)
 class _Ledger:
     """Rules of policies, and what became of them, over all tests."""
 
-    rules: dict[str, bool] = field(default_factory=dict)  # policy/rule -> is a validation
-    met: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
+    rules: dict[_Rule, None] = field(default_factory=dict)
+    met: set[_Rule] = field(default_factory=set)
+    failed: set[_Rule] = field(default_factory=set)
 
     def add(self, policies: Sequence[CompiledPolicy], seen: Sequence[Seen]) -> None:
         for policy in policies:
-            for rule, refuses in _rules(policy):
-                self.rules.setdefault(f"{policy.name}/{rule}", refuses)
+            self.rules.update(dict.fromkeys(_rules(policy)))
         for row in seen:
-            name = f"{row.policy}/{row.rule}"
-            self.met.add(name)
+            rule = (row.policy, row.section, row.rule)
+            self.met.add(rule)
             if row.value is not True:
-                self.failed.add(name)
+                self.failed.add(rule)
 
     def coverage(self) -> Coverage:
+        passed = self.met - self.failed
         return Coverage(
-            tuple(self.rules),
-            tuple(name for name in self.rules if name not in self.met),
-            tuple(
-                name
-                for name, refuses in self.rules.items()
-                if refuses and name in self.met and name not in self.failed
-            ),
+            len(self.rules),
+            tuple(_named(rule) for rule in self.rules if rule not in self.met),
+            tuple(_named(rule) for rule in self.rules if rule[1] == _REFUSING and rule in passed),
         )
 
 
-def _rules(policy: CompiledPolicy) -> list[tuple[str, bool]]:
-    """The rules of a policy that have an expression, and whether each is a validation."""
-    found = [(rule.field, False) for rule in policy.conditions]
-    found += [(rule.when.field, False) for rule in policy.workload_types + policy.hardware_tiers]
-    found += [(rule.when.field, False) for rule in policy.defaults if rule.when is not None]
-    found += [(rule.expression.field, True) for rule in policy.validations]
-    return found + [(rule.when.field, False) for rule in policy.exceptions]
+def _rules(policy: CompiledPolicy) -> Iterator[_Rule]:
+    """The rules of a policy that have an expression."""
+    name = policy.name
+    for rule in policy.conditions:
+        yield name, "matchConditions", rule.field
+    for choice in policy.workload_types + policy.hardware_tiers:
+        yield name, "classify", choice.when.field
+    for default in policy.defaults:
+        if default.when is not None:
+            yield name, "defaults", default.when.field
+    for validation in policy.validations:
+        yield name, _REFUSING, validation.expression.field
+    for exception in policy.exceptions:
+        yield name, "exceptions", exception.when.field
+
+
+def _named(rule: _Rule) -> str:
+    return f"{rule[0]}/{rule[2]}"
 
 
 def run(paths: Sequence[Path], *, policies: Sequence[Path], compiler: Compiler) -> Report:
@@ -163,7 +175,7 @@ def as_json(report: Report) -> str:
         for test in report.tests
     ]
     coverage = {
-        "rules": len(report.coverage.rules),
+        "rules": report.coverage.rules,
         "neverMet": list(report.coverage.never_met),
         "neverFailed": list(report.coverage.never_failed),
     }
@@ -191,7 +203,7 @@ def as_text(report: Report) -> str:
 def _notes(coverage: Coverage) -> list[str]:
     lines: list[str] = []
     for what, names in (
-        (f"of {len(coverage.rules)} rules, no test evaluates", coverage.never_met),
+        (f"of {coverage.rules} rules, no test evaluates", coverage.never_met),
         ("no test makes these validations fail", coverage.never_failed),
     ):
         if names:

@@ -10,9 +10,9 @@ the whole did not need them, and one that has no value says why; nothing the par
 the outcome.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from kubenexus.policy import syntax
 from kubenexus.policy.syntax import Node
@@ -27,6 +27,10 @@ from policies.cel.protocol import (
 )
 from policies.compiled import Choice, Compiled, CompiledPolicy
 from policies.policyset import PolicySet
+
+Section = Literal[
+    "matchConditions", "variables", "classify", "defaults", "validations", "exceptions"
+]
 
 _MOST_PARTS: Final = 200  # of one expression; more are of no use to a reader
 
@@ -43,14 +47,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One evaluation of one expression of a policy."""
+    """One evaluation of one expression; `stage` counts the objects of a request, from 0."""
 
     policy: str
+    section: Section
     rule: str
     expression: str
     value: Any = None
     error: str = ""
     parts: tuple[Part, ...] = ()
+    stage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +152,15 @@ def _is_plumbing(node: Node, index: int) -> bool:
 
 @dataclass(slots=True)
 class Watch:
-    """What was seen, in order."""
+    """
+    What was seen, in order.
+
+    `objects` are the objects that expressions were shown: the one that was sent, the same with
+    defaults written to it, the pods of its templates.
+    """
 
     seen: list[Seen] = field(default_factory=list)
+    objects: list[object] = field(default_factory=list)
 
     def over(self, policies: PolicySet) -> PolicySet:
         """The same policies, every evaluation of which is seen here."""
@@ -156,25 +168,25 @@ class Watch:
         return replace(made, tables=policies.tables, digest=policies.digest)
 
     def _policy(self, policy: CompiledPolicy) -> CompiledPolicy:
-        def one(compiled: Compiled) -> Compiled:
-            program = _Watched(policy.name, compiled.field, compiled.program, self.seen.append)
+        def one(section: Section, compiled: Compiled) -> Compiled:
+            program = _Watched(policy.name, section, compiled.field, compiled.program, self)
             return replace(compiled, program=program)
 
         def choices(rules: tuple[Choice, ...]) -> tuple[Choice, ...]:
-            return tuple(replace(rule, when=one(rule.when)) for rule in rules)
+            return tuple(replace(rule, when=one("classify", rule.when)) for rule in rules)
 
         return replace(
             policy,
-            conditions=tuple(one(rule) for rule in policy.conditions),
-            variables={name: one(rule) for name, rule in policy.variables.items()},
+            conditions=tuple(one("matchConditions", rule) for rule in policy.conditions),
+            variables={name: one("variables", rule) for name, rule in policy.variables.items()},
             workload_types=choices(policy.workload_types),
             hardware_tiers=choices(policy.hardware_tiers),
             defaults=tuple(
                 replace(
                     rule,
-                    when=None if rule.when is None else one(rule.when),
+                    when=rule.when and one("defaults", rule.when),
                     settings=tuple(
-                        replace(setting, value=one(setting.value))
+                        replace(setting, value=one("defaults", setting.value))
                         if isinstance(setting.value, Compiled)
                         else setting
                         for setting in rule.settings
@@ -185,15 +197,25 @@ class Watch:
             validations=tuple(
                 replace(
                     rule,
-                    expression=one(rule.expression),
-                    message_expression=None
-                    if rule.message_expression is None
-                    else one(rule.message_expression),
+                    expression=one("validations", rule.expression),
+                    message_expression=rule.message_expression
+                    and one("validations", rule.message_expression),
                 )
                 for rule in policy.validations
             ),
-            exceptions=tuple(replace(rule, when=one(rule.when)) for rule in policy.exceptions),
+            exceptions=tuple(
+                replace(rule, when=one("exceptions", rule.when)) for rule in policy.exceptions
+            ),
         )
+
+    def stage(self, activation: Activation) -> int:
+        """The number of the object that is being judged."""
+        found = activation.values.get("object")
+        for number, known in enumerate(self.objects):
+            if known is found:
+                return number
+        self.objects.append(found)
+        return len(self.objects) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +223,10 @@ class _Watched:
     """A program that tells of each evaluation."""
 
     policy: str
+    section: Section
     rule: str
     plain: Program
-    tell: Callable[[Seen], None]
+    watch: Watch
 
     @property
     def source(self) -> str:
@@ -218,21 +241,18 @@ class _Watched:
         return self.plain.result_type
 
     def evaluate(self, activation: Activation) -> object:
-        return self._seen(activation, lambda: self.plain.evaluate(activation))
+        stage, parts = self.watch.stage(activation), self._parts(activation)
+        seen = Seen(self.policy, self.section, self.rule, self.source, parts=parts, stage=stage)
+        try:
+            value = self.plain.evaluate(activation)
+        except EvaluationError as exc:
+            self.watch.seen.append(replace(seen, error=exc.message))
+            raise
+        self.watch.seen.append(replace(seen, value=value))
+        return value
 
     def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
-        kind, value = self.plain.evaluate_tagged(activation)
-        return kind, value
-
-    def _seen(self, activation: Activation, run: Callable[[], object]) -> object:
-        seen = Seen(self.policy, self.rule, self.source, parts=self._parts(activation))
-        try:
-            value = run()
-        except EvaluationError as exc:
-            self.tell(replace(seen, error=exc.message))
-            raise
-        self.tell(replace(seen, value=value))
-        return value
+        return self.plain.evaluate_tagged(activation)
 
     def _parts(self, activation: Activation) -> tuple[Part, ...]:
         if not isinstance(self.plain, _WithParts):

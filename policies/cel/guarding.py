@@ -45,7 +45,7 @@ def lost_optional(data: bytes, own: Collection[str]) -> Refused | None:
     lost = next((node for node in _expressions(expression) if guard.loses(node)), None)
     if lost is None and guard.hidden(expression):
         lost = expression
-    return Refused(_offset(checked, lost.number(2)), ADVICE) if lost else None
+    return Refused(offset(checked, lost.number(2)), ADVICE) if lost else None
 
 
 def _expressions(node: Node) -> Iterator[Node]:
@@ -149,7 +149,8 @@ def _numbers(node: Node, number: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def _offset(checked: Node, expression: int) -> int:
+def offset(checked: Node, expression: int) -> int:
+    """Where an expression stands in its source, in code points."""
     for number, _, value in checked.fields:
         if number == 5 and isinstance(value, bytes):
             for entry in wire.decode(value, "SourceInfo").nodes(4):

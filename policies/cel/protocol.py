@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 ResultType = Literal["bool", "string", "int", "any"]
 """What the author may return: `bool` for rules, `string` for messages, `any` for variables."""
@@ -126,7 +126,7 @@ class Activation:
     failures: dict[str, EvaluationError] = field(
         default_factory=dict
     )  # variable -> why it has none
-    native: dict[str, object] = field(default_factory=dict)  # engine -> its own form of `values`
+    native: dict[str, Any] = field(default_factory=dict)  # engine -> its own form of `values`
     memo: dict[tuple[str, str], object] = field(default_factory=dict)  # (fact, variable) -> fact
 
     def bind(self, name: str, value: object) -> None:

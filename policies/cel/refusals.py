@@ -41,8 +41,8 @@ def refuse_long(source: str) -> None:
         )
 
 
-def refuse_lost(source: str, refused: guarding.Refused | None) -> None:
-    """Raise when an optional would get lost, at the place where it would."""
+def refuse_at(source: str, refused: guarding.Refused | None) -> None:
+    """Raise when something in the tree cannot be had, at its place in the source."""
     if refused is not None:
         before = source[: refused.offset]
         line, start = before.count("\n") + 1, before.rfind("\n") + 1

@@ -6,6 +6,7 @@ Changes to a checked tree, so that the run time can do what the checker has acce
     format.named, validate            Python cannot make an optional: an empty answer becomes none
     requests(object, …)               the name of the variable instead of the whole object
     type(ip(…)) == net.IP             types of our own do not exist at run time: their names do
+    matches('…')                      the engine compiles the pattern at each call: keep it compiled
 
 Also says which variables an expression reads.
 """
@@ -16,12 +17,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from policies.cel import facts, formats, wire
+from policies.cel import facts, formats, guarding, sequences, wire
 from policies.cel.functions import Function, FunctionError, Overload
 from policies.cel.wire import Node, message
 
 _INSERT: Final = "cel.@mapInsert"
 _JOIN: Final = "cel.@joinMaps"
+_MATCHES: Final = "cel.@matches"
 _CALL, _LIST, _STRUCT, _COMPREHENSION = 6, 7, 8, 9
 
 
@@ -35,17 +37,22 @@ def _join(maps: list[dict[object, object]]) -> dict[object, object]:
     return joined
 
 
-FUNCTIONS: Final = (Function(_JOIN, (Overload(("list<dyn>",), "map<dyn,dyn>", _join),)),)
+FUNCTIONS: Final = (
+    Function(_JOIN, (Overload(("list<dyn>",), "map<dyn,dyn>", _join),)),
+    Function(_MATCHES, (Overload(("string", "string"), "bool", sequences.matches),)),
+)
 """What rewritten trees call; authors cannot spell these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A tree ready for the run time, and the variables it reads."""
+    """A tree ready for the run time, the variables it reads, and what is wrong with it."""
 
     data: bytes
     references: frozenset[str]
-    changed: bool
+    asks: bool = False
+    """Whether it calls a function that asks for the activation."""
+    fault: guarding.Refused | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +64,8 @@ class _Rewriter:
     next_id: int
     found: set[str] = field(default_factory=set)
     changed: bool = False
+    asks: bool = False
+    fault: tuple[int, str] | None = None  # (expression id, message)
 
     def expression(self, node: Node, hidden: frozenset[str]) -> None:
         """Rewrite in place, children first; `hidden` are names that loops have taken."""
@@ -133,7 +142,23 @@ class _Rewriter:
             ident = arguments[0].node(4)
             known = ident.text(1) if ident else ""
             if known in self.variables and known not in hidden:
+                self.asks = True
                 self._constant(arguments[0], known)
+        elif name == "matches":
+            self._matches(node, call, arguments)
+
+    def _matches(self, node: Node, call: Node, arguments: list[Node]) -> None:
+        constant = arguments[-1].node(3) if arguments else None
+        if constant is None:
+            return
+        self.changed = True
+        wrong = sequences.pattern_fault(constant.text(6))
+        if wrong is not None:
+            self.fault = self.fault or (arguments[-1].number(2), wrong)
+        target = call.node(1)
+        parts = [*([target] if target else []), *arguments]
+        call.fields = [(2, 2, _MATCHES.encode()), *((3, 2, part) for part in parts)]
+        self._forget(node.number(2))
 
     def _optional(self, node: Node, call: Node) -> None:
         self.changed = True
@@ -189,11 +214,15 @@ def rewrite(data: bytes, *, variables: Collection[str], opaque: Collection[str])
     checked = root.node(2)
     expression = checked.node(4) if checked else None
     if checked is None or expression is None:
-        return Rewritten(data, frozenset(), changed=False)
+        return Rewritten(data, frozenset())
     types = {entry.number(1): entry.node(2) or Node("Type") for entry in checked.nodes(3)}
     # Entries of a map literal carry their id in field 1, expressions in field 2.
     largest = _largest_id(expression, lambda n: max(n.number(1), n.number(2)))
     rewriter = _Rewriter(checked, variables, opaque, types, largest)
     rewriter.expression(expression, frozenset())
     written = wire.encode(root) if rewriter.changed else data
-    return Rewritten(written, frozenset(rewriter.found), rewriter.changed)
+    fault = None
+    if rewriter.fault is not None:
+        where, why = rewriter.fault
+        fault = guarding.Refused(guarding.offset(checked, where), why)
+    return Rewritten(written, frozenset(rewriter.found), rewriter.asks, fault)

@@ -111,6 +111,20 @@ def _options() -> Any:
     return options
 
 
+def pattern_fault(pattern: str) -> str | None:
+    """What is wrong with a regular expression, or None."""
+    try:
+        _pattern(pattern)
+    except FunctionError as error:
+        return str(error)
+    return None
+
+
+def matches(text: str, pattern: str) -> bool:
+    """CEL's own `matches`, with the pattern compiled once rather than at each call."""
+    return _pattern(pattern).search(text) is not None
+
+
 def _find(text: str, pattern: str) -> str:
     found = _pattern(pattern).search(text)
     return str(found.group()) if found else ""

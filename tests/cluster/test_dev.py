@@ -89,7 +89,6 @@ def test_a_pod_sets_how_long_it_runs(
     assert sorted(phases.split()) == ["long=Running", "short=Succeeded"]
 
 
-@pytest.mark.usefixtures("control_plane")
 def test_what_a_node_was_given_is_left_alone(control_plane: ControlPlane) -> None:
     (node,) = clusterfile.plain(1).nodes
     control_plane.add_nodes([node])

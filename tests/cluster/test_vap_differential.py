@@ -171,7 +171,7 @@ class Ours:
             "userInfo": {"username": "admin"},
             "dryRun": True,
         }
-        values = {
+        values: dict[str, object] = {
             "object": pod,
             "oldObject": None,
             "request": request,

@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
+from scheduler import planner
 from scheduler.cache import Cache
 from scheduler.errors import InvariantError
 from scheduler.hardware.assignment import Assignment, Share
 from scheduler.model import GangKey
+from scheduler.outcome import NoFit
+from scheduler.units import Unit
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod, placed
 
 Step = Callable[[Cache], object]
@@ -194,3 +197,25 @@ def test_placing_what_does_not_fit_is_a_bug() -> None:
 def test_an_equal_node_is_no_change() -> None:
     cache = Cache()
     assert [cache.put_node(a_node("a")), cache.put_node(a_node("a"))] == [True, False]
+
+
+def test_many_nodes_keep_their_facts_when_the_columns_grow() -> None:
+    snapshot = Cache().snapshot
+    taint = {"key": "odd", "effect": "NoSchedule"}
+    for i in range(200):
+        name = f"n{i:03}"
+        snapshot.put_node(
+            a_node(name, labels={"half": str(i % 2)}, taints=[taint] if i % 2 else [])
+        )
+        assert snapshot.columns.labelled("half", "1").sum() == (i + 1) // 2
+    plans = [
+        planner.plan(Unit(pod.key, (pod,)), snapshot)
+        for pod in (a_pod(nodeSelector={"half": "1"}), a_pod(nodeSelector={"half": "0"}))
+    ]
+    assert [
+        plan.text if isinstance(plan, NoFit) else plan.placements[0].node for plan in plans
+    ] == [
+        "0/200 nodes are available: 100 node(s) didn't match Pod's node affinity/selector, "
+        "100 node(s) had untolerated taint(s).",
+        "n000",
+    ]

@@ -24,7 +24,7 @@ NAME = "kubenexus-scheduler"
 class Bench:
     """A scheduler on a table: watches are moved by hand, everything told is kept."""
 
-    def __init__(self, api: FarSide | None = None) -> None:
+    def __init__(self, api: FarSide | None = None, **more: Any) -> None:
         self.api = api or FarSide()
         self.now = 100.0
         self.reports: list[correlation.Report] = []
@@ -41,6 +41,7 @@ class Bench:
             telling=Telling(self.reports.append, self.conditions),
             metrics=self.metrics,
             now=lambda: self.now,
+            **more,
         )
         self._seen: dict[str, Pod] = {}
 
@@ -274,16 +275,19 @@ def test_a_forming_gang_is_not_called_unschedulable() -> None:
     assert bench.told("FailedScheduling") == []
 
 
+class Slow(FarSide):
+    """Answers no bind before `gate` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+
+    async def bind(self, namespace: str, pod: str, node: str, **more: Any) -> None:
+        await self.gate.wait()
+        await super().bind(namespace, pod, node, **more)
+
+
 def test_planning_goes_on_while_a_bind_is_in_flight() -> None:
-    class Slow(FarSide):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gate = asyncio.Event()
-
-        async def bind(self, namespace: str, pod: str, node: str, **more: Any) -> None:
-            await self.gate.wait()
-            await super().bind(namespace, pod, node, **more)
-
     async def story() -> tuple[int, int, dict[str, str]]:
         slow = Slow()
         bench = Bench(slow)
@@ -297,6 +301,29 @@ def test_planning_goes_on_while_a_bind_is_in_flight() -> None:
         return flying, assumed, slow.nodes()
 
     assert asyncio.run(story()) == (2, 2, {"p": "a", "q": "a"})
+
+
+def test_planning_waits_when_binds_do_not_keep_up_and_gangs_stay_whole() -> None:
+    async def story() -> tuple[int, int, set[str]]:
+        slow = Slow()
+        bench = Bench(slow, most_in_flight=2)
+        bench.node("a", cpu="9")
+        bench.pod("p", priority=9)
+        for i in range(4):
+            bench.pod(f"g-{i}", gang=("g", 4))
+        for i in range(4):
+            bench.pod(f"x-{i}")
+        await bench.scheduler.drain()
+        assumed = bench.scheduler.cache.assumed()
+        slow.gate.set()
+        running = asyncio.create_task(bench.scheduler.run())
+        while len(bench.scheduler.queue) or bench.scheduler.binding:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return assumed, slow.binds, set(slow.nodes().values())
+
+    assert asyncio.run(story()) == (5, 9, {"a"})
 
 
 def test_a_pod_deleted_while_its_bind_is_in_flight_leaves_nothing_behind() -> None:

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-cluster lint wheel binaries lock clean
+.PHONY: help demo install test test-unit test-cluster lint wheel binaries generate lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ lint: $(VENV)/dev ## Style, types and arrows
 
 wheel: $(VENV)/dev ## Build the wheel, install it elsewhere, run the unit tests against it
 	tests/wheel.sh
+
+generate: $(VENV)/dev ## Write the files that are made from code: schemas and CRDs
+	@$(BIN)/python -m kubenexus.generate
 
 lock: ## Compile requirements/*.txt anew from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml -o requirements/run.txt

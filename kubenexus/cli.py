@@ -128,6 +128,9 @@ def webhook(
         list[Path] | None,
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
+    policy_objects: Annotated[
+        bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
+    ] = True,
     engine: Annotated[str | None, typer.Option(help="The CEL engine; default: the best.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; one a core is enough.")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="Threads a process.")] = 8,
@@ -145,6 +148,7 @@ def webhook(
         key_file=key_file,
         metrics_port=metrics_port,
         policies=tuple(policies or (loader.LIBRARY,)),
+        policy_objects=policy_objects,
         engine=engine,
         workers=workers,
         threads=threads,

@@ -21,7 +21,7 @@ BUILT_IN: Final = frozenset({GANG_MAX, GANG_MIN, NUMA_ALLOWED})
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One expression, ready to run; `needs` are the variables to know first, in order."""
+    """One expression, ready to run; `needs` are the variables that it reads."""
 
     field: str
     program: Program

@@ -136,13 +136,8 @@ class _PolicyCompiler:
         return self._origin.compile_fault(path, source, exc)
 
     def _needs(self, program: Program) -> tuple[str, ...]:
-        """The variables that must be known first, those they need before them."""
-        needs: dict[str, None] = {}
-        for name in self._variables:  # in the order of the document, which is a valid order
-            if f"variables.{name}" in program.references:
-                needs.update(dict.fromkeys(self._variables[name].needs))
-                needs[name] = None
-        return tuple(needs)
+        """The variables that it reads, in the order of the document."""
+        return tuple(name for name in self._variables if f"variables.{name}" in program.references)
 
     def _compile_variables(self) -> None:
         for index, rule in enumerate(self._model.spec.variables):

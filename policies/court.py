@@ -254,12 +254,10 @@ class Court:
             return setting.value
         found.runner.enter(policy)
         try:
-            said = found.runner.value(setting.value)
-            tenancy.check_value(setting, said)
+            return tenancy.checked_value(setting, found.runner.value(setting.value))
         except EvaluationError as exc:
             self._no_value(policy, rule, exc, found, subject)
             return None
-        return said
 
     # --- validations ---
 

@@ -223,11 +223,14 @@ class CppEngine:
             refused = guarding.lost_optional(data, library.NAMES)
             names = {name for name, _ in env.variables}
             ready = rewriting.rewrite(data, variables=names, opaque=library.OPAQUE)
-            expression = self._runtime.deserialize(ready.data)
         except Exception as error:
             raise refusals.from_text(str(error), source) from error
         refusals.refuse_at(source, refused or ready.fault)
         refusals.refuse_result(result, want)
+        try:
+            expression = self._runtime.deserialize(ready.data)
+        except Exception as error:
+            raise CompileError("the expression is nested too deeply; use variables") from error
         asked = self._current if ready.asks else None
         return _CppProgram(source, ready.references, result, expression, self._runtime, asked)
 

@@ -31,10 +31,8 @@ class Runner:
         own = self._activation
         for name in policy.variables:
             key = f"variables.{name}"
-            if key in own.values or key in own.failures:
-                own.values.pop(key, None)
-                own.failures.pop(key, None)
-                own.native.clear()
+            own.values.pop(key, None)
+            own.failures.pop(key, None)
 
     def bind(self, name: str, value: object) -> None:
         """Give a fact another value; variables that may have read the old one are forgotten."""

@@ -57,12 +57,8 @@ def _lead(text: str) -> int:
 
 def _walk(node: yaml.ScalarNode, text: str, offset: int) -> Place | None:
     raw = _raw_start(node, text)
-    # A folded block keeps blanks beyond its indentation; the other styles drop all of them.
-    indent = _block_indent(text, raw) if node.style == ">" else None
-    if indent is not None:
-        raw += indent
     for want in node.value[:offset]:
-        step = _step(text, raw, want, node.style, indent)
+        step = _step(text, raw, want, node.style)
         if step is None:
             return None
         raw = step
@@ -80,11 +76,6 @@ def _raw_start(node: yaml.ScalarNode, text: str) -> int:
     return raw + 1 if node.style in ("'", '"') else raw
 
 
-def _block_indent(text: str, raw: int) -> int:
-    filled = next((line for line in text[raw:].split("\n") if line.strip()), "")
-    return _lead(filled)
-
-
 def _skip_to(text: str, raw: int, want: str) -> int:
     """Past the blanks of a fold, where the next character of the value is no blank."""
     if want and want not in _BLANKS:
@@ -93,40 +84,39 @@ def _skip_to(text: str, raw: int, want: str) -> int:
     return raw
 
 
-def _step(text: str, raw: int, want: str, style: str | None, indent: int | None) -> int | None:
+def _step(text: str, raw: int, want: str, style: str | None) -> int | None:
     """The position in `text` after the character `want` of the value; None: lost."""
     raw = _skip_to(text, raw, want)
     if raw >= len(text):
         return None
     if style == '"' and text[raw] == "\\":
-        return _escape(text, raw, want, indent)
+        return _escape(text, raw, want)
     if style == "'" and want == "'" and text.startswith("''", raw):
         return raw + 2
     if want in _BLANKS:
-        return _fold(text, raw, want, indent)
+        return _fold(text, raw, want)
     return raw + 1 if text[raw] == want else None
 
 
-def _escape(text: str, raw: int, want: str, indent: int | None) -> int | None:
+def _escape(text: str, raw: int, want: str) -> int | None:
     found = _ESCAPE.match(text, raw)
     if found is None:
         return None
     if found[1] == "\n":  # a line continued: it gives no character of its own
-        return _step(text, _skip_to(text, found.end(), "x"), want, '"', indent)
+        return _step(text, _skip_to(text, found.end(), "x"), want, '"')
     return found.end()
 
 
-def _fold(text: str, raw: int, want: str, indent: int | None) -> int:
+def _fold(text: str, raw: int, want: str) -> int:
     """Past one blank of the value: itself, or the line end and indentation it was made from."""
     if text[raw] not in _BLANKS:
-        return raw  # one of several blanks that a single line end gave
-    if text[raw] == want and want != "\n" and (indent is not None or not _line_ends(text, raw)):
+        return raw  # one of several blanks that one line end and its indentation gave
+    if text[raw] == want and want != "\n" and not _line_ends(text, raw):
         return raw + 1
     end = text.find("\n", raw) + 1
     if not end or text[raw:end].strip():
         return raw + 1
-    lead = _lead(text[end:].split("\n", 1)[0])
-    return end + (lead if indent is None else min(lead, indent))
+    return end + _lead(text[end:].split("\n", 1)[0])
 
 
 def _line_ends(text: str, raw: int) -> bool:

@@ -20,7 +20,6 @@ from policies.faults import Fault
 from policies.loader import LoadResult, Reading
 from policies.policyset import PolicySet
 
-_DATA: Final = "..data"  # the link that a ConfigMap volume swaps
 _TRIES: Final = 3
 
 Fingerprint = tuple[tuple[str, ...], ...]
@@ -110,7 +109,6 @@ def fingerprint(paths: Iterable[Path]) -> Fingerprint:
     """Different whenever the files may be; a file that is gone has one too."""
     rows: list[tuple[str, ...]] = []
     for path in paths:
-        rows.append((str(path), _link(path / _DATA)))
         rows += [(str(file), *_facts(file)) for file in loader.files_of(path)]
     return tuple(rows)
 

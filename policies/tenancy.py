@@ -96,10 +96,14 @@ def limits(policy: CompiledPolicy, asked: Intent) -> Iterator[Failure]:
         )
 
 
-def check_value(setting: Setting, said: object) -> None:
-    """Whether a computed value suits its field; null suits every field, and sets nothing."""
+def checked_value(setting: Setting, said: object) -> Any:
+    """
+    A computed value that suits its field; null suits every field, and sets nothing.
+
+    The engine gives the keys of a map in any order; sorted, two replicas write the same bytes.
+    """
     if said is None:
-        return
+        return None
     if setting.shape == "resource":
         try:
             quantity.parse(said)
@@ -110,3 +114,10 @@ def check_value(setting: Setting, said: object) -> None:
             raise EvaluationError("type", f"affinity must be a map, the expression gave {said!r}")
     elif not isinstance(said, str):
         raise EvaluationError("type", f"a text is wanted, the expression gave {said!r:.60}")
+    return _sorted(said)
+
+
+def _sorted(value: object) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _sorted(value[key]) for key in sorted(value, key=str)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value

@@ -13,6 +13,7 @@ survives a restart, and nothing needs to: the watches tell all of it again.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -131,10 +132,10 @@ class Scheduler:
             await self.drain()
             due = self.queue.next_at()
             wait = None if due is None else max(0.0, due - self._now())
-            try:
-                await asyncio.wait_for(self._wake.wait(), wait)
-            except TimeoutError:
-                continue
+            # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the wake-up.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
 
     async def drain(self) -> None:
         """Plan everything that can be planned now, as long as binds keep up."""

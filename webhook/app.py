@@ -3,7 +3,8 @@ The Flask shell: bytes to a review, a decision to bytes. No route decides anythi
 
     POST /mutate, /validate    AdmissionReview in and out; HTTP 200 also for a refusal
     GET  /healthz              the process answers; independent of the API server
-    GET  /readyz               503 with the reason until reviews can be judged
+    GET  /readyz               503 with the reason until reviews can be judged; what is wrong
+                               with newer policies while the last good ones are served
     GET  /metrics              Prometheus text
 
 Whatever goes wrong while judging is a refusal that says so, never an approval.
@@ -41,6 +42,9 @@ class Policies(Protocol):
 
     def not_ready(self) -> str | None:
         """Why nothing can be judged yet, or None."""
+
+    def degraded(self) -> str | None:
+        """What is wrong while the last good policies are served, or None."""
 
 
 class World(Protocol):
@@ -114,7 +118,7 @@ def create_app(
     @app.get("/readyz")
     def readyz() -> Response:
         reason = policies.not_ready() or world.not_ready()
-        return _text("ok") if reason is None else _text(reason, 503)
+        return _text(policies.degraded() or "ok") if reason is None else _text(reason, 503)
 
     @app.get("/metrics")
     def exposition() -> Response:

@@ -1,46 +1,62 @@
 """
-Keeps the policies that are served in step with their files.
+Keeps the policies that are served in step with their files and with the API server's objects.
 
-    files --poll--> reading --compile--> LoadResult --offer--> store
-                                            |
-                                            +-- faults: the last good set stays, and says so
+    files ----poll----+
+                      +--> reading --compile--> LoadResult --offer--> store
+    objects --offer---+                            |
+                                                   +-- faults: the last good set stays, and says so
 
-One thread a worker looks every few seconds; a look costs a few `stat` calls. Requests read
-`current` once and never wait.
+One thread a worker looks every few seconds, or at once when objects are offered; a look costs a
+few `stat` calls. Requests read `current` once and never wait.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from policies import expression, loader
 from policies.compiler import Compiler
+from policies.conditions import Loaded
+from policies.loader import Reading
 from policies.policyset import PolicySet
 from policies.store import FileWatch, Status, Store
+from webhook import metrics
 
 logger = logging.getLogger(__name__)
+
+Objects = tuple[Mapping[str, Any], ...]
+Tell = Callable[[Objects, Loaded], None]
 
 POLL_SECONDS: Final = 2.0
 
 
+def _tell_nobody(objects: Objects, loaded: Loaded) -> None:
+    """Nobody wants to know."""
+
+
 class Keeper:
-    """Serves the policies of some files and folders."""
+    """Serves the policies of some files and folders, and of the objects it is offered."""
 
     def __init__(
         self,
         paths: Sequence[Path],
         *,
+        wait_for_objects: bool = False,
+        tell: Tell = _tell_nobody,
         engine: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._files = FileWatch(paths)
-        self._engine = engine
+        self._reading = Reading()
+        self._objects: Objects | None = None if wait_for_objects else ()
+        self._offered: Objects | None = None
+        self._engine, self._tell, self._now = engine, tell, now
         self._store = Store()
-        self._now = now
-        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._stopped = False
 
     @property
     def current(self) -> PolicySet:
@@ -58,21 +74,44 @@ class Keeper:
             return f"the policies have {len(status.refused)} faults, first: {status.refused[0]}"
         return "the policies have not been read yet"
 
+    def degraded(self) -> str | None:
+        """What stands in the way of a newer set, while the last good one is served."""
+        status = self._store.status()
+        if not (status.ready and status.refused):
+            return None
+        return f"the last good policies are served; a newer set has faults: {status.refused[0]}"
+
+    def offer(self, objects: Objects) -> None:
+        """The policy objects that the API server holds now; from any thread."""
+        self._offered = objects
+        self._wake.set()
+
     def poll(self) -> bool:
         """Take what changed; whether a new set is in force."""
+        offered, self._offered = self._offered, None
         reading = self._files.poll()
-        if reading is None:
+        if reading is None and offered is None:
             return False
+        self._reading = self._reading if reading is None else reading
+        self._objects = self._objects if offered is None else offered
+        if self._objects is None:
+            return False  # without the objects the set would not be whole
+        return self._load(self._reading + loader.read_objects(self._objects), self._objects)
+
+    def _load(self, reading: Reading, objects: Objects) -> bool:
         # A compiler of its own for each set: what it remembers goes with the set that used it.
         result = loader.compile_all(reading, compiler=Compiler(expression.engine(self._engine)))
         taken = self._store.offer(result, at=self._now())
         status = self._store.status()
+        metrics.POLICIES.set(status.policies)
+        metrics.POLICY_FAULTS.set(len(result.problems))
         if taken:
             logger.info(
                 "policies in force", extra={"policies": status.policies, "digest": status.digest}
             )
         for fault in result.problems:
             logger.error("policies refused", extra={"fault": str(fault)})
+        self._tell(objects, Loaded(taken, result.problems))
         return taken
 
     def start(self) -> None:
@@ -81,8 +120,11 @@ class Keeper:
         threading.Thread(target=self._look, name="policies", daemon=True).start()
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._stopped = True
+        self._wake.set()
 
     def _look(self) -> None:
-        while not self._stopped.wait(POLL_SECONDS):
+        while not self._stopped:
+            self._wake.wait(POLL_SECONDS)
+            self._wake.clear()
             self.poll()

@@ -12,6 +12,7 @@ from prometheus_client import (
     REGISTRY,
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     generate_latest,
 )
@@ -29,6 +30,16 @@ SECONDS = Histogram(
     "Time from request body to answer, by path.",
     ["path"],
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 3.0),
+)
+POLICIES = Gauge(
+    "kubenexus_webhook_policies",
+    "Policies in force.",
+    multiprocess_mode="livemin",
+)
+POLICY_FAULTS = Gauge(
+    "kubenexus_webhook_policy_faults",
+    "Faults of the newest policies; above zero, the last good set is served instead.",
+    multiprocess_mode="livemax",
 )
 UNREADABLE = Counter(
     "kubenexus_webhook_unreadable_total",

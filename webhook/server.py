@@ -13,6 +13,7 @@ finish. Nothing here knows about policy.
 
 import os
 import shutil
+import socket
 import ssl
 import tempfile
 import threading
@@ -48,6 +49,8 @@ class Options:
     """The port of the metrics, plain HTTP; None for none beside `/metrics` of the TLS port."""
     policies: tuple[Path, ...] = (loader.LIBRARY,)
     """Policy files and folders, followed when they change."""
+    policy_objects: bool = True
+    """Whether ClusterPolicy and TenantPolicy objects of the API server count as well."""
     engine: str | None = None
     """The CEL engine; without it, the first that the platform has."""
     workers: int = 2
@@ -149,9 +152,19 @@ class _Gunicorn(BaseApplication):
         from webhook.keeper import Keeper
         from webhook.world import ClusterWorld
 
-        world = ClusterWorld(self._where)
+        options = self._options
+        keeper = Keeper(
+            options.policies,
+            wait_for_objects=options.policy_objects,
+            tell=lambda objects, loaded: world.tell(objects, loaded),
+            engine=options.engine,
+        )
+        world = ClusterWorld(
+            self._where,
+            instance=f"{socket.gethostname()}-{os.getpid()}",
+            offer=keeper.offer if options.policy_objects else None,
+        )
         world.start()
-        keeper = Keeper(self._options.policies, engine=self._options.engine)
         keeper.start()
         return create_app(world, keeper)
 

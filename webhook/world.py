@@ -8,19 +8,28 @@ that fails is never "nothing there": the review is refused and the message says 
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from cluster import errors, resources
 from cluster.background import BackgroundLoop
 from cluster.client import Client
 from cluster.connection import Connection
+from cluster.events import Recorder
 from cluster.watch import Informer
-from policies import workloads
+from policies import vocabulary, workloads
+from policies.conditions import Loaded
 from webhook import decide
 from webhook.app import NotKnown
 from webhook.decide import Facts
+from webhook.keeper import Objects
+from webhook.objects import PolicyObjects
 from webhook.review import Review
+
+logger = logging.getLogger(__name__)
 
 Json = Mapping[str, Any]
 T = TypeVar("T")
@@ -31,15 +40,23 @@ LOOKUP_SECONDS: Final = 1.5  # half of what the API server waits for an answer
 class ClusterWorld:
     """Facts from one API server. `start` it after the fork that makes the worker."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        instance: str = "webhook",
+        offer: Callable[[Objects], None] | None = None,
+    ) -> None:
+        """`offer` takes the policy objects whenever they change; None: they are not followed."""
+        self._connection, self._instance, self._offer = connection, instance, offer
         self._loop = BackgroundLoop("webhook-cluster")
         self._client: Client | None = None
         self._namespaces: Informer[Json] | None = None
+        self._policies: PolicyObjects | None = None
 
     def start(self) -> None:
         self._loop.start()
-        self._loop.submit(self._watch())
+        self._loop.submit(self._watch()).add_done_callback(_ended)
 
     def stop(self) -> None:
         self._loop.stop()
@@ -50,7 +67,21 @@ class ClusterWorld:
             self._namespaces = Informer(
                 client, resources.NAMESPACES, keep=_kept, on_event=lambda event: None
             )
-            await self._namespaces.run()
+            async with (
+                Recorder(
+                    client, controller=vocabulary.WEBHOOK_NAME, instance=self._instance
+                ) as recorder,
+                asyncio.TaskGroup() as tasks,
+            ):
+                tasks.create_task(self._namespaces.run())
+                if self._offer is not None:
+                    self._policies = PolicyObjects(client, recorder, offer=self._offer)
+                    tasks.create_task(self._policies.run())
+
+    def tell(self, objects: Objects, loaded: Loaded) -> None:
+        """Report what became of the policies; from any thread, and never waited for."""
+        if self._policies is not None:
+            self._loop.submit(self._policies.tell(objects, loaded))
 
     def not_ready(self) -> str | None:
         if self._namespaces is None or not self._namespaces.synced.is_set():
@@ -96,6 +127,13 @@ class ClusterWorld:
             raise NotKnown(f"{what} cannot be read: {exc}") from exc
         except asyncio.CancelledError as exc:
             raise NotKnown(f"{what} cannot be read: the webhook is stopping") from exc
+
+
+def _ended(watch: Future[None]) -> None:
+    """A worker that no longer follows the cluster would judge by old facts: it makes way."""
+    if not watch.cancelled() and watch.exception() is not None:
+        logger.critical("watching ended; the worker stops", exc_info=watch.exception())
+        os._exit(1)  # from a thread that is not the main one, where an exception ends nothing
 
 
 def _kept(namespace: Json) -> Json:

@@ -1,7 +1,7 @@
 """
 KubeNexus itself on a control plane: the webhook and the scheduler as child processes.
 
-    certificate --> webhook --ready--> both webhook configurations --> scheduler --ready--> up
+    kinds, certificate --> webhook --ready--> webhook configurations --> scheduler --ready--> up
 
 The configurations are registered once the webhook answers, so that nothing is refused meanwhile.
 The API server finds the webhook by its address on 127.0.0.1, under a certificate of the plane's
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Self
 
-from policies import vocabulary
+from policies import crds, vocabulary
 from webhook import registration
 
 from . import keys, own, ports
@@ -99,6 +99,8 @@ class Stack:
         await_ready([self._children[name]], lambda: healthy(url), deadline=self._deadline)
 
     def _start_webhook(self) -> None:
+        for kind in crds.definitions():
+            self.plane.api().apply(kind)
         at, (port, metrics) = self.plane.layout, ports.free(2)
         pair = keys.serving(self.plane.ca, vocabulary.WEBHOOK_NAME, now=self._now())
         # The user of the same name has its own pair: this one serves.

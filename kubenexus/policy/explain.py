@@ -139,12 +139,12 @@ def _stage(found: object, admission: Admission) -> str:
 
 
 def _shown(rows: Sequence[Seen], stages: Sequence[str]) -> list[Shown]:
-    """Each expression once, or once for each outcome that it had on the way."""
+    """Each expression once, or once for each outcome that it had on the way; the latest counts."""
     groups: dict[tuple[str, str, str], list[Seen]] = {}
     for row in rows:
         known = groups.setdefault((row.section, row.rule, row.expression), [])
-        if not any(_alike(row, other) for other in known):
-            known.append(row)
+        known[:] = [other for other in known if not _alike(row, other)]
+        known.append(row)
     return [
         Shown(row, stages[row.stage] if len(group) > 1 else "")
         for group in groups.values()
@@ -153,7 +153,7 @@ def _shown(rows: Sequence[Seen], stages: Sequence[str]) -> list[Shown]:
 
 
 def _alike(one: Seen, other: Seen) -> bool:
-    return (one.value, one.error, one.parts) == (other.value, other.error, other.parts)
+    return (one.value, one.error) == (other.value, other.error)
 
 
 def as_dict(found: Explanation) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def as_dict(found: Explanation) -> dict[str, Any]:
         "injections": [
             {
                 "path": where(row.path),
-                "value": row.value,
+                "value": plain(row.value),
                 "policy": row.policy,
                 "rule": row.rule,
                 "override": row.override,
@@ -246,4 +246,17 @@ def _policy_dict(policy: PolicySaid) -> dict[str, Any]:
 
 
 def _outcome(value: Any, error: str) -> dict[str, Any]:
-    return {"error": error} if error else {"value": value}
+    return {"error": error} if error else {"value": plain(value)}
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it, maps in the order of their keys: engines keep none."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return str(value)

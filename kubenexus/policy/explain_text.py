@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from kubenexus.policy.explain import Explanation, PolicySaid, Shown
+from kubenexus.policy.explain import Explanation, PolicySaid, Shown, plain
 from policies.evaluation import Failure, Said, where
 
 WIDTH: Final = 100
@@ -177,7 +177,7 @@ def _outcome(value: Any, error: str) -> str:
 
 
 def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 def _one_line(text: str) -> str:

@@ -108,39 +108,61 @@ class PartsEngine:
 
     def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
         program = self._plain.compile(source, env, want=want)
-        tree = syntax.parse(source)
-        found = [] if tree is None else list(_telling(tree, 0))[:_MOST_PARTS]
-        parts = [self._part(source, node, depth, env) for node, depth in found]
+        found = list(parts_of(source).items())[:_MOST_PARTS]
+        parts = [self._part(text, depth, env) for text, depth in found]
         return _WithParts(program, tuple(part for part in parts if part is not None))
 
     def check(self, source: str, env: Environment) -> str:
         return self._plain.check(source, env)
 
-    def _part(self, source: str, node: Node, depth: int, env: Environment) -> _PartProgram | None:
-        text = source[node.start : node.end]
+    def _part(self, text: str, depth: int, env: Environment) -> _PartProgram | None:
         try:
             return _PartProgram(text, depth, self._plain.compile(text, env, want="any"))
         except CompileError:
             return None  # an optional, or a name that only the whole gives a meaning
 
 
-def _telling(node: Node, depth: int) -> Iterator[tuple[Node, int]]:
-    """The parts that tell a reader something, outer ones first, none with a loop's variable."""
-    if depth and _tells(node):
+def parts_of(source: str) -> dict[str, int]:
+    """The parts of an expression that tell a reader something, each once, to their depth."""
+    tree = syntax.parse(source)
+    found: dict[str, int] = {}
+    for node, depth in _telling(tree, 0) if tree is not None else ():
+        found.setdefault(_bare(source[node.start : node.end]), depth)
+    return found
+
+
+def _bare(text: str) -> str:
+    """Without the brackets around it."""
+    while text.startswith("(") and syntax.parse(text[1:-1]) is not None:
+        text = text[1:-1].strip()
+    return text
+
+
+def _telling(node: Node, depth: int, parent: Node | None = None) -> Iterator[tuple[Node, int]]:
+    """Outer parts first, none with a loop's variable."""
+    tells = _tells(node, parent)
+    if depth and tells:
         yield node, depth
-    below = depth + 1 if not depth or _tells(node) else depth
+    below = depth + 1 if not depth or tells else depth
     for index, child in enumerate(node.children):
         if _is_plumbing(node, index):
             continue
         bound = frozenset() if node.on and index == 0 else node.loop
-        for part, level in _telling(child, below):
+        for part, level in _telling(child, below, node):
             if not bound & {name.text for name in syntax.free(part)}:
                 yield part, level
 
 
-def _tells(node: Node) -> bool:
-    """A literal says itself; a bare name is a whole object, too large to help."""
-    return node.kind not in ("literal", "name", "list", "map", "message")
+def _tells(node: Node, parent: Node | None) -> bool:
+    """
+    A literal says itself, and a bare name is a whole object, too large to help.
+
+    Of `a && b && c` the parts are a, b and c.
+    """
+    if node.kind in ("literal", "name", "list", "map", "message"):
+        return False
+    chained = parent is not None and node.text == parent.text and node.text in ("&&", "||")
+    return not chained
 
 
 def _is_plumbing(node: Node, index: int) -> bool:

@@ -34,7 +34,7 @@ def tagged(kind: ErrorKind, message: str) -> str:
 
 def evaluation_error(text: str) -> EvaluationError:
     """The error of our own that says what the engine's text says."""
-    cleaned = _STATUS.sub("", text.strip()).replace("cel.@matches", "matches")
+    cleaned = _STATUS.sub("", text.strip()).replace("cel.@", "")
     tag = _TAG.match(cleaned)
     if tag:
         for kind in get_args(ErrorKind):

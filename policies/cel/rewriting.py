@@ -7,6 +7,7 @@ Changes to a checked tree, so that the run time can do what the checker has acce
     requests(object, …)               the name of the variable instead of the whole object
     type(ip(…)) == net.IP             types of our own do not exist at run time: their names do
     matches('…')                      the engine compiles the pattern at each call: keep it compiled
+    lists.range(n)                    the engine makes any length: no more than a program may visit
 
 Also says which variables an expression reads.
 """
@@ -24,6 +25,7 @@ from policies.cel.wire import Node, message
 _INSERT: Final = "cel.@mapInsert"
 _JOIN: Final = "cel.@joinMaps"
 _MATCHES: Final = "cel.@matches"
+_RANGE: Final = "cel.@range"
 _CALL, _LIST, _STRUCT, _COMPREHENSION = 6, 7, 8, 9
 
 
@@ -39,6 +41,7 @@ def _join(maps: list[dict[object, object]]) -> dict[object, object]:
 
 FUNCTIONS: Final = (
     Function(_JOIN, (Overload(("list<dyn>",), "map<dyn,dyn>", _join),)),
+    Function(_RANGE, (Overload(("int",), "list<int>", sequences.bounded_range),)),
     Function(_MATCHES, (Overload(("string", "string"), "bool", sequences.matches),)),
 )
 """What rewritten trees call; authors cannot spell these names."""
@@ -146,6 +149,13 @@ class _Rewriter:
                 self._constant(arguments[0], known)
         elif name == "matches":
             self._matches(node, call, arguments)
+        elif name == "lists.range":
+            self._range(node, call, arguments)
+
+    def _range(self, node: Node, call: Node, arguments: list[Node]) -> None:
+        self.changed = True
+        call.fields = [(2, 2, _RANGE.encode()), *((3, 2, part) for part in arguments)]
+        self._forget(node.number(2))
 
     def _matches(self, node: Node, call: Node, arguments: list[Node]) -> None:
         constant = arguments[-1].node(3) if arguments else None

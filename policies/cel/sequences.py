@@ -16,6 +16,9 @@ _SUMMABLE: Final = ("int", "uint", "double", "duration")
 _COMPARABLE: Final = (*_SUMMABLE, "bool", "timestamp", "string", "bytes")
 _INT64: Final = 2**63
 
+MAX_STEPS: Final = 10_000
+"""What one evaluation may visit; fixed in the engine."""
+
 
 def _family(value: object) -> str:
     """Values of one family can be compared; `int`, `uint` and `double` are one."""
@@ -109,6 +112,15 @@ def _options() -> Any:
     options = re2.Options()
     options.log_errors = False
     return options
+
+
+def bounded_range(length: int) -> list[int]:
+    """CEL's `lists.range`, for as many numbers as a program can visit."""
+    if length > MAX_STEPS:
+        raise FunctionError(
+            f"iteration budget exceeded: a range of {length}, at most {MAX_STEPS}", kind="budget"
+        )
+    return list(range(length))
 
 
 def pattern_fault(pattern: str) -> str | None:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -13,24 +12,16 @@ from kubenexus.dev.plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.builders import a_job, a_pod, in_gang
+from tests.cluster.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
 Json = dict[str, Any]
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
-PATIENCE = 60.0  # how long something may take that a busy machine does late
 
 
 def in_namespace(obj: Json, namespace: str) -> str:
     return json.dumps(obj | {"metadata": obj["metadata"] | {"namespace": namespace}})
-
-
-def eventually(found: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + PATIENCE
-    while not (result := found()):
-        assert time.monotonic() < end, f"{what}: not within {PATIENCE:.0f} s"
-        time.sleep(0.1)
-    return result
 
 
 def pod(kubectl: Kubectl, namespace: str, name: str) -> Json:

@@ -113,6 +113,9 @@ class Counting:
         self.compiled.append(source)
         return self._engine.compile(source, env, want=want)
 
+    def check(self, source: str, env: Environment) -> str:
+        return self._engine.check(source, env)
+
 
 def test_the_same_expression_is_compiled_once_for_all_tenants() -> None:
     engine = Counting(a_compiler().engine)

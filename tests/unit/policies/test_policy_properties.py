@@ -24,7 +24,7 @@ from tests.policy_builders import (
 
 Json = dict[str, Any]
 LIBRARY = Path(policies.__file__).parent / "library"
-SLOW_START = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW_START = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 OWN = [
     a_cluster_policy(

@@ -20,6 +20,8 @@ from tests.unit.scheduler.far_side import FarSide, Lost
 Json = dict[str, Any]
 NAME = "kubenexus-scheduler"
 
+pytestmark = pytest.mark.timeout(30)
+
 
 class Bench:
     """A scheduler on a table: watches are moved by hand, everything told is kept."""

@@ -37,6 +37,9 @@ class FakePolicies:
     def not_ready(self) -> str | None:
         return None
 
+    def degraded(self) -> str | None:
+        return None
+
 
 def a_body(pod: Json) -> bytes:
     request = {

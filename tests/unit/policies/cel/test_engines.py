@@ -174,6 +174,28 @@ def test_a_variable_bound_later_is_seen(engine: Engine) -> None:
     assert program.evaluate(activation) is True
 
 
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        pytest.param("object.metadata.name.matches('^w.b$')", True, id="as a member"),
+        pytest.param("matches(object.metadata.name, 'x')", False, id="as a function"),
+        pytest.param("object.metadata.name.matches(object.metadata.name)", True, id="no constant"),
+        pytest.param("object.spec.matches('a')", "no-overload", id="on a map"),
+        pytest.param("'a\\nb'.matches('a.b')", False, id="a dot is no line feed"),
+        pytest.param("'ä'.matches('^.$')", True, id="code points"),
+    ],
+)
+def test_patterns(source: str, want: object) -> None:
+    assert outcome(FIRST, source) == want
+
+
+def test_a_pattern_that_is_none_is_refused_where_it_stands() -> None:
+    with pytest.raises(CompileError) as caught:
+        FIRST.compile("object.a ==\n 'x' || object.b.matches('[')", ENV)
+    assert (caught.value.line, caught.value.column) == (2, 26)
+    assert caught.value.message.startswith("illegal regex '['")
+
+
 def test_a_failed_variable_that_is_not_reached_is_no_error() -> None:
     activation = Activation({"object": POD})
     activation.fail("variables.limit", EvaluationError("divide", "divide by zero"))
@@ -204,12 +226,26 @@ def test_an_expression_out_of_bounds_is_an_error_of_ours(engine: Engine, source:
         engine.compile(source, ENV, want="any").evaluate(Activation({"object": POD}))
 
 
+def test_loops_nested_too_deeply_are_told_so() -> None:
+    source = "[1].map(x, " * 20 + "x" + ")" * 20
+    with pytest.raises(CompileError, match="the expression is nested too deeply; use variables"):
+        FIRST.compile(source, ENV, want="any")
+
+
 def test_the_budget_of_steps_is_an_error_of_the_rule() -> None:
     program = FIRST.compile("object.all(x, x == 1)", ENV)
     within = program.evaluate(Activation({"object": [1] * 9_999}))
     with pytest.raises(EvaluationError) as caught:
         program.evaluate(Activation({"object": [1] * 10_000}))
     assert (within, caught.value.kind) == (True, "budget")
+
+
+def test_a_range_is_no_longer_than_the_budget() -> None:
+    program = FIRST.compile("lists.range(object).size()", ENV, want="any")
+    within = program.evaluate(Activation({"object": 10_000}))
+    with pytest.raises(EvaluationError) as caught:
+        program.evaluate(Activation({"object": 10_001}))
+    assert (within, caught.value.kind) == (10_000, "budget")
 
 
 @both

@@ -1,0 +1,171 @@
+"""
+`policy bench`: what policies cost a request, each by itself and all together.
+
+    objects x rounds --evaluate, timed--> nanoseconds --sort--> p50, p95, p99
+                                                                   |
+                                                  saved baseline --+--> ratios
+
+A policy by itself keeps the tables of the whole set, so that it decides as it would there. One
+request after another on one thread: times are the engine's, without a server around it. The clock
+is passed in; a machine that is busy shows in p99 first, so ratios are read at p50.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kubenexus.policy.problems import UsageError
+from policies.admission import Admission
+from policies.evaluate import evaluate
+from policies.policyset import PolicySet
+
+ALL: Final = "all policies"
+_FORMAT: Final = 1
+_QUANTILES: Final = (50, 95, 99)
+
+SAMPLE: Final[Mapping[str, Any]] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "worker-0",
+        "namespace": "team",
+        "labels": {"app.kubernetes.io/name": "worker"},
+        "ownerReferences": [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "w", "uid": "u", "controller": True}
+        ],
+    },
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "registry.example/worker:1",
+                "resources": {
+                    "requests": {"cpu": "8", "memory": "64Gi"},
+                    "limits": {"memory": "64Gi", "nvidia.com/gpu": 1},
+                },
+            }
+        ]
+    },
+}
+"""The object where none is given: a pod of a Job, with a GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds of one request."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Policy to cost, and the cost of them all; `engine` is what evaluated."""
+
+    engine: str
+    requests: int
+    whole: Cost
+    policies: Mapping[str, Cost]
+
+
+def run(
+    admissions: Sequence[Admission],
+    policies: PolicySet,
+    *,
+    rounds: int,
+    engine: str,
+    now: datetime,
+    clock: Callable[[], int],
+) -> Report:
+    """Time every policy; `clock` gives nanoseconds."""
+
+    def cost(chosen: PolicySet) -> Cost:
+        for admission in admissions:  # the first time is not like the others
+            evaluate(admission, chosen, now=now)
+        times: list[int] = []
+        for _ in range(rounds):
+            for admission in admissions:
+                start = clock()
+                evaluate(admission, chosen, now=now)
+                times.append(clock() - start)
+        return _cost(times)
+
+    alone = {
+        policy.name: cost(replace(PolicySet.of([policy]), tables=policies.tables))
+        for policy in policies.policies
+    }
+    return Report(engine, rounds * len(admissions), cost(policies), alone)
+
+
+def _cost(times: list[int]) -> Cost:
+    ordered = sorted(times)
+    p50, p95, p99 = (
+        round(ordered[max(0, math.ceil(len(ordered) * q / 100) - 1)] / 1000, 3) for q in _QUANTILES
+    )
+    return Cost(p50, p95, p99)
+
+
+def as_json(report: Report) -> str:
+    """What `--save` writes and `--compare` reads."""
+    return json.dumps({"format": _FORMAT, **asdict(report)}, indent=2) + "\n"
+
+
+def read(path: Path) -> Report:
+    """A saved baseline."""
+    advice = "make one with kubenexus policy bench --save"
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise UsageError(f"{path}: cannot be read: {exc.strerror}; {advice}") from exc
+    except ValueError as exc:
+        raise UsageError(f"{path}: is no JSON; {advice}") from exc
+    if not isinstance(body, dict) or body.get("format") != _FORMAT:
+        raise UsageError(f"{path}: is no baseline of format {_FORMAT}; {advice}")
+    try:
+        policies = {name: Cost(**row) for name, row in body["policies"].items()}
+        whole = Cost(**body["whole"])
+        return Report(str(body["engine"]), int(body["requests"]), whole, policies)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise UsageError(f"{path}: the baseline is damaged; {advice}") from exc
+
+
+def as_text(report: Report, baseline: Report | None = None) -> str:
+    """A table; with a baseline, each p50 as a multiple of the saved one."""
+    rows = [*sorted(report.policies.items(), key=lambda row: (-row[1].p50, row[0]))]
+    rows.append((ALL, report.whole))
+    width = min(52, max(len(name) for name, _ in rows))
+    head = f"{'POLICY':<{width}}  {'P50':>9}  {'P95':>9}  {'P99':>9}"
+    lines = [head + ("  P50 AGAINST BASELINE" if baseline else "")]
+    for name, cost in rows:
+        shown = name if len(name) <= width else f"{name[: width - 1]}…"
+        line = f"{shown:<{width}}  {_time(cost.p50)}  {_time(cost.p95)}  {_time(cost.p99)}"
+        lines.append(line + (f"  {_ratio(cost, _saved(baseline, name))}" if baseline else ""))
+    lines += [f"{'gone':>{width}}: {name}" for name in _gone(report, baseline)]
+    lines.append(f"{report.requests} requests a row, {report.engine}")
+    if baseline and baseline.engine != report.engine:
+        lines.append(f"note: the baseline was measured with {baseline.engine}")
+    return "\n".join(lines)
+
+
+def _saved(baseline: Report, name: str) -> Cost | None:
+    return baseline.whole if name == ALL else baseline.policies.get(name)
+
+
+def _gone(report: Report, baseline: Report | None) -> Iterator[str]:
+    if baseline:
+        yield from sorted(set(baseline.policies) - set(report.policies))
+
+
+def _ratio(now: Cost, before: Cost | None) -> str:
+    if before is None:
+        return "new"
+    return f"{now.p50 / before.p50:.2f}x" if before.p50 else "-"
+
+
+def _time(micros: float) -> str:
+    return f"{micros:7.1f}us" if micros < 10_000 else f"{micros / 1000:7.1f}ms"

@@ -1,0 +1,103 @@
+"""Policies as objects of a real API server: in force within moments, refused ones told about."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kubenexus.dev.stack import Stack
+from policies import vocabulary
+from tests.builders import a_pod
+from tests.cluster.waiting import eventually
+
+pytestmark = pytest.mark.cluster
+
+Json = dict[str, Any]
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def a_policy(namespace: str, expression: str) -> Json:
+    return {
+        "apiVersion": vocabulary.POLICY_API_VERSION,
+        "kind": "TenantPolicy",
+        "metadata": {"name": f"policy-{namespace}"},
+        "spec": {
+            "tenant": {"name": f"tenant-{namespace}", "tier": "silver"},
+            "namespaceSelector": {"matchLabels": {vocabulary.NAMESPACE_NAME_LABEL: namespace}},
+            "validations": [
+                {"name": "has-owner", "expression": expression, "message": "say who owns the pod"}
+            ],
+            "defaults": [{"set": {"labels": {"cost-center": "42"}}}],
+        },
+    }
+
+
+GOOD = "has(object.metadata.labels) && 'owner' in object.metadata.labels"
+
+
+@pytest.fixture
+def policy(stack: Stack, kubectl: Kubectl, namespace: str) -> Iterator[Callable[[Json], None]]:
+    def apply(obj: Json) -> None:
+        got = kubectl("apply", "-f", "-", input=json.dumps(obj))
+        assert got.returncode == 0, got.stderr
+
+    yield apply
+    kubectl("delete", "tenantpolicy", f"policy-{namespace}", "--ignore-not-found")
+
+
+def conditions(kubectl: Kubectl, namespace: str) -> Json:
+    got = kubectl("get", "tenantpolicy", f"policy-{namespace}", "-o", "json")
+    obj = json.loads(got.stdout)
+    if obj.get("status", {}).get("observedGeneration") != obj["metadata"]["generation"]:
+        return {}
+    return {row["type"]: (row["status"], row["reason"]) for row in obj["status"]["conditions"]}
+
+
+def tried(kubectl: Kubectl, namespace: str, **labels: str) -> subprocess.CompletedProcess[str]:
+    obj = a_pod("p", namespace=namespace, labels=labels)
+    return kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(obj))
+
+
+def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
+    policy: Callable[[Json], None], kubectl: Kubectl, namespace: str
+) -> None:
+    policy(a_policy(namespace, GOOD))
+    in_force = {"Compiled": ("True", "Sound"), "Ready": ("True", "InForce")}
+    eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
+
+    refused = eventually(
+        lambda: (got := tried(kubectl, namespace)).returncode and got.stderr, "a refusal"
+    )
+    assert f"policy-{namespace}/has-owner: say who owns the pod" in refused
+    allowed = json.loads(tried(kubectl, namespace, owner="ada").stdout)["metadata"]["labels"]
+    assert (allowed["cost-center"], allowed[vocabulary.TENANT_LABEL]) == (
+        "42",
+        f"tenant-{namespace}",
+    )
+
+    policy(a_policy(namespace, "object.metadata.labels.owner ==="))
+    broken = {"Compiled": ("False", "Faulty"), "Ready": ("False", "Faulty")}
+    eventually(lambda: conditions(kubectl, namespace) == broken, "the broken policy told about")
+    assert tried(kubectl, namespace).returncode != 0, "the last good policy must stay in force"
+
+    def reported() -> bool:
+        listed = kubectl("get", "events", "-n", "default", "-o", "json").stdout
+        return any(
+            row["reason"] == "PoliciesRefused"
+            and row["involvedObject"]["name"] == f"policy-{namespace}"
+            for row in json.loads(listed)["items"]
+        )
+
+    eventually(reported, "an Event about the broken policy")
+
+
+def test_an_unknown_field_is_refused_by_the_api_server(
+    stack: Stack, kubectl: Kubectl, namespace: str
+) -> None:
+    obj = a_policy(namespace, GOOD)
+    obj["spec"]["validatons"] = []
+    got = kubectl("apply", "-f", "-", input=json.dumps(obj))
+    assert got.returncode != 0
+    assert 'unknown field "spec.validatons"' in got.stderr

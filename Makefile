@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-cluster lint wheel binaries generate lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy cel-conformance lint wheel binaries generate lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -17,16 +17,27 @@ demo: $(VENV)/run ## Admit and place the quickstart example on an in-memory clus
 
 install: $(VENV)/dev ## The product and its development tools in .venv
 
-test: test-unit test-cluster ## Every test, on a real control plane
+test: test-unit test-conformance test-cluster ## Every test, on a real control plane
 
 test-unit: $(VENV)/dev ## Tests that need no cluster; seconds
 	$(PYTEST) -q --junitxml=build/tests/unit.xml tests/unit
+
+test-conformance: $(VENV)/dev ## The CEL conformance suite on both engines
+	$(PYTEST) -q --junitxml=build/tests/conformance.xml tests/conformance
 
 test-cluster: $(VENV)/dev binaries ## Tests on a real kube-apiserver
 	$(PYTEST) -q --junitxml=build/tests/cluster.xml tests/cluster
 
 binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
 	@$(BIN)/kubenexus dev build
+
+# Benchmarks print a table and write build/bench/NAME.json; the tables in docs/ are made from these files.
+
+bench-policy: $(VENV)/dev ## What evaluating policies costs, against the bare engine
+	$(BIN)/python -m tests.bench.bench_policy
+
+cel-conformance: $(VENV)/dev ## The CEL conformance table of docs/cel.md
+	$(BIN)/python -m tests.conformance.cel_spec --write build/bench/cel-conformance.json
 
 lint: $(VENV)/dev ## Style, types and arrows
 	$(BIN)/ruff check .

@@ -92,7 +92,7 @@ def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
     rows: Bools = columns.alive & (statics(snapshot, shape, memo) == 0)
     if shape.vram:
         rows &= columns.vram >= int(shape.vram * _VRAM_TOLERANCE)
-    if shape.ask.strict:
+    if shape.ask.needs_topology:
         rows &= columns.has_topology
     return rows
 
@@ -126,7 +126,7 @@ def explain(snapshot: Snapshot, shape: Shape, memo: Memo) -> NoFit:
     if shape.refusals:
         return NoFit(total, sentence="; ".join(shape.refusals))
     columns = snapshot.columns
-    if shape.ask.strict and total and not (columns.has_topology & columns.alive).any():
+    if shape.ask.needs_topology and total and not (columns.has_topology & columns.alive).any():
         return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
     counts: Counter[str] = Counter()
     codes = statics(snapshot, shape, memo)
@@ -168,7 +168,7 @@ def _count_vram(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[s
 
 def _inside(snapshot: Snapshot, shape: Shape, node: str) -> str:
     """The host's own reason; empty when it would take this pod."""
-    if shape.ask.strict and node not in snapshot.layouts:
+    if shape.ask.needs_topology and node not in snapshot.layouts:
         return NO_TOPOLOGY
     chosen = snapshot.choose(shape, node)
     return chosen.reason if isinstance(chosen, Misfit) else ""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Self
 
+import orjson
+
 from policies import intent, quantity, requests, vocabulary
 
 from .errors import ModelError
@@ -225,13 +227,22 @@ def _shape(obj: Json, spec: Json, wishes: intent.Intent, problems: tuple[str, ..
         requests=tuple(sorted({**amounts, PODS: 1}.items())),
         selector=tuple(sorted(_words(spec.get("nodeSelector")).items())),
         tolerations=tuple(_tolerations(spec.get("tolerations"))),
-        ask=_ask(amounts, gpus, wishes.numa),
+        ask=_ask(amounts, gpus, wishes.numa, by_default=_numa_by_default(annotations)),
         vram=-(-wishes.vram // gpus) if wishes.vram and gpus else 0,
         refusals=refusals,
     )
 
 
-def _ask(amounts: Mapping[str, int], gpus: int, numa: intent.Numa) -> Ask:
+def _numa_by_default(annotations: Mapping[str, str]) -> bool:
+    """Whether admission, not the user, chose the NUMA policy; a pod it never saw is the user's."""
+    try:
+        profile = _map(orjson.loads(annotations.get(vocabulary.PROFILE_ANNOTATION, "{}")))
+    except orjson.JSONDecodeError:
+        return False
+    return _map(profile.get("numa")).get("by", "user") != "user"
+
+
+def _ask(amounts: Mapping[str, int], gpus: int, numa: intent.Numa, *, by_default: bool) -> Ask:
     aligned = {"cpu", "memory", "gpu"}
     if numa.resources is not None:
         named = {"gpu" if r in vocabulary.GPU_RESOURCES else r for r in numa.resources}
@@ -244,6 +255,7 @@ def _ask(amounts: Mapping[str, int], gpus: int, numa: intent.Numa) -> Ask:
         aligned=frozenset(aligned),
         prefer=numa.prefer,
         avoid=numa.avoid,
+        by_default=by_default,
     )
 
 

@@ -11,6 +11,7 @@ be helped; a mixed literal is written with `dyn`, and a variable is put in its p
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +21,7 @@ from kubenexus.policy.syntax import Node
 from policies.cel import facts, library
 from policies.compiled import Compiled, CompiledPolicy
 
+_COMMENT: Final = re.compile(r"//[^\n]*")
 _OWN: Final = frozenset({"tenant", "workload", "gang", "numa"})
 _NAMES: Final = frozenset({"object", "oldObject", "request", "namespaceObject", "variables"})
 _TYPES: Final = frozenset(
@@ -154,9 +156,15 @@ class _Writer:
         for index, child in enumerate(node.children):
             text = self._text(child)
             wrap = mixed and (node.kind == "list" or index % 2 == 1)
-            parts += [self.source[place : child.start], f"dyn({text})" if wrap else text]
+            parts += [self._between(place, child.start), f"dyn({text})" if wrap else text]
             place = child.end
-        return "".join([*parts, self.source[place : node.end]])
+        if node.kind == "literal":
+            return self.source[node.start : node.end]
+        return "".join([*parts, self._between(place, node.end)])
+
+    def _between(self, start: int, end: int) -> str:
+        """Signs and names, without the comments that would swallow what is written after them."""
+        return _COMMENT.sub("", self.source[start:end])
 
 
 def _mixed(node: Node) -> bool:

@@ -66,7 +66,7 @@ class _Group:
     @property
     def text(self) -> str:
         body = " +\n  ".join(write.text for write in self.writes)
-        return f"({self.when} ?\n  {body} : [])" if self.when else body
+        return f"(({self.when}) ?\n  {body} : [])" if self.when else body
 
     def reads(self, other: "_Group") -> bool:
         """Whether the other default may write something that this one reads."""

@@ -43,6 +43,12 @@ class Ask:
     aligned: frozenset[str] = frozenset({"cpu", "memory", "gpu"})
     prefer: tuple[int, ...] = ()
     avoid: tuple[int, ...] = ()
+    by_default: bool = False
+    """The policy came from a default: a host that tells no NUMA nodes counts as one."""
+
+    @property
+    def needs_topology(self) -> bool:
+        return self.strict and not self.by_default
 
     @property
     def strict(self) -> bool:

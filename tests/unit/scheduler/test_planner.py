@@ -180,6 +180,23 @@ def test_a_gpu_sold_as_80_gb_satisfies_80gi() -> None:
 
 
 @pytest.mark.parametrize(
+    ("by", "want"),
+    [
+        pytest.param("policy", {"p": "a"}, id="a default counts a silent host as one NUMA node"),
+        pytest.param(
+            "user",
+            "0/1 nodes are available: no nodes with NUMA topology.",
+            id="a user's wish needs a host that tells its NUMA nodes",
+        ),
+    ],
+)
+def test_who_asked_for_a_strict_policy(by: str, want: dict[str, str] | str) -> None:
+    profile = f'{{"numa":{{"policy":"single-numa","by":"{by}"}}}}'
+    pod = a_pod(numa="single-numa", annotations={vocabulary.PROFILE_ANNOTATION: profile})
+    assert outcome(unit_of(pod), Snapshot.of([a_node("a")])) == want
+
+
+@pytest.mark.parametrize(
     ("nodes", "pods", "bound", "want"),
     [
         pytest.param(

@@ -5,6 +5,7 @@ The `kubenexus` command: options in, one call, exit code out.
     webhook     serve admission reviews
     scheduler   place pending pods
     dev         a real control plane on this machine
+    policy      the tools of policy authors
 
     exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
     exit 1   it could not be done, and the message says why
@@ -14,6 +15,7 @@ Each command imports what it needs when it runs, so that none waits for the othe
 Nothing is decided here.
 """
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -137,9 +139,11 @@ def webhook(
 ) -> None:
     """Serve admission reviews to the API server."""
     from cluster import errors
+    from kubenexus import logs
     from policies import loader
     from webhook import server
 
+    logs.configure(sys.stderr)
     options = server.Options(
         kubeconfig=kubeconfig,
         host=host,
@@ -164,6 +168,7 @@ def scheduler(
     kubeconfig: Annotated[
         Path | None, typer.Option(help="How to reach the API server; default: in-cluster.")
     ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "0.0.0.0",
     port: Annotated[int, typer.Option(help="The port for health and metrics.")] = 10259,
     scheduler_name: Annotated[
         str | None, typer.Option(help="Place the pods whose spec.schedulerName is this.")
@@ -174,11 +179,14 @@ def scheduler(
 ) -> None:
     """Place pending pods, gangs whole."""
     from cluster import errors
+    from kubenexus import logs
     from policies import vocabulary
     from scheduler import app as service
 
+    logs.configure(sys.stderr)
     options = service.Options(
         kubeconfig=kubeconfig,
+        host=host,
         port=port,
         scheduler_name=scheduler_name or vocabulary.SCHEDULER_NAME,
         leader_elect=leader_elect,
@@ -195,3 +203,11 @@ def dev(context: typer.Context) -> None:
     from kubenexus.dev import cli
 
     cli.app(context.args, prog_name="kubenexus dev")
+
+
+@app.command(context_settings={**_PASS_ALL, "help_option_names": []})
+def policy(context: typer.Context) -> None:
+    """Write, test and explain policies: lint, test, explain, bench, export, schema, version."""
+    from kubenexus.policy import cli
+
+    cli.app(context.args, prog_name="kubenexus policy")

@@ -73,6 +73,12 @@ class Admission:
         return self.object or self.old_object or {}
 
     @property
+    def home(self) -> Json | None:
+        """The namespace whose labels count; a Namespace object is its own."""
+        own = self.kind == "Namespace" and not self.group
+        return self.subject if own else self.namespace_object
+
+    @property
     def is_pod(self) -> bool:
         return self.kind == "Pod" and not self.group
 

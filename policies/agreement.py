@@ -2,7 +2,7 @@
 Whether documents agree. What each may say alone, `model` says; what they say together, this.
 
 Refused are a name, a tier, a GPU model or a topology level given twice, a tier that nobody
-defines, and whatever blurs who a tenant is. A tenant has one home, a file or an object of the API
+defines, hardware beyond a tenant's tier, and whatever blurs who a tenant is. A tenant has one home, a file or an object of the API
 server, and a home has one tenant: so a file of tenant A that speaks for tenant B is refused, as is
 a second file for A, a policy of A that selects namespaces of B, and a namespace named by both.
 """
@@ -25,6 +25,7 @@ def contradictions(entries: Sequence[Entry]) -> list[Fault]:
             *_names(entries),
             *_tables(entries),
             *_tier_names(entries),
+            *_hardware(entries),
             *_homes(entries),
             *_claims(entries),
         ]
@@ -80,6 +81,22 @@ def _tier_names(entries: Sequence[Entry]) -> Iterator[Fault]:
         for tier, path in said:
             if tier and tier not in known:
                 yield origin.fault(path, f"found {tier!r}, want one of {', '.join(known)}")
+
+
+def _hardware(entries: Sequence[Entry]) -> Iterator[Fault]:
+    """A tenant's rule that gives hardware which the tenant's tier may not use."""
+    known = Tables.of(model for model, _ in entries).tiers
+    for model, origin in entries:
+        tier = known.get(model.spec.tenant.tier or "") if isinstance(model, TenantPolicy) else None
+        if tier is None:
+            continue
+        allowed = tier.hardware_tiers.allowed
+        for index, rule in enumerate(model.spec.classify.hardware_tier):
+            if rule.value not in allowed:
+                yield origin.fault(
+                    ("spec", "classify", "hardwareTier", index, "value"),
+                    f"found {rule.value!r}, but tier {tier.name} may use {', '.join(allowed)}",
+                )
 
 
 def _homes(entries: Sequence[Entry]) -> Iterator[Fault]:

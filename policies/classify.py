@@ -86,7 +86,7 @@ def _rank(tables: Tables, tier: str) -> int:
 
 
 def namespace_labels(admission: Admission) -> Mapping[str, str]:
-    namespace = admission.namespace_object or {}
+    namespace = admission.home or {}
     return {
         str(key): value
         for key, value in mapping(mapping(namespace.get("metadata")).get("labels")).items()

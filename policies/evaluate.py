@@ -33,7 +33,7 @@ def evaluate(
     With `inject` off the object is judged as it stands, as a validating webhook must: nobody
     knows whether the mutating call took place. `now` is compared with exceptions' ends.
     """
-    if admission.namespace and admission.namespace_object is None:
+    if admission.namespace and admission.home is None:
         return _unknown_namespace(admission, policies)
     labels = classify.namespace_labels(admission)
     candidates = policies.for_namespace(admission.namespace, labels)

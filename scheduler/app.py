@@ -33,7 +33,7 @@ from cluster.leases import Elector
 from cluster.watch import Informer
 from policies import vocabulary
 
-from . import logs, server
+from . import server
 from .binder import Binder
 from .conditions import Conditions
 from .errors import ModelError
@@ -72,7 +72,6 @@ class LeaseLost(Exception):
 
 def main(options: Options) -> int:
     """Run until asked to end. 0: as asked; 1: lease lost or port taken; 2: no usable connection."""
-    logs.configure(sys.stderr)
     try:
         asyncio.run(run(options))
     except errors.ConfigError as exc:

@@ -239,7 +239,7 @@ def _numa_by_default(annotations: Mapping[str, str]) -> bool:
         profile = _map(orjson.loads(annotations.get(vocabulary.PROFILE_ANNOTATION, "{}")))
     except orjson.JSONDecodeError:
         return False
-    return _map(profile.get("numa")).get("by", "user") != "user"
+    return bool(_map(profile.get("numa")).get("by", "user") != "user")
 
 
 def _ask(amounts: Mapping[str, int], gpus: int, numa: intent.Numa, *, by_default: bool) -> Ask:

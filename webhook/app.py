@@ -86,8 +86,7 @@ def create_app(
                 extra={
                     "uid": asked.uid,
                     "kind": asked.kind,
-                    "namespace": asked.namespace,
-                    "name": asked.name,
+                    "object": f"{asked.namespace}/{asked.name}",
                     "rules": [f"{f.policy}/{f.rule}" for f in decision.failures],
                 },
             )

@@ -132,6 +132,7 @@ class Stack:
         self._launch(
             SCHEDULER,
             f"--kubeconfig={self.plane.kubeconfig(vocabulary.SCHEDULER_NAME)}",
+            f"--host={ports.HOST}",
             f"--port={port}",
             health=f"{self.scheduler_url}/readyz",
         )

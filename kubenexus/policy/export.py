@@ -303,3 +303,14 @@ def as_yaml(exported: Sequence[Exported]) -> str:
             text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=96)
             parts.append(f"---\n{text}")
     return "".join(parts)
+
+
+def summary(exported: Sequence[Exported]) -> str:
+    """One line on how much was exported."""
+    whole = sum(1 for one in exported if one.documents and not one.left)
+    part = sum(1 for one in exported if one.documents and one.left)
+    none = len(exported) - whole - part
+    return (
+        f"{len(exported)} policies: {whole} exported whole, {part} in part, {none} not at all;"
+        " the comments say why"
+    )

@@ -12,6 +12,7 @@ from typing import Any
 
 from kubenexus.policy.problems import FaultyInput, UsageError
 from policies import documents, faults, loader
+from policies.admission import mapping
 from policies.compiler import Compiler
 from policies.documents import Document, DocumentError
 from policies.faults import Fault, Origin
@@ -87,8 +88,21 @@ def namespace(path: Path) -> Json:
     raise UsageError(f"{path}: holds no Namespace; save one with kubectl get namespace -o yaml")
 
 
-def labelled_namespace(name: str, labels: str) -> Json:
-    """A namespace with labels written as `key=value,key=value`."""
+def namespace_of(obj: Json, known: Json | None, *, labels: str = "") -> Json:
+    """The namespace of an object: the known one, or one with labels `key=value,key=value`."""
+    wanted = str(mapping(obj.get("metadata")).get("namespace") or "")
+    if known is None:
+        return _labelled(wanted or "default", labels)
+    found = str(mapping(known.get("metadata")).get("name") or "")
+    if wanted and wanted != found:
+        raise UsageError(
+            f"the object stands in namespace {wanted!r}, but the namespace given is {found!r};"
+            " give its own"
+        )
+    return known
+
+
+def _labelled(name: str, labels: str) -> Json:
     found: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in labels.split(","))):
         key, sign, value = pair.partition("=")

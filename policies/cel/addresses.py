@@ -59,11 +59,11 @@ def parse(text: str, *, fragment: bool = True) -> Url:
     scheme, rest = _scheme(text)
     rest, _, query = rest.partition("?")
     if not rest.startswith("/"):
-        if scheme and rest and fragment:
+        if scheme:
             return Url(scheme=scheme, query=query)
         raise FunctionError("invalid URI for request: an absolute URL or path is wanted")
     host, path = "", rest
-    if scheme and rest.startswith("//") and not rest.startswith("///"):
+    if scheme and rest.startswith("//"):
         host, slash, tail = rest[2:].partition("/")
         path = slash + tail
         host = _host(host)
@@ -78,8 +78,6 @@ def _scheme(text: str) -> tuple[str, str]:
         raise FunctionError("missing protocol scheme")
     if colon and _SCHEME.fullmatch(before):
         return before.lower(), after
-    if colon and not re.search(r"[/?#]", before) and before[:1].isalpha():
-        raise FunctionError("first path segment in URL cannot contain colon")
     return "", text
 
 

@@ -67,9 +67,11 @@ def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
     in_force = {"Compiled": ("True", "Sound"), "Ready": ("True", "InForce")}
     eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
 
-    refused = eventually(
-        lambda: (got := tried(kubectl, namespace)).returncode and got.stderr, "a refusal"
-    )
+    def refusal() -> str | None:
+        got = tried(kubectl, namespace)
+        return got.stderr if got.returncode else None
+
+    refused = eventually(refusal, "a refusal")
     assert f"policy-{namespace}/has-owner: say who owns the pod" in refused
     allowed = json.loads(tried(kubectl, namespace, owner="ada").stdout)["metadata"]["labels"]
     assert (allowed["cost-center"], allowed[vocabulary.TENANT_LABEL]) == (

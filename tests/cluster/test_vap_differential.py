@@ -32,6 +32,7 @@ DENIED: Final = "the rule says no"
 UNKNOWN_TYPE: Final = "the server takes no rule whose type is known only when it runs"
 MORE: Final = "the server does not have this function"
 MIXED: Final = "the server takes no literal of mixed types"
+BY_VALUE: Final = "the server looks at how a quantity was written, we look at its amount"
 MAPS: Final = "the server's maps raise where the language says false"
 DIFFERENCES: Final = {
     "object.spec.hostNetwork": UNKNOWN_TYPE,
@@ -48,6 +49,10 @@ DIFFERENCES: Final = {
     "dyn(math.greatest(1, 3, 2)) == dyn(3)": MORE,
     "dyn(base64.decode('aGVsbG8=') == b'hello') == dyn(true)": MORE,
     "dyn(regex.extract('a1', '[0-9]').orValue('')) == dyn('1')": MORE,
+    "dyn(quantity('9223372036854775807').isInteger()) == dyn(true)": BY_VALUE,
+    "dyn(quantity('99999999999999999999').isInteger()) == dyn(true)": BY_VALUE,
+    "dyn(quantity('-1.5Gi').asInteger()) == dyn(-1610612736)": BY_VALUE,
+    "dyn(quantity('100n').asApproximateFloat()) == dyn(1e-07)": BY_VALUE,
     "[1, 'a'].size() == 2": MIXED,
     "dyn(dyn([1, 'a']).min()) == dyn(1)": MIXED,
     "dyn(1) in dyn(object.metadata.labels)": MAPS,

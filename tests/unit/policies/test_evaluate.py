@@ -5,12 +5,11 @@ import pytest
 
 from policies.admission import Admission
 from policies.evaluate import evaluate
-from policies.evaluation import Conflict, Excepted, Failure, Outcome, Said, Skipped, Who
+from policies.evaluation import Excepted, Outcome
 from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
     a_cluster_policy,
-    a_namespace,
     a_rule,
     a_tenant_policy,
     judged,
@@ -339,6 +338,16 @@ def test_policies_for_a_workload_judge_it_itself_and_write_to_its_templates() ->
     )
 
 
+def test_a_policy_that_names_both_pods_and_the_workload_judges_the_workload_once() -> None:
+    found = judged(
+        a_tenant_policy(
+            "t", matchConstraints={"kinds": ["Pod", "batch/Job"]}, validations=[a_rule(FALSE)]
+        ),
+        obj=a_job(),
+    )
+    assert (found.outcomes, found.allowed) == ((Outcome("t", "rule", False),), False)
+
+
 def test_an_unknown_namespace_is_a_refusal_and_no_mismatch() -> None:
     found = evaluate(Admission.of(a_pod()), loaded(a_cluster_policy("c")), now=NOW)
     assert (found.allowed, found.refusals) == (
@@ -348,122 +357,6 @@ def test_an_unknown_namespace_is_a_refusal_and_no_mismatch() -> None:
             " either: try again in a few seconds",
         ),
     )
-
-
-TABLE = {"priorityClasses": [{"name": "urgent", "tier": "gold"}]}
-
-
-@pytest.mark.parametrize(
-    ("tier", "namespace", "queue", "priority", "want"),
-    [
-        pytest.param(
-            "silver", "gold", "gold", "urgent", ("silver", "TenantPolicy team-a"), id="the policy"
-        ),
-        pytest.param(None, "silver", "gold", "urgent", ("silver", "namespace label"), id="label"),
-        pytest.param(None, "SILVER", "gold", "urgent", ("silver", "namespace label"), id="case"),
-        pytest.param(None, "tin", "silver", "urgent", ("silver", "queue"), id="the queue"),
-        pytest.param(None, None, "tin", "urgent", ("gold", "PriorityClass urgent"), id="priority"),
-        pytest.param(None, None, None, "other", ("bronze", "nobody said"), id="nobody"),
-    ],
-)
-def test_tier_sources_in_order(
-    tier: str | None,
-    namespace: str | None,
-    queue: str | None,
-    priority: str,
-    want: tuple[str, str],
-) -> None:
-    labels = {"tenant": "a"} | ({"tier": namespace} if namespace else {})
-    found = judged(
-        a_cluster_policy("c", **TABLE),
-        a_tenant_policy(tier=tier),
-        obj=a_pod(priorityClassName=priority),
-        namespace=a_namespace(**labels),
-        queue_tier=queue,
-    )
-    assert found.who == Who("a", *want, policy="team-a")
-
-
-def test_two_tenants_for_one_namespace_are_a_conflict() -> None:
-    everywhere = {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}
-    found = judged(
-        a_tenant_policy(
-            "t-b", tenant="b", namespaceSelector=everywhere, validations=[a_rule(FALSE)]
-        ),
-        a_tenant_policy("t-a", tenant="a", validations=[a_rule(FALSE)]),
-    )
-    assert (found.who.tenant, found.conflicts, len(found.refusals)) == (
-        "a",
-        (Conflict("tenant", "a", "t-a", "b", "t-b"),),
-        2,
-    )
-
-
-def test_classification_asks_the_tenant_before_the_cluster() -> None:
-    rules = {
-        "workloadType": [{"when": ERROR, "value": "service"}, {"when": TRUE, "value": "batch"}]
-    }
-    found = judged(
-        a_cluster_policy("c", classify={"workloadType": [{"when": TRUE, "value": "training"}]}),
-        a_tenant_policy("t", classify=rules, failurePolicy="Ignore"),
-    )
-    assert (found.pods[0].workload_type, found.skipped) == (
-        Said("batch", "t", "classify.workloadType[1]"),
-        (Skipped("t", "classify.workloadType[0]", 'Key not found in map : "nodeName"'),),
-    )
-
-
-def test_hardware_beyond_the_tier_is_ignored_in_rules_and_refused_to_users() -> None:
-    tiers = [{"name": "tin", "rank": 0, "hardwareTiers": {"allowed": ["economy"]}}]
-    rules = {
-        "hardwareTier": [{"when": TRUE, "value": "premium"}, {"when": TRUE, "value": "economy"}]
-    }
-    documents = (
-        a_cluster_policy("c", tiers=tiers),
-        a_tenant_policy("t", tier="tin", classify=rules),
-    )
-    ruled = judged(*documents)
-    asked = judged(*documents, obj=a_pod(labels={"hardware.kubenexus.io/tier": "premium"}))
-    assert (ruled.hardware_tier, [row.dropped_by for row in ruled.conflicts], asked.failures) == (
-        "economy",
-        ["t/classify.hardwareTier[0]"],
-        (
-            Failure(
-                "kubenexus",
-                "hardware-tier",
-                "found 'premium', want what tier tin may use: economy",
-                path="metadata.labels['hardware.kubenexus.io/tier']",
-                fix="correct the label, or remove it and let policy decide",
-            ),
-        ),
-    )
-
-
-@pytest.mark.parametrize(
-    ("spec", "want"),
-    [
-        pytest.param({"gang": {"maxSize": 3}}, ["gang-max-size"], id="a gang too large"),
-        pytest.param({"gang": {"minSize": 5}}, ["gang-min-size"], id="a gang too small"),
-        pytest.param({"gang": {"minSize": 4, "maxSize": 4}}, [], id="a gang just right"),
-        pytest.param(
-            {"numa": {"allowed": ["none"]}}, ["numa-allowed"], id="a NUMA policy too many"
-        ),
-        pytest.param(
-            {
-                "gang": {"maxSize": 3},
-                "exceptions": [
-                    {"name": "e", "when": TRUE, "reason": "r", "validations": ["gang-max-size"]}
-                ],
-            },
-            [],
-            id="an exception from a limit",
-        ),
-    ],
-)
-def test_limits_of_a_tenant(spec: Json, want: list[str]) -> None:
-    pod = a_pod(labels=GANG, annotations={"numa.scheduling.kubenexus.io/policy": "isolated"})
-    found = judged(a_tenant_policy(**spec), obj=pod)
-    assert [failure.rule for failure in found.failures] == want
 
 
 def test_audit_tells_what_no_answer_shows() -> None:

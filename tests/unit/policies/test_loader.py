@@ -130,6 +130,23 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             id="a tier that nobody defines",
         ),
         pytest.param(
+            {
+                "a.yaml": a_tenant_policy(
+                    tier="tin",
+                    classify={"hardwareTier": [{"when": "object != null", "value": "premium"}]},
+                ),
+                "b.yaml": a_cluster_policy(
+                    "c",
+                    tiers=[{"name": "tin", "rank": 0, "hardwareTiers": {"allowed": ["economy"]}}],
+                ),
+            },
+            [
+                "a.yaml:12:14: spec.classify.hardwareTier[0].value: found 'premium', but tier tin"
+                " may use economy"
+            ],
+            id="a rule that gives hardware beyond the tenant's tier",
+        ),
+        pytest.param(
             {"a.yaml": "kind: Pod\napiVersion: v1\n"},
             [
                 "a.yaml:1:7: kind: found kind 'Pod', want ClusterPolicy, TenantPolicy or PolicyTest"

@@ -1,8 +1,6 @@
 """Health, readiness, metrics; log lines; the process's first and last words."""
 
 import asyncio
-import io
-import json
 import logging
 import socket
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from scheduler import app, logs, server
+from scheduler import app, server
 from scheduler.metrics import Metrics
 
 
@@ -63,21 +61,6 @@ def test_metrics_carry_the_product_s_prefix_and_read_figures_when_asked() -> Non
     assert all(name.startswith("kubenexus_scheduler_") for name in names)
     assert "kubenexus_scheduler_nodes 3.0" in text.splitlines()
     assert 'kubenexus_scheduler_pending_pods{state="active"} 2.0' in text.splitlines()
-
-
-def test_a_log_line_is_one_json_object_with_its_fields(root_logger: logging.Logger) -> None:
-    stream = io.StringIO()
-    logs.configure(stream)
-    logging.getLogger("scheduler.test").info("bound", extra={"pod": "ns/p", "node": "a"})
-    line = json.loads(stream.getvalue())
-    del line["time"]
-    assert line == {
-        "level": "info",
-        "logger": "scheduler.test",
-        "message": "bound",
-        "pod": "ns/p",
-        "node": "a",
-    }
 
 
 def test_a_missing_kubeconfig_is_one_line_and_exit_code_2(

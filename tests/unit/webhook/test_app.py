@@ -72,6 +72,20 @@ def test_mutating_answers_with_a_patch() -> None:
     assert (got["allowed"], got["patchType"], "status" in got) == (True, "JSONPatch", False)
 
 
+def test_a_refusal_is_logged_without_the_object(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    response(client(), "/validate", a_pod(labels=in_gang(size="x")))
+    [line] = caplog.records
+    said = {key: vars(line)[key] for key in ("message", "uid", "kind", "object", "rules")}
+    assert said == {
+        "message": "denied",
+        "uid": "u-1",
+        "kind": "Pod",
+        "object": "team-a/",
+        "rules": ["kubenexus/gang-size"],
+    }
+
+
 def test_a_refusal_is_http_200_with_every_failed_rule() -> None:
     pod = a_pod(labels=in_gang(size="x"), annotations={"numa.scheduling.kubenexus.io/policy": "y"})
     got = response(client(), "/validate", pod)

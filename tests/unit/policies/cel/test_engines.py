@@ -203,6 +203,15 @@ def test_a_failed_variable_that_is_not_reached_is_no_error() -> None:
     assert program.evaluate(activation) is False
 
 
+def test_facts_are_found_out_once_for_all_rules_of_a_request() -> None:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    activation = Activation({"object": {"spec": {"containers": [container]}}})
+    first = FIRST.compile("requests(object, 'cpu') == 1000", ENV).evaluate(activation)
+    container["resources"] = {}
+    second = FIRST.compile("requests(object, 'cpu') > 999", ENV).evaluate(activation)
+    assert (first, second) == (True, True)
+
+
 @both
 def test_references_are_the_variables_read(engine: Engine) -> None:
     source = "has(object.spec) && [1].all(request, request == variables.limit)"

@@ -1,5 +1,5 @@
 """
-Log lines of the scheduler: one JSON object a line, the message and its fields side by side.
+Log lines of the services: one JSON object a line, the message and its fields side by side.
 
 Whole objects are never logged; a field is a name and a short value.
 """

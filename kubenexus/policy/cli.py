@@ -1,0 +1,272 @@
+"""
+`kubenexus policy`: options in, one call, exit code out.
+
+    exit 0   done; for lint and test: nothing is wrong
+    exit 1   lint found problems, or a test failed
+    exit 2   the command, or a file that it rests on, is at fault; the message says where
+
+A pod that policies refuse is a result of `explain`, not a failure of it. Nothing is decided here.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from kubenexus.policy.problems import PolicyCommandError, UsageError
+from policies.cel.protocol import Engine, Problem
+
+BAD_INPUT: Final = 2
+_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "head": {"bold": True},
+    "good": {"fg": typer.colors.GREEN, "bold": True},
+    "bad": {"fg": typer.colors.RED, "bold": True},
+    "faint": {"dim": True},
+}
+
+app: Final = typer.Typer(
+    name="policy",
+    help="Write, test and explain policies.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Output(StrEnum):
+    """How a result is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Kind(StrEnum):
+    """The documents that authors write."""
+
+    CLUSTER_POLICY = "ClusterPolicy"
+    TENANT_POLICY = "TenantPolicy"
+    POLICY_TEST = "PolicyTest"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text or json.")]
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", help="The CEL engine; default: the best.")
+]
+PoliciesOption = Annotated[
+    list[Path] | None,
+    typer.Option("--policies", help="Policy files or folders; default: the policies that ship."),
+]
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Errors as one message and an exit code."""
+    try:
+        yield
+    except (PolicyCommandError, Problem) as exc:
+        typer.echo(f"kubenexus: {exc}", err=True)
+        raise typer.Exit(BAD_INPUT) from exc
+
+
+def _engine(name: str | None) -> Engine:
+    from policies import expression
+
+    return expression.engine(name)
+
+
+@app.command()
+def lint(
+    paths: Annotated[list[Path], typer.Argument(help="Files, or folders with theirs.")],
+    output: OutputOption = Output.TEXT,
+    engine: EngineOption = None,
+) -> None:
+    """Show everything that is wrong with policies and tests, at once.
+
+    Ends with 0 when nothing is, with 1 when something is, with 2 when a path is not there.
+    """
+    from kubenexus.policy import lint as command
+    from policies.compiler import Compiler
+
+    with _told():
+        report = command.lint(paths, compiler=Compiler(_engine(engine)))
+    typer.echo(command.as_json(report) if output is Output.JSON else command.as_text(report))
+    raise typer.Exit(0 if report.clean else 1)
+
+
+@app.command()
+def test(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Files with PolicyTests, or folders with theirs.")
+    ],
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(help="Test these policies instead of those that each test names."),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write the results to this file as JUnit XML too.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    engine: EngineOption = None,
+) -> None:
+    """Run PolicyTests, and name the rules that none of them meets.
+
+    A test says what policies should make of objects. Its policies are those that it names, or
+    those in its own file, or those beside it. Ends with 0 when all hold, with 1 when one does not.
+    """
+    from kubenexus.policy import junit as xml
+    from kubenexus.policy import verify
+    from policies.compiler import Compiler
+
+    with _told():
+        report = verify.run(paths, policies=policies or [], compiler=Compiler(_engine(engine)))
+        if junit is not None:
+            _write(junit, xml.as_xml(report.tests))
+    typer.echo(verify.as_json(report) if output is Output.JSON else verify.as_text(report))
+    raise typer.Exit(0 if report.passed else 1)
+
+
+@app.command()
+def explain(
+    file: Annotated[Path, typer.Option("--file", "-f", help="The object, such as a Pod.")],
+    policies: PoliciesOption = None,
+    namespace_file: Annotated[
+        Path | None, typer.Option(help="The object's Namespace, from kubectl get -o yaml.")
+    ] = None,
+    namespace_labels: Annotated[
+        str | None, typer.Option(help="Or only its labels: key=value,key=value.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    engine: EngineOption = None,
+) -> None:
+    """Show what policies make of an object, and why: each expression, and each of its parts."""
+    from kubenexus.policy import explain as command
+    from kubenexus.policy import explain_text, sources
+    from kubenexus.policy.watching import PartsEngine
+    from policies.compiler import Compiler
+
+    with _told():
+        if namespace_file is not None and namespace_labels is not None:
+            raise UsageError("--namespace-file and --namespace-labels were both given; choose one")
+        known = None if namespace_file is None else sources.namespace(namespace_file)
+        loaded = sources.load(policies or [], compiler=Compiler(PartsEngine(_engine(engine))))
+        found = [
+            command.explain(
+                obj,
+                loaded.policies,
+                namespace=sources.namespace_of(obj, known, labels=namespace_labels or ""),
+                now=datetime.now(UTC),
+            )
+            for obj in sources.objects(file)
+        ]
+    if output is Output.JSON:
+        body = {"objects": [command.as_dict(one) for one in found]}
+        typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
+        return
+    for index, one in enumerate(found):
+        typer.echo("\n" if index else "", nl=False)
+        for line in explain_text.lines(one):
+            typer.secho(line.text, **_STYLES.get(line.tone, {}))
+
+
+@app.command()
+def bench(
+    policies: PoliciesOption = None,
+    file: Annotated[
+        list[Path] | None, typer.Option("--file", "-f", help="Objects; default: a GPU pod.")
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Show costs as multiples of this saved baseline.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Save the costs as a baseline.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Requests for each object.")] = 1000,
+    output: OutputOption = Output.TEXT,
+    engine: EngineOption = None,
+) -> None:
+    """Measure what a request costs under each policy, and under all of them."""
+    from kubenexus.policy import bench as command
+    from kubenexus.policy import sources
+    from policies.admission import Admission
+    from policies.compiler import Compiler
+
+    with _told():
+        baseline = None if compare is None else command.read(compare)
+        used = _engine(engine)
+        loaded = sources.load(policies or [], compiler=Compiler(used))
+        objects = [obj for path in file or [] for obj in sources.objects(path)]
+        report = command.run(
+            [
+                Admission.of(obj, namespace=sources.namespace_of(obj, None))
+                for obj in objects or [command.SAMPLE]
+            ],
+            loaded.policies,
+            rounds=rounds,
+            engine=f"{used.name} {used.version}",
+            now=datetime.now(UTC),
+            clock=time.perf_counter_ns,
+        )
+        if save is not None:
+            _write(save, command.as_json(report))
+    if output is Output.JSON:
+        typer.echo(command.as_json(report), nl=False)
+    else:
+        typer.echo(command.as_text(report, baseline))
+
+
+@app.command()
+def export(
+    vap: Annotated[
+        bool, typer.Option("--vap", help="As Validating- and MutatingAdmissionPolicy.")
+    ] = False,
+    policies: PoliciesOption = None,
+    engine: EngineOption = None,
+) -> None:
+    """Write the part of policies that Kubernetes can evaluate itself, for kubectl apply -f -.
+
+    What stays with KubeNexus is listed above each policy, in comments, with the reason.
+    """
+    from kubenexus.policy import export as command
+    from kubenexus.policy import sources
+    from policies.compiler import Compiler
+
+    with _told():
+        if not vap:
+            raise UsageError("no form was given; say --vap")
+        loaded = sources.load(policies or [], compiler=Compiler(_engine(engine)))
+    exported = command.export(loaded.policies, now=datetime.now(UTC))
+    typer.echo(command.as_yaml(exported), nl=False)
+    typer.echo(f"kubenexus: {command.summary(exported)}", err=True)
+
+
+@app.command()
+def schema(
+    kind: Annotated[Kind | None, typer.Argument(help="One kind; default: all.")] = None,
+) -> None:
+    """Print the JSON Schema of a kind of document, or of all, by kind."""
+    from policies import schemas
+
+    known = schemas.schemas()
+    typer.echo(json.dumps(known if kind is None else known[kind.value], indent=2))
+
+
+@app.command()
+def version(output: OutputOption = Output.TEXT, engine: EngineOption = None) -> None:
+    """Show the CEL engine in use, its version, and which others this platform has."""
+    from kubenexus.policy import engines
+
+    with _told():
+        report = engines.survey(engine)
+    typer.echo(engines.as_json(report) if output is Output.JSON else engines.as_text(report))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"{path}: cannot be written: {exc.strerror}") from exc

@@ -1,0 +1,51 @@
+"""
+`policy version`: the CEL engine in use, and those that this platform has.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+
+from policies import expression
+from policies.cel.protocol import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One engine; `version` is empty and `why` is said where this platform lacks it."""
+
+    name: str
+    version: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The engine in use by name, and all of them, the first choice first."""
+
+    used: str
+    engines: tuple[Known, ...]
+
+
+def survey(wanted: str | None) -> Report:
+    """What is there; raises Problem where the wanted engine is not."""
+    used = expression.engine(wanted).name
+    return Report(used, tuple(_known(name) for name in expression.ENGINES))
+
+
+def _known(name: str) -> Known:
+    try:
+        return Known(name, expression.engine(name).version)
+    except Problem as exc:
+        return Known(name, why=str(exc))
+
+
+def as_json(report: Report) -> str:
+    return json.dumps(asdict(report), indent=2)
+
+
+def as_text(report: Report) -> str:
+    lines = []
+    for engine in report.engines:
+        state = "in use" if engine.name == report.used else engine.why or "available"
+        lines.append(f"{engine.name:<16} {engine.version or '-':<10} {state}")
+    return "\n".join(lines)

@@ -109,6 +109,14 @@ DEVICE_CLASSES: Final = Resource(
     "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False
 )
 
+SUBJECT_ACCESS_REVIEWS: Final = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "subjectaccessreviews",
+    "SubjectAccessReview",
+    namespaced=False,
+)
+
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")

@@ -130,6 +130,10 @@ def webhook(
         list[Path] | None,
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
+    scheduler_user: Annotated[
+        list[str] | None,
+        typer.Option(help="A user that the scheduler may be; default: its service account."),
+    ] = None,
     policy_objects: Annotated[
         bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
     ] = True,
@@ -152,6 +156,7 @@ def webhook(
         key_file=key_file,
         metrics_port=metrics_port,
         policies=tuple(policies or (loader.LIBRARY,)),
+        schedulers=tuple(scheduler_user or server.SCHEDULERS),
         policy_objects=policy_objects,
         engine=engine,
         workers=workers,

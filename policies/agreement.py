@@ -2,9 +2,10 @@
 Whether documents agree. What each may say alone, `model` says; what they say together, this.
 
 Refused are a name, a tier, a GPU model or a topology level given twice, a tier that nobody
-defines, hardware beyond a tenant's tier, and whatever blurs who a tenant is. A tenant has one home, a file or an object of the API
-server, and a home has one tenant: so a file of tenant A that speaks for tenant B is refused, as is
-a second file for A, a policy of A that selects namespaces of B, and a namespace named by both.
+defines, hardware beyond a tenant's tier, and whatever blurs who a tenant is. A tenant has one home,
+a file or an object of the API server, and a home has one tenant: so a file of tenant A that speaks
+for tenant B is refused, as is a second file for A, a policy of A that selects namespaces of B, and
+a namespace named by both.
 """
 
 from collections.abc import Iterator, Sequence

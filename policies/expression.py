@@ -7,8 +7,8 @@ CEL, behind one small protocol: the only module that imports an engine.
 
 `CppEngine` runs on cel-expr-python (CEL-C++). It checks in one environment, where quantities,
 addresses and the fields of a Pod have types, and evaluates in another, where objects are raw JSON
-and those types are small maps. An error there is an ordinary value whose Python form is a non-
-empty string; nothing but `_checked` looks at such values, and it lets only real results through.
+and those types are small maps. An error there is an ordinary value whose Python form is a text,
+so truthy; nothing but `_checked` looks at such values, and it lets only real results through.
 
 Sharing: an engine and its programs are shared by all threads, an `Activation` belongs to one
 request. Environments are built once for each distinct `Environment` and kept

@@ -176,6 +176,18 @@ STAMPED: Final = (
     annotation(PROFILE_ANNOTATION),
 )
 
+# What no update of a pod changes: the stamps, and every spelling of what they were made from.
+UNCHANGING: Final = tuple(
+    dict.fromkeys(
+        (
+            *STAMPED,
+            *GANG_NAME_FAMILIES,
+            *GANG_MIN_AVAILABLE_FAMILIES,
+            label(GANG_ROLE_LABEL),
+        )
+    )
+)
+
 # --- Development clusters: read by the kwok stages of `kubenexus dev`. ---
 
 # The group of the file that describes a cluster to `kubenexus simulate` and `kubenexus dev up`.

@@ -9,7 +9,11 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-REPORTS = {"unit.xml": True, "conformance.xml": True, "cluster.xml": False}  # report -> whether skips are allowed
+REPORTS = {
+    "unit.xml": True,
+    "conformance.xml": True,
+    "cluster.xml": False,
+}  # report -> whether skips are allowed
 
 
 def problems(folder: Path) -> list[str]:

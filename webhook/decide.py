@@ -13,11 +13,11 @@ place; on an update it reports what the update breaks, not what was broken befor
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from policies import intent, rules, vocabulary
+from policies import intent, quantity, rules, vocabulary
 from policies.admission import Admission, mapping
 from policies.evaluate import evaluate
 from policies.evaluation import BUILTIN, Evaluation, Failure
@@ -25,10 +25,15 @@ from policies.intent import Intent, Problem
 from policies.policyset import PolicySet
 from policies.vocabulary import Key
 from policies.workloads import pods_of
+from webhook import guards
+from webhook.guards import Trust
 from webhook.patch import Patch
 from webhook.review import Review
 
 Json = Mapping[str, Any]
+
+# Subresources that change what policies judge: containers and their resources.
+_JUDGED: Final = ("", "ephemeralcontainers", "resize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,11 @@ class Facts:
 
     namespace: Json | None = None
     owner: Json | None = None
+    """The controller of a pod, where the verdict depends on it."""
+    bound_pod: Json | None = None
+    """The pod that a Binding is for."""
+    trust: Trust = field(default_factory=Trust)
+    """What the user may do besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +109,20 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
 
 
 def validate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
-    """Judge the object as it would be stored."""
-    if review.object is None or review.subresource:
-        return Decision()
+    """Judge the object as it would be stored, and what is done to it."""
+    guarded = guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod)
+    if review.object is None or review.subresource not in _JUDGED:
+        failures = tuple(_failures(guarded))
+        return Decision(allowed=not failures, failures=failures)
     found = evaluate(_admission(review, facts, review.object), policies, now=now, inject=False)
     checked = rules.check(rules.members(review.object), owner=facts.owner)
     problems = list(checked.problems)
     if review.operation == "UPDATE" and review.old_object is not None:
         before = rules.check(rules.members(review.old_object), owner=facts.owner).problems
         problems = [problem for problem in problems if problem not in before]
-    if review.kind == "Pod":
-        problems += _changed_stamps(review) if review.operation == "UPDATE" else []
-        problems += _own_identity(review, found) if review.operation == "CREATE" else []
+    if review.kind == "Pod" and review.operation == "CREATE":
+        problems += _own_identity(review, found)
+    problems += guarded
     failures = (
         *_failures(problems),
         *(failure for failure in found.failures if failure.denies),
@@ -169,6 +181,9 @@ def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> Non
     if asked.numa.policy is not None:
         key = vocabulary.annotation(vocabulary.NUMA_POLICY_ANNOTATION)
         patch.set(("metadata", *key), asked.numa.policy)
+    if asked.vram is not None:
+        key = vocabulary.annotation(vocabulary.VRAM_ANNOTATION)
+        _stamp(patch, key, quantity.binary(asked.vram))
 
 
 def _stamp(patch: Patch, key: Key, value: str) -> None:
@@ -251,26 +266,3 @@ def _own_identity(review: Review, found: Evaluation) -> list[Problem]:
             )
         )
     return problems
-
-
-def _changed_stamps(review: Review) -> list[Problem]:
-    problems = []
-    for key in vocabulary.STAMPED:
-        old, new = (
-            mapping(mapping((obj or {}).get("metadata")).get(key.place)).get(key.name)
-            for obj in (review.old_object, review.object)
-        )
-        if old != new:
-            problems.append(
-                Problem(
-                    "stamped",
-                    f"metadata.{key.place}['{key.name}']",
-                    f"changed from {_shown(old)} to {_shown(new)}",
-                    "delete the pod and create it anew; what admission wrote stays as it is",
-                )
-            )
-    return problems
-
-
-def _shown(value: object) -> str:
-    return "nothing" if value is None else repr(value)

@@ -7,7 +7,7 @@ in is written out, so that what is read back is what was applied.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from policies import vocabulary, workloads
@@ -15,9 +15,23 @@ from policies import vocabulary, workloads
 Json = dict[str, Any]
 
 EXCLUDED_NAMESPACES: Final = ("kube-system", "kube-node-lease", vocabulary.SYSTEM_NAMESPACE)
-MUTATING: Final = "mutate.pods.kubenexus.io"
-VALIDATING: Final = "validate.workloads.kubenexus.io"
+SCHEDULER_ACCOUNT: Final = (
+    f"system:serviceaccount:{vocabulary.SYSTEM_NAMESPACE}:{vocabulary.SCHEDULER_NAME}"
+)
 TIMEOUT_SECONDS: Final = 3
+
+# Kubelets write what they run, mirror pods among it; the API server holds them to their own node.
+_NOT_A_NODE: Final = {
+    "name": "not-a-node",
+    "expression": "!('system:nodes' in request.userInfo.groups)",
+}
+_METADATA_CHANGED: Final = {
+    "name": "metadata-changed",
+    "expression": (
+        "object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) || "
+        "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"
+    ),
+}
 
 
 def configurations(
@@ -25,6 +39,7 @@ def configurations(
     ca_pem: bytes,
     base_url: str,
     excluded: Sequence[str] = EXCLUDED_NAMESPACES,
+    schedulers: Sequence[str] = (SCHEDULER_ACCOUNT,),
 ) -> list[Json]:
     """Both configurations for a webhook that is reached by URL."""
     ca = base64.b64encode(ca_pem).decode()
@@ -32,27 +47,61 @@ def configurations(
     def client(path: str) -> Json:
         return {"url": f"{base_url}{path}", "caBundle": ca}
 
-    return [
-        _configuration(
-            "MutatingWebhookConfiguration",
-            [
-                {
-                    **_webhook(MUTATING, client("/mutate"), excluded),
-                    "rules": [_rule("", "v1", ["pods"], ["CREATE"])],
-                    "reinvocationPolicy": "IfNeeded",
-                }
-            ],
-        ),
-        _configuration(
-            "ValidatingWebhookConfiguration",
-            [
-                {
-                    **_webhook(VALIDATING, client("/validate"), excluded),
-                    "rules": _validated(),
-                }
-            ],
-        ),
+    mutating = {
+        **_webhook("mutate.pods", client("/mutate"), excluded),
+        "rules": [_rule("", ["pods"], ["CREATE"])],
+        "matchConditions": [_NOT_A_NODE],
+        "reinvocationPolicy": "IfNeeded",
+    }
+    validating = [
+        {
+            **_webhook(name, client("/validate"), excluded),
+            "rules": rules,
+            "matchConditions": conditions,
+        }
+        for name, rules, conditions in _validated(schedulers)
     ]
+    return [
+        _configuration("MutatingWebhookConfiguration", [mutating]),
+        _configuration("ValidatingWebhookConfiguration", validating),
+    ]
+
+
+def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], list[Json]]]:
+    """Name, rules and conditions of each validating webhook.
+
+    One a concern, because conditions count for all rules of a webhook: what changes nothing that
+    is judged is sorted out by the API server itself, and is never sent.
+    """
+    workload_rules = [
+        _rule(group, names, ["CREATE", "UPDATE"])
+        for group, names in workloads.resources_by_group().items()
+    ]
+    changed = _rule("", ["pods/ephemeralcontainers", "pods/resize"], ["UPDATE"])
+    yield "validate.workloads", [*workload_rules, changed], [_NOT_A_NODE]
+    yield (
+        "validate.pod-status",
+        [_rule("", ["pods/status"], ["UPDATE"])],
+        [_NOT_A_NODE, _METADATA_CHANGED],
+    )
+    # Each scheduler binds the pods that name it; asking about its own would only slow it down.
+    known = ", ".join(f"'{name}'" for name in (*schedulers, "system:kube-scheduler"))
+    binder = {
+        "name": "not-a-scheduler",
+        "expression": f"!(request.userInfo.username in [{known}])",
+    }
+    yield "validate.bindings", [_rule("", ["pods/binding", "bindings"], ["CREATE"])], [binder]
+    keys = (vocabulary.TENANT_LABEL, vocabulary.TIER_LABEL)
+    moved = " || ".join(
+        f"object.metadata.?labels[?'{key}'].orValue('') != "
+        f"oldObject.metadata.?labels[?'{key}'].orValue('')"
+        for key in keys
+    )
+    yield (
+        "validate.namespaces",
+        [{**_rule("", ["namespaces"], ["UPDATE"]), "scope": "Cluster"}],
+        [{"name": "tenant-changed", "expression": moved}],
+    )
 
 
 def _configuration(kind: str, webhooks: list[Json]) -> Json:
@@ -72,7 +121,7 @@ def _configuration(kind: str, webhooks: list[Json]) -> Json:
 
 def _webhook(name: str, client: Mapping[str, Any], excluded: Sequence[str]) -> Json:
     return {
-        "name": name,
+        "name": f"{name}.kubenexus.io",
         "clientConfig": dict(client),
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",
@@ -92,19 +141,11 @@ def _webhook(name: str, client: Mapping[str, Any], excluded: Sequence[str]) -> J
     }
 
 
-def _validated() -> list[Json]:
-    """Rules for every kind in the workloads table, one for each API group, in order."""
-    return [
-        _rule(group, "*" if group else "v1", names, ["CREATE", "UPDATE"])
-        for group, names in workloads.resources_by_group().items()
-    ]
-
-
-def _rule(group: str, version: str, resources: list[str], operations: list[str]) -> Json:
+def _rule(group: str, names: list[str], operations: list[str]) -> Json:
     return {
         "apiGroups": [group],
-        "apiVersions": [version],
-        "resources": resources,
+        "apiVersions": ["*" if group else "v1"],
+        "resources": names,
         "operations": operations,
         "scope": "Namespaced",
     }

@@ -27,8 +27,10 @@ from gunicorn.app.base import BaseApplication
 
 from cluster import connection
 from policies import loader
+from webhook import registration
 
 GRACE_SECONDS: Final = 10
+SCHEDULERS: Final = (registration.SCHEDULER_ACCOUNT,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Options:
     """The port of the metrics, plain HTTP; None for none beside `/metrics` of the TLS port."""
     policies: tuple[Path, ...] = (loader.LIBRARY,)
     """Policy files and folders, followed when they change."""
+    schedulers: tuple[str, ...] = SCHEDULERS
+    """Users that the scheduler may be: they alone bind its pods and lift its gates."""
     policy_objects: bool = True
     """Whether ClusterPolicy and TenantPolicy objects of the API server count as well."""
     engine: str | None = None
@@ -161,6 +165,7 @@ class _Gunicorn(BaseApplication):
         )
         world = ClusterWorld(
             self._where,
+            schedulers=options.schedulers,
             instance=f"{socket.gethostname()}-{os.getpid()}",
             offer=keeper.offer if options.policy_objects else None,
         )

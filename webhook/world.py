@@ -10,7 +10,7 @@ that fails is never "nothing there": the review is refused and the message says 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -22,9 +22,10 @@ from cluster.events import Recorder
 from cluster.watch import Informer
 from policies import vocabulary, workloads
 from policies.conditions import Loaded
-from webhook import decide
+from webhook import decide, guards
 from webhook.app import NotKnown
 from webhook.decide import Facts
+from webhook.guards import Trust
 from webhook.keeper import Objects
 from webhook.objects import PolicyObjects
 from webhook.review import Review
@@ -45,10 +46,15 @@ class ClusterWorld:
         connection: Connection,
         *,
         instance: str = "webhook",
+        schedulers: Collection[str] = (),
         offer: Callable[[Objects], None] | None = None,
     ) -> None:
-        """`offer` takes the policy objects whenever they change; None: they are not followed."""
+        """
+        `schedulers` are the users that this product's scheduler may be.
+        `offer` takes the policy objects whenever they change; None: they are not followed.
+        """
         self._connection, self._instance, self._offer = connection, instance, offer
+        self._schedulers = frozenset(schedulers)
         self._loop = BackgroundLoop("webhook-cluster")
         self._client: Client | None = None
         self._namespaces: Informer[Json] | None = None
@@ -90,15 +96,49 @@ class ClusterWorld:
 
     def facts(self, asked: Review) -> Facts:
         return Facts(
-            namespace=self._namespace(asked.namespace) if asked.namespace else None,
+            namespace=self._namespace(asked) if asked.namespace else None,
             owner=self._owner(asked) if decide.needs_owner(asked) else None,
+            bound_pod=self._bound_pod(asked) if guards.needs_pod(asked) else None,
+            trust=Trust(
+                is_scheduler=asked.user.get("username") in self._schedulers,
+                manages_tenants=guards.needs_tenant_manager(asked) and self._manages_tenants(asked),
+            ),
         )
 
-    def _namespace(self, name: str) -> Json:
+    def _namespace(self, asked: Review) -> Json:
+        if asked.resource == "namespaces":
+            return asked.object or asked.old_object or {}
+        name = asked.namespace
         known = self._namespaces.get(name) if self._namespaces is not None else None
-        if known is not None:
-            return known
-        return self._read(resources.NAMESPACES, name, None)
+        return known if known is not None else self._read(resources.NAMESPACES, name, None)
+
+    def _bound_pod(self, asked: Review) -> Json | None:
+        """None where there is no such pod: then there is nothing to bind either."""
+        return self._find(resources.PODS, asked.name, asked.namespace)
+
+    def _manages_tenants(self, asked: Review) -> bool:
+        """Whether the API server lets the user update tenant policies."""
+        user = asked.user
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user.get("username"),
+                "uid": user.get("uid"),
+                "groups": user.get("groups"),
+                "extra": user.get("extra"),
+                "resourceAttributes": {
+                    "verb": "update",
+                    "group": vocabulary.POLICY_GROUP,
+                    "resource": resources.TENANT_POLICIES.plural,
+                },
+            },
+        }
+        if self._client is None:
+            raise NotKnown("the rights of the user: the webhook is still starting")
+        work = self._client.create(resources.SUBJECT_ACCESS_REVIEWS, review)
+        answer = self._wait(work, "the rights of the user")
+        return (answer.get("status") or {}).get("allowed") is True
 
     def _owner(self, asked: Review) -> Json | None:
         """The pod's controller, where it is of a kind that says how many pods it makes."""
@@ -108,11 +148,20 @@ class ClusterWorld:
             kind = str(reference.get("kind") or "")
             if reference.get("controller") is True and (group, kind) in workloads.KINDS:
                 resource = resources.Resource(group, version, workloads.plural(kind), kind)
-                found = self._read(resource, str(reference.get("name")), asked.namespace)
+                found = self._find(resource, str(reference.get("name")), asked.namespace)
                 # A forged or outdated reference names an object of another identity.
-                same = (found.get("metadata") or {}).get("uid") == reference.get("uid")
+                same = ((found or {}).get("metadata") or {}).get("uid") == reference.get("uid")
                 return found if same else None
         return None
+
+    def _find(self, resource: resources.Resource, name: str, namespace: str) -> Json | None:
+        """The object, or None where the API server says that there is none."""
+        try:
+            return self._read(resource, name, namespace)
+        except NotKnown as exc:
+            if isinstance(exc.__cause__, errors.Gone):
+                return None
+            raise
 
     def _read(self, resource: resources.Resource, name: str, namespace: str | None) -> Json:
         if self._client is None:

@@ -81,6 +81,8 @@ SCHEDULER_LEASE_RULES: Final = (rule("coordination.k8s.io", "leases", ("get", "c
 
 WEBHOOK_RULES: Final = (
     rule("", "namespaces", READ),
+    # Whether somebody who moves a namespace to another tenant manages tenants.
+    rule("authorization.k8s.io", "subjectaccessreviews", ("create",)),
     # A pod's controller is read where it alone says how large the pod's gang is.
     *(
         rule(group, " ".join(names), ("get",))

@@ -117,11 +117,14 @@ class Stack:
             f"--cert-file={at.certificate(name)}",
             f"--key-file={at.key(name)}",
             f"--metrics-port={metrics}",
+            f"--scheduler-user={vocabulary.SCHEDULER_NAME}",
             health=f"{self.webhook_url}/readyz",
         )
         api = self.plane.api()
         for item in registration.configurations(
-            ca_pem=self.plane.ca.certificate, base_url=self.webhook_url
+            ca_pem=self.plane.ca.certificate,
+            base_url=self.webhook_url,
+            schedulers=(vocabulary.SCHEDULER_NAME,),
         ):
             api.apply(item)
             self._registered.append(item)

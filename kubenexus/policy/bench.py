@@ -110,9 +110,15 @@ def _cost(times: list[int]) -> Cost:
     return Cost(p50, p95, p99)
 
 
-def as_json(report: Report) -> str:
-    """What `--save` writes and `--compare` reads."""
-    return json.dumps({"format": _FORMAT, **asdict(report)}, indent=2) + "\n"
+def as_json(report: Report, baseline: Report | None = None) -> str:
+    """What `--save` writes and `--compare` reads; with a baseline, the ratios of p50 too."""
+    body = {"format": _FORMAT, **asdict(report)}
+    if baseline is not None:
+        body["ratios"] = {
+            name: _ratio(cost, _saved(baseline, name))
+            for name, cost in [*sorted(report.policies.items()), (ALL, report.whole)]
+        }
+    return json.dumps(body, indent=2) + "\n"
 
 
 def read(path: Path) -> Report:
@@ -144,7 +150,9 @@ def as_text(report: Report, baseline: Report | None = None) -> str:
     for name, cost in rows:
         shown = name if len(name) <= width else f"{name[: width - 1]}…"
         line = f"{shown:<{width}}  {_time(cost.p50)}  {_time(cost.p95)}  {_time(cost.p99)}"
-        lines.append(line + (f"  {_ratio(cost, _saved(baseline, name))}" if baseline else ""))
+        lines.append(
+            line + (f"  {_times(_ratio(cost, _saved(baseline, name)))}" if baseline else "")
+        )
     lines += [f"{'gone':>{width}}: {name}" for name in _gone(report, baseline)]
     lines.append(f"{report.requests} requests a row, {report.engine}")
     if baseline and baseline.engine != report.engine:
@@ -161,10 +169,13 @@ def _gone(report: Report, baseline: Report | None) -> Iterator[str]:
         yield from sorted(set(baseline.policies) - set(report.policies))
 
 
-def _ratio(now: Cost, before: Cost | None) -> str:
-    if before is None:
-        return "new"
-    return f"{now.p50 / before.p50:.2f}x" if before.p50 else "-"
+def _ratio(now: Cost, before: Cost | None) -> float | None:
+    """How many times the saved p50; None where nothing was saved."""
+    return round(now.p50 / before.p50, 2) if before is not None and before.p50 else None
+
+
+def _times(ratio: float | None) -> str:
+    return "new" if ratio is None else f"{ratio:.2f}x"
 
 
 def _time(micros: float) -> str:

@@ -100,8 +100,8 @@ def lint(
     raise typer.Exit(0 if report.clean else 1)
 
 
-@app.command()
-def test(
+@app.command("test")
+def verify(
     paths: Annotated[
         list[Path], typer.Argument(help="Files with PolicyTests, or folders with theirs.")
     ],
@@ -121,14 +121,14 @@ def test(
     those in its own file, or those beside it. Ends with 0 when all hold, with 1 when one does not.
     """
     from kubenexus.policy import junit as xml
-    from kubenexus.policy import verify
+    from kubenexus.policy import verify as command
     from policies.compiler import Compiler
 
     with _told():
-        report = verify.run(paths, policies=policies or [], compiler=Compiler(_engine(engine)))
+        report = command.run(paths, policies=policies or [], compiler=Compiler(_engine(engine)))
         if junit is not None:
             _write(junit, xml.as_xml(report.tests))
-    typer.echo(verify.as_json(report) if output is Output.JSON else verify.as_text(report))
+    typer.echo(command.as_json(report) if output is Output.JSON else command.as_text(report))
     raise typer.Exit(0 if report.passed else 1)
 
 
@@ -214,7 +214,7 @@ def bench(
         if save is not None:
             _write(save, command.as_json(report))
     if output is Output.JSON:
-        typer.echo(command.as_json(report), nl=False)
+        typer.echo(command.as_json(report, baseline), nl=False)
     else:
         typer.echo(command.as_text(report, baseline))
 

@@ -311,6 +311,6 @@ def summary(exported: Sequence[Exported]) -> str:
     part = sum(1 for one in exported if one.documents and one.left)
     none = len(exported) - whole - part
     return (
-        f"{len(exported)} policies: {whole} exported whole, {part} in part, {none} not at all;"
-        " the comments say why"
+        f"of {len(exported)} policies {whole} are exported whole, {part} in part, {none} not at"
+        " all; the comments say why"
     )

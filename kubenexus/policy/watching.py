@@ -138,19 +138,18 @@ def _bare(text: str) -> str:
     return text
 
 
-def _telling(node: Node, depth: int, parent: Node | None = None) -> Iterator[tuple[Node, int]]:
-    """Outer parts first, none with a loop's variable."""
-    tells = _tells(node, parent)
+def _telling(
+    node: Node, depth: int, parent: Node | None = None, bound: frozenset[str] = frozenset()
+) -> Iterator[tuple[Node, int]]:
+    """Outer parts first, none that reads a variable of a loop, which are `bound`."""
+    tells = _tells(node, parent) and not bound & {name.text for name in syntax.free(node)}
     if depth and tells:
         yield node, depth
     below = depth + 1 if not depth or tells else depth
     for index, child in enumerate(node.children):
-        if _is_plumbing(node, index):
-            continue
-        bound = frozenset() if node.on and index == 0 else node.loop
-        for part, level in _telling(child, below, node):
-            if not bound & {name.text for name in syntax.free(part)}:
-                yield part, level
+        if not _is_plumbing(node, index):
+            inner = bound if node.on and index == 0 else bound | node.loop
+            yield from _telling(child, below, node, inner)
 
 
 def _tells(node: Node, parent: Node | None) -> bool:

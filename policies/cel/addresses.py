@@ -63,7 +63,7 @@ def parse(text: str, *, fragment: bool = True) -> Url:
             return Url(scheme=scheme, query=query)
         raise FunctionError("invalid URI for request: an absolute URL or path is wanted")
     host, path = "", rest
-    if scheme and rest.startswith("//"):
+    if rest.startswith("//") and (scheme or (fragment and not rest.startswith("///"))):
         host, slash, tail = rest[2:].partition("/")
         path = slash + tail
         host = _host(host)
@@ -115,6 +115,7 @@ def valid(text: str) -> bool:
 def _new(text: str) -> dict[str, object]:
     try:
         parse(text, fragment=False)
+        parse(text)
     except FunctionError as error:
         raise FunctionError(f"URL parse error during conversion from string: {error}") from error
     return opaque(TYPE, text)

@@ -40,8 +40,7 @@ def lost_optional(data: bytes, own: Collection[str]) -> Refused | None:
     expression = checked.node(4) if checked else None
     if checked is None or expression is None:
         return None
-    types = {entry.number(1): entry.node(2) or Node("Type") for entry in checked.nodes(3)}
-    guard = _Guard(types, own)
+    guard = _Guard(wire.types(checked), own)
     lost = next((node for node in _expressions(expression) if guard.loses(node)), None)
     if lost is None and guard.hidden(expression):
         lost = expression
@@ -151,9 +150,8 @@ def _numbers(node: Node, number: int) -> frozenset[int]:
 
 def offset(checked: Node, expression: int) -> int:
     """Where an expression stands in its source, in code points."""
-    for number, _, value in checked.fields:
-        if number == 5 and isinstance(value, bytes):
-            for entry in wire.decode(value, "SourceInfo").nodes(4):
-                if entry.number(1) == expression:
-                    return entry.number(2)
+    for source in wire.entries(checked, 5, "SourceInfo"):
+        for entry in source.nodes(4):
+            if entry.number(1) == expression:
+                return entry.number(2)
     return 0

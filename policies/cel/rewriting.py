@@ -14,11 +14,11 @@ Also says which variables an expression reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from policies.cel import facts, formats, guarding, sequences, wire
+from policies.cel import facts, formats, guarding, schema, sequences, wire
 from policies.cel.functions import Function, FunctionError, Overload
 from policies.cel.wire import Node, message
 
@@ -63,9 +63,12 @@ class _Rewriter:
     checked: Node
     variables: Collection[str]
     opaque: Collection[str]
-    types: dict[int, Node]  # expression id -> its type
-    next_id: int
+    tree: Node
     found: set[str] = field(default_factory=set)
+    stale: dict[int, Node | None] = field(
+        default_factory=dict
+    )  # expression id -> its new reference
+    last_id: int = 0
     changed: bool = False
     asks: bool = False
     fault: tuple[int, str] | None = None  # (expression id, message)
@@ -83,6 +86,9 @@ class _Rewriter:
             case "Call":
                 self._each(inner, hidden)
                 self._call(node, inner, hidden)
+            case "Struct" if _is_schema_type(inner.text(1)):
+                why = f"an object of type {inner.text(1)} cannot be made; write a map"
+                self._wrong(node, why)
             case _:
                 self._each(inner, hidden)
 
@@ -131,6 +137,8 @@ class _Rewriter:
             self.found.add(name)
         elif name in self.opaque:
             self._constant(node, name)
+        elif _is_schema_type(name) and name not in hidden:
+            self._wrong(node, f"{name} is no type at run time; objects are maps")
 
     def _call(self, node: Node, call: Node, hidden: frozenset[str]) -> None:
         name = call.text(2)
@@ -138,7 +146,7 @@ class _Rewriter:
         if name in formats.OPTIONAL:
             self._optional(node, call)
         elif name == "type" and len(arguments) == 1:
-            kind = self.types.get(arguments[0].number(2))
+            kind = wire.types(self.checked).get(arguments[0].number(2))
             if kind is not None and kind.text(9) in self.opaque:
                 self._constant(node, kind.text(9))
         elif name in facts.NAMES and arguments:
@@ -164,7 +172,7 @@ class _Rewriter:
         self.changed = True
         wrong = sequences.pattern_fault(constant.text(6))
         if wrong is not None:
-            self.fault = self.fault or (arguments[-1].number(2), wrong)
+            self._wrong(arguments[-1], wrong)
         target = call.node(1)
         parts = [*([target] if target else []), *arguments]
         call.fields = [(2, 2, _MATCHES.encode()), *((3, 2, part) for part in parts)]
@@ -182,24 +190,36 @@ class _Rewriter:
         node.fields = [(2, 0, node.number(2)), (3, 2, message("Constant", (6, text)))]
         self._forget(node.number(2))
 
+    def _wrong(self, node: Node, why: str) -> None:
+        self.fault = self.fault or (node.number(2), why)
+
     def _id(self) -> int:
-        self.next_id += 1
-        return self.next_id
+        """An id that no expression has; entries of a map literal have theirs in field 1."""
+        self.last_id = (self.last_id or _largest_id(self.tree)) + 1
+        return self.last_id
 
     def _forget(self, expression: int) -> None:
-        self.checked.fields = [
-            entry
-            for entry in self.checked.fields
-            if not (
-                entry[0] == 2 and isinstance(entry[2], Node) and entry[2].number(1) == expression
-            )
-        ]
+        """Take back what the checker found about a call that is now another."""
+        self.stale[expression] = None
 
     def _refer(self, expression: int, name: str, overload: str) -> None:
-        self._forget(expression)
         reference = message("Reference", (1, name), (3, overload))
-        entry = message("ReferenceEntry", (1, expression), (2, reference))
-        self.checked.fields.append((2, 2, entry))
+        self.stale[expression] = message("ReferenceEntry", (1, expression), (2, reference))
+
+    def apply(self) -> None:
+        """Bring the table of references in line with the tree."""
+        kept: list[tuple[int, int, int | bytes | Node]] = []
+        for number, kind, value in self.checked.fields:
+            row = wire.decode(value, "ReferenceEntry") if isinstance(value, bytes) else None
+            if number != 2 or row is None or row.number(1) not in self.stale:
+                kept.append((number, kind, value))
+        kept += [(2, 2, entry) for entry in self.stale.values() if entry is not None]
+        self.checked.fields = kept
+
+
+def _is_schema_type(name: str) -> bool:
+    """Whether the checker alone knows the type."""
+    return name.startswith((f"{schema.PACKAGE}.", "net."))
 
 
 def _insertion(step: Node) -> Node | None:
@@ -214,8 +234,9 @@ def _insertion(step: Node) -> Node | None:
     return None
 
 
-def _largest_id(node: Node, read: Callable[[Node], int]) -> int:
-    return max([read(node), *(_largest_id(child, read) for child in node.children())])
+def _largest_id(node: Node) -> int:
+    largest = max(node.number(1), node.number(2))
+    return max([largest, *(_largest_id(child) for child in node.children())])
 
 
 def rewrite(data: bytes, *, variables: Collection[str], opaque: Collection[str]) -> Rewritten:
@@ -225,12 +246,12 @@ def rewrite(data: bytes, *, variables: Collection[str], opaque: Collection[str])
     expression = checked.node(4) if checked else None
     if checked is None or expression is None:
         return Rewritten(data, frozenset())
-    types = {entry.number(1): entry.node(2) or Node("Type") for entry in checked.nodes(3)}
-    # Entries of a map literal carry their id in field 1, expressions in field 2.
-    largest = _largest_id(expression, lambda n: max(n.number(1), n.number(2)))
-    rewriter = _Rewriter(checked, variables, opaque, types, largest)
+    rewriter = _Rewriter(checked, variables, opaque, expression)
     rewriter.expression(expression, frozenset())
-    written = wire.encode(root) if rewriter.changed else data
+    written = data
+    if rewriter.changed:
+        rewriter.apply()
+        written = wire.encode(root)
     fault = None
     if rewriter.fault is not None:
         where, why = rewriter.fault

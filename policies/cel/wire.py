@@ -17,7 +17,8 @@ Schema = Mapping[int, str]
 # message -> field number -> message in that field
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "Any": {2: "Checked"},
-    "Checked": {2: "ReferenceEntry", 3: "TypeEntry", 4: "Expr"},
+    # The tables beside the tree are large and seldom needed: `entries` decodes them on demand.
+    "Checked": {4: "Expr"},
     "SourceInfo": {4: "PositionEntry"},
     "PositionEntry": {},
     "ReferenceEntry": {2: "Reference"},
@@ -117,6 +118,17 @@ def decode(data: bytes, kind: str) -> Node:
     return node
 
 
+def entries(checked: Node, number: int, kind: str) -> list[Node]:
+    """The rows of a table that was left as bytes."""
+    return [decode(v, kind) for n, _, v in checked.fields if n == number and isinstance(v, bytes)]
+
+
+def types(checked: Node) -> dict[int, Node]:
+    """Expression id -> its type."""
+    rows = entries(checked, 3, "TypeEntry")
+    return {row.number(1): row.node(2) or Node("Type") for row in rows}
+
+
 def encode(node: Node) -> bytes:
     """The bytes of a message."""
     out = bytearray()
@@ -137,7 +149,12 @@ def _fixed(wire: int) -> int:
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
+    value = data[position]
+    position += 1
+    if value < 0x80:  # nearly all of them
+        return value, position
+    value &= 0x7F
+    shift = 7
     while True:
         byte = data[position]
         position += 1

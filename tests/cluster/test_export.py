@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kubenexus.dev.plane import ControlPlane
 from kubenexus.policy import export
 from policies import expression, loader, selectors, vocabulary
 from policies.admission import Admission
@@ -87,21 +88,35 @@ def load(path: Path) -> PolicySet:
     return loaded.policies
 
 
-@pytest.fixture
-def small(namespace: str, tmp_path: Path) -> PolicySet:
-    file = tmp_path / "small.yaml"
-    file.write_text(SMALL.replace("NAME", namespace))
+@pytest.fixture(scope="module")
+def own_namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """One namespace for the module: the server takes a second to learn of each policy."""
+    name = "test-export"
+    api = control_plane.api()
+    api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    end = time.monotonic() + PATIENCE
+    while not control_plane.has_default_account(name):
+        assert time.monotonic() < end, f"namespace {name} got no service account"
+        time.sleep(0.02)
+    yield name
+    api.call("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="module")
+def small(own_namespace: str, tmp_path_factory: pytest.TempPathFactory) -> PolicySet:
+    file = tmp_path_factory.mktemp("policies") / "small.yaml"
+    file.write_text(SMALL.replace("NAME", own_namespace))
     return load(file)
 
 
-@pytest.fixture
-def in_force(small: PolicySet, namespace: str, kubectl: Kubectl) -> Iterator[PolicySet]:
+@pytest.fixture(scope="module")
+def in_force(small: PolicySet, own_namespace: str, kubectl: Kubectl) -> Iterator[PolicySet]:
     """The export applied, and known to the API server; removed afterwards."""
     text = export.as_yaml(export.export(small, now=NOW))
     applied = kubectl("apply", "-f", "-", input=text)
     try:
         assert applied.returncode == 0, applied.stderr
-        await_policies(kubectl, namespace)
+        await_policies(kubectl, own_namespace)
         yield small
     finally:
         kubectl("delete", "--ignore-not-found", "-f", "-", input=text)
@@ -136,16 +151,16 @@ def accepted(kubectl: Kubectl, text: str) -> list[str]:
 
 
 def test_the_server_takes_the_export_of_a_policy(
-    small: PolicySet, namespace: str, kubectl: Kubectl
+    small: PolicySet, own_namespace: str, kubectl: Kubectl
 ) -> None:
     group = "admissionregistration.k8s.io"
     names = [
-        f"validatingadmissionpolicy.{group}/kubenexus-{namespace}",
-        f"validatingadmissionpolicybinding.{group}/kubenexus-{namespace}",
-        f"validatingadmissionpolicy.{group}/kubenexus-{namespace}-warn",
-        f"validatingadmissionpolicybinding.{group}/kubenexus-{namespace}-warn",
-        f"mutatingadmissionpolicy.{group}/kubenexus-{namespace}",
-        f"mutatingadmissionpolicybinding.{group}/kubenexus-{namespace}",
+        f"validatingadmissionpolicy.{group}/kubenexus-{own_namespace}",
+        f"validatingadmissionpolicybinding.{group}/kubenexus-{own_namespace}",
+        f"validatingadmissionpolicy.{group}/kubenexus-{own_namespace}-warn",
+        f"validatingadmissionpolicybinding.{group}/kubenexus-{own_namespace}-warn",
+        f"mutatingadmissionpolicy.{group}/kubenexus-{own_namespace}",
+        f"mutatingadmissionpolicybinding.{group}/kubenexus-{own_namespace}",
     ]
     assert accepted(kubectl, export.as_yaml(export.export(small, now=NOW))) == names
 
@@ -201,11 +216,11 @@ def test_the_server_takes_what_the_library_exports(kubectl: Kubectl) -> None:
     ],
 )
 def test_the_server_decides_as_kubenexus_does(
-    in_force: PolicySet, namespace: str, kubectl: Kubectl, pod: Json
+    in_force: PolicySet, own_namespace: str, kubectl: Kubectl, pod: Json
 ) -> None:
-    pod = pod | {"metadata": pod["metadata"] | {"namespace": namespace}}
+    pod = pod | {"metadata": pod["metadata"] | {"namespace": own_namespace}}
     found = evaluate(
-        Admission.of(pod, namespace={"metadata": {"name": namespace}}), in_force, now=NOW
+        Admission.of(pod, namespace={"metadata": {"name": own_namespace}}), in_force, now=NOW
     )
     got = dry_run(kubectl, pod)
     if not found.allowed:
@@ -231,12 +246,12 @@ def fields(pod: Json) -> Json:
 
 
 def test_a_stored_pod_has_the_defaults_and_a_bad_one_is_not_stored(
-    in_force: PolicySet, namespace: str, kubectl: Kubectl
+    in_force: PolicySet, own_namespace: str, kubectl: Kubectl
 ) -> None:
-    good = a_pod("good", namespace=namespace)
-    bad = a_pod("bad", namespace=namespace, containers=[foreign()])
+    good = a_pod("good", namespace=own_namespace)
+    bad = a_pod("bad", namespace=own_namespace, containers=[foreign()])
     created = [kubectl("create", "-f", "-", input=json.dumps(pod)) for pod in (good, bad)]
-    stored = json.loads(kubectl("get", "pods", "-n", namespace, "-o", "json").stdout)["items"]
+    stored = json.loads(kubectl("get", "pods", "-n", own_namespace, "-o", "json").stdout)["items"]
     assert [got.returncode for got in created] == [0, 1]
     assert "own-images: images of bad come from elsewhere" in created[1].stderr
     assert [(pod["metadata"]["name"], pod["metadata"]["labels"]["team"]) for pod in stored] == [

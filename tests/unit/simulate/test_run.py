@@ -18,6 +18,7 @@ nodes:
   - {name: cpu, cpu: 4, memory: 8Gi}
 """
 OURS = "kubenexus-scheduler"
+OTHER = "other-scheduler"
 
 
 def a_pod(
@@ -42,6 +43,11 @@ spec:
 {more}"""
 
 
+def on_node(name: str, node: str, *, cpu: str = "1") -> str:
+    """A pod that names its node; one of this scheduler's may not."""
+    return a_pod(name, cpu=cpu, scheduler=OTHER, more=f"  nodeName: {node}\n")
+
+
 def a_gang(name: str, *, parallelism: int, need: int, gpus: int = 1) -> str:
     return f"""---
 apiVersion: batch/v1
@@ -64,7 +70,7 @@ def a_member(name: str, *, node: str = "") -> str:
         "labels: {pod-group.scheduling.kubenexus.io/name: g, "
         'pod-group.scheduling.kubenexus.io/min-available: "2"}'
     )
-    pod = a_pod(name, more=f"  nodeName: {node}\n" if node else "")
+    pod = on_node(name, node) if node else a_pod(name)
     return pod.replace("namespace: ns", f"namespace: ns, {labels}")
 
 
@@ -87,6 +93,15 @@ def pods(result: Result) -> list[Pod]:
 
 def placed(name: str, node: str, numa: tuple[int, ...] = (), gpus: tuple[int, ...] = ()) -> Pod:
     return Pod(name, Fate.PLACED, scheduler=OURS, node=node, numa=numa, gpus=gpus)
+
+
+def there(name: str, node: str) -> Pod:
+    return Pod(name, Fate.PLACED, scheduler=OTHER, node=node)
+
+
+def nowhere(name: str) -> Pod:
+    reason = "names node gone, which does not exist"
+    return Pod(name, Fate.PENDING, scheduler=OTHER, reasons=(reason,))
 
 
 def pending(name: str, reason: str) -> Pod:
@@ -124,19 +139,19 @@ def pending(name: str, reason: str) -> Pod:
             id="a pod of another scheduler is left to it",
         ),
         pytest.param(
-            [a_pod("p", more="  nodeName: gpu\n")],
-            [placed("p", "gpu")],
+            [on_node("p", "gpu")],
+            [there("p", "gpu")],
             id="a pod that names its node is there already",
         ),
         pytest.param(
-            [a_pod("p", more="  nodeName: gone\n")],
-            [pending("p", "names node gone, which does not exist")],
+            [on_node("p", "gone")],
+            [nowhere("p")],
             id="a pod that names a missing node stays pending",
         ),
         pytest.param(
-            [a_pod("first", cpu="16", more="  nodeName: gpu\n"), a_pod("p", cpu="5")],
+            [on_node("first", "gpu", cpu="16"), a_pod("p", cpu="5")],
             [
-                placed("first", "gpu"),
+                there("first", "gpu"),
                 pending("p", "0/2 nodes are available: 2 Insufficient cpu."),
             ],
             id="what names its node takes room",
@@ -194,13 +209,13 @@ def pending(name: str, reason: str) -> Pod:
         ),
         pytest.param(
             [a_member("there", node="cpu"), a_member("p")],
-            [placed("there", "cpu"), placed("p", "cpu")],
+            [there("there", "cpu"), placed("p", "cpu")],
             id="a member that names its node counts for its gang",
         ),
         pytest.param(
             [a_member("lost", node="gone"), a_member("p")],
             [
-                pending("lost", "names node gone, which does not exist"),
+                nowhere("lost"),
                 pending("p", "waiting for pod group g: 1/2 pods exist"),
             ],
             id="a member on a node that does not exist counts for nobody",

@@ -70,15 +70,26 @@ def test_the_configurations_send_what_is_judged_and_leave_out_what_must_run() ->
             "scope": "Namespaced",
         }
     ]
-    [judge] = validating["webhooks"]
-    sent = {(rule["apiGroups"][0], name) for rule in judge["rules"] for name in rule["resources"]}
+    judges = {judge["name"]: judge for judge in validating["webhooks"]}
+    sent = {
+        (rule["apiGroups"][0], name)
+        for judge in judges.values()
+        for rule in judge["rules"]
+        for name in rule["resources"]
+    }
     assert {
         ("", "pods"),
+        ("", "pods/ephemeralcontainers"),
+        ("", "pods/resize"),
+        ("", "pods/status"),
+        ("", "pods/binding"),
+        ("", "bindings"),
+        ("", "namespaces"),
         ("batch", "jobs"),
         ("kubeflow.org", "pytorchjobs"),
         ("ray.io", "rayclusters"),
     } <= sent
-    for webhook in (hook, judge):
+    for webhook in (hook, *judges.values()):
         [excluded] = webhook["namespaceSelector"]["matchExpressions"]
         assert (webhook["failurePolicy"], webhook["clientConfig"]["caBundle"]) == ("Fail", "Y2E=")
         assert excluded == {

@@ -1,6 +1,8 @@
 """What every engine owes the rest of the product, whatever is underneath."""
 
 import contextlib
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -308,6 +310,23 @@ def test_an_unknown_engine_is_refused_by_name() -> None:
 
 def test_the_first_engine_is_the_default() -> None:
     assert expression.engine().name == "cel-expr-python"
+
+
+def test_without_the_wheel_the_second_engine_serves() -> None:
+    program = (
+        "import sys; sys.modules['cel_expr_python'] = None\n"
+        "from policies import expression\n"
+        "print(expression.engine().name)\n"
+        "try: expression.engine('cel-expr-python')\n"
+        "except expression.Problem as problem: print(problem)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == [
+        "cel-python",
+        "cel-expr-python has no wheel for this platform; set the engine to cel-python",
+    ]
 
 
 def test_equal_environments_are_one() -> None:

@@ -106,6 +106,22 @@ def test_what_people_write_passes(source: str) -> None:
     assert ENGINE.compile(source, TYPED).result_type in ("bool", "dyn")
 
 
+@pytest.mark.parametrize(
+    ("source", "column", "message"),
+    [
+        ("kubernetes.Pod{}", 1, "an object of type kubernetes.Pod cannot be made; write a map"),
+        ("1 == 1 && net.IP{} == null", 11, "an object of type net.IP cannot be made"),
+        ("type(object) == kubernetes.Pod", 27, "kubernetes.Pod is no type at run time"),
+    ],
+)
+def test_types_that_only_the_checker_knows_are_refused(
+    source: str, column: int, message: str
+) -> None:
+    with pytest.raises(CompileError) as caught:
+        ENGINE.compile(source, TYPED, want="any")
+    assert (caught.value.column, caught.value.message[: len(message)]) == (column, message)
+
+
 def test_without_the_schema_fields_are_not_checked() -> None:
     untyped = Environment(expression.ADMISSION.variables)
     assert ENGINE.compile("object.spec.replicas == 1", untyped).result_type == "bool"

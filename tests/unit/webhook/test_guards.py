@@ -1,0 +1,209 @@
+from typing import Any
+
+import pytest
+
+from policies import vocabulary
+from tests.builders import a_namespace, a_pod, in_gang
+from webhook import guards
+from webhook.guards import Trust
+from webhook.review import Review
+
+Json = dict[str, Any]
+OURS = vocabulary.SCHEDULER_NAME
+GATED = [{"name": vocabulary.GANG_GATE}, {"name": "other"}]
+ASSIGNED = {vocabulary.NUMA_ASSIGNED_ANNOTATION: '{"numa":[0]}'}
+
+
+def asked(
+    operation: str,
+    new: Json | None,
+    old: Json | None = None,
+    *,
+    resource: str = "pods",
+    subresource: str = "",
+) -> Review:
+    return Review(
+        uid="u",
+        operation=operation,
+        kind=(new or old or {}).get("kind", "Pod"),
+        resource=resource,
+        subresource=subresource,
+        namespace="team-a",
+        name="p",
+        user={"username": "eve"},
+        object=new,
+        old_object=old,
+    )
+
+
+def bound(resource: str = "pods", subresource: str = "binding") -> Review:
+    return asked("CREATE", {"kind": "Binding"}, resource=resource, subresource=subresource)
+
+
+@pytest.mark.parametrize(
+    ("review", "trust", "pod", "want"),
+    [
+        pytest.param(
+            asked("CREATE", a_pod(schedulerName=OURS)), Trust(), None, [], id="a plain pod"
+        ),
+        pytest.param(
+            asked("CREATE", a_pod(schedulerName=OURS, nodeName="n")),
+            Trust(),
+            None,
+            ["node-preset: found 'n', but kubenexus-scheduler chooses the node"],
+            id="a pod that chooses its node itself",
+        ),
+        pytest.param(
+            asked("CREATE", a_pod(schedulerName="other", nodeName="n")),
+            Trust(),
+            None,
+            [],
+            id="other schedulers' pods are their own affair",
+        ),
+        pytest.param(
+            asked("CREATE", a_pod(schedulerName=OURS, annotations=ASSIGNED)),
+            Trust(),
+            None,
+            [
+                "assignment-preset: found '{\"numa\":[0]}', but NUMA nodes and GPUs are assigned by the scheduler"
+            ],
+            id="a pod that assigns itself hardware",
+        ),
+        *(
+            pytest.param(
+                asked(
+                    "UPDATE",
+                    a_pod(labels=in_gang("h")),
+                    a_pod(labels=in_gang("g")),
+                    subresource=subresource,
+                ),
+                Trust(is_scheduler=True),
+                None,
+                ["stamped: changed from 'g' to 'h'"],
+                id=f"another gang by way of {subresource or 'the pod itself'}",
+            )
+            for subresource in ("", "status", "resize", "ephemeralcontainers")
+        ),
+        pytest.param(
+            asked(
+                "UPDATE", a_pod(annotations={"pod-group.scheduling.sigs.k8s.io/name": "g"}), a_pod()
+            ),
+            Trust(),
+            None,
+            ["stamped: changed from nothing to 'g'"],
+            id="a gang key of another family",
+        ),
+        pytest.param(
+            asked("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
+            Trust(),
+            None,
+            ["stamped: changed from nothing to '{\"numa\":[0]}'"],
+            id="an assignment by somebody else",
+        ),
+        pytest.param(
+            asked("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
+            Trust(is_scheduler=True),
+            None,
+            [],
+            id="an assignment by the scheduler",
+        ),
+        pytest.param(
+            asked("UPDATE", a_pod(schedulingGates=GATED[1:]), a_pod(schedulingGates=GATED)),
+            Trust(),
+            None,
+            ["gate: the gate scheduling.kubenexus.io/gang was removed by 'eve'"],
+            id="a gate lifted by somebody else",
+        ),
+        pytest.param(
+            asked("UPDATE", a_pod(), a_pod(schedulingGates=GATED)),
+            Trust(is_scheduler=True),
+            None,
+            [],
+            id="a gate lifted by the scheduler",
+        ),
+        pytest.param(
+            asked("UPDATE", a_pod(schedulingGates=GATED[:1]), a_pod(schedulingGates=GATED)),
+            Trust(),
+            None,
+            [],
+            id="another gate is another's affair",
+        ),
+        *(
+            pytest.param(
+                bound(resource, subresource),
+                Trust(),
+                a_pod(schedulerName=OURS),
+                ["binding: 'eve' binds a pod that names kubenexus-scheduler"],
+                id=f"a foreign Binding by way of {resource}",
+            )
+            for resource, subresource in (("pods", "binding"), ("bindings", ""))
+        ),
+        pytest.param(
+            bound(),
+            Trust(is_scheduler=True),
+            a_pod(schedulerName=OURS),
+            [],
+            id="a Binding of the scheduler",
+        ),
+        pytest.param(
+            bound(),
+            Trust(),
+            a_pod(schedulerName="other"),
+            [],
+            id="a Binding of another scheduler's pod",
+        ),
+        pytest.param(bound(), Trust(), None, [], id="a Binding for a pod that does not exist"),
+        pytest.param(
+            asked(
+                "UPDATE",
+                a_namespace(tier="gold"),
+                a_namespace(tier="bronze"),
+                resource="namespaces",
+            ),
+            Trust(),
+            None,
+            [
+                "namespace-tenant: changed from 'bronze' to 'gold' by 'eve', who does not manage tenants"
+            ],
+            id="a namespace that promotes itself",
+        ),
+        pytest.param(
+            asked(
+                "UPDATE",
+                a_namespace(tier="gold"),
+                a_namespace(tier="bronze"),
+                resource="namespaces",
+            ),
+            Trust(manages_tenants=True),
+            None,
+            [],
+            id="a namespace promoted by an admin",
+        ),
+        pytest.param(
+            asked("DELETE", None, a_pod(labels=in_gang())), Trust(), None, [], id="a deletion"
+        ),
+    ],
+)
+def test_what_goes_around_admission_is_stopped(
+    review: Review, trust: Trust, pod: Json | None, want: list[str]
+) -> None:
+    got = guards.problems(review, trust=trust, bound_pod=pod)
+    assert [f"{problem.rule}: {problem.message}" for problem in got] == want
+
+
+@pytest.mark.parametrize(
+    ("review", "pod", "manager"),
+    [
+        (asked("CREATE", a_pod()), False, False),
+        (bound(), True, False),
+        (bound("bindings", ""), True, False),
+        (
+            asked("UPDATE", a_namespace(tier="gold"), a_namespace(), resource="namespaces"),
+            False,
+            True,
+        ),
+        (asked("UPDATE", a_namespace(), a_namespace(), resource="namespaces"), False, False),
+    ],
+)
+def test_lookups_happen_only_where_they_decide(review: Review, pod: bool, manager: bool) -> None:
+    assert (guards.needs_pod(review), guards.needs_tenant_manager(review)) == (pod, manager)

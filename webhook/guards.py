@@ -1,0 +1,166 @@
+"""
+What may not be done to an object that admission has judged, whoever asks and by whatever path.
+
+    pods                     CREATE   no node and no assignment of one's own for what this
+                                      scheduler places
+    pods, status, resize,    UPDATE   what admission and scheduler wrote stays; gates are lifted
+    ephemeralcontainers               by the scheduler alone
+    pods/binding, bindings   CREATE   only the scheduler that the pod names binds it
+    namespaces               UPDATE   the tenant changes by the hand of those who manage tenants
+
+Pure. Policies judge what an object says; guards judge what is done to it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies import vocabulary
+from policies.admission import mapping
+from policies.intent import Problem
+from policies.vocabulary import Key
+from webhook.review import Review
+
+Json = Mapping[str, Any]
+
+_ANEW: Final = "delete the pod and create it anew; what admission wrote stays as it is"
+_ASSIGNED: Final = vocabulary.annotation(vocabulary.NUMA_ASSIGNED_ANNOTATION)
+_TENANT_KEYS: Final = (
+    vocabulary.label(vocabulary.TENANT_LABEL),
+    vocabulary.label(vocabulary.TIER_LABEL),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Who asks, and what that one may do besides."""
+
+    is_scheduler: bool = False
+    manages_tenants: bool = False
+
+
+def problems(review: Review, *, trust: Trust, bound_pod: Json | None = None) -> list[Problem]:
+    """What the request does that it may not; `bound_pod` is the pod that a Binding is for."""
+    what = (review.resource, review.subresource, review.operation)
+    match what:
+        case ("pods", "", "CREATE"):
+            return list(_created(review))
+        case ("pods", "" | "status" | "resize" | "ephemeralcontainers", "UPDATE"):
+            return list(_updated(review, trust))
+        case ("pods", "binding", "CREATE") | ("bindings", "", "CREATE"):
+            return list(_bound(review, trust, bound_pod))
+        case ("namespaces", "", "UPDATE"):
+            return list(_moved(review, trust))
+    return []
+
+
+def needs_pod(review: Review) -> bool:
+    """Whether the verdict depends on the pod that a Binding is for."""
+    return review.operation == "CREATE" and (review.resource, review.subresource) in (
+        ("pods", "binding"),
+        ("bindings", ""),
+    )
+
+
+def needs_tenant_manager(review: Review) -> bool:
+    """Whether it matters if the user manages tenants."""
+    return (
+        review.resource == "namespaces"
+        and review.operation == "UPDATE"
+        and any(_changes(review, _TENANT_KEYS))
+    )
+
+
+def _created(review: Review) -> Iterator[Problem]:
+    spec = mapping((review.object or {}).get("spec"))
+    if spec.get("schedulerName") != vocabulary.SCHEDULER_NAME:
+        return
+    if spec.get("nodeName"):
+        yield Problem(
+            "node-preset",
+            "spec.nodeName",
+            f"found {spec['nodeName']!r}, but {vocabulary.SCHEDULER_NAME} chooses the node",
+            "remove spec.nodeName; use a nodeSelector to ask for a node",
+        )
+    found = _value(review.object, _ASSIGNED)
+    if found is not None:
+        yield Problem(
+            "assignment-preset",
+            f"metadata.annotations['{_ASSIGNED.name}']",
+            f"found {found!r}, but NUMA nodes and GPUs are assigned by the scheduler",
+            "remove the annotation",
+        )
+
+
+def _updated(review: Review, trust: Trust) -> Iterator[Problem]:
+    for key, old, new in _changes(review, vocabulary.UNCHANGING):
+        yield Problem(
+            "stamped",
+            f"metadata.{key.place}['{key.name}']",
+            f"changed from {_shown(old)} to {_shown(new)}",
+            _ANEW,
+        )
+    if trust.is_scheduler:
+        return
+    for key, old, new in _changes(review, (_ASSIGNED,)):
+        yield Problem(
+            "stamped",
+            f"metadata.{key.place}['{key.name}']",
+            f"changed from {_shown(old)} to {_shown(new)}",
+            "leave it; the scheduler counts what is taken by it",
+        )
+    if vocabulary.GANG_GATE in _gates(review.old_object) - _gates(review.object):
+        yield Problem(
+            "gate",
+            "spec.schedulingGates",
+            f"the gate {vocabulary.GANG_GATE} was removed by {_user(review)}",
+            "wait: the scheduler lifts it when the whole gang exists",
+        )
+
+
+def _bound(review: Review, trust: Trust, pod: Json | None) -> Iterator[Problem]:
+    named = mapping((pod or {}).get("spec")).get("schedulerName")
+    if named == vocabulary.SCHEDULER_NAME and not trust.is_scheduler:
+        yield Problem(
+            "binding",
+            "target",
+            f"{_user(review)} binds a pod that names {vocabulary.SCHEDULER_NAME}",
+            "leave the pod to its scheduler, or create it with another spec.schedulerName",
+        )
+
+
+def _moved(review: Review, trust: Trust) -> Iterator[Problem]:
+    if trust.manages_tenants:
+        return
+    for key, old, new in _changes(review, _TENANT_KEYS):
+        yield Problem(
+            "namespace-tenant",
+            f"metadata.{key.place}['{key.name}']",
+            f"changed from {_shown(old)} to {_shown(new)} by {_user(review)}, "
+            "who does not manage tenants",
+            f"ask somebody who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
+        )
+
+
+def _changes(review: Review, keys: Iterable[Key]) -> Iterator[tuple[Key, object, object]]:
+    for key in keys:
+        old, new = _value(review.old_object, key), _value(review.object, key)
+        if old != new:
+            yield key, old, new
+
+
+def _value(obj: Json | None, key: Key) -> object:
+    return mapping(mapping((obj or {}).get("metadata")).get(key.place)).get(key.name)
+
+
+def _gates(obj: Json | None) -> set[object]:
+    found = mapping((obj or {}).get("spec")).get("schedulingGates")
+    return {mapping(gate).get("name") for gate in found} if isinstance(found, list) else set()
+
+
+def _user(review: Review) -> str:
+    return repr(review.user.get("username") or "somebody")
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else repr(value)

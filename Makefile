@@ -38,6 +38,7 @@ bench-policy: $(VENV)/dev ## What evaluating policies costs, against the bare en
 
 cel-conformance: $(VENV)/dev ## The CEL conformance table of docs/cel.md
 	$(BIN)/python -m tests.conformance.cel_spec --write build/bench/cel-conformance.json
+	$(BIN)/python -m tests.conformance.cel_table build/bench/cel-conformance.json docs/cel.md
 
 lint: $(VENV)/dev ## Style, types and arrows
 	$(BIN)/ruff check .

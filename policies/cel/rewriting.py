@@ -208,13 +208,14 @@ class _Rewriter:
 
     def apply(self) -> None:
         """Bring the table of references in line with the tree."""
-        kept: list[tuple[int, int, int | bytes | Node]] = []
-        for number, kind, value in self.checked.fields:
-            row = wire.decode(value, "ReferenceEntry") if isinstance(value, bytes) else None
-            if number != 2 or row is None or row.number(1) not in self.stale:
-                kept.append((number, kind, value))
+        kept = [f for f in self.checked.fields if not (f[0] == 2 and self._is_stale(f[2]))]
         kept += [(2, 2, entry) for entry in self.stale.values() if entry is not None]
         self.checked.fields = kept
+
+    def _is_stale(self, row: int | bytes | Node) -> bool:
+        return isinstance(row, bytes) and (
+            wire.decode(row, "ReferenceEntry").number(1) in self.stale
+        )
 
 
 def _is_schema_type(name: str) -> bool:

@@ -188,6 +188,9 @@ class _Generator:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
+    def next(self) -> str:
+        return self.rule(self._random.randint(1, 3))
+
     def rule(self, depth: int) -> str:
         choice = self._random.choice
         if depth == 0:
@@ -263,5 +266,5 @@ def cases() -> list[Case]:
     """All of them, in a fixed order."""
     every = tuple(PODS)
     generator = _Generator(SEED)
-    made = [Case(generator.rule(generator._random.randint(1, 3)), every) for _ in range(GENERATED)]
+    made = [Case(generator.next(), every) for _ in range(GENERATED)]
     return [*(Case(rule, every) for rule in RULES), *_from_answers(), *made]

@@ -20,7 +20,7 @@ import orjson
 from policies import intent, quantity, rules, vocabulary
 from policies.admission import Admission, mapping
 from policies.evaluate import evaluate
-from policies.evaluation import BUILTIN, Evaluation, Failure
+from policies.evaluation import BUILTIN, Evaluation, Excepted, Failure, Injection
 from policies.intent import Intent, Problem
 from policies.policyset import PolicySet
 from policies.vocabulary import Key
@@ -32,6 +32,7 @@ from webhook.review import Review
 
 Json = Mapping[str, Any]
 
+_PRIORITY_CLASS: Final = ("spec", "priorityClassName")
 # Subresources that change what policies judge: containers and their resources.
 _JUDGED: Final = ("", "ephemeralcontainers", "resize")
 
@@ -55,9 +56,16 @@ class Decision:
 
     allowed: bool = True
     failures: tuple[Failure, ...] = ()
+    """What refuses the request."""
     warnings: tuple[str, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
     audit: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[Failure, ...] = ()
+    """Failed rules that warn or are audited, and refuse nothing."""
+    excepted: tuple[Excepted, ...] = ()
+    """Failed rules that an exception lets pass."""
+    injections: tuple[Injection, ...] = ()
+    """What policies write on the object."""
 
     @property
     def message(self) -> str:
@@ -96,6 +104,10 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
             patch.append(injection.path[:-1], injection.value)
         else:
             patch.set(injection.path, injection.value)
+        if injection.path == _PRIORITY_CLASS:
+            # The API server filled these in for the class before; it fills in the new ones again.
+            patch.drop(("spec", "priority"))
+            patch.drop(("spec", "preemptionPolicy"))
     _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), found.who.tenant)
     _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), found.who.tier)
     _stamp(patch, vocabulary.label(vocabulary.WORKLOAD_TYPE_LABEL), found.workload_type)
@@ -105,14 +117,21 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
         patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
     profile = _profile(found, gang, obeyed, numa_by=_numa_by(pod, found))
     patch.set(("metadata", "annotations", vocabulary.PROFILE_ANNOTATION), profile)
-    return Decision(patch=patch.operations, audit=found.audit)
+    return Decision(patch=patch.operations, audit=found.audit, injections=found.injections)
 
 
-def validate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
-    """Judge the object as it would be stored, and what is done to it."""
-    guarded = guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod)
+def validate(
+    review: Review, facts: Facts, policies: PolicySet, *, now: datetime, guarded: bool = True
+) -> Decision:
+    """
+    Judge the object as it would be stored, and what is done to it.
+
+    With `guarded` off only the object counts: one that exists has been placed and lived on since,
+    and nobody asks for anything.
+    """
+    done = guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod) if guarded else []
     if review.object is None or review.subresource not in _JUDGED:
-        failures = tuple(_failures(guarded))
+        failures = tuple(_failures(done))
         return Decision(allowed=not failures, failures=failures)
     found = evaluate(_admission(review, facts, review.object), policies, now=now, inject=False)
     checked = rules.check(rules.members(review.object), owner=facts.owner)
@@ -122,7 +141,7 @@ def validate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime
         problems = [problem for problem in problems if problem not in before]
     if review.kind == "Pod" and review.operation == "CREATE":
         problems += _own_identity(review, found)
-    problems += guarded
+    problems += done
     failures = (
         *_failures(problems),
         *(failure for failure in found.failures if failure.denies),
@@ -132,6 +151,8 @@ def validate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime
         failures=failures,
         warnings=(*checked.warnings, *found.warnings),
         audit=found.audit,
+        notes=tuple(failure for failure in found.failures if not failure.denies),
+        excepted=found.excepted,
     )
 
 

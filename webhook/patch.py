@@ -55,6 +55,15 @@ class Patch:
             found.append(value)
             self._record("add", [*path, "-"], value)
 
+    def drop(self, path: Sequence[str]) -> None:
+        """Take a field of a map away, where it is there."""
+        here: Any = self._result
+        for step in path[:-1]:
+            here = here.get(step) if isinstance(here, dict) else None
+        if isinstance(here, dict) and path[-1] in here:
+            del here[path[-1]]
+            self._operations.append({"op": "remove", "path": pointer(path)})
+
     def _parent(self, path: Sequence[str | int]) -> Any:
         """The container of the last step; missing or null maps on the way are created."""
         here: Any = self._result
@@ -85,7 +94,7 @@ def pointer(path: Iterable[str | int]) -> str:
 
 
 def apply(obj: Mapping[str, Any], operations: Iterable[Mapping[str, Any]]) -> Json:
-    """The object after `add` and `replace` operations, the only ones a `Patch` records."""
+    """The object after the operations that a `Patch` records."""
     result = copy.deepcopy(dict(obj))
     for operation in operations:
         steps = [
@@ -94,7 +103,11 @@ def apply(obj: Mapping[str, Any], operations: Iterable[Mapping[str, Any]]) -> Js
         here: Any = result
         for step in steps[:-1]:
             here = here[int(step)] if isinstance(here, list) else here[step]
-        value, last = copy.deepcopy(operation["value"]), steps[-1]
+        last = steps[-1]
+        if operation["op"] == "remove":
+            del here[last]
+            continue
+        value = copy.deepcopy(operation["value"])
         if not isinstance(here, list):
             here[last] = value
         elif last == "-":

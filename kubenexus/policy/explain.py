@@ -9,7 +9,7 @@ A policy that had no say is named too, with the first thing that kept it out, as
 which the engine asks: namespace, operation, kind, matchConditions. `explain_text` writes it out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -65,29 +65,31 @@ def explain(
     watch = Watch()
     watched = watch.over(policies)
     outcome = evaluate(admission, watched, now=now)
-    said = [_policy(policy, watched, admission, outcome, watch) for policy in watched.policies]
+    labels = classify.namespace_labels(admission)
+    selected = {policy.name for policy in watched.for_namespace(admission.namespace, labels)}
+    said = [_policy(policy, selected, admission, outcome, watch) for policy in watched.policies]
     return Explanation(admission.kind, admission.name, admission.namespace, tuple(said), outcome)
 
 
 def _policy(
     policy: CompiledPolicy,
-    policies: PolicySet,
+    selected: Set[str],
     admission: Admission,
     outcome: Evaluation,
     watch: Watch,
 ) -> PolicySaid:
     rows = [row for row in watch.seen if row.policy == policy.name]
     matched = policy.name in outcome.policies
-    why = "" if matched else _why_not(policy, policies, admission, rows)
+    why = "" if matched else _why_not(policy, selected, admission, rows)
     shown = _shown(rows, [_stage(found, admission) for found in watch.objects])
     return PolicySaid(policy.name, policy.model.kind, policy.source, matched, why, tuple(shown))
 
 
 def _why_not(
-    policy: CompiledPolicy, policies: PolicySet, admission: Admission, rows: Sequence[Seen]
+    policy: CompiledPolicy, selected: Set[str], admission: Admission, rows: Sequence[Seen]
 ) -> str:
-    labels = classify.namespace_labels(admission)
-    if policy not in policies.for_namespace(admission.namespace, labels):
+    if policy.name not in selected:
+        labels = classify.namespace_labels(admission)
         return _unselected(policy.selector, admission.namespace, labels)
     constraints = policy.model.spec.match_constraints
     if not policy.takes(admission.operation):

@@ -21,6 +21,7 @@ from policies.evaluation import Failure, Said, where
 
 WIDTH: Final = 100
 _VALUES_FROM: Final = 64
+_MOST_AWAY: Final = 20  # policies without a say that are listed; there may be one for each tenant
 _VALUE_ROOM: Final = WIDTH - _VALUES_FROM
 
 Tone = Literal["plain", "head", "good", "bad", "faint"]
@@ -121,10 +122,18 @@ def _others(found: Explanation) -> Iterator[Line]:
 def _policies(found: Explanation) -> Iterator[Line]:
     yield from _title("policies")
     width = min(40, max((len(policy.name) for policy in found.policies), default=0))
+    away = 0
     for policy in found.policies:
+        away += not policy.matched
+        if not policy.matched and away > _MOST_AWAY:
+            continue
         head = f"  {'+' if policy.matched else '-'} {policy.name:<{width}}  "
         tone: Tone = "plain" if policy.matched else "faint"
         yield from _wrapped(head, policy.why or "matched", tone)
+    if away > _MOST_AWAY:
+        yield Line(
+            f"    and {away - _MOST_AWAY} more that have no say; -o json names them", "faint"
+        )
 
 
 def _policy(policy: PolicySaid) -> Iterator[Line]:

@@ -38,11 +38,13 @@ _LANGUAGE: Final = (
     " optional.of optional.ofNonZeroValue optional.none hasValue value or orValue optMap optFlatMap"
     " slice flatten sort sortBy distinct lists.range reverse"
 )
-# New in Kubernetes 1.37, whose API server takes new expressions of the version before only.
-_TOO_NEW: Final = frozenset({"includes"})
-_KNOWN: Final = (
+# Not of an expression's own: new in 1.37, whose API server takes new expressions of the version
+# before only; and there for patches alone.
+_WITHHELD: Final = frozenset({"includes", "jsonpatch.escapeKey"})
+FUNCTIONS: Final = (
     frozenset(_LANGUAGE.split()) | {function.name for function in library.KUBERNETES}
-) - {"jsonpatch.escapeKey"}
+) - _WITHHELD
+"""What an exported expression may call."""
 
 # name -> the fields that Kubernetes gives it
 _FIELDS: Final[Mapping[str, frozenset[str]]] = {
@@ -151,6 +153,8 @@ class _Writer:
         """The node's own text, with that of its children put in."""
         if self.definition is not None and _is_variable(node):
             return str(self.definition(node.text))
+        if node.kind == "call" and node.on and node.text == "sign":
+            return f"sign({self._text(node.children[0])})"  # Kubernetes has no method of the name
         mixed = _mixed(node)
         parts, place = [], node.start
         for index, child in enumerate(node.children):
@@ -205,7 +209,7 @@ def _refuse_call(node: Node) -> None:
     name = called(node)
     if name in facts.NAMES:
         raise NotExportable(f"calls {name}(), which only KubeNexus has")
-    if name not in _KNOWN or name in _TOO_NEW:
+    if name not in FUNCTIONS:
         raise NotExportable(f"calls {name}(), which Kubernetes does not have")
 
 

@@ -26,11 +26,9 @@ _FAMILIES: Final = (
     vocabulary.NUMA_POLICY_FAMILIES,
     vocabulary.VRAM_FAMILIES,
 )
-# The API server's own admission has worked out other fields from these before any policy is asked.
-_TAKEN: Final = {
-    "priorityClassName": "the API server works out priority from it before policies are asked",
-    "runtimeClassName": "the API server works out overhead from it before policies are asked",
-}
+# Worked out from the field by the API server before policies are asked, and again after them: what
+# it finds then must not contradict the new value.
+_WORKED_OUT: Final = {"priorityClassName": ("priority", "preemptionPolicy")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,12 @@ class _Write:
     condition: str
     patch: str
     parent: str = ""
+    stale: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        return f"({self.condition} ? [{self.patch}] : [])" if self.condition else f"[{self.patch}]"
+        body = " + ".join([f"[{self.patch}]", *map(_removed, self.stale)])
+        return f"({self.condition} ? {body} : [])" if self.condition else body
 
 
 @dataclass(slots=True)
@@ -122,8 +122,6 @@ class Mutation:
     def _write(self, default: CompiledDefault, setting: Setting, group: _Group) -> _Write:
         if setting.shape == "resource":
             raise NotExportable("is written container by container, held against its limits")
-        if setting.path[-1] in _TAKEN:
-            raise NotExportable(_TAKEN[setting.path[-1]])
         value, nullable = self._value(setting, group)
         target = setting.path if setting.shape == "value" else (*setting.path, value)
         conditions = [f"!({earlier})" for earlier in self._earlier(target)]
@@ -156,7 +154,9 @@ class Mutation:
 def _value(path: tuple[str, ...], value: str, conditions: list[str], *, override: bool) -> _Write:
     if len(path) == 2:  # a field of the pod's spec
         unset = [] if override else [_no_field(path)]
-        return _Write(path[1], _all([*conditions, *unset]), _add(_pointer(path), value))
+        stale = _WORKED_OUT.get(path[1], ())
+        condition = _all([*conditions, *unset])
+        return _Write(path[1], condition, _add(_pointer(path), value), stale=stale)
     parent, key = path[:2], path[2]
     spellings = next((row for row in _FAMILIES if Key(path[1], key) in row), ())
     if override and spellings:
@@ -198,6 +198,11 @@ def _pointer(path: tuple[str, ...]) -> str:
 
 def _add(pointer: str, value: str) -> str:
     return f"JSONPatch{{op: 'add', path: {pointer}, value: {value}}}"
+
+
+def _removed(name: str) -> str:
+    remove = f"JSONPatch{{op: 'remove', path: '/spec/{name}'}}"
+    return f"(has(object.spec.{name}) ? [{remove}] : [])"
 
 
 def _all(conditions: Sequence[str]) -> str:

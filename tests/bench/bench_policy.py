@@ -29,6 +29,7 @@ from policies.compiler import Compiler
 from policies.evaluate import evaluate
 from policies.expression import CppEngine
 from policies.policyset import PolicySet
+from tests.bench import rows
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -53,20 +54,18 @@ def main() -> int:
         "crowded": lambda: evaluate(admission, crowd, now=NOW),
     }
     times = _measure(ways)
-    rows = [
+    figures = [
         _ratio("evaluate step / bare cel-expr-python, 16 rules", times, "evaluate", "bare", 2.0),
         _ratio("with 1,000 other tenants / with one policy", times, "crowded", "evaluate", 1.1),
-        {
-            "figure": "seconds to load 1,000 tenant policies",
-            "measured": round(load_seconds, 3),
-            "reach": 2.0,
-            "holds": load_seconds < 2.0,
-            "spread": f"best of {LOADS} loads",
-            "note": "16 rules of its own for every tenant, read from 1,000 files",
-        },
+        rows.row(
+            "seconds to load 1,000 tenant policies",
+            load_seconds,
+            2.0,
+            spread=f"best of {LOADS} loads",
+            note="16 rules of its own for every tenant, read from 1,000 files",
+        ),
     ]
-    _report(rows)
-    return 0 if all(row["holds"] for row in rows) else 1
+    return rows.publish("policy", figures)
 
 
 def _document(tenant: str, rules: list[dict[str, str]]) -> str:
@@ -130,33 +129,14 @@ def _measure(ways: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
 
 def _ratio(
     figure: str, times: dict[str, list[float]], ours: str, theirs: str, reach: float
-) -> dict[str, Any]:
+) -> rows.Row:
     ratios = [a / b for a, b in zip(times[ours], times[theirs], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4)
     measured = statistics.mean(times[ours]) / statistics.mean(times[theirs])
     means = ", ".join(
         f"{name} {statistics.mean(times[name]) * 1e6:.0f} us" for name in (ours, theirs)
     )
-    return {
-        "figure": figure,
-        "measured": round(measured, 3),
-        "reach": reach,
-        "holds": measured <= reach,
-        "spread": f"{low:.3f} to {high:.3f}",
-        "note": means,
-    }
-
-
-def _report(rows: list[dict[str, Any]]) -> None:
-    target = ROOT / "build" / "bench" / "policy.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(rows, indent=2) + "\n")
-    for row in rows:
-        verdict = "holds" if row["holds"] else "MISSED"
-        print(
-            f"{row['figure']:<52} {row['measured']:>8} (at most {row['reach']}) {verdict}"
-            f"  [{row['spread']}] {row['note']}"
-        )
+    return rows.row(figure, measured, reach, spread=f"{low:.3f} to {high:.3f}", note=means)
 
 
 if __name__ == "__main__":

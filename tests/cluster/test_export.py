@@ -11,19 +11,26 @@ from typing import Any
 import pytest
 
 from kubenexus.dev.plane import ControlPlane
-from kubenexus.policy import export
+from kubenexus.policy import export, syntax
+from kubenexus.policy.export_cel import FUNCTIONS, called
 from policies import expression, loader, selectors, vocabulary
 from policies.admission import Admission
 from policies.compiler import Compiler
 from policies.evaluate import evaluate
 from policies.policyset import PolicySet
 from tests.builders import a_container, a_pod
+from tests.cluster.exported_functions import EXPRESSIONS
 
 pytestmark = pytest.mark.cluster
 
 Json = dict[str, Any]
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PRIORITY, OVERHEAD = 1000, {"podFixed": {"cpu": "10m"}}
+CLASSES: tuple[Json, ...] = (
+    {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": PRIORITY},
+    {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "handler": "h", "overhead": OVERHEAD},
+)
 PATIENCE = 60.0  # how long the API server may take to learn of a policy
 
 SMALL = f"""
@@ -52,6 +59,8 @@ spec:
       tolerations:
       - {{key: gpu, operator: Exists, effect: NoExecute, tolerationSeconds: 5}}
       schedulingGates: [example.com/gate]
+      priorityClassName: NAME
+      runtimeClassName: NAME
       affinity:
         nodeAffinity:
           preferredDuringSchedulingIgnoredDuringExecution:
@@ -89,17 +98,22 @@ def load(path: Path) -> PolicySet:
 
 
 @pytest.fixture(scope="module")
-def own_namespace(control_plane: ControlPlane) -> Iterator[str]:
+def own_namespace(control_plane: ControlPlane, kubectl: Kubectl) -> Iterator[str]:
     """One namespace for the module: the server takes a second to learn of each policy."""
     name = "test-export"
     api = control_plane.api()
     api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    classes = [obj | {"metadata": {"name": name}} for obj in CLASSES]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": classes})
+    made = kubectl("create", "-f", "-", input=text)
+    assert made.returncode == 0, made.stderr
     end = time.monotonic() + PATIENCE
     while not control_plane.has_default_account(name):
         assert time.monotonic() < end, f"namespace {name} got no service account"
         time.sleep(0.02)
     yield name
     api.call("DELETE", f"/api/v1/namespaces/{name}")
+    kubectl("delete", "-f", "-", input=text)
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +187,28 @@ def test_the_server_takes_what_the_library_exports(kubectl: Kubectl) -> None:
     assert (unexplained, len(taken)) == ([], len(documents))
 
 
+def test_the_server_knows_every_function_that_an_export_may_use(
+    own_namespace: str, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    rules = [{"name": f"f{n}", "expression": text} for n, text in enumerate(EXPRESSIONS)]
+    policy = {
+        "apiVersion": vocabulary.POLICY_API_VERSION,
+        "kind": "ClusterPolicy",
+        "metadata": {"name": f"{own_namespace}-functions"},
+        "spec": {"validations": rules},
+    }
+    file = tmp_path / "functions.yaml"
+    file.write_text(json.dumps(policy))
+    exported = export.export(load(file), now=NOW)
+    trees = [tree for text in EXPRESSIONS if (tree := syntax.parse(text)) is not None]
+    used = {called(node) for tree in trees for node in syntax.walk(tree) if node.kind == "call"}
+    assert (used, len(exported[0].documents[0]["spec"]["validations"])) == (
+        set(FUNCTIONS),
+        len(rules),
+    )
+    assert len(accepted(kubectl, export.as_yaml(exported))) == 2
+
+
 @pytest.mark.parametrize(
     "pod",
     [
@@ -241,7 +277,16 @@ def fields(pod: Json) -> Json:
         "annotations": metadata.get("annotations") or {},
         "tolerations": own,
         "schedulerName": scheduler,
-        **{key: spec.get(key) for key in ("nodeSelector", "affinity", "schedulingGates")},
+        **{
+            key: spec.get(key)
+            for key in (
+                "nodeSelector",
+                "affinity",
+                "schedulingGates",
+                "priorityClassName",
+                "runtimeClassName",
+            )
+        },
     }
 
 
@@ -254,6 +299,12 @@ def test_a_stored_pod_has_the_defaults_and_a_bad_one_is_not_stored(
     stored = json.loads(kubectl("get", "pods", "-n", own_namespace, "-o", "json").stdout)["items"]
     assert [got.returncode for got in created] == [0, 1]
     assert "own-images: images of bad come from elsewhere" in created[1].stderr
-    assert [(pod["metadata"]["name"], pod["metadata"]["labels"]["team"]) for pod in stored] == [
-        ("good", "team-good")
-    ]
+    assert [
+        (
+            pod["metadata"]["name"],
+            pod["metadata"]["labels"]["team"],
+            pod["spec"]["priority"],
+            pod["spec"]["overhead"],
+        )
+        for pod in stored
+    ] == [("good", "team-good", PRIORITY, OVERHEAD["podFixed"])]

@@ -95,6 +95,22 @@ def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
     eventually(reported, "an Event about the broken policy")
 
 
+def test_a_default_priority_class_gets_its_priority(
+    policy: Callable[[Json], None], kubectl: Kubectl, namespace: str
+) -> None:
+    wanted = a_policy(namespace, "true")
+    wanted["spec"]["defaults"] = [{"set": {"priorityClassName": "system-node-critical"}}]
+    policy(wanted)
+
+    def priority() -> int | None:
+        got = tried(kubectl, namespace)
+        assert got.returncode == 0, got.stderr
+        found = json.loads(got.stdout)["spec"].get("priority")
+        return found if isinstance(found, int) else None
+
+    assert eventually(priority, "a priority") == 2_000_001_000
+
+
 def test_an_unknown_field_is_refused_by_the_api_server(
     stack: Stack, kubectl: Kubectl, namespace: str
 ) -> None:

@@ -185,6 +185,14 @@ def test_no_line_is_wider_than_the_terminal(obj: Json) -> None:
     assert len(lines) > 50
 
 
+def test_of_many_policies_without_a_say_some_are_listed() -> None:
+    others = [a_policy(f"t{n}", tenant={"name": f"t{n}"}) for n in range(23)]
+    found = explained(a_pod(), a_policy("mine"), *others)
+    lines = [line.text for line in explain_text.lines(found)]
+    assert sum(line.startswith("  - ") for line in lines) == 20
+    assert lines[-1] == "    and 3 more that have no say; -o json names them"
+
+
 def test_json_has_everything_and_maps_in_order() -> None:
     said = json.loads(json.dumps(explain.as_dict(explained(a_pod(), ADA))))
     assert (said["allowed"], said["who"]["tenant"]) == (False, "ada")

@@ -59,6 +59,7 @@ def test_what_kubernetes_cannot_evaluate_is_left_with_the_reason(expression: str
         pytest.param("size({'a': 1, 'b': 'c'}) == 2", "size({'a': dyn(1), 'b': dyn('c')}) == 2", id="a mixed map"),
         pytest.param("size({'a': 1, 'b': 2}) == 2", "size({'a': 1, 'b': 2}) == 2", id="an even one"),
         pytest.param("true // why\n&& 'a//b' != ''", "true \n&& 'a//b' != ''", id="comments go, texts stay"),
+        pytest.param("quantity('1').sign() == 1", "sign(quantity('1')) == 1", id="a method that is a function there"),
         pytest.param("sets.contains([1], [1])", "sets.contains([1], [1])", id="a function of a namespace"),
         pytest.param("['a'].exists(tenant, tenant == 'a')", "['a'].exists(tenant, tenant == 'a')", id="a loop's variable of any name"),
     ],
@@ -155,6 +156,13 @@ def mutations(policy: Json) -> list[str]:
     ]
 
 
+PRIORITY = (
+    "((!has(object.spec.priorityClassName) || object.spec.priorityClassName in [''])"
+    " ? [JSONPatch{op: 'add', path: '/spec/priorityClassName', value: 'p'}]"
+    " + (has(object.spec.priority) ? [JSONPatch{op: 'remove', path: '/spec/priority'}] : [])"
+    " + (has(object.spec.preemptionPolicy)"
+    " ? [JSONPatch{op: 'remove', path: '/spec/preemptionPolicy'}] : []) : [])"
+)
 SCHEDULER = (
     "((!has(object.spec.schedulerName) || object.spec.schedulerName in ['', 'default-scheduler'])"
     " ? [JSONPatch{op: 'add', path: '/spec/schedulerName', value: 's'}] : [])"
@@ -167,7 +175,8 @@ SCHEDULER = (
         pytest.param([{"set": {"schedulerName": "s"}}], [SCHEDULER], id="a field where it is unset"),
         pytest.param([{"set": {"schedulerName": "s"}, "when": "true ? true : false"}], [f"((true ? true : false) ?\n  {SCHEDULER} : [])"], id="under a condition"),
         pytest.param([{"set": {"schedulerName": "s"}, "override": True}], ["[JSONPatch{op: 'add', path: '/spec/schedulerName', value: 's'}]"], id="in any case"),
-        pytest.param([{"set": {"priorityClassName": "p"}}, {"set": {"resources": {"requests": {"cpu": "1"}}}}], [], id="nothing that can be"),
+        pytest.param([{"set": {"priorityClassName": "p"}}], [PRIORITY], id="with what was worked out before"),
+        pytest.param([{"set": {"resources": {"requests": {"cpu": "1"}}}}], [], id="nothing that can be"),
     ],
 )  # fmt: skip
 def test_defaults_as_patches(defaults: list[Json], want: list[str]) -> None:

@@ -12,7 +12,10 @@ Json = dict[str, Any]
 def changed(obj: Json, *changes: tuple[str, list[str | int], Any]) -> Patch:
     patch = Patch(obj)
     for how, path, value in changes:
-        getattr(patch, how)(path, value)
+        if how == "drop":
+            patch.drop([str(step) for step in path])
+        else:
+            getattr(patch, how)(path, value)
     return patch
 
 

@@ -1,0 +1,350 @@
+"""
+`make bench-webhook`: what admission costs a cluster, side by side in one run.
+
+    handler     wrk posts a recorded AdmissionReview straight to the webhook
+    end to end  wrk creates pods at a real API server, with dryRun=All and for real:
+                none        no admission at all
+                vap         the 16 rules as ValidatingAdmissionPolicies, inside the API server
+                validate-1  ours, validating only, one worker; validate-2: two workers
+                both-1      ours, mutating and validating, one worker
+
+Arms take turns and are repeated; figures are medians of the runs, as shares of `none`. Loader, API
+server, etcd and webhook share the machine. The rules and the pod are those of
+`tests/data/pod-rules.json`, plus the policies that ship.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kubenexus.dev import binaries, keys, own, ports, versions
+from kubenexus.dev.plane import ControlPlane, await_ready, healthy
+from kubenexus.dev.processes import Child
+from kubenexus.dev.progress import Lines
+from policies import loader, vocabulary
+from tests.bench import rows
+from tests.bench.wrk import Load, load
+from webhook import registration
+
+Json = dict[str, Any]
+DATA = json.loads((Path(__file__).parents[1] / "data" / "pod-rules.json").read_text())
+NAMESPACE, TOKEN = "bench", "bench-token"
+RUNS = int(os.environ.get("BENCH_RUNS", "3"))
+SECONDS = int(os.environ.get("BENCH_SECONDS", "6"))
+CONNECTIONS = 16
+
+CREATE = """
+local body = [==[{body}]==]
+wrk.method, wrk.body = "POST", body
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Authorization"] = "Bearer {token}"
+"""
+POST = """
+wrk.method, wrk.body = "POST", [==[{body}]==]
+wrk.headers["Content-Type"] = "application/json"
+"""
+
+
+def main() -> int:
+    if shutil.which("wrk") is None:
+        print("bench-webhook needs wrk on PATH (Debian: apt-get install wrk)", file=sys.stderr)
+        return 2
+    found = binaries.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
+    with tempfile.TemporaryDirectory(prefix="bench-webhook-") as name:
+        folder = Path(name)
+        tokens = folder / "tokens.csv"
+        tokens.write_text(f'{TOKEN},loader,loader,"system:masters"\n')
+        plane = ControlPlane(
+            binaries=found,
+            folder=folder / "plane",
+            for_tests=True,
+            apiserver_flags=(f"--token-auth-file={tokens}",),
+        )
+        with plane:
+            return Bench(plane, folder).run()
+
+
+class Bench:
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        self.plane, self.folder = plane, folder
+        self.rules = folder / "rules.yaml"
+        spec = {
+            "validations": [
+                {**rule, "message": f"{rule['name']} does not hold"} for rule in DATA["rules"]
+            ]
+        }
+        policy = {
+            "apiVersion": vocabulary.POLICY_API_VERSION,
+            "kind": "ClusterPolicy",
+            "metadata": {"name": "pod-rules"},
+            "spec": spec,
+        }
+        self.rules.write_text(json.dumps(policy))
+        plane.api().apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        )
+        while not plane.has_default_account(NAMESPACE):
+            pass
+
+    def run(self) -> int:
+        handler = self._handler()
+        arms: dict[str, Callable[[], contextlib.AbstractContextManager[Child | None]]] = {
+            "none": lambda: contextlib.nullcontext(None),
+            "vap": self._vap,
+            "validate-1": lambda: self._ours(workers=1, mutating=False),
+            "validate-2": lambda: self._ours(workers=2, mutating=False),
+            "both-1": lambda: self._ours(workers=1, mutating=True),
+        }
+        runs: dict[str, list[Load]] = {name: [] for name in arms}
+        real: dict[str, list[Load]] = {name: [] for name in arms}
+        names = list(arms)
+        for number in range(RUNS):
+            for name in names[number % len(names) :] + names[: number % len(names)]:
+                with arms[name]() as child:
+                    self._check(name)
+                    self._create(child, seconds=1)  # fills caches and connections
+                    runs[name].append(self._create(child))
+                    real[name].append(self._create(child, dry_run=False, seconds=2))
+                self.plane.api().call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods")
+        return self._publish(handler, runs, real)
+
+    # --- arms ---
+
+    @contextlib.contextmanager
+    def _vap(self) -> Iterator[None]:
+        made = []
+        for rule in DATA["rules"]:
+            policy = {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingAdmissionPolicy",
+                "metadata": {"name": f"bench-{rule['name']}"},
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {
+                        "resourceRules": [
+                            {
+                                "apiGroups": [""],
+                                "apiVersions": ["v1"],
+                                "resources": ["pods"],
+                                "operations": ["CREATE"],
+                            }
+                        ]
+                    },
+                    "validations": [{"expression": rule["expression"]}],
+                },
+            }
+            binding = {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingAdmissionPolicyBinding",
+                "metadata": {"name": f"bench-{rule['name']}"},
+                "spec": {"policyName": f"bench-{rule['name']}", "validationActions": ["Deny"]},
+            }
+            made += [policy, binding]
+        with self._applied(made):
+            yield None
+
+    @contextlib.contextmanager
+    def _ours(self, *, workers: int, mutating: bool) -> Iterator[Child]:
+        with self._webhook(workers) as (child, url):
+            found = registration.configurations(
+                ca_pem=self.plane.ca.certificate, base_url=url, schedulers=("bench",)
+            )
+            with self._applied(found if mutating else found[1:]):
+                yield child
+
+    @contextlib.contextmanager
+    def _webhook(self, workers: int) -> Iterator[tuple[Child, str]]:
+        port, metrics = ports.free(2)
+        pair = keys.serving(self.plane.ca, vocabulary.WEBHOOK_NAME, now=datetime.now(UTC))
+        cert, key = self.folder / "tls.crt", self.folder / "tls.key"
+        keys.write_private(cert, pair.certificate)
+        keys.write_private(key, pair.key)
+        child = Child(
+            "webhook",
+            [
+                *own.COMMAND,
+                "webhook",
+                f"--kubeconfig={self.plane.kubeconfig(vocabulary.WEBHOOK_NAME)}",
+                f"--host={ports.HOST}",
+                f"--port={port}",
+                f"--metrics-port={metrics}",
+                f"--cert-file={cert}",
+                f"--key-file={key}",
+                f"--workers={workers}",
+                f"--policies={loader.LIBRARY}",
+                f"--policies={self.rules}",
+            ],
+            log=self.folder / "webhook.log",
+            env=own.environment(os.environ),
+        )
+        child.start()
+        try:
+            url = f"https://{ports.HOST}:{port}"
+            await_ready([child], lambda: healthy(f"{url}/readyz"), deadline=60)
+            yield child, url
+        finally:
+            child.stop(grace=15)
+
+    @contextlib.contextmanager
+    def _applied(self, objects: list[Json]) -> Iterator[None]:
+        api = self.plane.api()
+        made = []
+        try:
+            for item in objects:
+                plural = item["kind"].lower()
+                plural = plural[:-1] + "ies" if plural.endswith("y") else plural + "s"
+                path = f"/apis/{item['apiVersion']}/{plural}"
+                api.call("POST", path, item)
+                made.append(f"{path}/{item['metadata']['name']}")
+            yield
+        finally:
+            for path in reversed(made):
+                api.call("DELETE", path)
+
+    # --- loads ---
+
+    def _pod(self, *, good: bool = True) -> Json:
+        pod = json.loads(json.dumps(DATA["pod" if good else "pod_refused_by_images_tagged"]))
+        del pod["metadata"]["name"]
+        pod["metadata"] |= {"namespace": NAMESPACE, "generateName": "p-"}
+        found: Json = pod
+        return found
+
+    def _check(self, arm: str) -> None:
+        """The arm refuses what breaks a rule: otherwise its speed says nothing."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All"
+        wanted = arm != "none"
+        for _ in range(200):
+            try:
+                self.plane.api().call("POST", path, self._pod(good=False))
+                refused = False
+            except Exception as exc:
+                refused = "tagged" in str(exc)
+            if refused == wanted:
+                return
+        raise SystemExit(f"{arm}: a pod that breaks a rule was not treated as it should be")
+
+    def _create(self, child: Child | None, *, dry_run: bool = True, seconds: int = SECONDS) -> Load:
+        script = CREATE.format(body=json.dumps(self._pod()), token=TOKEN)
+        query = "?dryRun=All" if dry_run else ""
+        url = f"{self.plane.server}/api/v1/namespaces/{NAMESPACE}/pods{query}"
+        return self._load(url, script, child, connections=CONNECTIONS, seconds=seconds)
+
+    def _handler(self) -> list[Load]:
+        review = {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "0b4a1f9e-5f0c-4f0e-8a4a-0d5c4f3f2a11",
+                "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "namespace": NAMESPACE,
+                "operation": "CREATE",
+                "userInfo": {"username": "loader"},
+                "object": self._pod(),
+            },
+        }
+        script = POST.format(body=json.dumps(review))
+        with self._webhook(1) as (child, url):
+            self._load(f"{url}/validate", script, child, connections=8, seconds=1)
+            return [
+                self._load(f"{url}/validate", script, child, connections=8, seconds=SECONDS)
+                for _ in range(RUNS)
+            ]
+
+    def _load(
+        self, url: str, script: str, child: Child | None, *, connections: int, seconds: int
+    ) -> Load:
+        path = self.folder / "load.lua"
+        path.write_text(script)
+        return load(url, script=path, beside=child, connections=connections, seconds=seconds)
+
+    # --- figures ---
+
+    def _publish(
+        self, handler: list[Load], runs: dict[str, list[Load]], real: dict[str, list[Load]]
+    ) -> int:
+        def median(loads: list[Load], what: str) -> float:
+            return float(statistics.median(getattr(load, what) for load in loads))
+
+        def spread(loads: list[Load], what: str) -> str:
+            values = [getattr(load, what) for load in loads]
+            return f"{min(values):.3g} to {max(values):.3g}"
+
+        def share(found: dict[str, list[Load]], arm: str) -> float:
+            return median(found[arm], "per_second") / median(found["none"], "per_second")
+
+        def note(loads: list[Load]) -> str:
+            return (
+                f"{median(loads, 'per_second'):.0f}/s, p50 {median(loads, 'p50'):.1f} ms, "
+                f"p99 {median(loads, 'p99'):.1f} ms, {sum(load.bad for load in loads)} bad"
+            )
+
+        figures = [
+            rows.row(
+                "handler, one worker: reviews/s",
+                median(handler, "per_second"),
+                1000,
+                spread=spread(handler, "per_second"),
+                note=note(handler),
+                most=False,
+            ),
+            rows.row(
+                "handler, one worker, 8 connections: p99 ms",
+                median(handler, "p99"),
+                10,
+                spread=spread(handler, "p99"),
+            ),
+        ]
+        reaches = {"vap": 0.0, "validate-1": 0.45, "validate-2": 0.45, "both-1": 0.33}
+        for arm, reach in reaches.items():
+            figures.append(
+                rows.row(
+                    f"{arm}: creates/s as a share of none, dry run",
+                    share(runs, arm),
+                    reach,
+                    spread=f"{spread(runs[arm], 'per_second')} creates/s",
+                    note=note(runs[arm]),
+                    most=False,
+                )
+            )
+            figures.append(
+                rows.row(
+                    f"{arm}: creates/s as a share of none, for real",
+                    share(real, arm),
+                    0.0,
+                    spread=f"{spread(real[arm], 'per_second')} creates/s",
+                    note=note(real[arm]),
+                    most=False,
+                )
+            )
+        figures.append(
+            rows.row(
+                "validate-1: CPU ms a review",
+                median(runs["validate-1"], "cpu_ms"),
+                2.0,
+                spread=spread(runs["validate-1"], "cpu_ms"),
+            )
+        )
+        figures.append(
+            rows.row(
+                "RSS of the largest worker, MB",
+                max(load.rss_mb for load in [*runs["validate-1"], *runs["both-1"]]),
+                120,
+                spread=spread(runs["both-1"], "rss_mb"),
+            )
+        )
+        print(f"none: {note(runs['none'])}")
+        return rows.publish("webhook", figures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,4 +13,4 @@ trap 'rm -rf "$elsewhere"' EXIT
 "$elsewhere/venv/bin/python" -m pip install --quiet --no-deps "$elsewhere"/dist/*.whl
 cp -r tests examples docs deploy requirements pyproject.toml Makefile README.md CHANGELOG.md "$elsewhere/"
 cd "$elsewhere"
-"$elsewhere/venv/bin/python" -m pytest -q -p no:cacheprovider tests/unit
+"$elsewhere/venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider tests/unit

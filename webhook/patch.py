@@ -1,10 +1,10 @@
 """
 JSON Patch made from the raw object: only what changes, parents created where they are missing.
 
-A `Patch` takes one change at a time, applies it to its own copy of the object and records the
-operation, so that a later change sees the earlier ones. Arrays are appended to and never
-replaced; a change that changes nothing records nothing, so deciding on the patched object gives
-an empty patch.
+A `Patch` takes one change at a time, applies it to a copy of what it touches and records the
+operation, so that a later change sees the earlier ones and the given object stays as it is.
+Arrays are appended to and never replaced; a change that changes nothing records nothing, so
+deciding on the patched object gives an empty patch.
 """
 
 import copy
@@ -18,7 +18,9 @@ class Patch:
     """Changes to one object, in order."""
 
     def __init__(self, obj: Json) -> None:
-        self._result = copy.deepcopy(obj)
+        self._result = dict(obj)
+        # id -> container that is a copy already; kept here so that no other takes over its id
+        self._owned: dict[int, Any] = {id(self._result): self._result}
         self._operations: list[Json] = []
 
     @property
@@ -52,7 +54,7 @@ class Patch:
         if found is None:
             self.set(path, [value])
         elif value not in found:
-            found.append(value)
+            self._own(parent, path[-1], found).append(value)
             self._record("add", [*path, "-"], value)
 
     def drop(self, path: Sequence[str]) -> None:
@@ -61,7 +63,7 @@ class Patch:
         for step in path[:-1]:
             here = here.get(step) if isinstance(here, dict) else None
         if isinstance(here, dict) and path[-1] in here:
-            del here[path[-1]]
+            del self._parent(path)[path[-1]]
             self._operations.append({"op": "remove", "path": pointer(path)})
 
     def _parent(self, path: Sequence[str | int]) -> Any:
@@ -72,10 +74,17 @@ class Patch:
             if below is None:
                 below = {}
                 exists = not isinstance(here, list) and step in here
-                here[step] = below
                 self._record("replace" if exists else "add", path[: index + 1], {})
-            here = below
+            here = self._own(here, step, below)
         return here
+
+    def _own(self, parent: Any, step: str | int, child: Any) -> Any:
+        """The child of a parent that is a copy, as a copy itself."""
+        if id(child) not in self._owned:
+            child = copy.copy(child)
+            self._owned[id(child)] = child
+        parent[step] = child
+        return child
 
     def _record(self, operation: str, path: Iterable[str | int], value: Any) -> None:
         self._operations.append(

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook cel-conformance lint wheel binaries generate lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-docs cel-conformance lint wheel binaries generate lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
 
 bench-policy: $(VENV)/dev ## What evaluating policies costs, against the bare engine
 	$(BIN)/python -m tests.bench.bench_policy
+
+bench-docs: $(VENV)/dev ## The tables of docs/performance.md from the benchmarks that were run
+	$(BIN)/python -m tests.bench.tables
 
 bench-webhook: $(VENV)/dev binaries ## What admission costs a cluster, beside ValidatingAdmissionPolicy (needs wrk)
 	$(BIN)/python -m tests.bench.bench_webhook

@@ -104,6 +104,11 @@ class Recorder:
         self.dropped["closed"] += len(self._queue) + self._busy
         self._queue.clear()
 
+    @property
+    def waiting(self) -> int:
+        """How many Events wait for a writer."""
+        return len(self._queue)
+
     def record(self, report: Report) -> None:
         """Take the report and return; safe from any thread, before and after the loop's life."""
         with self._lock:

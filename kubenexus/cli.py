@@ -6,6 +6,7 @@ The `kubenexus` command: options in, one call, exit code out.
     scheduler   place pending pods
     dev         a real control plane on this machine
     policy      the tools of policy authors
+    audit       what exists and would not be admitted today
 
     exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
     exit 1   it could not be done, and the message says why
@@ -137,6 +138,9 @@ def webhook(
     policy_objects: Annotated[
         bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
     ] = True,
+    event_defaults: Annotated[
+        bool, typer.Option("--event-defaults", help="Write Events about what policies inject.")
+    ] = False,
     engine: Annotated[str | None, typer.Option(help="The CEL engine; default: the best.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes; one a core is enough.")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="Threads a process.")] = 8,
@@ -158,6 +162,7 @@ def webhook(
         policies=tuple(policies or (loader.LIBRARY,)),
         schedulers=tuple(scheduler_user or server.SCHEDULERS),
         policy_objects=policy_objects,
+        event_defaults=event_defaults,
         engine=engine,
         workers=workers,
         threads=threads,
@@ -216,3 +221,11 @@ def policy(context: typer.Context) -> None:
     from kubenexus.policy import cli
 
     cli.app(context.args, prog_name="kubenexus policy")
+
+
+@app.command(context_settings={**_PASS_ALL, "help_option_names": []})
+def audit(context: typer.Context) -> None:
+    """Find what exists and would not be admitted today, such as while the webhook was off."""
+    from kubenexus.audit import cli
+
+    cli.app(context.args, prog_name="kubenexus audit")

@@ -11,10 +11,13 @@ What an expression without a value means is its policy's failurePolicy: a failur
 nothing but a note for the audit log. Two cases differ, as in Kubernetes' own policies: a
 matchCondition that is false beats one that has no value, and an exception whose condition has no
 value excepts nothing.
+
+What policies say of a pod template is advice, except for the limits of a tenant: those refuse the
+workload itself, unless an update finds them exceeded already.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -36,6 +39,7 @@ from policies.evaluation import (
     Who,
 )
 from policies.facts import Facts
+from policies.intent import Intent
 from policies.policyset import Tables
 from policies.running import Runner
 
@@ -51,7 +55,15 @@ class Subject:
     policies: tuple[CompiledPolicy, ...]
     is_pod: bool
     path: str = ""
+    bare: bool = False
+    """Labels and annotations stand at `path` itself, not in a `metadata` below it."""
     advisory: bool = False
+    judged: frozenset[str] = frozenset()
+    """Policies whose validations have judged the object that holds this pod."""
+    asked: Intent | None = None
+    """What the author of a template asks for, with the size that the owner gives its gang."""
+    before: Intent | None = None
+    """The same before an update."""
 
 
 @dataclass(slots=True)
@@ -76,6 +88,7 @@ class Court:
     who: Who
     now: datetime
     inject: bool
+    validate: bool
     trace: list[Traced] | None
     params: Json | None = None
     policies: dict[str, None] = field(default_factory=dict)
@@ -96,7 +109,7 @@ class Court:
         self.conflicts += [row for row in final.conflicts if row not in self.conflicts]
         self.skipped += final.skipped
         self.failures += final.failures
-        for policy in final.matched:
+        for policy in final.matched if self.validate else ():
             self._validate(policy, final, subject)
         return obj
 
@@ -264,7 +277,7 @@ class Court:
     def _validate(self, policy: CompiledPolicy, found: _Round, subject: Subject) -> None:
         runner, name = found.runner, policy.name
         runner.enter(policy)
-        for rule in policy.validations:
+        for rule in policy.validations if name not in subject.judged else ():
             error: EvaluationError | None = None
             try:
                 passed: bool | None = runner.truth(rule.expression)
@@ -293,8 +306,16 @@ class Court:
             self._fail(policy, failure, found)
         made = self.admission.operation == "CREATE" or subject.advisory
         if subject.is_pod and made and tenancy.has_limits(policy):
-            for failure in tenancy.limits(policy, found.facts.intent):
-                self._fail(policy, _placed(failure, subject), found)
+            self._limit(policy, found, subject)
+
+    def _limit(self, policy: CompiledPolicy, found: _Round, subject: Subject) -> None:
+        """What a template's author asks for is refused; what defaults would add is advice."""
+        asked, before = subject.asked or found.facts.intent, subject.before
+        known = list(tenancy.limits(policy, before)) if before is not None else []
+        binding = [row for row in tenancy.limits(policy, asked) if row not in known]
+        for failure in dict.fromkeys((*binding, *tenancy.limits(policy, found.facts.intent))):
+            placed = _placed(failure, subject)
+            self._fail(policy, replace(placed, advisory=failure not in binding), found)
 
     def _message(self, policy: CompiledPolicy, rule: CompiledValidation, found: _Round) -> str:
         if rule.message_expression is None:
@@ -331,11 +352,8 @@ class Court:
 
 def _placed(failure: Failure, subject: Subject) -> Failure:
     """The failure as seen from the object that holds the pod."""
-    path = (
-        f"{subject.path}.{failure.path}"
-        if subject.path and failure.path
-        else (subject.path or failure.path)
-    )
+    field_path = failure.path.removeprefix("metadata.") if subject.bare else failure.path
+    path = ".".join(part for part in (subject.path, field_path) if part)
     return Failure(
         failure.policy,
         failure.rule,

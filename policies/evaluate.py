@@ -9,13 +9,15 @@ Here policies are chosen and objects laid before the `court`, which judges them.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from policies import classify, tenancy
-from policies.admission import Admission, pod_from
+from policies import classify, rules, tenancy
+from policies.admission import Admission, Json, pod_from
 from policies.compiled import CompiledPolicy
 from policies.court import Court, Subject
 from policies.evaluation import BUILTIN, Evaluation, Failure, Traced, Who
+from policies.intent import Intent
 from policies.policyset import PolicySet
 
 
@@ -25,13 +27,16 @@ def evaluate(
     *,
     now: datetime,
     inject: bool = True,
+    validate: bool = True,
     trace: bool = False,
 ) -> Evaluation:
     """
     What the policies make of the request.
 
     With `inject` off the object is judged as it stands, as a validating webhook must: nobody
-    knows whether the mutating call took place. `now` is compared with exceptions' ends.
+    knows whether the mutating call took place. With `validate` off nothing is judged: a mutating
+    webhook needs no verdict, the validating call comes after it. `now` is compared with
+    exceptions' ends.
     """
     if admission.namespace and admission.home is None:
         return _unknown_namespace(admission, policies)
@@ -44,6 +49,7 @@ def evaluate(
         who,
         now,
         inject,
+        validate,
         [] if trace else None,
         tenancy.params(candidates),
     )
@@ -77,16 +83,43 @@ def evaluate(
 def _templates(
     court: Court, candidates: Sequence[CompiledPolicy], own: Sequence[CompiledPolicy]
 ) -> None:
-    """Show each pod template to the policies for Pods; what they say is advice."""
-    names = {policy.name for policy in own}
+    """Show each pod template to the policies for Pods; only the limits of a tenant bind there."""
+    names = frozenset(policy.name for policy in own)
     pods = tuple(
         policy
         for policy in candidates
-        if policy.name not in names and policy.names_kind("", "Pod") and policy.takes("CREATE")
+        if (policy.name not in names or tenancy.has_limits(policy))
+        and policy.names_kind("", "Pod")
+        and policy.takes("CREATE")
     )
+    limited = any(tenancy.has_limits(policy) for policy in pods)
+    asked = _asked(court.admission.object) if limited else {}
+    before = _asked(court.admission.old_object) if limited else {}
     for template in court.admission.templates:
-        pod = pod_from(court.admission, template)
-        court.judge(Subject(pod, pods, is_pod=True, path=template.path, advisory=True))
+        court.judge(
+            Subject(
+                pod_from(court.admission, template),
+                pods,
+                is_pod=True,
+                path=template.path,
+                bare=template.bare,
+                advisory=True,
+                judged=names,
+                asked=asked.get(template.path),
+                before=before.get(template.path),
+            )
+        )
+
+
+def _asked(workload: Json | None) -> dict[str, Intent]:
+    """Path of a template -> what its author asks for; a gang without a size gets the owner's."""
+    found: dict[str, Intent] = {}
+    for member in rules.members(workload) if workload is not None else ():
+        gang = member.intent.gang
+        if gang is not None and gang.min_available is None and not gang.size_stands_elsewhere:
+            gang = replace(gang, min_available=rules.size_from(workload, gang.name))
+        found[member.template.path] = replace(member.intent, gang=gang)
+    return found
 
 
 def _once(trace: list[Traced]) -> tuple[Traced, ...]:

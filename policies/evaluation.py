@@ -189,7 +189,7 @@ class Evaluation:
             "hardware-tier": self.hardware_tier,
             "policies": ",".join(self.policies),
             "failures": "; ".join(failure.line() for failure in self.failures),
-            "exceptions": "; ".join(
+            "exception": "; ".join(
                 f"{row.policy}/{row.rule} by {row.exception}: {row.reason}" for row in self.excepted
             ),
             "skipped": "; ".join(f"{row.policy}/{row.rule}: {row.error}" for row in self.skipped),

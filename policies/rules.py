@@ -9,10 +9,10 @@ pods that their owner will make. Pure; every finding is reported, not only the f
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from policies import intent, vocabulary
+from policies import intent, numa_rules, vocabulary
 from policies.intent import Gang, Intent, Problem
 from policies.workloads import PodTemplate, pods_of
 
@@ -37,16 +37,30 @@ class Member:
 
 def members(obj: Json) -> list[Member]:
     """The object's pod templates, each with its intent."""
-    return [Member(part, intent.read(part.pod, path=part.path)) for part in pods_of(obj)]
+    return [Member(part, _read(part)) for part in pods_of(obj)]
 
 
-def check(found: Sequence[Member], *, owner: Json | None = None) -> Findings:
-    """Judge the templates of one object; `owner` is the controller of a pod, where it has one."""
+def check(
+    found: Sequence[Member],
+    *,
+    owner: Json | None = None,
+    numa_sizes: Sequence[numa_rules.Size] = (),
+) -> Findings:
+    """
+    Judge the templates of one object.
+
+    `owner` is the controller of a pod, where it has one; `numa_sizes` are the largest NUMA nodes
+    that are known.
+    """
     problems = [problem for member in found for problem in member.intent.problems]
     warnings: list[str] = []
     for group in _by_gang(found).values():
         _check_gang(group, owner, problems, warnings)
     _check_mixed(found, warnings)
+    for member in found:
+        too_large = numa_rules.warning(member.template.pod, member.intent.numa, numa_sizes)
+        if too_large is not None:
+            warnings.append(f"{member.template.path or 'the pod'} {too_large}")
     return Findings(tuple(problems), tuple(warnings))
 
 
@@ -58,6 +72,15 @@ def size_from(owner: Json | None, name: str) -> int | None:
         if member.intent.gang is not None and member.intent.gang.name == name
     ]
     return _sum(counts) if counts else None
+
+
+def _read(template: PodTemplate) -> Intent:
+    """The template's intent, with problems placed in the object that holds it."""
+    found = intent.read(template.pod)
+    if not found.problems:
+        return found
+    problems = tuple(replace(row, path=template.place(row.path)) for row in found.problems)
+    return replace(found, problems=problems)
 
 
 def _by_gang(found: Iterable[Member]) -> dict[str, list[tuple[Member, Gang]]]:
@@ -94,7 +117,8 @@ def _check_gang(
             )
     total = _sum([member.template.count for member, _ in group])
     is_workload = group[0][0].template.path != ""
-    if is_workload and total is not None and size > total:
+    elastic = any(member.template.elastic for member, _ in group)
+    if is_workload and not elastic and total is not None and size > total:
         problems.append(
             Problem(
                 "gang-size",
@@ -167,5 +191,4 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def _path(member: Member, key: str, place: str = "labels") -> str:
-    prefix = f"{member.template.path}." if member.template.path else ""
-    return f"{prefix}metadata.{place}['{key}']"
+    return member.template.place(f"metadata.{place}['{key}']")

@@ -153,6 +153,9 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 OS_LABEL: Final = "kubernetes.io/os"
 ARCH_LABEL: Final = "kubernetes.io/arch"
 
+# On a pod that a kubelet runs from a file of its own: it only mirrors that file.
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+
 # On every Namespace, written by the API server: its name.
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 CO_LOCATE_ANNOTATION: Final = f"{GROUP}/co-locate"

@@ -3,11 +3,12 @@ Where each kind of workload keeps its pod templates, and how many pods it makes 
 
 One table; adding a kind is adding a row. `pods_of` turns an object of a known kind into
 `PodTemplate` values: the path of the template inside the object, the template itself shaped as
-a pod, and the number of pods that will exist at the same time (None where nobody can know).
+a pod, and the number of pods that will exist at the same time (None where nobody can know, and
+at least that many where an autoscaler may add to them).
 An unknown kind has no templates; so has a known kind whose fields are missing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +23,16 @@ class PodTemplate:
     pod: Json
     count: int | None
     role: str = ""
+    elastic: bool = False
+    """An autoscaler may make more of them than `count`."""
+    bare: bool = False
+    """Labels and annotations stand at `path` itself, not in a `metadata` below it."""
+
+    def place(self, field: str) -> str:
+        """Where a field of the pod stands in the object."""
+        if self.bare:
+            field = field.removeprefix("metadata.")
+        return f"{self.path}.{field}" if self.path else field
 
 
 Finder = Callable[[Json], Iterator[PodTemplate]]
@@ -112,22 +123,25 @@ def _jobset(obj: Json) -> Iterator[PodTemplate]:
 
 
 def _kubeflow(field: str) -> Finder:
-    """`spec.<field>` maps a role to `{replicas, template}`."""
+    """`spec.<field>` maps a role to `{replicas, template}`; an elastic job adds workers."""
 
     def find(obj: Json) -> Iterator[PodTemplate]:
         roles = _at(obj, "spec", field)
+        elastic = isinstance(_at(obj, "spec", "elasticPolicy"), Mapping)
         for role in sorted(roles) if isinstance(roles, Mapping) else ():
             part = roles[role]
             template = _at(part, "template")
             if isinstance(template, Mapping):
                 count = _whole(_at(part, "replicas"), 1)
-                yield PodTemplate(f"spec.{field}.{role}.template", template, count, role)
+                path = f"spec.{field}.{role}.template"
+                yield PodTemplate(path, template, count, role, elastic and role == "Worker")
 
     return find
 
 
 def _ray(*prefix: str) -> Finder:
     def find(obj: Json) -> Iterator[PodTemplate]:
+        elastic = _at(obj, *prefix, "enableInTreeAutoscaling") is True
         head = (*prefix, "headGroupSpec", "template")
         yield from _template(obj, head, 1, "head")
         for index, group in enumerate(_list(_at(obj, *prefix, "workerGroupSpecs"))):
@@ -137,26 +151,98 @@ def _ray(*prefix: str) -> Finder:
                     _whole(_at(group, "replicas"), 0), _whole(_at(group, "numOfHosts"), 1)
                 )
                 path = f"{'.'.join(prefix)}.workerGroupSpecs[{index}].template"
-                yield PodTemplate(path, template, count, str(_at(group, "groupName") or "worker"))
+                role = str(_at(group, "groupName") or "worker")
+                yield PodTemplate(path, template, count, role, elastic)
 
     return find
 
 
 def _spark(*prefix: str) -> Finder:
-    """Spark keeps no pod templates but a driver and an executor block with a pod's metadata."""
+    """
+    Spark has a driver and an executor block with a pod's labels and annotations.
+
+    A block may hold a pod template too; what the block says itself comes first.
+    """
 
     def find(obj: Json) -> Iterator[PodTemplate]:
+        dynamic = _at(obj, *prefix, "dynamicAllocation", "enabled") is True
         for role, count in (
             ("driver", 1),
             ("executor", _whole(_at(obj, *prefix, "executor", "instances"), 1)),
         ):
             part = _at(obj, *prefix, role)
             if isinstance(part, Mapping):
-                metadata = {"labels": part.get("labels"), "annotations": part.get("annotations")}
-                pod = {"metadata": metadata, "spec": {}}
-                yield PodTemplate(f"{'.'.join(prefix)}.{role}", pod, count, role)
+                pod = _merged((_at(part, "template"), {"metadata": part}))
+                elastic = dynamic and role == "executor"
+                yield PodTemplate(
+                    f"{'.'.join(prefix)}.{role}", pod, count, role, elastic, bare=True
+                )
 
     return find
+
+
+def _merged(layers: Iterable[object]) -> Json:
+    """One pod of several layers that each say something of it; the later ones win."""
+    labels: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
+    spec: dict[str, Any] = {}
+    for layer in layers:
+        labels.update(_map(_at(layer, "metadata", "labels")))
+        annotations.update(_map(_at(layer, "metadata", "annotations")))
+        spec.update(_map(_at(layer, "spec")))
+    said = {"labels": labels, "annotations": annotations}
+    return {"metadata": {key: value for key, value in said.items() if value}, "spec": spec}
+
+
+# Jobs of Kubeflow's runtimes that run one pod whatever the runtime says of the others.
+_SINGLE_JOBS: Final = frozenset({"dataset-initializer", "model-initializer", "launcher"})
+
+
+def _train_job(obj: Json) -> Iterator[PodTemplate]:
+    """
+    A TrainJob has no pod templates: it patches those of a runtime, which is another object.
+
+    One template for each job that it patches, and one for the job `node`, which does the training;
+    what only the runtime says is unknown. Two generations of the API patch in two ways.
+    """
+    patches: dict[str, list[tuple[str, object]]] = {}  # job -> where and what, the later ones win
+    for path, job, patch in (*_overrides(obj), *_runtime_patches(obj)):
+        patches.setdefault(job, []).append((path, patch))
+    trainer = _at(obj, "spec", "trainer")
+    if isinstance(trainer, Mapping):
+        patches.setdefault("node", [])
+    for job, layers in patches.items():
+        pod = _merged(patch for _, patch in layers)
+        count = 1 if job in _SINGLE_JOBS else None
+        if job == "node":
+            count = _whole(_at(trainer, "numNodes"), None)
+            pod = _merged((pod, {"spec": _trainer_spec(trainer)}))
+        named = [path for path, patch in layers if _at(patch, "metadata") is not None]
+        paths = named or [path for path, _ in layers] or ["spec.trainer"]
+        yield PodTemplate(paths[-1], pod, count, job)
+
+
+def _overrides(obj: Json) -> Iterator[tuple[str, str, object]]:
+    for index, override in enumerate(_list(_at(obj, "spec", "podTemplateOverrides"))):
+        for target in _list(_at(override, "targetJobs")):
+            path = f"spec.podTemplateOverrides[{index}]"
+            yield path, str(_at(target, "name") or ""), override
+
+
+def _runtime_patches(obj: Json) -> Iterator[tuple[str, str, object]]:
+    below = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+    for index, patch in enumerate(_list(_at(obj, "spec", "runtimePatches"))):
+        for number, job in enumerate(_list(_at(patch, *below))):
+            path = f"spec.runtimePatches[{index}].{'.'.join(below)}[{number}]"
+            template = _at(job, "template", "spec", "template")
+            yield f"{path}.template.spec.template", str(_at(job, "name") or ""), template
+
+
+def _trainer_spec(trainer: object) -> Json:
+    """The training container as far as the TrainJob says it."""
+    said = {"image": _at(trainer, "image"), "resources": _at(trainer, "resourcesPerNode")}
+    known = {key: value for key, value in said.items() if value is not None}
+    return {"containers": [{"name": "node", **known}]} if known else {}
 
 
 def _leader_worker_set(obj: Json) -> Iterator[PodTemplate]:
@@ -176,6 +262,10 @@ def _volcano(obj: Json) -> Iterator[PodTemplate]:
             count = _whole(_at(task, "replicas"), 1)
             role = str(_at(task, "name") or "")
             yield PodTemplate(f"spec.tasks[{index}].template", template, count, role)
+
+
+def _map(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _list(value: object) -> Sequence[object]:
@@ -206,6 +296,7 @@ KINDS: Final[Mapping[tuple[str, str], Finder]] = {
     ("sparkoperator.k8s.io", "SparkApplication"): _spark("spec"),
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _spark("spec", "template"),
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): _leader_worker_set,
+    ("trainer.kubeflow.org", "TrainJob"): _train_job,
     ("batch.volcano.sh", "Job"): _volcano,
 }
 

@@ -15,10 +15,9 @@ from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
-from policies import intent, quantity, requests, vocabulary
+from policies import intent, numa_nodes, quantity, requests, vocabulary
 
 from .errors import ModelError
-from .hardware import topology as inside
 from .hardware.assignment import Assignment, parse
 from .hardware.choice import ASK_NOTHING, Ask
 from .unhonoured import asked_in_vain, sentence
@@ -184,7 +183,7 @@ class Node:
     taints: tuple[Taint, ...] = ()
     """Those that keep pods out, in their order on the node."""
     unschedulable: bool = False
-    topology: inside.Topology | None = None
+    topology: numa_nodes.Topology | None = None
     gpus: int = 0
     vram: int = 0
     """Bytes of each GPU; 0: nobody said."""
@@ -207,7 +206,7 @@ class Node:
             labels=tuple(sorted(labels.items())),
             taints=tuple(_taints(spec.get("taints"))),
             unschedulable=spec.get("unschedulable") is True,
-            topology=inside.read(labels, _words(about.get("annotations")), gpus=gpus),
+            topology=numa_nodes.read(labels, _words(about.get("annotations")), gpus=gpus),
             gpus=gpus,
             vram=vram,
         )

@@ -12,15 +12,16 @@ Whatever goes wrong while judging is a refusal that says so, never an approval.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
+from cluster.correlation import Report
 from policies.policyset import PolicySet
-from webhook import decide, metrics, review
+from webhook import auditing, decide, metrics, review
 from webhook.decide import Decision, Facts
 from webhook.review import NotAReview, Review
 
@@ -63,21 +64,36 @@ class Decider(Protocol):
     ) -> Decision: ...
 
 
+Record = Callable[[Report], None]
+
+
+def _to_nobody(report: Report) -> None:
+    """Nobody wants to know."""
+
+
 def create_app(
     world: World,
     policies: Policies,
     *,
+    record: Record = _to_nobody,
+    event_defaults: bool = False,
     clock: Callable[[], float] = time.perf_counter,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Flask:
+    """
+    The application. `record` takes what is worth an Event and must return at once; with
+    `event_defaults` what policies inject is worth one too.
+    """
     app = Flask(__name__)
     app.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
 
     def serve(path: str, judge: Decider) -> Response:
         started = clock()
         asked = review.parse(request.get_data(cache=False))
+        missing = policies.not_ready()  # asked first: the set may come in force in between
+        in_force = policies.current
         decision = _decided(
-            asked, lambda: judge(asked, world.facts(asked), policies.current, now=now())
+            asked, lambda: judge(asked, _known(world, asked, missing), in_force, now=now())
         )
         verdict = "allowed" if decision.allowed else "denied"
         if not decision.allowed:
@@ -98,7 +114,12 @@ def create_app(
             message=decision.message,
             warnings=decision.warnings,
             patch=decision.patch,
-            audit=decision.audit,
+            audit=auditing.annotations(decision),
+        )
+        _tell(
+            asked,
+            lambda: auditing.reports(asked, decision, in_force, defaults=event_defaults),
+            record,
         )
         return Response(body, content_type="application/json")
 
@@ -135,6 +156,13 @@ def create_app(
     return app
 
 
+def _known(world: World, asked: Review, missing: str | None) -> Facts:
+    """The facts; without the policies everything would pass, so nothing is judged by then."""
+    if missing is not None:
+        raise NotKnown(missing)
+    return world.facts(asked)
+
+
 def _decided(asked: Review, judge: Callable[[], Decision]) -> Decision:
     """The decision; a fact that cannot be had and a bug in a rule both refuse the request."""
     try:
@@ -148,6 +176,16 @@ def _decided(asked: Review, judge: Callable[[], Decision]) -> Decision:
         return decide.refused(
             "internal", "judging this object failed inside the webhook", "tell the cluster admin"
         )
+
+
+def _tell(asked: Review, reports: Callable[[], Iterable[Report]], record: Record) -> None:
+    """Queue the Events; what goes wrong here must not turn an answer into a refusal."""
+    try:
+        for one in reports():
+            metrics.EVENTS.labels(one.reason).inc()
+            record(one)
+    except Exception:
+        logger.exception("reporting failed", extra={"uid": asked.uid, "kind": asked.kind})
 
 
 def _text(text: str, status: int = 200) -> Response:

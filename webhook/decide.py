@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from policies import intent, quantity, rules, vocabulary
+from policies import intent, numa_rules, quantity, rules, vocabulary
 from policies.admission import Admission, mapping
 from policies.evaluate import evaluate
 from policies.evaluation import BUILTIN, Evaluation, Excepted, Failure, Injection
@@ -25,7 +25,7 @@ from policies.intent import Intent, Problem
 from policies.policyset import PolicySet
 from policies.vocabulary import Key
 from policies.workloads import pods_of
-from webhook import guards
+from webhook import guards, identity
 from webhook.guards import Trust
 from webhook.patch import Patch
 from webhook.review import Review
@@ -46,6 +46,8 @@ class Facts:
     """The controller of a pod, where the verdict depends on it."""
     bound_pod: Json | None = None
     """The pod that a Binding is for."""
+    numa_sizes: tuple[numa_rules.Size, ...] = ()
+    """The largest NUMA nodes of the cluster, as far as its nodes tell."""
     trust: Trust = field(default_factory=Trust)
     """What the user may do besides."""
 
@@ -98,7 +100,7 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     patch = Patch(pod)
     gang = _gang(asked, facts)
     _canonical(patch, asked, gang)
-    found = evaluate(_admission(review, facts, patch.result), policies, now=now)
+    found = evaluate(_admission(review, facts, patch.result), policies, now=now, validate=False)
     for injection in found.injections:
         if injection.path[-1] == "-":
             patch.append(injection.path[:-1], injection.value)
@@ -134,13 +136,14 @@ def validate(
         failures = tuple(_failures(done))
         return Decision(allowed=not failures, failures=failures)
     found = evaluate(_admission(review, facts, review.object), policies, now=now, inject=False)
-    checked = rules.check(rules.members(review.object), owner=facts.owner)
+    # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
+    sizes = facts.numa_sizes if _numa_by(review.object, found) == "user" else ()
+    checked = rules.check(rules.members(review.object), owner=facts.owner, numa_sizes=sizes)
     problems = list(checked.problems)
     if review.operation == "UPDATE" and review.old_object is not None:
         before = rules.check(rules.members(review.old_object), owner=facts.owner).problems
         problems = [problem for problem in problems if problem not in before]
-    if review.kind == "Pod" and review.operation == "CREATE":
-        problems += _own_identity(review, found)
+    problems += identity.problems(review, found.who, policies.tables)
     problems += done
     failures = (
         *_failures(problems),
@@ -256,34 +259,3 @@ def _profile(
     if asked.numa.policy is not None:
         profile["numa"] = {"policy": asked.numa.policy, "by": numa_by}
     return orjson.dumps(profile, option=orjson.OPT_SORT_KEYS).decode()
-
-
-# --- what a pod may not say of itself ---
-
-
-def _own_identity(review: Review, found: Evaluation) -> list[Problem]:
-    """A pod's tenant and tier labels may repeat what its namespace says, or a lower tier."""
-    labels = mapping(mapping((review.object or {}).get("metadata")).get("labels"))
-    who = found.who
-    problems = []
-    tenant = labels.get(vocabulary.TENANT_LABEL, who.tenant)
-    if tenant != who.tenant:
-        problems.append(
-            Problem(
-                "tenant",
-                f"metadata.labels['{vocabulary.TENANT_LABEL}']",
-                f"found {tenant!r}, but namespace {review.namespace!r} belongs to {who.tenant!r}",
-                "remove the label; it is set from the namespace",
-            )
-        )
-    tier = labels.get(vocabulary.TIER_LABEL, who.tier)
-    if tier != who.tier:  # a lower one would be the pod's tier by now
-        problems.append(
-            Problem(
-                "tier",
-                f"metadata.labels['{vocabulary.TIER_LABEL}']",
-                f"found {tier!r}, but namespace {review.namespace!r} has tier {who.tier!r}",
-                "remove the label, or ask the cluster admin to raise the namespace's tier",
-            )
-        )
-    return problems

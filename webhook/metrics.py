@@ -6,6 +6,8 @@ module is imported) and `exposition` adds them up, whichever process answers.
 """
 
 import os
+from collections import Counter as Tally
+from collections.abc import Mapping
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -45,6 +47,40 @@ UNREADABLE = Counter(
     "kubenexus_webhook_unreadable_total",
     "Request bodies that were no AdmissionReview.",
 )
+EVENTS = Counter(
+    "kubenexus_webhook_events_total",
+    "What was worth an Event, by the Event's reason; repeats are counted too.",
+    ["reason"],
+)
+EVENTS_WRITTEN = Counter(
+    "kubenexus_webhook_events_written_total",
+    "Writes of Events that the API server took; repeats share a write.",
+)
+EVENTS_DROPPED = Counter(
+    "kubenexus_webhook_events_dropped_total",
+    "What was worth an Event and never reached the API server, by why.",
+    ["why"],
+)
+EVENTS_WAITING = Gauge(
+    "kubenexus_webhook_events_waiting",
+    "Events that wait to be written.",
+    multiprocess_mode="livesum",
+)
+
+
+class EventCounts:
+    """Copies the totals of one recorder, which counts for itself, into the metrics."""
+
+    def __init__(self) -> None:
+        self._written = 0
+        self._dropped: Tally[str] = Tally()
+
+    def take(self, *, written: int, dropped: Mapping[str, int], waiting: int) -> None:
+        EVENTS_WRITTEN.inc(written - self._written)
+        for why, count in dropped.items():
+            EVENTS_DROPPED.labels(why).inc(count - self._dropped[why])
+        EVENTS_WAITING.set(waiting)
+        self._written, self._dropped = written, Tally(dropped)
 
 
 def exposition() -> bytes:

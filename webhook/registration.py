@@ -126,7 +126,7 @@ def _webhook(name: str, client: Mapping[str, Any], excluded: Sequence[str]) -> J
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun",  # Events about what was found
         "timeoutSeconds": TIMEOUT_SECONDS,
         "namespaceSelector": {
             "matchExpressions": [

@@ -13,8 +13,13 @@ from typing import Any, Final
 
 import orjson
 
+from webhook import shape
+
 API_VERSION: Final = "admission.k8s.io/v1"
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+# Far deeper than any workload, and shallow enough for every recursion over objects.
+DEPTH_LIMIT: Final = 128
 
 # The API server cuts longer warnings and drops what exceeds the sum.
 WARNING_LIMIT: Final = 256
@@ -52,6 +57,8 @@ def parse(body: bytes) -> Review:
         envelope = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
         raise NotAReview(f"the body is not JSON: {exc}") from exc
+    if _is_deeper(body, envelope):
+        raise NotAReview(f"the body is nested deeper than {DEPTH_LIMIT} levels; flatten the object")
     if not isinstance(envelope, dict) or envelope.get("kind") != "AdmissionReview":
         raise NotAReview("the body is no AdmissionReview")
     if envelope.get("apiVersion") != API_VERSION:
@@ -63,6 +70,23 @@ def parse(body: bytes) -> Review:
     if not isinstance(request, dict):
         raise NotAReview("the AdmissionReview has no request")
     return _review(request)
+
+
+def _is_deeper(body: bytes, value: Any) -> bool:
+    """Whether the value is nested deeper than the limit."""
+    if body.count(b"{") + body.count(b"[") <= DEPTH_LIMIT:
+        return False  # most reviews: so few brackets cannot be nested that deep
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _review(request: Mapping[str, Any]) -> Review:
@@ -84,8 +108,8 @@ def _review(request: Mapping[str, Any]) -> Review:
         namespace=_text(request, "namespace"),
         name=_text(request, "name"),
         user=_map(request, "userInfo"),
-        object=_object(request, "object"),
-        old_object=_object(request, "oldObject"),
+        object=_object(request, "object", kind),
+        old_object=_object(request, "oldObject", kind),
         dry_run=request.get("dryRun") is True,
     )
 
@@ -99,10 +123,15 @@ def _map(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found
 
 
-def _object(parent: Mapping[str, Any], key: str) -> dict[str, Any] | None:
+def _object(parent: Mapping[str, Any], key: str, kind: Mapping[str, Any]) -> dict[str, Any] | None:
     found = parent.get(key)
-    if found is not None and not isinstance(found, dict):
+    if found is None:
+        return None
+    if not isinstance(found, dict):
         raise NotAReview(f"request.{key} is no object")
+    fault = shape.fault(found, kind=_text(kind, "kind"))
+    if fault is not None:
+        raise NotAReview(f"request.{key}{fault}")
     return found
 
 

@@ -2,13 +2,15 @@
 The webhook as a process: gunicorn with TLS, one `ClusterWorld` a worker, metrics on a port of
 their own.
 
-    master --fork--> worker: world and policies start -> create_app -> gthread serves
+    master --fork--> worker: world and policies start -> ready, or a while over -> serves
        |                |
        |                +-- certificate read anew when its files change, for new connections
        +-- metrics server (plain HTTP, all workers added up)
 
-A worker that dies is replaced by the master. SIGTERM stops accepting and lets running reviews
-finish. Nothing here knows about policy.
+A worker that dies is replaced by the master, and takes no connection before it can judge, so that
+the others answer meanwhile. Where nothing makes it ready, it serves all the same: it is alive, and
+every review is refused with the reason. How requests are read, answered and drained is
+`webhook.worker`'s. Nothing here knows about policy.
 """
 
 import os
@@ -17,6 +19,7 @@ import socket
 import ssl
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,8 +31,14 @@ from gunicorn.app.base import BaseApplication
 from cluster import connection
 from policies import loader
 from webhook import registration
+from webhook.access import Access, guarded
+from webhook.tls import Certificate
 
 GRACE_SECONDS: Final = 10
+# The API server drops idle connections after 90 s. Were the webhook the first to do so, a review
+# could be under way on a connection that is being closed, and fail.
+KEEPALIVE_SECONDS: Final = 120
+CONNECTIONS: Final = 512  # a worker; one API server needs a few dozen
 SCHEDULERS: Final = (registration.SCHEDULER_ACCOUNT,)
 
 
@@ -41,6 +50,10 @@ class Options:
     """The serving certificate, PEM; followed when it is replaced."""
     key_file: Path
     """Its key, PEM."""
+    client_ca: Path | None = None
+    """The authority of the API server's client certificate, PEM; without it, anybody may ask."""
+    client_names: tuple[str, ...] = ()
+    """The common names that may ask; none: everybody whom `client_ca` vouches for."""
     kubeconfig: Path | None = None
     """How to reach the API server; without it, KUBECONFIG, then the pod's service account."""
     host: str = "0.0.0.0"
@@ -48,68 +61,33 @@ class Options:
     port: int = 8443
     """The port of the reviews, TLS."""
     metrics_port: int | None = 9443
-    """The port of the metrics, plain HTTP; None for none beside `/metrics` of the TLS port."""
+    """The port of the metrics, plain HTTP; None: `/metrics` of the TLS port instead."""
     policies: tuple[Path, ...] = (loader.LIBRARY,)
     """Policy files and folders, followed when they change."""
     schedulers: tuple[str, ...] = SCHEDULERS
     """Users that the scheduler may be: they alone bind its pods and lift its gates."""
     policy_objects: bool = True
     """Whether ClusterPolicy and TenantPolicy objects of the API server count as well."""
+    event_defaults: bool = False
+    """Whether there is an Event for what policies inject; for almost every pod there would be."""
     engine: str | None = None
     """The CEL engine; without it, the first that the platform has."""
     workers: int = 2
     """Processes. Judging holds the interpreter, so one a core is enough."""
     threads: int = 8
     """Threads a process; they overlap network waits."""
+    start_seconds: float = 5.0
+    """How long a new worker is kept from reviews that it could not judge yet."""
 
 
 class OptionsError(Exception):
     """The webhook cannot start as asked; the message says what to do."""
 
 
-class Certificate:
-    """The TLS context of the certificate files, made anew when they change."""
-
-    def __init__(self, cert_file: Path, key_file: Path) -> None:
-        self._files = (cert_file, key_file)
-        self._stamp: tuple[tuple[int, int, int], ...] | None = None
-        self._context: ssl.SSLContext | None = None
-        self._lock = threading.Lock()
-
-    def context(self) -> ssl.SSLContext:
-        """The current context; files caught in the middle of a change keep the last good one."""
-        with self._lock:
-            try:
-                stamp = tuple(_stamp(path) for path in self._files)
-                if stamp != self._stamp or self._context is None:
-                    self._context, self._stamp = self._load(), stamp
-            except (OSError, ssl.SSLError):
-                if self._context is None:
-                    raise
-            return self._context
-
-    def _load(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(*self._files)
-        return context
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
 def main(options: Options) -> int:
     """Serve until told to stop."""
-    certificate = Certificate(options.cert_file, options.key_file)
-    try:
-        certificate.context()
-    except (OSError, ssl.SSLError) as exc:
-        raise OptionsError(
-            f"the serving certificate {options.cert_file} with key {options.key_file} "
-            f"cannot be used: {exc}; give a PEM certificate and its key"
-        ) from exc
+    certificate = Certificate(options.cert_file, options.key_file, client_ca=options.client_ca)
+    _check(options, certificate)
     where = connection.load(options.kubeconfig)
     folder = tempfile.mkdtemp(prefix="kubenexus-webhook-")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # read when webhook.metrics is imported
@@ -118,6 +96,23 @@ def main(options: Options) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
+
+
+def _check(options: Options, certificate: Certificate) -> None:
+    if options.client_names and options.client_ca is None:
+        raise OptionsError(
+            f"a client name ({', '.join(options.client_names)}) is given without the authority "
+            "that vouches for it; give the client CA as well"
+        )
+    try:
+        certificate.context()
+    except (OSError, ssl.SSLError) as exc:
+        beside = f" and client CA {options.client_ca}" if options.client_ca else ""
+        raise OptionsError(
+            f"the serving certificate {options.cert_file} with key {options.key_file}{beside} "
+            f"cannot be used: {exc}; give a PEM certificate and its key"
+            + (", and the authority's certificate as PEM" if options.client_ca else "")
+        ) from exc
 
 
 class _Gunicorn(BaseApplication):
@@ -133,9 +128,11 @@ class _Gunicorn(BaseApplication):
             "bind": f"{options.host}:{options.port}",
             "workers": options.workers,
             "threads": options.threads,
-            "worker_class": "gthread",
+            "worker_class": "webhook.worker.PatientWorker",
+            "worker_connections": CONNECTIONS,
+            "backlog": CONNECTIONS,
             "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,
-            "keepalive": 75,
+            "keepalive": KEEPALIVE_SECONDS,
             "timeout": 30,
             "graceful_timeout": GRACE_SECONDS,
             "limit_request_line": 4094,
@@ -171,7 +168,16 @@ class _Gunicorn(BaseApplication):
         )
         world.start()
         keeper.start()
-        return create_app(world, keeper)
+        wait_until(
+            lambda: not (keeper.not_ready() or world.not_ready()), seconds=options.start_seconds
+        )
+        app = create_app(world, keeper, record=world.record, event_defaults=options.event_defaults)
+        access = Access(
+            proven=options.client_ca is not None,
+            names=frozenset(options.client_names),
+            metrics=options.metrics_port is None,
+        )
+        return guarded(app, access)
 
     def _tls(self, config: object, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         return self._certificate.context()
@@ -181,6 +187,22 @@ class _Gunicorn(BaseApplication):
         if port is not None:
             serve = ThreadingHTTPServer((self._options.host, port), _Metrics).serve_forever
             threading.Thread(target=serve, name="metrics", daemon=True).start()
+
+
+def wait_until(
+    ready: Callable[[], bool],
+    *,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Whether it became ready in time."""
+    end = clock() + seconds
+    while not ready():
+        if clock() >= end:
+            return False
+        sleep(0.02)
+    return True
 
 
 class _Metrics(BaseHTTPRequestHandler):

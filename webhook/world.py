@@ -5,6 +5,7 @@ What the webhook knows of the cluster: namespaces from a watch, a pod's controll
 
 The API client lives in a thread with an event loop of its own, one a worker process. A lookup
 that fails is never "nothing there": the review is refused and the message says what is missing.
+Nodes are watched for the size of their NUMA nodes alone, which warnings name.
 """
 
 import asyncio
@@ -18,11 +19,12 @@ from cluster import errors, resources
 from cluster.background import BackgroundLoop
 from cluster.client import Client
 from cluster.connection import Connection
+from cluster.correlation import Report
 from cluster.events import Recorder
-from cluster.watch import Informer
-from policies import vocabulary, workloads
+from cluster.watch import Event, Informer, Kind
+from policies import numa_rules, vocabulary, workloads
 from policies.conditions import Loaded
-from webhook import decide, guards
+from webhook import decide, guards, metrics
 from webhook.app import NotKnown
 from webhook.decide import Facts
 from webhook.guards import Trust
@@ -35,6 +37,9 @@ logger = logging.getLogger(__name__)
 Json = Mapping[str, Any]
 T = TypeVar("T")
 
+EVENTS_A_SECOND: Final = 50.0  # more than people read; Events share etcd with everything else
+EVENTS_WAITING: Final = 2_000
+COUNT_SECONDS: Final = 1.0
 LOOKUP_SECONDS: Final = 1.5  # half of what the API server waits for an answer
 
 
@@ -58,7 +63,9 @@ class ClusterWorld:
         self._loop = BackgroundLoop("webhook-cluster")
         self._client: Client | None = None
         self._namespaces: Informer[Json] | None = None
+        self._numa = numa_rules.Known()
         self._policies: PolicyObjects | None = None
+        self._recorder: Recorder | None = None
 
     def start(self) -> None:
         self._loop.start()
@@ -75,19 +82,40 @@ class ClusterWorld:
             )
             async with (
                 Recorder(
-                    client, controller=vocabulary.WEBHOOK_NAME, instance=self._instance
+                    client,
+                    controller=vocabulary.WEBHOOK_NAME,
+                    instance=self._instance,
+                    capacity=EVENTS_WAITING,
+                    qps=EVENTS_A_SECOND,
                 ) as recorder,
                 asyncio.TaskGroup() as tasks,
             ):
+                self._recorder = recorder
+                tasks.create_task(_counted(recorder))
                 tasks.create_task(self._namespaces.run())
+                tasks.create_task(self._nodes(client).run())
                 if self._offer is not None:
                     self._policies = PolicyObjects(client, recorder, offer=self._offer)
                     tasks.create_task(self._policies.run())
+
+    def _nodes(self, client: Client) -> Informer[numa_rules.Sizes]:
+        """Nobody waits for nodes: without them a warning is missing, and no verdict changes."""
+
+        def changed(event: Event[numa_rules.Sizes]) -> None:
+            after = frozenset() if event.kind is Kind.DELETED else event.object
+            self._numa.change(event.old or frozenset(), after)
+
+        return Informer(client, resources.NODES, keep=numa_rules.sizes_of, on_event=changed)
 
     def tell(self, objects: Objects, loaded: Loaded) -> None:
         """Report what became of the policies; from any thread, and never waited for."""
         if self._policies is not None:
             self._loop.submit(self._policies.tell(objects, loaded))
+
+    def record(self, report: Report) -> None:
+        """Queue an Event; from any thread, and never waited for."""
+        if self._recorder is not None:
+            self._recorder.record(report)
 
     def not_ready(self) -> str | None:
         if self._namespaces is None or not self._namespaces.synced.is_set():
@@ -99,6 +127,7 @@ class ClusterWorld:
             namespace=self._namespace(asked) if asked.namespace else None,
             owner=self._owner(asked) if decide.needs_owner(asked) else None,
             bound_pod=self._bound_pod(asked) if guards.needs_pod(asked) else None,
+            numa_sizes=self._numa.largest,
             trust=Trust(
                 is_scheduler=asked.user.get("username") in self._schedulers,
                 manages_tenants=guards.needs_tenant_manager(asked) and self._manages_tenants(asked),
@@ -183,6 +212,15 @@ def _ended(watch: Future[None]) -> None:
     if not watch.cancelled() and watch.exception() is not None:
         logger.critical("watching ended; the worker stops", exc_info=watch.exception())
         os._exit(1)  # from a thread that is not the main one, where an exception ends nothing
+
+
+async def _counted(recorder: Recorder) -> None:
+    counts = metrics.EventCounts()
+    while True:
+        counts.take(
+            written=recorder.written, dropped=dict(recorder.dropped), waiting=recorder.waiting
+        )
+        await asyncio.sleep(COUNT_SECONDS)
 
 
 def _kept(namespace: Json) -> Json:

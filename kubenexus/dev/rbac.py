@@ -3,7 +3,7 @@ Who may do what on a development cluster.
 
     admin                  everything (group system:masters)
     kubenexus-scheduler    reads the cluster, binds, reports on and evicts pods, holds its lease
-    kubenexus-webhook      reads namespaces, policies and pods' controllers, reports
+    kubenexus-webhook      reads namespaces, nodes, policies and pods' controllers, reports
     kwok                   plays the kubelet: writes the status of nodes and pods, ends deleted pods
     tenant                 a person who runs workloads in one namespace and sees nothing else
 
@@ -81,6 +81,8 @@ SCHEDULER_LEASE_RULES: Final = (rule("coordination.k8s.io", "leases", ("get", "c
 
 WEBHOOK_RULES: Final = (
     rule("", "namespaces", READ),
+    # The largest NUMA nodes: a pod that is larger than each of them is warned about.
+    rule("", "nodes", READ),
     # Whether somebody who moves a namespace to another tenant manages tenants.
     rule("authorization.k8s.io", "subjectaccessreviews", ("create",)),
     # A pod's controller is read where it alone says how large the pod's gang is.

@@ -223,7 +223,9 @@ class _Reader:
         while not self._peek(close):
             self._take("?")
             if message:
-                self._next += 1  # the name of a field
+                if self._tokens[self._next].kind != "name":
+                    raise _Lost
+                self._next += 1
             else:
                 found.append(self.expression(depth + 1))
             if close == "}":

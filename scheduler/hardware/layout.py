@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from policies.numa_nodes import Topology
+
 from .assignment import NOWHERE, Assignment
-from .topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,8 @@ def load(url: str, *, script: Path, beside: Child | None, connections: int, seco
     bad += sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", said))
     return Load(
         float(_figure(r"Requests/sec:\s+([\d.]+)", said)),
-        _milliseconds(_figure(r"50%\s+(\S+)", said)),
-        _milliseconds(_figure(r"99%\s+(\S+)", said)),
+        _milliseconds(_figure(r"\n +50% +(\S+)", said)),
+        _milliseconds(_figure(r"\n +99% +(\S+)", said)),
         bad,
         (_cpu(beside) - before) * 1000 / max(done, 1),
         _rss(beside),

@@ -303,19 +303,13 @@ def test_policies_for_pods_advise_on_templates() -> None:
                 a_rule("gpus(object) < 2", "gpus", message="too many"),
                 a_rule("workload.kind != 'Job'", "kind", action="Audit"),
             ],
-            gang={"maxSize": 2},
         ),
         obj=a_job(metadata={"labels": GANG}),
     )
     assert (found.allowed, found.injections, found.warnings, found.pods[0].path) == (
         True,
         (),
-        (
-            "t/gpus: too many (spec.template)",
-            "t/gang-max-size: the gang needs 4 members, tenant a may have 2 at most"
-            " (spec.template.metadata.labels['pod-group.scheduling.kubenexus.io/min-available']):"
-            " lower min-available, or ask the cluster admin for a larger gang",
-        ),
+        ("t/gpus: too many (spec.template)",),
         "spec.template",
     )
 
@@ -341,7 +335,10 @@ def test_policies_for_a_workload_judge_it_itself_and_write_to_its_templates() ->
 def test_a_policy_that_names_both_pods_and_the_workload_judges_the_workload_once() -> None:
     found = judged(
         a_tenant_policy(
-            "t", matchConstraints={"kinds": ["Pod", "batch/Job"]}, validations=[a_rule(FALSE)]
+            "t",
+            matchConstraints={"kinds": ["Pod", "batch/Job"]},
+            validations=[a_rule(FALSE)],
+            gang={"maxSize": 9},
         ),
         obj=a_job(),
     )

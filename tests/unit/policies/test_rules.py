@@ -1,9 +1,11 @@
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from policies import rules, vocabulary
-from tests.builders import a_job, a_pod, a_template, in_gang
+from policies.numa_rules import Size
+from tests.builders import a_container, a_job, a_pod, a_template, in_gang
 
 Json = dict[str, Any]
 MIN = vocabulary.GANG_MIN_AVAILABLE_LABEL
@@ -18,6 +20,18 @@ def a_pytorch_job(master: Json, worker: Json, replicas: int = 3) -> Json:
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "spec": {"pytorchReplicaSpecs": roles},
+    }
+
+
+def a_spark_application(driver: Json, executor: Json, *, dynamic: bool = False) -> Json:
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "spec": {
+            "driver": {"labels": driver},
+            "executor": {"labels": executor, "instances": 2},
+            "dynamicAllocation": {"enabled": dynamic},
+        },
     }
 
 
@@ -116,9 +130,68 @@ WARNED = (
             [],
             id="a PodGroup object says the size",
         ),
+        pytest.param(
+            a_spark_application(in_gang(size=4), in_gang(size=9)),
+            None,
+            [
+                "gang-members-disagree: min-available is 4 at spec.driver and 9 at spec.executor "
+                f"(spec.executor.labels['{MIN}']): "
+                "give every member of the group the same min-available",
+                f"gang-size: {MIN} is 4 but the workload makes 3 pods of group 'g' at a time "
+                f"(spec.driver.labels['{MIN}']): "
+                "lower min-available to 3 or less, or run 4 pods at a time",
+            ],
+            [],
+            id="labels that stand without metadata",
+        ),
+        pytest.param(
+            a_spark_application(in_gang(size="x"), {}),
+            None,
+            [
+                f"gang-size: {MIN}: found 'x', want a whole number from 1 to 999999 "
+                f"(spec.driver.labels['{MIN}']): correct the value or remove the key"
+            ],
+            [
+                "spec.executor belongs to no group while spec.driver does: its pods start on their own"
+            ],
+            id="a size that cannot be read, in labels that stand without metadata",
+        ),
+        pytest.param(
+            a_spark_application(in_gang(size=9), in_gang(size=9), dynamic=True),
+            None,
+            [],
+            [],
+            id="an autoscaler may make the whole gang",
+        ),
     ],
 )
 def test_findings(obj: Json, owner: Json | None, problems: list[str], warnings: list[str]) -> None:
     got = rules.check(rules.members(obj), owner=owner)
     lines = [f"{p.rule}: {p.message} ({p.path}): {p.fix}" for p in got.problems]
     assert (lines, list(got.warnings)) == (problems, warnings)
+
+
+TOO_LARGE = (
+    "asks for 40 CPUs on one NUMA node, the largest known has 32: with "
+    f"{vocabulary.NUMA_POLICY_ANNOTATION} single-numa it waits for a larger node; "
+    "ask for less, or for restricted"
+)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "wrap", "want"),
+    [
+        pytest.param("40", lambda pod: pod, [f"the pod {TOO_LARGE}"], id="a pod"),
+        pytest.param(
+            "40", lambda pod: a_job(pod=pod), [f"spec.template {TOO_LARGE}"], id="a template"
+        ),
+        pytest.param("32", lambda pod: a_job(pod=pod), [], id="a template that fits"),
+    ],
+)
+def test_pods_larger_than_any_numa_node(
+    cpu: str, wrap: Callable[[Json], Json], want: list[str]
+) -> None:
+    wish = {vocabulary.NUMA_POLICY_ANNOTATION: "single-numa"}
+    obj = wrap(a_pod(annotations=wish, containers=[a_container(cpu=cpu)]))
+    got = rules.check(rules.members(obj), numa_sizes=[Size(32000, 2**40)])
+    assert (got.problems, list(got.warnings)) == ((), want)

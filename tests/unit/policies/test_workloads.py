@@ -23,6 +23,22 @@ RAY: Json = {
 }
 SPARK: Json = {"driver": {"labels": {"a": "b"}}, "executor": {"instances": 5}}
 CLUSTER = "spec.rayClusterSpec"
+PATCHED = "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs"
+TEMPLATE = "template.spec.template"
+
+
+def a_train_job(**spec: Any) -> Json:
+    return an_object("trainer.kubeflow.org/v1alpha1", "TrainJob", spec)
+
+
+def an_override(*jobs: str, **template: Any) -> Json:
+    return {"targetJobs": [{"name": job} for job in jobs], **template}
+
+
+def a_patch(*jobs: str, template: Json = T) -> Json:
+    patches = [{"name": job, "template": {"spec": {"template": template}}} for job in jobs]
+    spec = {"template": {"spec": {"replicatedJobs": patches}}}
+    return {"manager": "me", "trainingRuntimeSpec": spec}
 
 
 @pytest.mark.parametrize(
@@ -152,6 +168,36 @@ CLUSTER = "spec.rayClusterSpec"
             [("spec.tasks[0].template", 2, "t")],
             id="a Volcano Job is not a batch Job",
         ),
+        pytest.param(
+            a_train_job(
+                trainer={"numNodes": 4},
+                podTemplateOverrides=[
+                    an_override("node", "launcher", metadata={"labels": {"a": "b"}}),
+                    an_override("node", spec={"nodeSelector": {}}),
+                ],
+            ),
+            [
+                ("spec.podTemplateOverrides[0]", 4, "node"),
+                ("spec.podTemplateOverrides[0]", 1, "launcher"),
+            ],
+            id="a TrainJob is read where it says a pod's labels",
+        ),
+        pytest.param(
+            a_train_job(trainer={"numNodes": 4}, runtimePatches=[a_patch("node", "custom")]),
+            [(f"{PATCHED}[0].{TEMPLATE}", 4, "node"), (f"{PATCHED}[1].{TEMPLATE}", None, "custom")],
+            id="a TrainJob that patches its runtime; a job of the runtime's own is not counted",
+        ),
+        pytest.param(
+            a_train_job(trainer={}),
+            [("spec.trainer", None, "node")],
+            id="a TrainJob whose runtime says how many nodes",
+        ),
+        pytest.param(a_train_job(), [], id="a TrainJob that leaves all to its runtime"),
+        pytest.param(
+            a_train_job(podTemplateOverrides=[3, {"targetJobs": "x"}], runtimePatches={"a": 1}),
+            [],
+            id="a TrainJob of the wrong shape",
+        ),
         pytest.param(an_object("v1", "ConfigMap", {}), [], id="a kind that makes no pods"),
         pytest.param(
             an_object("batch/v1", "Job", {"template": 3}), [], id="a template of the wrong shape"
@@ -169,7 +215,76 @@ def test_where_pods_are(obj: Json, want: list[tuple[str, int | None, str]]) -> N
 
 
 def test_spark_blocks_look_like_pods() -> None:
-    [driver, _] = workloads.pods_of(
-        an_object("sparkoperator.k8s.io/v1beta2", "SparkApplication", SPARK)
+    template = {"metadata": {"labels": {"a": "x", "c": "d"}}, "spec": {"nodeName": "n"}}
+    driver = {"labels": {"a": "b"}, "annotations": {"e": "f"}, "template": template}
+    [got] = workloads.pods_of(
+        an_object("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": driver})
     )
-    assert driver.pod["metadata"]["labels"] == {"a": "b"}
+    assert (got.pod, got.place("metadata.labels['a']")) == (
+        {
+            "metadata": {"labels": {"a": "b", "c": "d"}, "annotations": {"e": "f"}},
+            "spec": {"nodeName": "n"},
+        },
+        "spec.driver.labels['a']",
+    )
+
+
+def test_a_train_job_is_one_pod_of_all_its_layers() -> None:
+    resources = {"requests": {"cpu": "8"}}
+    patched = {"metadata": {"labels": {"a": "later"}}, "spec": {"serviceAccountName": "s"}}
+    obj = a_train_job(
+        trainer={"image": "i", "resourcesPerNode": resources},
+        podTemplateOverrides=[an_override("node", metadata={"labels": {"a": "b", "c": "d"}})],
+        runtimePatches=[a_patch("node", template=patched)],
+    )
+    [got] = workloads.pods_of(obj)
+    assert (got.path, got.pod) == (
+        f"{PATCHED}[0].{TEMPLATE}",
+        {
+            "metadata": {"labels": {"a": "later", "c": "d"}},
+            "spec": {
+                "serviceAccountName": "s",
+                "containers": [{"name": "node", "image": "i", "resources": resources}],
+            },
+        },
+    )
+
+
+ELASTIC = {"minReplicas": 1, "maxReplicas": 9}
+
+
+@pytest.mark.parametrize(
+    ("obj", "want"),
+    [
+        pytest.param(
+            an_object("ray.io/v1", "RayCluster", RAY | {"enableInTreeAutoscaling": True}),
+            {"head": False, "w": True},
+            id="an autoscaled RayCluster",
+        ),
+        pytest.param(
+            an_object(
+                "sparkoperator.k8s.io/v1beta2",
+                "SparkApplication",
+                SPARK | {"dynamicAllocation": {"enabled": True}},
+            ),
+            {"driver": False, "executor": True},
+            id="Spark with dynamic allocation",
+        ),
+        pytest.param(
+            an_object(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                kubeflow("PyTorchJob", "pytorchReplicaSpecs")["spec"] | {"elasticPolicy": ELASTIC},
+            ),
+            {"Master": False, "Worker": True},
+            id="an elastic PyTorchJob",
+        ),
+        pytest.param(
+            an_object("ray.io/v1", "RayCluster", RAY),
+            {"head": False, "w": False},
+            id="a RayCluster of fixed size",
+        ),
+    ],
+)
+def test_who_may_add_pods(obj: Json, want: dict[str, bool]) -> None:
+    assert {t.role: t.elastic for t in workloads.pods_of(obj)} == want

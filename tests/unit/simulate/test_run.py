@@ -271,19 +271,19 @@ def test_what_is_refused_makes_no_pods(
 def test_a_pod_that_admission_refuses_after_its_workload_is_told_with_the_rule(
     tmp_path: Path,
 ) -> None:
-    """The webhook judges tenant labels on pods, when the controller creates them."""
+    """What policies say of a template is a warning; of the pod, a refusal."""
     deployment = """apiVersion: apps/v1
 kind: Deployment
 metadata: {name: d, namespace: ns}
 spec:
   template:
-    metadata: {labels: {tenant.kubenexus.io/name: other}}
+    metadata: {labels: {workload.kubenexus.io/type: other}}
     spec: {containers: [{name: main}]}
 """
     (one,) = simulated(tmp_path, deployment).manifests
     (pod,) = one.pods
     assert (one.admitted, pod.name, pod.fate, one.injected) == (True, "d-0", Fate.REFUSED, ())
-    assert pod.reasons[0].startswith("kubenexus/tenant: found 'other', but namespace 'ns' belongs")
+    assert pod.reasons[0].startswith("kubenexus/workload-type: found 'other', want one of")
 
 
 def test_what_was_refused_leaves_its_name_free(tmp_path: Path) -> None:

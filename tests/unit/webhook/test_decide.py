@@ -6,6 +6,7 @@ import pytest
 
 from policies import expression, loader, vocabulary
 from policies.compiler import Compiler
+from policies.numa_rules import Size
 from policies.policyset import PolicySet
 from tests.builders import a_container, a_job, a_namespace, a_pod, in_gang
 from webhook import decide
@@ -195,6 +196,33 @@ STAMP = "delete the pod and create it anew; what admission wrote stays as it is"
             id="a pod of somebody else's",
         ),
         pytest.param(
+            a_review(a_job(pod=tier("gold"))),
+            a_namespace(),
+            [
+                "kubenexus/tier: found 'gold', but namespace 'team-a' has tier 'bronze' "
+                "(spec.template.metadata.labels['tenant.kubenexus.io/tier']): "
+                "remove the label, or ask the cluster admin to raise the namespace's tier"
+            ],
+            id="a Job whose pods raise their own tier",
+        ),
+        pytest.param(
+            a_review(a_job(pod=a_pod(labels={vocabulary.TENANT_LABEL: "eve"}))),
+            GOLD,
+            [
+                "kubenexus/tenant: found 'eve', but namespace 'team-a' belongs to 'ada' "
+                "(spec.template.metadata.labels['tenant.kubenexus.io/name']): "
+                "remove the label; it is set from the namespace"
+            ],
+            id="a Job of somebody else's",
+        ),
+        pytest.param(a_review(a_job(pod=tier("silver"))), GOLD, [], id="a Job of a lower tier's"),
+        pytest.param(
+            a_review(a_job(pod=tier("gold"), parallelism=2), "UPDATE", a_job(pod=tier("gold"))),
+            a_namespace(),
+            [],
+            id="an update is not blamed for a tier that was too high before",
+        ),
+        pytest.param(
             a_review(a_pod(labels=in_gang("h")), "UPDATE", a_pod(labels=in_gang("g"))),
             GOLD,
             [
@@ -277,3 +305,24 @@ def test_an_update_is_not_blamed_for_what_was_wrong_before() -> None:
     broken = a_pod(labels=in_gang(size="x"))
     touched = a_pod(labels=in_gang(size="x")) | {"status": {"phase": "Running"}}
     assert decide.validate(a_review(touched, "UPDATE", broken), Facts(GOLD), NONE, now=NOW).allowed
+
+
+@pytest.mark.parametrize(
+    ("by", "want"),
+    [
+        pytest.param("user", True, id="the user asked"),
+        pytest.param("tiers", False, id="a policy asked: a host that tells nothing will do"),
+    ],
+)
+def test_a_pod_larger_than_any_numa_node_is_warned_about(
+    shipped: PolicySet, by: str, want: bool
+) -> None:
+    annotations = {
+        vocabulary.NUMA_POLICY_ANNOTATION: "single-numa",
+        vocabulary.PROFILE_ANNOTATION: orjson.dumps({"numa": {"by": by}}).decode(),
+    }
+    pod = a_pod(annotations=annotations, containers=[a_container(cpu="40", memory="1Gi")])
+    facts = Facts(GOLD, numa_sizes=(Size(32000, 2**40),))
+    got = decide.validate(a_review(pod), facts, shipped, now=NOW)
+    said = [line for line in got.warnings if "the largest known has 32" in line]
+    assert (got.allowed, bool(said)) == (True, want)

@@ -9,7 +9,8 @@ form is accepted in annotations of the same name. The JSON annotation reads
      "gpus":  [{"index": 0, "numa": 0}, ...]}
 
 A node without usable data has no topology (`read` gives None): it is never guessed. Facts that
-cannot be read are left out and named in `problems`. What is *taken* is not here: see `layout`.
+cannot be read are left out and named in `problems`. What is *taken* is not here: the scheduler
+keeps those books, and whether a pod is too large for any NUMA node is a question for `numa_rules`.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,152 @@
+"""
+What is fuzzed: the whole application from bytes to bytes, with real policies and a small world.
+
+`Target.run` answers with the HTTP status and raises `Broken` where a promise is: an exception, a
+wrong uid, an answer that the API server could not read.
+"""
+
+import base64
+import io
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from policies import expression, loader
+from policies.compiler import Compiler
+from policies.policyset import PolicySet
+from tests.builders import a_job, a_namespace, a_pod
+from tests.policy_builders import a_tenant_policy
+from webhook import review
+from webhook.app import create_app
+from webhook.decide import Facts
+from webhook.guards import Trust
+from webhook.review import Review
+
+ROOT: Final = Path(__file__).parents[2]
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+INTERNAL: Final = "failed inside the webhook"
+
+Json = dict[str, Any]
+
+
+class Broken(AssertionError):
+    """A promise of the webhook was not kept."""
+
+
+class World:
+    """Knows one namespace, one controller and one pod."""
+
+    def __init__(self) -> None:
+        self._facts = [
+            Facts(
+                namespace=a_namespace(tenant="a", tier="gold"),
+                owner=a_job(parallelism=4),
+                bound_pod=a_pod(schedulerName="kubenexus-scheduler"),
+                trust=Trust(is_scheduler=trusted, manages_tenants=trusted),
+            )
+            for trusted in (False, True)
+        ]
+
+    def facts(self, asked: Review) -> Facts:
+        return self._facts[len(asked.name) % 2]
+
+    def not_ready(self) -> str | None:
+        return None
+
+
+class Policies:
+    """The shipped policies, and a tenant with rules, defaults and limits."""
+
+    def __init__(self, engine: str | None = None) -> None:
+        self.current = policies(engine)
+
+    def not_ready(self) -> str | None:
+        return None
+
+    def degraded(self) -> str | None:
+        return None
+
+
+@lru_cache
+def policies(engine: str | None) -> PolicySet:
+    rules = json.loads((ROOT / "tests" / "data" / "pod-rules.json").read_text("utf-8"))["rules"]
+    tenant = a_tenant_policy(
+        validations=rules,
+        defaults=[
+            {
+                "set": {
+                    "labels": {"cost-center": "42"},
+                    "annotations": {"for": {"expression": "object.metadata.name"}},
+                    "nodeSelector": {"pool": "a"},
+                    "tolerations": [{"key": "pool", "operator": "Exists"}],
+                    "affinity": {"podAffinity": {}},
+                    "priorityClassName": "low",
+                    "schedulingGates": ["example.io/gate"],
+                    "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+                }
+            }
+        ],
+        gang={"maxSize": 8},
+    )
+    reading = loader.read_files([loader.LIBRARY]) + loader.read_objects((tenant,))
+    loaded = loader.compile_all(reading, compiler=Compiler(expression.engine(engine)))
+    if loaded.problems:
+        raise ValueError("\n".join(str(problem) for problem in loaded.problems))
+    return loaded.policies
+
+
+class Target:
+    """The application, called as a server would call it."""
+
+    def __init__(self, engine: str | None = None) -> None:
+        logging.getLogger("webhook").setLevel(logging.CRITICAL)
+        self._app: Callable[..., Any] = create_app(World(), Policies(engine), now=lambda: NOW)
+
+    def run(self, path: str, body: bytes) -> int:
+        statuses: list[str] = []
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": path,
+            "QUERY_STRING": "",
+            "SERVER_NAME": "fuzz",
+            "SERVER_PORT": "443",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "CONTENT_LENGTH": str(len(body)),
+            "wsgi.url_scheme": "https",
+            "wsgi.input": io.BytesIO(body),
+            "wsgi.errors": io.StringIO(),
+        }
+        parts = self._app(environ, lambda status, headers, exc=None: statuses.append(status))
+        answer = b"".join(parts)
+        status = int(statuses[0].split()[0])
+        if status == 200:
+            _check(body, orjson.loads(answer))
+        elif status not in (400, 413) or answer.count(b"\n") != 1:
+            raise Broken(f"answered {statuses[0]} {answer[:200]!r}")
+        return status
+
+
+def _check(body: bytes, answer: Json) -> None:
+    """Whether the API server could read it, and whether it is about what was asked."""
+    asked = orjson.loads(body)["request"]["uid"]
+    response = answer["response"]
+    if (answer["apiVersion"], answer["kind"]) != (review.API_VERSION, "AdmissionReview"):
+        raise Broken(f"not a review: {answer!r:.200}")
+    if response["uid"] != asked or not isinstance(response["allowed"], bool):
+        raise Broken(f"answered {response!r:.200} for uid {asked!r}")
+    if not response["allowed"] and (
+        not response["status"]["message"] or INTERNAL in response["status"]["message"]
+    ):
+        raise Broken(f"refused without a reason of the object: {response['status']!r:.300}")
+    if ("patch" in response) != ("patchType" in response):
+        raise Broken("a patch without its type, or a type without a patch")
+    if "patch" in response:
+        operations = orjson.loads(base64.b64decode(response["patch"], validate=True))
+        if not operations or not all({"op", "path"} <= set(one) for one in operations):
+            raise Broken(f"no JSON patch: {operations!r:.200}")

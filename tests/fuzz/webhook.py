@@ -1,0 +1,92 @@
+"""
+Fuzzes the webhook for a time or a number of inputs: `python -m tests.fuzz.webhook --seconds 60`.
+
+Prints how many inputs were answered, by status, and the slowest answer. The first input that
+breaks a promise ends the run with exit code 1 and is kept in build/fuzz/, from where `--replay`
+takes it again. Every run can be repeated with the seed that it prints.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from tests.fuzz import corpus, mutation
+from tests.fuzz.target import Target
+
+FOUND: Final = Path("build") / "fuzz"
+PATHS: Final = ("/mutate", "/validate")
+REPORT_SECONDS: Final = 30.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _options(arguments)
+    target = Target(options.engine)
+    if options.replay:
+        for path in PATHS:
+            print(path, target.run(path, options.replay.read_bytes()))
+        return 0
+    return _fuzz(target, options)
+
+
+def _fuzz(target: Target, options: argparse.Namespace) -> int:
+    random, seeds = Random(options.seed), corpus.seeds()
+    counts: Counter[int] = Counter()
+    slowest, started = 0.0, time.perf_counter()
+    told = started
+    print(f"seed {options.seed}", flush=True)
+    while _wanted(options, counts.total(), time.perf_counter() - started):
+        body = mutation.mutant(random, seeds)
+        path = random.choice(PATHS)
+        before = time.perf_counter()
+        try:
+            counts[target.run(path, body)] += 1
+        except Exception as exc:
+            print(f"{path} broke after {counts.total()} inputs: {_keep(body)}: {exc!r:.500}")
+            return 1
+        now = time.perf_counter()
+        slowest = max(slowest, now - before)
+        if now - told > REPORT_SECONDS:
+            told = now
+            print(_line(counts, slowest, now - started), flush=True)
+    print(_line(counts, slowest, time.perf_counter() - started))
+    return 0
+
+
+def _wanted(options: argparse.Namespace, count: int, seconds: float) -> bool:
+    if options.count is not None:
+        return bool(count < options.count)
+    return bool(seconds < options.seconds)
+
+
+def _line(counts: Counter[int], slowest: float, seconds: float) -> str:
+    by_status = ", ".join(f"{count} x {status}" for status, count in sorted(counts.items()))
+    return (
+        f"{counts.total()} inputs in {seconds:.0f} s ({by_status}), no promise broken, "
+        f"slowest answer {slowest * 1000:.0f} ms"
+    )
+
+
+def _keep(body: bytes) -> Path:
+    FOUND.mkdir(parents=True, exist_ok=True)
+    file = FOUND / "webhook.json"
+    file.write_bytes(body)
+    return file
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests.fuzz.webhook", description="Fuzz the webhook.")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long")
+    parser.add_argument("--count", type=int, help="how many inputs, instead of how long")
+    parser.add_argument("--seed", type=int, default=time.time_ns(), help="of a run to repeat")
+    parser.add_argument("--engine", help="the CEL engine; default: the first there is")
+    parser.add_argument("--replay", type=Path, help="a file with one input")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,103 @@
+"""Limits of a tenant, which bind the workload and not only its pods."""
+
+from typing import Any
+
+import pytest
+
+from policies import vocabulary
+from tests.builders import a_job, a_pod, in_gang
+from tests.policy_builders import a_tenant_policy, judged
+
+Json = dict[str, Any]
+GANG = in_gang()
+NAMED = in_gang(size=None)
+
+
+def beyond(size: int, path: str = "spec.template.metadata.labels") -> str:
+    return (
+        f"t/gang-max-size: the gang needs {size} members, tenant a may have 2 at most"
+        f" ({path}['pod-group.scheduling.kubenexus.io/min-available']):"
+        " lower min-available, or ask the cluster admin for a larger gang"
+    )
+
+
+SPARK = {
+    "apiVersion": "sparkoperator.k8s.io/v1beta2",
+    "kind": "SparkApplication",
+    "metadata": {"name": "s", "namespace": "team-a"},
+    "spec": {"driver": {}, "executor": {"labels": GANG, "instances": 4}},
+}
+
+
+def parallel(count: int, labels: Json) -> Json:
+    return a_job(pod=a_pod(labels=labels), parallelism=count)
+
+
+@pytest.mark.parametrize(
+    ("obj", "old", "kinds", "refusals", "warnings"),
+    [
+        pytest.param(parallel(4, GANG), None, ["Pod"], (beyond(4),), (), id="a size too large"),
+        pytest.param(
+            parallel(3, NAMED), None, ["Pod"], (beyond(3),), (), id="the owner gives the size"
+        ),
+        pytest.param(parallel(2, NAMED), None, ["Pod"], (), (), id="as many as the tenant may"),
+        pytest.param(
+            parallel(4, GANG),
+            None,
+            ["Pod", "batch/Job"],
+            (beyond(4),),
+            (),
+            id="a policy that judges the workload too",
+        ),
+        pytest.param(
+            parallel(4, GANG),
+            parallel(4, GANG),
+            ["Pod"],
+            (),
+            (beyond(4),),
+            id="an update of what was too large before is warned about",
+        ),
+        pytest.param(
+            parallel(4, NAMED),
+            parallel(3, NAMED),
+            ["Pod"],
+            (beyond(4),),
+            (),
+            id="an update that adds to what is too large",
+        ),
+        pytest.param(
+            SPARK,
+            None,
+            ["Pod"],
+            (beyond(4, "spec.executor.labels"),),
+            (),
+            id="labels that stand without metadata",
+        ),
+    ],
+)
+def test_limits_of_a_tenant_bind_at_the_workload(
+    obj: Json,
+    old: Json | None,
+    kinds: list[str],
+    refusals: tuple[str, ...],
+    warnings: tuple[str, ...],
+) -> None:
+    found = judged(
+        a_tenant_policy("t", gang={"maxSize": 2}, matchConstraints={"kinds": kinds}),
+        obj=obj,
+        operation="CREATE" if old is None else "UPDATE",
+        old_object=old,
+    )
+    assert (found.refusals, found.warnings) == (refusals, warnings)
+
+
+def test_what_defaults_would_add_beyond_a_limit_is_advice() -> None:
+    wish = {vocabulary.NUMA_POLICY_ANNOTATION: "isolated"}
+    found = judged(
+        a_tenant_policy("t", numa={"allowed": ["none"]}, defaults=[{"set": {"annotations": wish}}]),
+        obj=parallel(1, {}),
+    )
+    assert (found.refusals, [line.partition(":")[0] for line in found.warnings]) == (
+        (),
+        ["t/numa-allowed"],
+    )

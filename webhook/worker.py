@@ -1,0 +1,342 @@
+"""
+A gunicorn worker that spends a thread on whole requests only.
+
+One loop owns every socket; threads get the bytes of a request and give back those of an answer.
+
+    accepted --> SHAKING --> READING --whole request--> JUDGING (a thread) --> WRITING
+                                ^                                                |
+                                +-------------------- kept alive ----------------+
+    a refused request: WRITING --> DRAINING, so that the client reads the answer --> closed
+
+However slowly a client shakes hands, sends or reads, it costs a file descriptor and a buffer, and
+nobody waits for it. What it can hold is bounded: seconds a request, connections and bytes a
+worker; who has been at it longest makes way. gunicorn's own threaded worker reads inside its
+threads without a time limit: as many silent clients as threads bring it to a halt.
+
+SIGTERM closes the listeners at once, answers what has begun and what comes on open connections
+within a moment, each with `Connection: close`, and ends.
+"""
+
+import contextlib
+import io
+import logging
+import os
+import selectors
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum, auto
+from functools import partial
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, Final, cast
+
+from gunicorn.http import RequestParser, wsgi
+from gunicorn.http.errors import NoMoreData, ParseException
+from gunicorn.sock import ssl_context
+from gunicorn.workers.base import Worker
+
+from webhook import access, tls
+from webhook.app import BODY_LIMIT
+from webhook.framing import Framer, Refused
+
+logger = logging.getLogger(__name__)
+
+REQUEST_SECONDS: Final = 5.0  # handshake and request; the API server itself gives up after three
+ANSWER_SECONDS: Final = 5.0  # until the client has taken the answer
+DRAIN_SECONDS: Final = 1.0  # what a refused client still sends is dropped for so long
+LINGER_SECONDS: Final = 1.0  # after SIGTERM, for requests already on their way
+HELD_LIMIT: Final = 64 * 1024 * 1024  # bytes of unfinished requests, all connections together
+RECEIVE: Final = 256 * 1024
+ACCEPTS: Final = 16  # new connections in a row, before others get their turn
+TICK: Final = 0.5
+
+_CLOSED: Final = (OSError,)  # what TLS objects to among it
+_WAIT: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
+
+
+class Phase(Enum):
+    SHAKING = auto()
+    READING = auto()
+    JUDGING = auto()
+    WRITING = auto()
+    DRAINING = auto()
+
+
+def _nothing(_: object) -> None:
+    """Until a worker follows the connection."""
+
+
+class Connection:
+    """One client: its socket, what has come from it, and what it must be doing until when."""
+
+    def __init__(self, sock: ssl.SSLSocket, peer: Any, number: int, now: float) -> None:
+        self.sock, self.peer, self.number = sock, peer, number
+        self.step: Callable[[object], None] = _nothing
+        self.phase = Phase.SHAKING
+        self.since = now
+        self.deadline: float | None = now + REQUEST_SECONDS
+        self.client: str | None = None
+        self.data = bytearray()
+        self.framer = Framer(body_limit=BODY_LIMIT)
+        self.answer = memoryview(b"")
+        self.then = Phase.READING  # what follows the answer; DRAINING: the connection ends
+        self.kept = False  # whether it waits for another request, which has not begun
+
+    @property
+    def idle(self) -> bool:
+        return self.phase is Phase.READING and not self.data
+
+    def enter(self, phase: Phase, now: float, seconds: float | None) -> None:
+        self.phase, self.since = phase, now
+        self.deadline = None if seconds is None else now + seconds
+
+
+class PatientWorker(Worker):
+    """See the module's docstring."""
+
+    def init_process(self) -> None:
+        self._poll = selectors.DefaultSelector()
+        self._pool = ThreadPoolExecutor(self.cfg.threads, thread_name_prefix="review")
+        self._connections: dict[int, Connection] = {}  # number -> connection
+        self._numbers = 0
+        self._held = 0
+        self._done: SimpleQueue[tuple[Connection, bytes, bool]] = SimpleQueue()  # from threads
+        self._wake, self._waker = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waker.setblocking(False)
+        super().init_process()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.alive = False
+        self._awake()
+
+    def run(self) -> None:
+        self._poll.register(self._wake, selectors.EVENT_READ, self._finish)
+        for listener in self.sockets:
+            listener.setblocking(False)
+            self._poll.register(listener, selectors.EVENT_READ, self._accept)
+        while self.alive and self.ppid == os.getppid():
+            self._turn()
+        for listener in self.sockets:
+            self._poll.unregister(listener)
+            listener.close()
+        self._drain()
+
+    def _drain(self) -> None:
+        now = time.monotonic()
+        settled, end = now + LINGER_SECONDS, now + float(self.cfg.graceful_timeout)
+        while self._connections and time.monotonic() < end:
+            if time.monotonic() > settled:
+                for connection in [c for c in self._connections.values() if c.idle]:
+                    self._close(connection)
+            self._turn(0.05)
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _turn(self, timeout: float = TICK) -> None:
+        self.notify()
+        for key, _ in self._poll.select(timeout):
+            key.data(key.fileobj)
+        now = time.monotonic()
+        late = [
+            c for c in self._connections.values() if c.deadline is not None and c.deadline < now
+        ]
+        for connection in late:
+            self._close(connection)
+
+    # --- Connections. ---
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                sock, peer = listener.accept()
+            except OSError:  # none is left, it went away, or there is no descriptor for it
+                return
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if len(self._connections) >= self.cfg.worker_connections:
+                self._make_way(lambda connection: True)
+            try:
+                shaking = ssl_context(self.cfg).wrap_socket(
+                    sock, server_side=True, do_handshake_on_connect=False
+                )
+            except _CLOSED:
+                sock.close()
+                continue
+            self._numbers += 1
+            connection = Connection(shaking, peer, self._numbers, time.monotonic())
+            connection.step = partial(self._step, connection)
+            self._connections[connection.number] = connection
+            self._poll.register(shaking, selectors.EVENT_READ, connection.step)
+
+    def _step(self, connection: Connection, _: object) -> None:
+        if connection.number not in self._connections:
+            return  # closed earlier in the same turn
+        try:
+            self._go_on(connection)
+        except _WAIT as exc:
+            writes = isinstance(exc, ssl.SSLWantWriteError)
+            wanted = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
+            self._poll.modify(connection.sock, wanted, connection.step)
+        except _CLOSED:
+            self._close(connection)
+
+    def _go_on(self, connection: Connection) -> None:
+        """As far as it goes without waiting; what has to be waited for is raised."""
+        while connection.number in self._connections:
+            match connection.phase:
+                case Phase.SHAKING:
+                    connection.sock.do_handshake()
+                    connection.client = tls.client_name(connection.sock)
+                    connection.phase = Phase.READING
+                case Phase.READING:
+                    if not self._take(connection):
+                        self._keep(connection, connection.sock.recv(RECEIVE))
+                case Phase.WRITING:
+                    self._write(connection)
+                case Phase.DRAINING:
+                    if not connection.sock.recv(RECEIVE):
+                        self._close(connection)
+                    return  # one piece a turn: who floods has no more of it than others
+                case Phase.JUDGING:
+                    return
+
+    def _keep(self, connection: Connection, received: bytes) -> None:
+        if not received:
+            self._close(connection)
+            return
+        if connection.kept:
+            connection.kept = False
+            connection.enter(Phase.READING, time.monotonic(), REQUEST_SECONDS)
+        connection.data += received
+        self._held += len(received)
+        if self._held > HELD_LIMIT:
+            self._make_way(lambda other: bool(other.data))
+
+    def _take(self, connection: Connection) -> bool:
+        """Hand a whole request to a thread, or refuse it; False while more has to come."""
+        try:
+            end = connection.framer.end(connection.data)
+        except Refused as exc:
+            self._held -= len(connection.data)
+            connection.data.clear()
+            self._answered(connection, _refusal(exc.status, exc.reason), keep=False)
+            return True
+        if end is None:
+            return False
+        request = bytes(connection.data[:end])
+        del connection.data[:end]
+        self._held -= end
+        connection.framer = Framer(body_limit=BODY_LIMIT)
+        connection.enter(Phase.JUDGING, time.monotonic(), None)
+        self._poll.unregister(connection.sock)
+        self._pool.submit(self._judge, connection, request)
+        return True
+
+    def _write(self, connection: Connection) -> None:
+        while connection.answer:
+            sent = connection.sock.send(connection.answer)
+            connection.answer = connection.answer[sent:]
+        self._poll.modify(connection.sock, selectors.EVENT_READ, connection.step)
+        now = time.monotonic()
+        if connection.then is Phase.DRAINING:
+            with contextlib.suppress(*_CLOSED):
+                connection.sock.unwrap()  # says that the end is meant; an answer is not awaited
+            connection.sock.shutdown(socket.SHUT_WR)
+            connection.enter(Phase.DRAINING, now, DRAIN_SECONDS)
+        else:
+            connection.kept = not connection.data
+            patience = float(self.cfg.keepalive) if connection.kept else REQUEST_SECONDS
+            connection.enter(Phase.READING, now, patience)
+
+    def _make_way(self, among: Callable[[Connection], bool]) -> None:
+        """Close who has been at it longest; who is being judged stays."""
+        others = [
+            c for c in self._connections.values() if c.phase is not Phase.JUDGING and among(c)
+        ]
+        if others:
+            self._close(min(others, key=lambda c: (c.since, c.number)))
+
+    def _close(self, connection: Connection) -> None:
+        if self._connections.pop(connection.number, None) is None:
+            return
+        self._held -= len(connection.data)
+        with contextlib.suppress(KeyError, ValueError):
+            self._poll.unregister(connection.sock)
+        connection.sock.close()
+
+    # --- Answers. ---
+
+    def _awake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # full: it will wake anyhow
+            self._waker.send(b"\0")
+
+    def _finish(self, _: object) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake.recv(4096)
+        with contextlib.suppress(Empty):
+            while True:
+                connection, answer, keep = self._done.get_nowait()
+                if connection.number in self._connections:
+                    self._poll.register(connection.sock, selectors.EVENT_READ, connection.step)
+                    self._answered(connection, answer, keep=keep)
+                    connection.step(None)
+
+    def _answered(self, connection: Connection, answer: bytes, *, keep: bool) -> None:
+        connection.answer = memoryview(answer)
+        connection.then = Phase.READING if keep else Phase.DRAINING
+        connection.enter(Phase.WRITING, time.monotonic(), ANSWER_SECONDS)
+
+    def _judge(self, connection: Connection, request: bytes) -> None:
+        """In a thread: no socket is touched here."""
+        try:
+            answer, keep = self._respond(connection, request)
+        except (ParseException, NoMoreData, StopIteration):
+            answer, keep = _refusal("400 Bad Request", "this is not HTTP"), False
+        except Exception:
+            logger.exception("a request could not be answered")
+            answer, keep = _refusal("500 Internal Server Error", "see the log"), False
+        self._done.put((connection, answer, keep))
+        self._awake()
+
+    def _respond(self, connection: Connection, request: bytes) -> tuple[bytes, bool]:
+        parsed = next(RequestParser(self.cfg, [request], connection.peer))
+        sink = _Sink()
+        response, environ = wsgi.create(
+            parsed, cast(socket.socket, sink), connection.peer, ("", 0), self.cfg
+        )
+        environ["wsgi.multithread"] = True
+        environ[access.CLIENT] = connection.client
+        app = cast(access.Wsgi, self.wsgi)
+        parts = app(cast(access.Environ, environ), response.start_response)
+        if not self.alive:  # asked late: the end may have come while the app judged
+            response.force_close()
+        try:
+            for part in parts:
+                response.write(part)
+            response.close()
+        finally:
+            if hasattr(parts, "close"):
+                parts.close()
+        return sink.getvalue(), not response.should_close()
+
+
+class _Sink(io.BytesIO):
+    """Takes what gunicorn would write to a socket."""
+
+    def sendall(self, data: bytes) -> None:
+        self.write(data)
+
+    send = sendall
+
+
+def _refusal(status: str, reason: str) -> bytes:
+    body = f"{reason}\n"
+    return (
+        f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n{body}"
+    ).encode()

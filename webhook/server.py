@@ -38,7 +38,6 @@ GRACE_SECONDS: Final = 10
 # The API server drops idle connections after 90 s. Were the webhook the first to do so, a review
 # could be under way on a connection that is being closed, and fail.
 KEEPALIVE_SECONDS: Final = 120
-CONNECTIONS: Final = 512  # a worker; one API server needs a few dozen
 SCHEDULERS: Final = (registration.SCHEDULER_ACCOUNT,)
 
 
@@ -76,6 +75,8 @@ class Options:
     """Processes. Judging holds the interpreter, so one a core is enough."""
     threads: int = 8
     """Threads a process; they overlap network waits."""
+    connections: int = 512
+    """Connections a process; one API server needs a few dozen. Beyond, the oldest makes way."""
     start_seconds: float = 5.0
     """How long a new worker is kept from reviews that it could not judge yet."""
 
@@ -129,8 +130,8 @@ class _Gunicorn(BaseApplication):
             "workers": options.workers,
             "threads": options.threads,
             "worker_class": "webhook.worker.PatientWorker",
-            "worker_connections": CONNECTIONS,
-            "backlog": CONNECTIONS,
+            "worker_connections": options.connections,
+            "backlog": 512,
             "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,
             "keepalive": KEEPALIVE_SECONDS,
             "timeout": 30,

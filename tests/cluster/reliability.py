@@ -1,9 +1,10 @@
 """
-What the fault suite counted, kept in a file, and the table of `docs/reliability.md` made from it.
+What the fault suite and the fuzzer counted, kept in files, and the tables made from them.
 
-    python -m tests.cluster.reliability build/reliability/webhook.json docs/reliability.md
+    python -m tests.cluster.reliability build/reliability docs/reliability.md
 
-Only what stands between the two markers is replaced.
+A folder without one of the files leaves that table as it is. Only what stands between the markers
+is replaced.
 """
 
 import json
@@ -12,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-BEGIN: Final = "<!-- faults: begin -->"
-END: Final = "<!-- faults: end -->"
+FAULTS: Final = "webhook.json"
+FUZZ: Final = "fuzz.json"
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (
@@ -42,20 +43,36 @@ def render(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def replaced(document: str, table: str) -> str:
-    """The document with the table between its markers."""
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"want the markers {BEGIN} and {END} in the document")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+def render_fuzz(row: Row) -> str:
+    lines = ["| Inputs | Judged | Refused as no review | Slowest answer | Promises broken |"]
+    lines.append("|" + " ---: |" * 5)
+    judged = row["statuses"].get("200", 0)
+    lines.append(
+        f"| {row['inputs']:,} | {judged:,} | {row['inputs'] - judged:,} "
+        f"| {row['slowest_ms']:,} ms | {row['broken']} |"
+    )
+    return "\n".join(lines)
+
+
+def replaced(document: str, name: str, table: str) -> str:
+    """The document with the table between the markers of this name."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    before, found, rest = document.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"want the markers {begin} and {end} in the document")
+    return f"{before}{begin}\n{table}\n{end}{after}"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Rewrite the document in place."""
-    rows, document = (Path(argument) for argument in arguments)
+    folder, document = (Path(argument) for argument in arguments)
     text = document.read_text("utf-8")
-    document.write_text(replaced(text, render(json.loads(rows.read_text("utf-8")))), "utf-8")
+    if (faults := folder / FAULTS).exists():
+        text = replaced(text, "faults", render(json.loads(faults.read_text("utf-8"))))
+    if (fuzz := folder / FUZZ).exists():
+        text = replaced(text, "fuzz", render_fuzz(json.loads(fuzz.read_text("utf-8"))))
+    document.write_text(text, "utf-8")
     return 0
 
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.cluster
 
 Json = dict[str, Any]
 
-COUNTS = Path("build") / "reliability" / "webhook.json"
+COUNTS = Path("build") / "reliability" / reliability.FAULTS
 ROUNDS = int(os.environ.get("KUBENEXUS_FAULT_ROUNDS", "1"))
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 KINDS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")

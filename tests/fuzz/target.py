@@ -126,13 +126,13 @@ class Target:
         answer = b"".join(parts)
         status = int(statuses[0].split()[0])
         if status == 200:
-            _check(body, orjson.loads(answer))
+            check(body, orjson.loads(answer))
         elif status not in (400, 413) or answer.count(b"\n") != 1:
             raise Broken(f"answered {statuses[0]} {answer[:200]!r}")
         return status
 
 
-def _check(body: bytes, answer: Json) -> None:
+def check(body: bytes, answer: Json) -> None:
     """Whether the API server could read it, and whether it is about what was asked."""
     asked = orjson.loads(body)["request"]["uid"]
     response = answer["response"]

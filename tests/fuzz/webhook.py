@@ -1,12 +1,14 @@
 """
 Fuzzes the webhook for a time or a number of inputs: `python -m tests.fuzz.webhook --seconds 60`.
 
-Prints how many inputs were answered, by status, and the slowest answer. The first input that
-breaks a promise ends the run with exit code 1 and is kept in build/fuzz/, from where `--replay`
-takes it again. Every run can be repeated with the seed that it prints.
+Prints how many inputs were answered, by status, and the slowest answer, and writes the same to
+build/reliability/fuzz.json. The first input that breaks a promise ends the run with exit code 1
+and is kept in build/fuzz/, from where `--replay` takes it again. Every run can be repeated with
+the seed that it prints.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections import Counter
@@ -19,6 +21,7 @@ from tests.fuzz import corpus, mutation
 from tests.fuzz.target import Target
 
 FOUND: Final = Path("build") / "fuzz"
+COUNTS: Final = Path("build") / "reliability" / "fuzz.json"
 PATHS: Final = ("/mutate", "/validate")
 REPORT_SECONDS: Final = 30.0
 
@@ -53,7 +56,9 @@ def _fuzz(target: Target, options: argparse.Namespace) -> int:
         if now - told > REPORT_SECONDS:
             told = now
             print(_line(counts, slowest, now - started), flush=True)
-    print(_line(counts, slowest, time.perf_counter() - started))
+    seconds = time.perf_counter() - started
+    print(_line(counts, slowest, seconds))
+    _write(options.counts, counts, slowest, seconds)
     return 0
 
 
@@ -71,6 +76,18 @@ def _line(counts: Counter[int], slowest: float, seconds: float) -> str:
     )
 
 
+def _write(file: Path, counts: Counter[int], slowest: float, seconds: float) -> None:
+    row = {
+        "inputs": counts.total(),
+        "statuses": {str(status): count for status, count in sorted(counts.items())},
+        "seconds": round(seconds),
+        "slowest_ms": round(slowest * 1000),
+        "broken": 0,
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(row, indent=1) + "\n", "utf-8")
+
+
 def _keep(body: bytes) -> Path:
     FOUND.mkdir(parents=True, exist_ok=True)
     file = FOUND / "webhook.json"
@@ -84,6 +101,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--count", type=int, help="how many inputs, instead of how long")
     parser.add_argument("--seed", type=int, default=time.time_ns(), help="of a run to repeat")
     parser.add_argument("--engine", help="the CEL engine; default: the first there is")
+    parser.add_argument("--counts", type=Path, default=COUNTS, help="where to write the counts")
     parser.add_argument("--replay", type=Path, help="a file with one input")
     return parser.parse_args(arguments)
 

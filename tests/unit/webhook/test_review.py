@@ -26,6 +26,24 @@ def a_body(**request: Any) -> bytes:
     )
 
 
+def nested(depth: int) -> Json:
+    """An object of so many levels; two more stand around it."""
+    found: Json = {}
+    for _ in range(depth - 1):
+        found = {"a": found}
+    return found
+
+
+def test_the_deepest_object_that_is_taken() -> None:
+    obj = nested(review.DEPTH_LIMIT - 2)
+    assert review.parse(a_body(object=obj)).object == obj
+
+
+def test_many_brackets_that_are_not_nested_are_taken() -> None:
+    obj: Json = {"a": [{} for _ in range(1000)]}
+    assert review.parse(a_body(object=obj)).object == obj
+
+
 def test_a_review_keeps_the_object_as_it_is() -> None:
     assert review.parse(a_body(dryRun=True, subResource="scale")) == Review(
         uid="u-1",
@@ -62,6 +80,19 @@ def test_a_review_keeps_the_object_as_it_is() -> None:
         (a_body(uid=7), "uid is no text"),
         (a_body(operation="EAT"), "operation is 'EAT'"),
         (a_body(object=[1]), "object is no object"),
+        (
+            a_body(object={"metadata": {"labels": 7}}),
+            r"request\.object\.metadata\.labels is no map",
+        ),
+        (
+            a_body(kind={"kind": "Pod"}, oldObject={"spec": {"containers": [{}, "x"]}}),
+            r"request\.oldObject\.spec\.containers\[1\] is no map",
+        ),
+        (
+            a_body(kind={"kind": "Pod"}, object={"spec": {"tolerations": {}}}),
+            r"request\.object\.spec\.tolerations is no list",
+        ),
+        (a_body(object=nested(review.DEPTH_LIMIT - 1)), "nested deeper than 128 levels; flatten"),
         (a_body(kind="Pod"), "kind is no map"),
         (a_body(namespace={}), "namespace is no text"),
     ],

@@ -57,6 +57,14 @@ def read_all(connection: socket.socket) -> bytes:
     return got
 
 
+def refuses(webhook: Serving) -> bool:
+    try:
+        webhook.raw().close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 # --- The certificate. ---
 
 
@@ -246,6 +254,30 @@ def test_slow_clients_keep_nobody_waiting(webhook: Serving) -> None:
     assert statuses == [200] * 20
 
 
+def test_the_oldest_makes_way_for_a_new_connection(tmp_path: Path) -> None:
+    with serving(tmp_path, connections=4) as webhook, contextlib.ExitStack() as stack:
+        first, *others = (stack.enter_context(webhook.connect()) for _ in range(4))
+        assert webhook.ask("GET", "/healthz") == (200, "ok\n")
+        assert read_all(first) == b""
+        others[-1].sendall(a_request(a_review()))
+        assert others[-1].recv(65536).startswith(b"HTTP/1.1 200 OK")
+
+
+def test_unfinished_bodies_are_held_up_to_a_limit(webhook: Serving) -> None:
+    """More than is held is announced and almost sent; the oldest go, and small requests pass."""
+    body = b" " * (BODY_LIMIT - 1)
+    head = b"POST /validate HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % BODY_LIMIT
+    with contextlib.ExitStack() as stack:
+        senders = [stack.enter_context(webhook.connect()) for _ in range(10)]
+        for connection in senders:
+            with contextlib.suppress(OSError):
+                connection.sendall(head + body)
+        assert read_all(senders[0]) == b""
+        assert webhook.ask("POST", "/validate", a_review())[0] == 200
+        senders[-1].sendall(b" ")
+        assert senders[-1].recv(65536).startswith(b"HTTP/1.1 400 ")
+
+
 def test_a_new_certificate_serves_new_connections_and_open_ones_go_on(webhook: Serving) -> None:
     with webhook.connect() as before:
         old = before.getpeercert(binary_form=True)
@@ -289,11 +321,14 @@ def test_a_review_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
         busy.sendall(a_request(a_review("team-a")))
         webhook.api.wait_for("GET /api/v1/namespaces/team-a")
         webhook.process.terminate()
+        assert server.wait_until(lambda: refuses(webhook), seconds=PATIENCE)
+        busy.setblocking(False)
+        with pytest.raises(ssl.SSLWantReadError):  # others are refused before it is answered
+            busy.recv(1)
+        busy.settimeout(PATIENCE)
         answer = read_all(busy)
         assert read_all(idle) == b""
         assert webhook.process.wait(PATIENCE) == 0
-        with pytest.raises(ConnectionRefusedError):
-            webhook.raw()
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert b"connection: close" in answer.lower()
     assert b"cannot be judged now" in answer

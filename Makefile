@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-docs cel-conformance lint wheel binaries generate lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-docs cel-conformance faults fuzz-webhook lint wheel binaries generate lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -45,6 +45,13 @@ bench-webhook: $(VENV)/dev binaries ## What admission costs a cluster, beside Va
 cel-conformance: $(VENV)/dev ## The CEL conformance table of docs/cel.md
 	$(BIN)/python -m tests.conformance.cel_spec --write build/bench/cel-conformance.json
 	$(BIN)/python -m tests.conformance.cel_table build/bench/cel-conformance.json docs/cel.md
+
+faults: $(VENV)/dev binaries ## Every fault of docs/reliability.md three times, and its tables
+	KUBENEXUS_FAULT_ROUNDS=3 $(PYTEST) -q tests/cluster/test_faults.py
+	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md
+
+fuzz-webhook: $(VENV)/dev ## A million mutated reviews (COUNT=n for another number)
+	$(BIN)/python -m tests.fuzz.webhook --count $(or $(COUNT),1000000)
 
 lint: $(VENV)/dev ## Style, types and arrows
 	$(BIN)/ruff check .

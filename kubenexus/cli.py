@@ -131,6 +131,14 @@ def webhook(
         list[Path] | None,
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
+    client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Answer reviews only to clients with a certificate of this authority."),
+    ] = None,
+    client_name: Annotated[
+        list[str] | None,
+        typer.Option(help="A name that such a certificate must carry; default: any."),
+    ] = None,
     scheduler_user: Annotated[
         list[str] | None,
         typer.Option(help="A user that the scheduler may be; default: its service account."),
@@ -160,6 +168,8 @@ def webhook(
         key_file=key_file,
         metrics_port=metrics_port,
         policies=tuple(policies or (loader.LIBRARY,)),
+        client_ca=client_ca,
+        client_names=tuple(client_name or ()),
         schedulers=tuple(scheduler_user or server.SCHEDULERS),
         policy_objects=policy_objects,
         event_defaults=event_defaults,

@@ -121,6 +121,7 @@ class _Gunicorn(BaseApplication):
         self, options: Options, certificate: Certificate, where: connection.Connection
     ) -> None:
         self._options, self._certificate, self._where = options, certificate, where
+        self._stop_world: Callable[[], None] | None = None  # in a worker that serves
         super().__init__()
 
     def load_config(self) -> None:
@@ -142,6 +143,7 @@ class _Gunicorn(BaseApplication):
             "ssl_context": self._tls,
             "when_ready": self._serve_metrics,
             "child_exit": _forget_worker,
+            "worker_exit": self._say_goodbye,
             "accesslog": None,
             "loglevel": "warning",
         }
@@ -167,6 +169,7 @@ class _Gunicorn(BaseApplication):
             instance=f"{socket.gethostname()}-{os.getpid()}",
             offer=keeper.offer if options.policy_objects else None,
         )
+        self._stop_world = world.stop
         world.start()
         keeper.start()
         wait_until(
@@ -182,6 +185,11 @@ class _Gunicorn(BaseApplication):
 
     def _tls(self, config: object, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         return self._certificate.context()
+
+    def _say_goodbye(self, server: object, worker: object) -> None:
+        """Runs in a worker that ends: Events that wait are written."""
+        if self._stop_world is not None:
+            self._stop_world()
 
     def _serve_metrics(self, server: object) -> None:
         port = self._options.metrics_port

@@ -45,6 +45,10 @@ def path_of(item: Object) -> str:
     return f"{root}{scope}/{PLURALS[kind]}/{metadata['name']}"
 
 
+# A connection that was closed while nobody used it shows itself in one of these.
+_CUT: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
+
+
 class Api:
     def __init__(self, server: str, *, ca: Path, certificate: Path, key: Path) -> None:
         self._address = urlsplit(server)
@@ -117,7 +121,7 @@ class Api:
         except (OSError, http.client.HTTPException) as exc:
             connection.close()
             # A kept connection that was closed meanwhile died with its server: once more, anew.
-            if not kept or not isinstance(exc, http.client.RemoteDisconnected | ConnectionError):
+            if not kept or not isinstance(exc, _CUT):
                 raise
         return self._send(method, path, payload, content_type, timeout)
 

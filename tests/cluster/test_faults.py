@@ -360,4 +360,6 @@ def test_a_stop_answers_what_is_under_way(site: Site) -> None:
         site.stack.wait(WEBHOOK)
 
     load = under_load(site, "webhook stopped and started", restart)
-    assert load.said.get(Outcome.FAILED, set()) <= {"connection refused"}, load.said
+    # A connection that the kernel had taken in but nobody accepted yet is reset, not refused.
+    unheard = {"connection refused", "connection reset by peer"}
+    assert load.said.get(Outcome.FAILED, set()) <= unheard, load.said

@@ -73,7 +73,12 @@ def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
 
     refused = eventually(refusal, "a refusal")
     assert f"policy-{namespace}/has-owner: say who owns the pod" in refused
-    allowed = json.loads(tried(kubectl, namespace, owner="ada").stdout)["metadata"]["labels"]
+
+    def admitted() -> Json | None:
+        got = tried(kubectl, namespace, owner="ada")
+        return None if got.returncode else dict(json.loads(got.stdout)["metadata"]["labels"])
+
+    allowed = eventually(admitted, "a pod admitted by workers that agree")
     assert (allowed["cost-center"], allowed[vocabulary.TENANT_LABEL]) == (
         "42",
         f"tenant-{namespace}",
@@ -104,7 +109,8 @@ def test_a_default_priority_class_gets_its_priority(
 
     def priority() -> int | None:
         got = tried(kubectl, namespace)
-        assert got.returncode == 0, got.stderr
+        if got.returncode:  # one worker has the policy already, another has not
+            return None
         found = json.loads(got.stdout)["spec"].get("priority")
         return found if isinstance(found, int) else None
 

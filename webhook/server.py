@@ -144,6 +144,8 @@ class _Gunicorn(BaseApplication):
             "when_ready": self._serve_metrics,
             "child_exit": _forget_worker,
             "worker_exit": self._say_goodbye,
+            # A socket in the home folder that takes commands: nobody uses it, so nobody should.
+            "control_socket_disable": True,
             "accesslog": None,
             "loglevel": "warning",
         }

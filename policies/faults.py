@@ -8,6 +8,7 @@ text of an expression too; an object of the API server has only its name. All fa
 are told at once; nothing here decides what is a fault.
 """
 
+import copy
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from policies.cel.protocol import CompileError
 from policies.documents import Document, DocumentError, Step
 
 M = TypeVar("M", bound=BaseModel)
+
+_SALVAGES: Final = 3  # leaving out one detail may bring up another
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -126,6 +129,38 @@ def read(model: type[M], value: object, origin: Origin) -> M | list[Fault]:
         ]
         found = [origin.fault(row.path, _message(row, model)) for row in _relevant(rows)]
         return sorted(set(found))
+
+
+def salvage(model: type[M], value: object) -> M | None:
+    """
+    The document without what is wrong in it, so that its expressions are checked as well.
+
+    Only details are left out: without a whole part of the spec, or without variables, sound
+    expressions would seem faulty. None where nothing can be told beyond what `read` tells.
+    """
+    rest = copy.deepcopy(value)
+    for _ in range(_SALVAGES):
+        try:
+            return model.model_validate(rest)
+        except ValidationError as exc:
+            paths = {_written(rest, row["loc"]) for row in exc.errors(include_url=False)}
+        if not all(len(path) > 2 and path[1] != "variables" for path in paths):
+            return None
+        for path in paths:
+            _leave_out(rest, path)
+    return None
+
+
+def _leave_out(value: Any, path: tuple[Step, ...]) -> None:
+    """Items of lists stay, as the places of the others count from them."""
+    *above, last = path
+    for step in above:
+        below = _below(value, step)
+        if below is None:
+            return
+        value = below[0]
+    if isinstance(value, dict):
+        value.pop(last, None)
 
 
 @dataclass(frozen=True, slots=True)

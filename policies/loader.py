@@ -41,9 +41,13 @@ class Reading:
 
     entries: tuple[Entry, ...] = ()
     faults: tuple[Fault, ...] = ()
+    broken: tuple[Entry, ...] = ()
+    """What is left of faulty documents: never served, compiled for the faults of expressions."""
 
     def __add__(self, other: "Reading") -> "Reading":
-        return Reading(self.entries + other.entries, self.faults + other.faults)
+        return Reading(
+            self.entries + other.entries, self.faults + other.faults, self.broken + other.broken
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,15 @@ def compile_all(reading: Reading, *, compiler: Compiler) -> LoadResult:
             problems += made
         else:
             sound.append(made)
+    for model, origin in reading.broken:
+        made = compiler.policy(model, origin)
+        problems += made if isinstance(made, list) else []
     return LoadResult(PolicySet.of(sound), tuple(sorted(set(problems))))
 
 
 def read_files(paths: Path | Iterable[Path]) -> Reading:
     entries: list[Entry] = []
+    broken: list[Entry] = []
     found: list[Fault] = []
     for path in [paths] if isinstance(paths, Path) else list(paths):
         for file in files_of(path):
@@ -92,20 +100,21 @@ def read_files(paths: Path | Iterable[Path]) -> Reading:
                 found.append(faults.of_document(exc))
                 continue
             for number, part in enumerate(parts):
-                _read(part.value, Origin(str(file), number), entries, found)
-    return Reading(tuple(entries), tuple(found))
+                _read(part.value, Origin(str(file), number), entries, broken, found)
+    return Reading(tuple(entries), tuple(found), tuple(broken))
 
 
 def read_objects(objects: Iterable[Mapping[str, Any]]) -> Reading:
     """Objects of the API server; their status is the server's affair and is passed over."""
     entries: list[Entry] = []
+    broken: list[Entry] = []
     found: list[Fault] = []
     for value in objects:
         metadata = value.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         said = {key: part for key, part in value.items() if key != "status"}
-        _read(said, Origin(f"{value.get('kind')}/{name}"), entries, found)
-    return Reading(tuple(entries), tuple(found))
+        _read(said, Origin(f"{value.get('kind')}/{name}"), entries, broken, found)
+    return Reading(tuple(entries), tuple(found), tuple(broken))
 
 
 def files_of(path: Path) -> list[Path]:
@@ -119,7 +128,13 @@ def files_of(path: Path) -> list[Path]:
     )
 
 
-def _read(value: object, origin: Origin, entries: list[Entry], found: list[Fault]) -> None:
+def _read(
+    value: object,
+    origin: Origin,
+    entries: list[Entry],
+    broken: list[Entry],
+    found: list[Fault],
+) -> None:
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if kind == POLICY_TEST:
         return
@@ -130,6 +145,9 @@ def _read(value: object, origin: Origin, entries: list[Entry], found: list[Fault
     made: Policy | list[Fault] = faults.read(model, value, origin)
     if isinstance(made, list):
         found += made
+        rest: Policy | None = faults.salvage(model, value)
+        if rest is not None:
+            broken.append((rest, origin))
     else:
         entries.append((made, origin))
 

@@ -256,3 +256,33 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_a_link_to_nowhere_is_told(tmp_path: Path) -> None:
     os.symlink("nowhere", tmp_path / "a.yaml")
     assert lines(load(tmp_path), tmp_path) == ["a.yaml: no such file; check the path"]
+
+
+FAULTY = """apiVersion: policy.kubenexus.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: a}
+spec:
+  tenant: {name: a}
+  {PART}
+  validations:
+  - {name: one, expression: "object.spec.contaners.size() > 0"}
+  - {name: two, expression: "true", action: Block}
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "want"),
+    [
+        pytest.param("params: {}", ["8:41", "9:45"], id="a detail and an expression, both told"),
+        pytest.param(
+            "varables: []", ["6:13", "9:45"], id="what rests on a lost part is not blamed"
+        ),
+    ],
+)
+def test_schema_and_expressions_are_judged_together(
+    part: str, want: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text(FAULTY.replace("{PART}", part))
+    result = load(tmp_path)
+    assert [f"{fault.line}:{fault.column}" for fault in result.problems] == want
+    assert result.policies.policies == ()

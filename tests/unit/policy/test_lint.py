@@ -33,11 +33,16 @@ def test_all_problems_are_told_at_once_with_place_and_picture(tmp_path: Path) ->
     broken_test = a_test(case, policies=["gone.yaml"])
     written(tmp_path, bad=BROKEN, tests__t=broken_test, tests__u=a_test(policies=["gone.yaml"]))
     found = problems(tmp_path)
-    assert [row.partition(":")[0] for row in found] == ["bad.yaml", "tests/t.yaml", "tests/u.yaml"]
-    assert found[0] == (
+    assert [row.partition(": ")[0] for row in found[:3]] == [
+        "bad.yaml:7:38",
+        "bad.yaml:9:56",
+        "bad.yaml:10:13",
+    ]
+    assert [row.partition(":")[0] for row in found[3:]] == ["tests/t.yaml", "tests/u.yaml"]
+    assert found[2] == (
         "bad.yaml:10:13: spec.validations[1].action: found 'Block', want one of Deny, Warn, Audit"
     )
-    assert "nothing is expected" in found[1]
+    assert "nothing is expected" in found[3]
 
 
 def test_an_expression_is_shown_with_a_mark(tmp_path: Path) -> None:

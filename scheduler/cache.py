@@ -65,11 +65,11 @@ class Cache:
         new = node.name not in self.snapshot
         mine = list(self._pods_on(node.name))
         changed = self.snapshot.put_node(
-            node, () if new else [(held.pod.shape, held.assignment) for held in mine]
+            node, () if new else [(held.pod, held.assignment) for held in mine]
         )
         if new:
             for held in mine:
-                self.snapshot.charge(held.pod.shape, held.node, held.assignment)
+                self.snapshot.charge(held.pod, held.node, held.assignment)
         return changed
 
     def drop_node(self, name: str) -> None:
@@ -88,7 +88,7 @@ class Cache:
         same_node = held is not None and held.node == pod.node
         assignment = pod.assignment or (held.assignment if held and same_node else NOWHERE)
         fresh = Held(pod, pod.node, assignment, assumed=False)
-        if held and same_node and _amounts(held) == _amounts(fresh):
+        if held and same_node and _counted(held) == _counted(fresh):
             self._held[pod.uid] = fresh
             self._count(pod)
             return ()
@@ -105,7 +105,7 @@ class Cache:
         uid = placement.pod.uid
         if uid in self._held:
             raise InvariantError(f"pod {placement.pod.key} ({uid}) is placed already")
-        self.snapshot.place(placement.pod.shape, placement.node, placement.assignment)
+        self.snapshot.place(placement.pod, placement.node, placement.assignment)
         held = Held(placement.pod, placement.node, placement.assignment, assumed=True)
         self._remember(held)
 
@@ -127,7 +127,7 @@ class Cache:
 
     def _insert(self, held: Held) -> None:
         if held.node in self.snapshot:
-            self.snapshot.charge(held.pod.shape, held.node, held.assignment)
+            self.snapshot.charge(held.pod, held.node, held.assignment)
         self._remember(held)
 
     def _remember(self, held: Held) -> None:
@@ -146,7 +146,7 @@ class Cache:
         self._discount(held.pod)
         if held.node not in self.snapshot:
             return ()
-        self.snapshot.release(held.pod.shape, held.node, held.assignment)
+        self.snapshot.release(held.pod, held.node, held.assignment)
         return (held.node,)
 
     def _count(self, pod: Pod) -> None:
@@ -166,5 +166,7 @@ class Cache:
             self._members.pop(pod.gang.key, None)
 
 
-def _amounts(held: Held) -> tuple[object, ...]:
-    return held.pod.shape, held.assignment, held.pod.gang and held.pod.gang.key
+def _counted(held: Held) -> tuple[object, ...]:
+    """Whatever the snapshot's books were told of the pod."""
+    pod = held.pod
+    return pod.shape, pod.labels, pod.terminating, held.assignment, pod.gang and pod.gang.key

@@ -1,8 +1,10 @@
 """
 Which nodes can take a pod: filters over all nodes at once, in kube-scheduler's order.
 
-    unschedulable, taints, node selector     depend on the node's own facts: `statics`
+    unschedulable, taints, node affinity     depend on the node's own facts: `statics`
+    host ports                               depend on who is on the node
     resources                                depend on what is free: `capacity`
+    volumes, topology spread, pod affinity   depend on who is where
     VRAM, NUMA                               the inside of the host
 
 As in kube-scheduler the first filter that refuses a node gives the reason for it, and the resource
@@ -11,6 +13,7 @@ wants to know who is left. A `Memo` keeps what was derived while the facts behin
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -21,9 +24,11 @@ from policies import quantity, vocabulary
 
 from .columns import Bools, Columns, Ints
 from .hardware.choice import NO_TOPOLOGY, Misfit
-from .model import PODS, Shape, Taint, Toleration
+from .model import PODS, Pod, Shape, Taint, Toleration
 from .outcome import NoFit
+from .rules import nodes
 from .snapshot import Snapshot
+from .wishes.volumes import NO_VOLUMES
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"
@@ -56,7 +61,7 @@ class Memo:
 def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
     """For every row 0, or the code of the first filter on the node's own facts that refuses."""
     columns = snapshot.columns
-    key = (shape.selector, shape.tolerations)
+    key = (shape.selector, shape.tolerations, shape.nodes)
     known = memo.statics.get(key)
     if known is not None and known[0] == columns.statics:
         return known[1]
@@ -65,8 +70,7 @@ def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
         dtype=np.uint8,
     )
     codes: Codes = by_set[columns.taints]
-    for label, value in shape.selector:
-        codes[(codes == 0) & ~columns.labelled(label, value)] = 3
+    codes[(codes == 0) & ~nodes.matching(columns, shape)] = 3
     memo.remember(memo.statics, key, (columns.statics, codes))
     return codes
 
@@ -87,13 +91,42 @@ def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
 
 
 def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
-    """The rows that nothing but what is free can refuse."""
+    """The rows that only what is free, or who is where, can refuse."""
     columns = snapshot.columns
     rows: Bools = columns.alive & (statics(snapshot, shape, memo) == 0)
     if shape.vram:
         rows &= columns.vram >= int(shape.vram * _VRAM_TOLERANCE)
     if shape.ask.needs_topology:
         rows &= columns.has_topology
+    return rows
+
+
+def depends(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether more than amounts changes for the pod when others are placed."""
+    shape = pod.shape
+    return bool(shape.ports) or shape.volumes != NO_VOLUMES or snapshot.peers.concerns(pod)
+
+
+def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
+    """Those of the rows that ports, volumes and other pods leave open."""
+    left = rows
+    for book in (snapshot.ports, snapshot.volumes, snapshot.peers):
+        for _, refused in book.refuse(pod, left):
+            left = left & ~refused
+    return left
+
+
+def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
+    """The rows that could take the pod as things stand."""
+    if pod.shape.refusals or snapshot.volumes.trouble(pod):
+        return np.zeros_like(snapshot.columns.alive)
+    rows = candidates(snapshot, pod.shape, memo)
+    rows &= capacity(snapshot, pod.shape, rows, 1) > 0
+    rows = social(snapshot, pod, rows) if depends(snapshot, pod) else rows
+    for row in np.flatnonzero(rows):
+        name = snapshot.columns.names[row]
+        if name in snapshot.layouts and isinstance(snapshot.choose(pod, name), Misfit):
+            rows[row] = False
     return rows
 
 
@@ -120,25 +153,38 @@ def fits_now(snapshot: Snapshot, shape: Shape, node: str, memo: Memo) -> bool:
     return all(columns.free_at(row, name) >= count for name, count in shape.requests)
 
 
-def explain(snapshot: Snapshot, shape: Shape, memo: Memo) -> NoFit:
+def explain(snapshot: Snapshot, pod: Pod, memo: Memo) -> NoFit:
     """Why no node takes the pod now, counted over all nodes."""
-    total = len(snapshot)
+    total, shape = len(snapshot), pod.shape
     if shape.refusals:
         return NoFit(total, sentence="; ".join(shape.refusals))
     columns = snapshot.columns
     if shape.ask.needs_topology and total and not (columns.has_topology & columns.alive).any():
         return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
+    if total and (trouble := snapshot.volumes.trouble(pod)):
+        return NoFit(total, sentence=trouble)
     counts: Counter[str] = Counter()
     codes = statics(snapshot, shape, memo)
     for code in range(1, len(_STATIC)):
         counts[_STATIC[code]] += int(np.count_nonzero(columns.alive & (codes == code)))
     left = columns.alive & (codes == 0)
+    left = _count(snapshot.ports.refuse(pod, left), left, counts)
     left = _count_resources(snapshot, shape, left, counts)
+    left = _count(snapshot.volumes.refuse(pod, left), left, counts)
+    left = _count(snapshot.peers.refuse(pod, left), left, counts)
     left = _count_vram(snapshot, shape, left, counts)
     for row in np.flatnonzero(left):
-        counts[_inside(snapshot, shape, columns.names[row])] += 1
+        counts[_inside(snapshot, pod, columns.names[row])] += 1
     reasons = tuple(sorted((reason, n) for reason, n in counts.items() if reason and n))
     return NoFit(total, reasons)
+
+
+def _count(found: Iterator[tuple[str, Bools]], rows: Bools, counts: Counter[str]) -> Bools:
+    left = rows
+    for reason, refused in found:
+        counts[reason] += int(np.count_nonzero(left & refused))
+        left = left & ~refused
+    return left
 
 
 def _count_resources(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[str]) -> Bools:
@@ -166,9 +212,9 @@ def _count_vram(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[s
     return rows & ~short
 
 
-def _inside(snapshot: Snapshot, shape: Shape, node: str) -> str:
+def _inside(snapshot: Snapshot, pod: Pod, node: str) -> str:
     """The host's own reason; empty when it would take this pod."""
-    if shape.ask.needs_topology and node not in snapshot.layouts:
+    if pod.shape.ask.needs_topology and node not in snapshot.layouts:
         return NO_TOPOLOGY
-    chosen = snapshot.choose(shape, node)
+    chosen = snapshot.choose(pod, node)
     return chosen.reason if isinstance(chosen, Misfit) else ""

@@ -10,8 +10,7 @@ Not here: who is placed where (`cache`), and what is free (`snapshot`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import orjson
 
@@ -20,9 +19,16 @@ from policies import intent, numa_nodes, quantity, requests, vocabulary
 from .errors import ModelError
 from .hardware.assignment import Assignment, parse
 from .hardware.choice import ASK_NOTHING, Ask
+from .raw import Json, instant, mapping, pairs, rows, whole, words
 from .unhonoured import asked_in_vain, sentence
-
-Json = Mapping[str, Any]
+from .wishes import nodes as node_wishes
+from .wishes import peers as peer_wishes
+from .wishes import ports as port_wishes
+from .wishes import volumes as volume_wishes
+from .wishes.nodes import ANY_NODE, NodeWish
+from .wishes.peers import NO_PEERS, PeerWish
+from .wishes.ports import Port
+from .wishes.volumes import NO_VOLUMES, VolumeWish
 
 # Amounts are capped so that the sum over any node's pods stays within an int64.
 LARGEST: Final = 2**55
@@ -57,7 +63,8 @@ class Gang:
     """A pod's membership: `min_available` members are placed in one plan, or none is."""
 
     key: GangKey
-    min_available: int
+    min_available: int | None
+    """None: a PodGroup object says it."""
     leader: bool = False
     timeout: float | None = None
 
@@ -101,6 +108,10 @@ class Shape:
     ask: Ask = ASK_NOTHING
     vram: int = 0
     """Bytes that each of the pod's GPUs must have."""
+    nodes: NodeWish = ANY_NODE
+    ports: tuple[Port, ...] = ()
+    peers: PeerWish = NO_PEERS
+    volumes: VolumeWish = NO_VOLUMES
     refusals: tuple[str, ...] = ()
     """Sentences that say why no node will do, whatever is free."""
 
@@ -118,17 +129,30 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller that makes the pod, and would make another one in its place."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     key: PodKey
     uid: str
     shape: Shape = Shape()
+    labels: tuple[tuple[str, str], ...] = ()
     priority: int = 0
     created: float = 0.0
     scheduler: str = vocabulary.SCHEDULER_NAME
     node: str = ""
     phase: str = "Pending"
     terminating: bool = False
-    gated: bool = False
+    gates: tuple[str, ...] = ()
+    owner: Owner | None = None
+    nominated: str = ""
+    """The node that another scheduler means to give it."""
     gang: Gang | None = None
     assignment: Assignment | None = None
     condition: Condition | None = None
@@ -139,6 +163,10 @@ class Pod:
         return self.phase in _FINISHED
 
     @property
+    def gated(self) -> bool:
+        return bool(self.gates)
+
+    @property
     def pending(self) -> bool:
         """Waits for a node and may be given one."""
         return not (self.node or self.finished or self.terminating or self.gated)
@@ -146,29 +174,33 @@ class Pod:
     @classmethod
     def read(cls, obj: Json) -> Self:
         """From a v1 Pod; raises `ModelError` naming the pod and the field."""
-        about, spec, status = (_map(obj.get(key)) for key in ("metadata", "spec", "status"))
+        about, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
         key = PodKey(str(about.get("namespace") or "default"), str(about.get("name") or ""))
         wishes = intent.read(obj)
+        labels = pairs(about.get("labels"))
         gang, trouble = _gang(key, wishes.gang)
         problems = tuple(f"{p.message} ({p.path})" for p in wishes.problems)
         try:
-            shape = _shape(obj, spec, wishes, (*problems, *trouble))
+            shape = _shape(key, labels, obj, wishes, (*problems, *trouble))
         except (requests.RequestError, quantity.QuantityError) as exc:
             raise ModelError(f"pod {key}: {exc}") from exc
         return cls(
             key=key,
             uid=str(about.get("uid") or key),
             shape=shape,
-            priority=_whole(spec.get("priority")),
-            created=_instant(about.get("creationTimestamp")),
+            labels=labels,
+            priority=whole(spec.get("priority")),
+            created=instant(about.get("creationTimestamp")),
             scheduler=str(spec.get("schedulerName") or ""),
             node=str(spec.get("nodeName") or ""),
             phase=str(status.get("phase") or "Pending"),
             terminating=about.get("deletionTimestamp") is not None,
-            gated=bool(spec.get("schedulingGates")),
+            gates=tuple(str(row.get("name") or "") for row in rows(spec.get("schedulingGates"))),
+            owner=_owner(about),
+            nominated=str(status.get("nominatedNodeName") or ""),
             gang=gang,
             assignment=parse(
-                _map(about.get("annotations")).get(vocabulary.NUMA_ASSIGNED_ANNOTATION)
+                mapping(about.get("annotations")).get(vocabulary.NUMA_ASSIGNED_ANNOTATION)
             ),
             condition=_condition(status),
         )
@@ -191,9 +223,9 @@ class Node:
     @classmethod
     def read(cls, obj: Json) -> Self:
         """From a v1 Node; raises `ModelError` naming the node and the field."""
-        about, spec, status = (_map(obj.get(key)) for key in ("metadata", "spec", "status"))
+        about, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
         name = str(about.get("name") or "")
-        labels = _words(about.get("labels"))
+        labels = words(about.get("labels"))
         try:
             amounts = _allocatable(status)
             vram = _vram(labels)
@@ -206,7 +238,7 @@ class Node:
             labels=tuple(sorted(labels.items())),
             taints=tuple(_taints(spec.get("taints"))),
             unschedulable=spec.get("unschedulable") is True,
-            topology=numa_nodes.read(labels, _words(about.get("annotations")), gpus=gpus),
+            topology=numa_nodes.read(labels, words(about.get("annotations")), gpus=gpus),
             gpus=gpus,
             vram=vram,
         )
@@ -215,19 +247,30 @@ class Node:
 # --- pods ---
 
 
-def _shape(obj: Json, spec: Json, wishes: intent.Intent, problems: tuple[str, ...]) -> Shape:
+def _shape(
+    key: PodKey,
+    labels: tuple[tuple[str, str], ...],
+    obj: Json,
+    wishes: intent.Intent,
+    problems: tuple[str, ...],
+) -> Shape:
+    spec = mapping(obj.get("spec"))
     amounts = {name: min(n, LARGEST) for name, n in requests.effective(obj).items() if n > 0}
     gpus = requests.gpus(amounts)
-    annotations = _words(_map(obj.get("metadata")).get("annotations"))
+    annotations = words(mapping(obj.get("metadata")).get("annotations"))
     refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(spec, annotations)))
     if wishes.vram and not gpus:
         refusals = (*refusals, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
     return Shape(
         requests=tuple(sorted({**amounts, PODS: 1}.items())),
-        selector=tuple(sorted(_words(spec.get("nodeSelector")).items())),
+        selector=tuple(sorted(words(spec.get("nodeSelector")).items())),
         tolerations=tuple(_tolerations(spec.get("tolerations"))),
         ask=_ask(amounts, gpus, wishes.numa, by_default=_numa_by_default(annotations)),
         vram=-(-wishes.vram // gpus) if wishes.vram and gpus else 0,
+        nodes=node_wishes.read(spec),
+        ports=port_wishes.read(spec),
+        peers=peer_wishes.read(key.namespace, labels, spec),
+        volumes=volume_wishes.read(key.namespace, key.name, spec),
         refusals=refusals,
     )
 
@@ -235,10 +278,10 @@ def _shape(obj: Json, spec: Json, wishes: intent.Intent, problems: tuple[str, ..
 def _numa_by_default(annotations: Mapping[str, str]) -> bool:
     """Whether admission, not the user, chose the NUMA policy; a pod it never saw is the user's."""
     try:
-        profile = _map(orjson.loads(annotations.get(vocabulary.PROFILE_ANNOTATION, "{}")))
+        profile = mapping(orjson.loads(annotations.get(vocabulary.PROFILE_ANNOTATION, "{}")))
     except orjson.JSONDecodeError:
         return False
-    return bool(_map(profile.get("numa")).get("by", "user") != "user")
+    return bool(mapping(profile.get("numa")).get("by", "user") != "user")
 
 
 def _ask(amounts: Mapping[str, int], gpus: int, numa: intent.Numa, *, by_default: bool) -> Ask:
@@ -263,19 +306,27 @@ def _gang(key: PodKey, wish: intent.Gang | None) -> tuple[Gang | None, tuple[str
         return None, ()
     size = wish.min_available
     trouble: tuple[str, ...] = ()
-    if size is None and not wish.is_locality_group:
-        source = "a PodGroup object" if wish.size_stands_elsewhere else "nothing"
-        trouble = (sentence(f"pod group {wish.name} whose size is given by {source}"),)
+    if size is None and not wish.size_stands_elsewhere:
+        if not wish.is_locality_group:
+            trouble = (sentence(f"pod group {wish.name} whose size is given by nothing"),)
+        size = 1
     gang = Gang(
         GangKey(key.namespace, wish.name),
-        min_available=size or 1,
+        min_available=size,
         leader=wish.role == "leader",
         timeout=wish.timeout,
     )
     return gang, trouble
 
 
-def _tolerations(rows: object) -> list[Toleration]:
+def _owner(about: Json) -> Owner | None:
+    for row in rows(about.get("ownerReferences")):
+        if row.get("controller") is True:
+            return Owner(*(str(row.get(field) or "") for field in ("kind", "name", "uid")))
+    return None
+
+
+def _tolerations(found: object) -> list[Toleration]:
     return [
         Toleration(
             key=str(row.get("key") or ""),
@@ -283,12 +334,12 @@ def _tolerations(rows: object) -> list[Toleration]:
             value=str(row.get("value") or ""),
             effect=str(row.get("effect") or ""),
         )
-        for row in _rows(rows)
+        for row in rows(found)
     ]
 
 
 def _condition(status: Json) -> Condition | None:
-    for row in _rows(status.get("conditions")):
+    for row in rows(status.get("conditions")):
         if row.get("type") == "PodScheduled":
             return Condition(
                 str(row.get("status") or ""),
@@ -302,7 +353,7 @@ def _condition(status: Json) -> Condition | None:
 
 
 def _allocatable(status: Json) -> dict[str, int]:
-    found = _map(status.get("allocatable") or status.get("capacity"))
+    found = mapping(status.get("allocatable") or status.get("capacity"))
     amounts: dict[str, int] = {}
     for name, value in found.items():
         try:
@@ -313,11 +364,11 @@ def _allocatable(status: Json) -> dict[str, int]:
     return amounts
 
 
-def _taints(rows: object) -> list[Taint]:
+def _taints(found: object) -> list[Taint]:
     """A PreferNoSchedule taint keeps nobody out."""
     return [
         Taint(str(row.get("key") or ""), str(row.get("value") or ""), str(row["effect"]))
-        for row in _rows(rows)
+        for row in rows(found)
         if row.get("effect") in ("NoSchedule", "NoExecute")
     ]
 
@@ -335,32 +386,3 @@ def _lenient(text: str) -> int:
         return max(0, quantity.units(text))
     except quantity.QuantityError:
         return 0
-
-
-# --- raw JSON ---
-
-
-def _map(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _rows(value: object) -> list[Json]:
-    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
-
-
-def _words(value: object) -> dict[str, str]:
-    return {str(key): str(word) for key, word in _map(value).items()}
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _instant(value: object) -> float:
-    """Seconds of the epoch; a manifest that was never stored has none and counts as the oldest."""
-    if not isinstance(value, str):
-        return 0.0
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except ValueError:
-        return 0.0

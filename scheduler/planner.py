@@ -146,10 +146,10 @@ class _Filling:
         """Place these pods on one node until its inside refuses one; how many were placed."""
         node = self.snapshot.columns.names[row]
         for done, pod in enumerate(pods):
-            chosen = self.snapshot.choose(pod.shape, node)
+            chosen = self.snapshot.choose(pod, node)
             if isinstance(chosen, Misfit):
                 return done
-            self.snapshot.place(pod.shape, node, chosen)
+            self.snapshot.place(pod, node, chosen)
             self.placements.append(Placement(pod, node, chosen))
             self.rows.add(row)
         return len(pods)
@@ -194,4 +194,4 @@ class _Filling:
 
     def _why(self) -> NoFit:
         """The reasons of the first pod that was left, as things stand in this attempt."""
-        return filters.explain(self.snapshot, self.left[0].shape, self.memo)
+        return filters.explain(self.snapshot, self.left[0], self.memo)

@@ -18,17 +18,28 @@ from .errors import InvariantError
 from .hardware.assignment import NOWHERE, Assignment
 from .hardware.choice import Misfit, choose
 from .hardware.layout import Claim, Layout
-from .model import Node, Pod, Shape
+from .model import Node, Pod
+from .rules.peers import Peers
+from .rules.ports import Ports
+from .rules.volumes import Volumes
 
 
 class Snapshot:
-    """Rows of nodes and what is taken of them. `freed` counts the changes that may help a pod."""
+    """
+    Rows of nodes and what is taken of them. `freed` counts the changes that may help a pod by
+    what they leave free, `moved` every change: a pod may wait for another one to come.
+    """
 
     def __init__(self) -> None:
         self.columns = Columns()
         self.layouts: dict[str, Layout] = {}  # node name -> its inside, where known
         self.freed = 0
-        self._trail: list[tuple[str, Shape, Assignment]] = []
+        self.moved = 0
+        self.ports = Ports(self.columns)
+        self.peers = Peers(self.columns)
+        self.volumes = Volumes(self.columns)
+        self._books = (self.ports, self.volumes, self.peers)
+        self._trail: list[tuple[str, Pod, Assignment]] = []
         self._trials = 0
 
     @classmethod
@@ -38,7 +49,7 @@ class Snapshot:
         for node in nodes:
             snapshot.put_node(node)
         for pod, name in pods:
-            snapshot.charge(pod.shape, name, pod.assignment or NOWHERE)
+            snapshot.charge(pod, name, pod.assignment or NOWHERE)
         return snapshot
 
     def __len__(self) -> int:
@@ -49,7 +60,7 @@ class Snapshot:
 
     # --- nodes ---
 
-    def put_node(self, node: Node, held: Iterable[tuple[Shape, Assignment]] = ()) -> bool:
+    def put_node(self, node: Node, held: Iterable[tuple[Pod, Assignment]] = ()) -> bool:
         """Add or change a node; `held` is what its pods hold. True when something changed."""
         old = self.columns.nodes.get(node.name)
         if old == node:
@@ -58,37 +69,41 @@ class Snapshot:
         if node.topology is None:
             self.layouts.pop(node.name, None)
         elif old is None or old.topology != node.topology:
-            claims = tuple(_claim(shape, assignment) for shape, assignment in held)
+            claims = tuple(_claim(pod, assignment) for pod, assignment in held)
             self.layouts[node.name] = Layout.of(node.topology, claims)
         self.freed += 1
+        self.moved += 1
         return True
 
     def drop_node(self, name: str) -> None:
+        for book in self._books:
+            book.drop(self.columns.rows[name])
         self.columns.drop(name)
         self.layouts.pop(name, None)
+        self.moved += 1
 
     # --- pods ---
 
-    def charge(self, shape: Shape, node: str, assignment: Assignment = NOWHERE) -> None:
-        self._move(shape, node, assignment, +1)
+    def charge(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(pod, node, assignment, +1)
 
-    def release(self, shape: Shape, node: str, assignment: Assignment = NOWHERE) -> None:
-        self._move(shape, node, assignment, -1)
+    def release(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(pod, node, assignment, -1)
         self.freed += 1
 
-    def place(self, shape: Shape, node: str, assignment: Assignment = NOWHERE) -> None:
-        self._move(shape, node, assignment, +1)
+    def place(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(pod, node, assignment, +1)
         row = self.columns.rows[node]
-        for name, _ in shape.requests:
+        for name, _ in pod.shape.requests:
             if self.columns.free_at(row, name) < 0:
                 raise InvariantError(f"node {node} has less than nothing left of {name}")
         if self._trials:
-            self._trail.append((node, shape, assignment))
+            self._trail.append((node, pod, assignment))
 
-    def choose(self, shape: Shape, node: str) -> Assignment | Misfit:
+    def choose(self, pod: Pod, node: str) -> Assignment | Misfit:
         """Where on this host the pod would sit."""
         layout = self.layouts.get(node)
-        return NOWHERE if layout is None else choose(layout, shape.ask)
+        return NOWHERE if layout is None else choose(layout, pod.shape.ask)
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -99,14 +114,18 @@ class Snapshot:
         finally:
             self._trials -= 1
             while len(self._trail) > mark:
-                node, shape, assignment = self._trail.pop()
-                self._move(shape, node, assignment, -1)
+                node, pod, assignment = self._trail.pop()
+                self._move(pod, node, assignment, -1)
 
-    def _move(self, shape: Shape, node: str, assignment: Assignment, sign: int) -> None:
-        self.columns.use(self.columns.rows[node], shape.requests, sign)
+    def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
+        row = self.columns.rows[node]
+        self.columns.use(row, pod.shape.requests, sign)
+        for book in self._books:
+            (book.take if sign > 0 else book.give)(pod, row)
+        self.moved += 1
         layout = self.layouts.get(node)
         if layout is not None:
-            claim = _claim(shape, assignment)
+            claim = _claim(pod, assignment)
             (layout.take if sign > 0 else layout.give)(claim)
 
     def state(self) -> dict[str, tuple[object, ...]]:
@@ -115,10 +134,12 @@ class Snapshot:
             name: (
                 self.columns.used_at(row),
                 self.layouts[name].state() if name in self.layouts else (),
+                *(book.state(row) for book in self._books),
             )
             for name, row in self.columns.rows.items()
         }
 
 
-def _claim(shape: Shape, assignment: Assignment) -> Claim:
-    return Claim(shape.ask.cpu, shape.ask.memory, shape.ask.gpus, assignment)
+def _claim(pod: Pod, assignment: Assignment) -> Claim:
+    ask = pod.shape.ask
+    return Claim(ask.cpu, ask.memory, ask.gpus, assignment)

@@ -57,7 +57,7 @@ def _named(pod: model.Pod, snapshot: Snapshot) -> Pod:
     """A pod whose manifest says the node: no scheduler is asked, room or not."""
     if pod.node not in snapshot:
         return _pending(pod, f"names node {pod.node}, which does not exist")
-    snapshot.charge(pod.shape, pod.node)
+    snapshot.charge(pod, pod.node)
     return Pod(pod.key.name, Fate.PLACED, scheduler=pod.scheduler, node=pod.node)
 
 
@@ -69,7 +69,7 @@ def _planned(unit: units.Unit, snapshot: Snapshot) -> dict[str, Pod]:
             why = plan.why_left.text if plan.why_left else ""
             fates = {pod.uid: _pending(pod, why) for pod in plan.left}
             for one in plan.placements:
-                snapshot.charge(one.pod.shape, one.node, one.assignment)
+                snapshot.charge(one.pod, one.node, one.assignment)
                 fates[one.pod.uid] = Pod(
                     one.pod.key.name,
                     Fate.PLACED,

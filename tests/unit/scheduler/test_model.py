@@ -45,6 +45,10 @@ def test_a_whole_pod() -> None:
             ask=Ask(1500, 1024, 2, "restricted", frozenset({"cpu", "gpu"})),
             vram=2,
         ),
+        labels=(
+            (vocabulary.GANG_MIN_AVAILABLE_LABEL, "4"),
+            (vocabulary.GANG_NAME_LABEL, "g"),
+        ),
         priority=7,
         created=1767225600.0,
         node="n",
@@ -131,11 +135,6 @@ PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": 
             {"annotations": {vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true"}},
             [vocabulary.REQUIRE_CLIQUE_ANNOTATION],
             id="a required clique",
-        ),
-        pytest.param(
-            {"schedulingGroup": {"podGroupName": "g"}},
-            ["pod group g whose size is given by a PodGroup object"],
-            id="a native group",
         ),
     ],
 )

@@ -307,7 +307,7 @@ def test_a_remembered_refusal_ends_with_what_is_freed() -> None:
     unit = unit_of(a_pod())
     first = planner.plan(unit, snapshot, memo=memo)
     again = planner.plan(unit, snapshot, memo=memo)
-    snapshot.release(holder.shape, "a")
+    snapshot.release(holder, "a")
     now = planner.plan(unit, snapshot, memo=memo)
     assert (first, type(now)) == (again, Placed)
 

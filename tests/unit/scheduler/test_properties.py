@@ -85,7 +85,7 @@ def test_no_sequence_of_plans_overcommits_anything(nodes: list[Node], pods: list
             pod.uid for pod in unit.pods
         )
         for one in plan.placements:
-            snapshot.place(one.pod.shape, one.node, one.assignment)
+            snapshot.place(one.pod, one.node, one.assignment)
         done += plan.placements
     check(nodes, done)
 
@@ -162,7 +162,7 @@ def test_a_trial_is_undone_exactly(nodes: list[Node], pods: list[Pod]) -> None:
         for unit in units(pods):
             plan = planner.plan(unit, snapshot)
             for one in plan.placements if isinstance(plan, Placed) else ():
-                snapshot.place(one.pod.shape, one.node, one.assignment)
+                snapshot.place(one.pod, one.node, one.assignment)
     assert snapshot.state() == empty
 
 

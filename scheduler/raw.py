@@ -1,0 +1,38 @@
+"""Raw JSON, read leniently: a field that is missing, null or of another type counts as absent."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+def mapping(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def rows(value: object) -> list[Json]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def words(value: object) -> dict[str, str]:
+    return {str(key): str(word) for key, word in mapping(value).items()}
+
+
+def pairs(value: object) -> tuple[tuple[str, str], ...]:
+    """A map of words as a value that can be compared and hashed, in the order of its keys."""
+    return tuple(sorted(words(value).items()))
+
+
+def whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def instant(value: object) -> float:
+    """Seconds of the epoch; a manifest that was never stored has none and counts as the oldest."""
+    if not isinstance(value, str):
+        return 0.0
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except ValueError:
+        return 0.0

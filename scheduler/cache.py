@@ -81,6 +81,9 @@ class Cache:
     def put_pod(self, pod: Pod) -> tuple[str, ...]:
         """The pod's newest state. One that waits for a node changes no assumption about it."""
         held = self._held.get(pod.uid)
+        if pod.nominated or pod.uid in self.snapshot.nominees:
+            waits = not (pod.node or pod.finished or held)
+            self.snapshot.nominate(pod if waits else replace(pod, nominated=""))
         if pod.finished:
             return self._remove(pod.uid)
         if not pod.node:
@@ -97,6 +100,8 @@ class Cache:
         return freed
 
     def drop_pod(self, uid: str) -> tuple[str, ...]:
+        if uid in self.snapshot.nominees:
+            self.snapshot.nominate(replace(self.snapshot.nominees[uid], nominated=""))
         return self._remove(uid)
 
     # --- what this scheduler does ---

@@ -109,11 +109,18 @@ class Columns:
         self._ensure(resource)
         return self._allocatable[resource]
 
+    def total(self, resource: str) -> int:
+        """Over all nodes."""
+        return int(self.allocatable(resource).sum())
+
+    def codes(self, key: str) -> NDArray[np.int32]:
+        """For every row the code of the label's value, `ABSENT` where the node has none."""
+        codes = self._labels.get(key)
+        return self._label_column(key) if codes is None else codes
+
     def labelled(self, key: str, value: str) -> Bools:
         """The rows whose node carries the label."""
-        codes = self._labels.get(key)
-        if codes is None:
-            codes = self._label_column(key)
+        codes = self.codes(key)
         code = self._label_codes[key].get(value, -1)
         return np.equal(codes, code)
 

@@ -24,7 +24,7 @@ from policies import quantity, vocabulary
 
 from .columns import Bools, Columns, Ints
 from .hardware.choice import NO_TOPOLOGY, Misfit
-from .model import PODS, Pod, Shape, Taint, Toleration
+from .model import LARGEST, PODS, Pod, Shape, Taint, Toleration
 from .outcome import NoFit
 from .rules import nodes
 from .snapshot import Snapshot
@@ -34,6 +34,7 @@ UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 NOT_SELECTED: Final = "node(s) didn't match Pod's node affinity/selector"
 TOO_MANY_PODS: Final = "Too many pods"
+HELD: Final = "node(s) were held for a pod group that has waited longer"
 
 _STATIC: Final = ("", UNSCHEDULABLE, TAINTED, NOT_SELECTED)  # the index is the code
 _CORDONED: Final = Taint("node.kubernetes.io/unschedulable")
@@ -49,7 +50,7 @@ class Memo:
     """Derived facts of one snapshot, by what they were derived from; bounded."""
 
     statics: dict[tuple[object, ...], tuple[int, Codes]] = field(default_factory=dict)
-    misfits: dict[object, tuple[tuple[int, int], NoFit]] = field(default_factory=dict)
+    misfits: dict[object, tuple[tuple[int, ...], NoFit]] = field(default_factory=dict)
     limit: int = 1024
 
     def remember(self, where: dict[Any, Any], key: object, value: object) -> None:
@@ -130,7 +131,7 @@ def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
     return rows
 
 
-def capacity(snapshot: Snapshot, shape: Shape, rows: Bools, most: int) -> Ints:
+def capacity(snapshot: Snapshot, shape: Shape, rows: Bools, most: int = LARGEST) -> Ints:
     """How many pods of this shape each row can take by amounts alone, at most `most`."""
     columns = snapshot.columns
     if most == 1:
@@ -153,8 +154,8 @@ def fits_now(snapshot: Snapshot, shape: Shape, node: str, memo: Memo) -> bool:
     return all(columns.free_at(row, name) >= count for name, count in shape.requests)
 
 
-def explain(snapshot: Snapshot, pod: Pod, memo: Memo) -> NoFit:
-    """Why no node takes the pod now, counted over all nodes."""
+def explain(snapshot: Snapshot, pod: Pod, memo: Memo, *, closed: Bools | None = None) -> NoFit:
+    """Why no node takes the pod now, counted over all nodes; `closed` ones are held for others."""
     total, shape = len(snapshot), pod.shape
     if shape.refusals:
         return NoFit(total, sentence="; ".join(shape.refusals))
@@ -173,6 +174,8 @@ def explain(snapshot: Snapshot, pod: Pod, memo: Memo) -> NoFit:
     left = _count(snapshot.volumes.refuse(pod, left), left, counts)
     left = _count(snapshot.peers.refuse(pod, left), left, counts)
     left = _count_vram(snapshot, shape, left, counts)
+    if closed is not None:
+        left = _count(iter([(HELD, closed)]), left, counts)
     for row in np.flatnonzero(left):
         counts[_inside(snapshot, pod, columns.names[row])] += 1
     reasons = tuple(sorted((reason, n) for reason, n in counts.items() if reason and n))

@@ -33,6 +33,7 @@ class Snapshot:
     def __init__(self) -> None:
         self.columns = Columns()
         self.layouts: dict[str, Layout] = {}  # node name -> its inside, where known
+        self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler makes room for
         self.freed = 0
         self.moved = 0
         self.ports = Ports(self.columns)
@@ -99,6 +100,19 @@ class Snapshot:
                 raise InvariantError(f"node {node} has less than nothing left of {name}")
         if self._trials:
             self._trail.append((node, pod, assignment))
+
+    def suppose(self, pod: Pod, node: str) -> None:
+        """As `charge`, inside a trial."""
+        self._move(pod, node, NOWHERE, +1)
+        self._trail.append((node, pod, NOWHERE))
+
+    def nominate(self, pod: Pod) -> None:
+        """Another scheduler means to give the pod its `nominated` node; "" when no longer."""
+        known = self.nominees.pop(pod.uid, None)
+        if pod.nominated:
+            self.nominees[pod.uid] = pod
+        elif known is not None:
+            self.freed += 1
 
     def choose(self, pod: Pod, node: str) -> Assignment | Misfit:
         """Where on this host the pod would sit."""

@@ -32,7 +32,7 @@ def outcome(unit: Unit, snapshot: Snapshot) -> dict[str, str] | str:
     ("nodes", "pod", "want"),
     [
         pytest.param(
-            [a_node("a", cpu="4"), a_node("b", cpu="2")], {"cpu": "2"}, "b", id="the tightest wins"
+            [a_node("a", gpus=4), a_node("b", gpus=2)], {"gpus": 2}, "b", id="the tightest wins"
         ),
         pytest.param(
             [a_node("b", cpu="2"), a_node("a", cpu="2")],

@@ -1,0 +1,218 @@
+"""
+One attempt to place the members of a unit, class by class, on a trial of the snapshot.
+
+    a class of plain pods                 nodes are chosen for all of them at once (`domains`)
+    a class that looks at other pods      one after another: each changes where the next may go
+
+Nodes that the unit uses already come first, so that it spans few. What the user prefers comes
+before what packs best, but never costs another node. Hosts with GPUs are kept for those who ask
+for GPUs while others have room. Every choice among nodes ends in the node's name.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import domains, filters, scores
+from .columns import Bools, Columns, Ints
+from .domains import Choice, Codes, Floats
+from .filters import Memo
+from .hardware.choice import Misfit
+from .model import PODS, Pod, Shape
+from .outcome import NoFit, Placement
+from .snapshot import Snapshot
+
+
+def dominant(shape: Shape, columns: Columns) -> tuple[str, float]:
+    """The resource of which the pod takes the largest part of the cluster; GPUs before others."""
+    shares = {
+        name: count / max(1, columns.total(name)) for name, count in shape.requests if name != PODS
+    }
+    if not shares:
+        return PODS, 0.0
+    gpus = {name: share for name, share in shares.items() if name in filters.GPUS}
+    pool = gpus or shares
+    name = min(pool, key=lambda key: (-pool[key], key))
+    return name, pool[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What an attempt stands on. `levels`: topology label keys, narrowest first."""
+
+    snapshot: Snapshot
+    memo: Memo
+    levels: tuple[str, ...] = ()
+    closed: Bools | None = None
+    """Rows held for somebody else."""
+    spread: bool = False
+    """Placed as kube-scheduler would, for room to breathe, rather than packed."""
+
+    def open(self, shape: Shape) -> Bools:
+        rows = filters.candidates(self.snapshot, shape, self.memo)
+        return rows if self.closed is None else rows & ~self.closed
+
+    def codes(self) -> list[Codes]:
+        return [self.snapshot.columns.codes(key) for key in self.levels]
+
+
+@dataclass(slots=True)
+class Filling:
+    """One attempt on one trial; `within` bounds it to some rows."""
+
+    ground: Ground
+    within: Bools | None = None
+    placements: list[Placement] = field(default_factory=list)
+    left: list[Pod] = field(default_factory=list)
+    rows: dict[int, None] = field(default_factory=dict)  # nodes that this unit uses, in order
+
+    def fill(self, members: Sequence[Pod]) -> None:
+        """Place as many of these equal pods as possible; the others are left."""
+        pod, snapshot = members[0], self.ground.snapshot
+        done = 0
+        if not pod.shape.refusals and not snapshot.volumes.trouble(pod):
+            rows = self.ground.open(pod.shape)
+            if self.within is not None:
+                rows = rows & self.within
+            one_by_one = self.ground.spread or filters.depends(snapshot, pod)
+            done = (self._one_by_one if one_by_one else self._at_once)(members, rows)
+        self.left += members[done:]
+
+    def cost(self) -> tuple[int, ...]:
+        """What makes an attempt better than another: members placed, nodes, domains by level."""
+        rows = list(self.rows)
+        spans = (len(np.unique(codes[rows])) if rows else 0 for codes in self.ground.codes())
+        return (-len(self.placements), len(rows), *spans)
+
+    def why(self) -> NoFit:
+        """The reasons of the first pod that was left, as things stand in this attempt."""
+        ground = self.ground
+        return filters.explain(ground.snapshot, self.left[0], ground.memo, closed=ground.closed)
+
+    # --- plain pods ---
+
+    def _at_once(self, members: Sequence[Pod], rows: Bools) -> int:
+        pod, done = members[0], 0
+        room = filters.capacity(self.ground.snapshot, pod.shape, rows)
+        while done < len(members):
+            choice = self._choose(pod, rows, room, len(members) - done)
+            if choice is None:
+                break
+            for row in choice.rows:
+                most = min(int(room[row]), len(members) - done)
+                placed = self._settle(members[done : done + most], row)
+                done += placed
+                # A host whose inside refused one takes no more of them.
+                room[row] = room[row] - placed if placed == most else 0
+                if placed < most:
+                    break
+        return done
+
+    def _settle(self, pods: Sequence[Pod], row: int) -> int:
+        """Place these pods on one node until its inside refuses one; how many were placed."""
+        snapshot = self.ground.snapshot
+        node = snapshot.columns.names[row]
+        for done, pod in enumerate(pods):
+            chosen = snapshot.choose(pod, node)
+            if isinstance(chosen, Misfit):
+                return done
+            snapshot.place(pod, node, chosen)
+            self.placements.append(Placement(pod, node, chosen))
+            self.rows[row] = None
+        return len(pods)
+
+    def _choose(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> Choice | None:
+        wanted = min(wanted, int(room.sum()))
+        if wanted == 0:
+            return None
+        if self.rows and (mine := self._on_mine(room, wanted)) is not None:
+            return mine
+        pool = self._preferred(pod, rows, room, wanted)
+        columns = self.ground.snapshot.columns
+        name, _ = dominant(pod.shape, columns)
+        free = columns.free(name) - wanted * pod.shape.amount(name)
+        leftover: Floats = free / np.maximum(columns.allocatable(name), 1)
+        return domains.choose(
+            pool, wanted, self.ground.codes(), leftover=leftover, rank=columns.rank
+        )
+
+    def _on_mine(self, room: Ints, wanted: int) -> Choice | None:
+        """The nodes in use, when they hold all or save another node."""
+        mine = sorted(self.rows, key=lambda row: (int(room[row]), row))
+        mine = [row for row in mine if room[row] > 0]
+        held = int(room[mine].sum())
+        if held < wanted:
+            others = room.copy()
+            others[mine] = 0
+            more = domains.fewest(others, wanted)
+            if held == 0 or (more and domains.fewest(others, wanted - held) >= more):
+                return None
+        for row in mine:  # the tightest that holds all, else all of them
+            if room[row] >= wanted:
+                return Choice((row,), int(room[row]) - wanted)
+        return Choice(tuple(reversed(mine)), held - wanted)
+
+    def _preferred(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> Ints:
+        """The room to choose from: what is preferred, then hosts without GPUs, if they suffice."""
+        pool, needed = room, domains.fewest(room, wanted)
+        wishes = scores.preferences(self.ground.snapshot, pod, rows & (room > 0), self.ground.memo)
+        if wishes is not None:
+            best = wishes[room > 0].max()
+            liked = np.where((room > 0) & (wishes == best), room, 0)
+            pool = liked if domains.fewest(liked, wanted) == needed else pool
+        if pod.shape.ask.gpus == 0:
+            hosts: Bools = self.ground.snapshot.columns.gpu_host
+            plain = np.where(hosts, np.int64(0), pool)
+            pool = plain if int(plain.sum()) >= wanted else pool
+        return pool
+
+    # --- pods that look at others, and pods that are spread ---
+
+    def _one_by_one(self, members: Sequence[Pod], rows: Bools) -> int:
+        for done, pod in enumerate(members):
+            if not self._place(pod, rows):
+                return done
+        return len(members)
+
+    def _place(self, pod: Pod, rows: Bools) -> bool:
+        ground = self.ground
+        fits = rows & (filters.capacity(ground.snapshot, pod.shape, rows, 1) > 0)
+        fits = filters.social(ground.snapshot, pod, fits)
+        while fits.any():
+            row = self._best(pod, fits)
+            if self._settle([pod], row):
+                return True
+            fits[row] = False
+        return False
+
+    def _best(self, pod: Pod, fits: Bools) -> int:
+        ground, columns = self.ground, self.ground.snapshot.columns
+        if pod.shape.ask.gpus == 0:
+            plain = fits & ~columns.gpu_host
+            fits = plain if plain.any() else fits
+        score = scores.spreading if ground.spread else scores.preferences
+        found = score(ground.snapshot, pod, fits, ground.memo)
+        rows = np.flatnonzero(fits)
+        if found is not None:
+            rows = rows[found[rows] == found[rows].max()]
+        if not ground.spread:
+            rows = self._near(rows)
+            name, _ = dominant(pod.shape, columns)
+            spare = columns.free(name)[rows] / np.maximum(columns.allocatable(name)[rows], 1)
+            rows = rows[spare == spare.min()]
+        return int(rows[np.argmin(columns.rank[rows])])
+
+    def _near(self, rows: Ints) -> Ints:
+        """Of these rows those that the unit uses, else those in its domains, narrowest first."""
+        mine = list(self.rows)
+        if not mine or len(rows) == 1:
+            return rows
+        used = rows[np.isin(rows, mine)]
+        if len(used):
+            return used
+        for codes in self.ground.codes():
+            same = rows[np.isin(codes[rows], codes[mine]) & (codes[rows] > 0)]
+            if len(same):
+                return same
+        return rows

@@ -34,11 +34,12 @@ class Choice:
 
 def fewest(room: Ints, wanted: int) -> int:
     """How many rows are needed, the roomiest first; 0: they do not hold so many."""
-    rooms = np.sort(room[room > 0])[::-1]
-    held = np.cumsum(rooms)
-    if wanted <= 0 or len(held) == 0 or held[-1] < wanted:
+    if wanted <= 0:
         return 0
-    return int(np.searchsorted(held, wanted)) + 1
+    if room.max(initial=0) >= wanted:
+        return 1
+    held = np.cumsum(np.sort(room[room > 0])[::-1])
+    return int(np.searchsorted(held, wanted)) + 1 if len(held) and held[-1] >= wanted else 0
 
 
 def choose(

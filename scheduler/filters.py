@@ -24,20 +24,22 @@ from policies import quantity, vocabulary
 
 from .columns import Bools, Columns, Ints
 from .hardware.choice import NO_TOPOLOGY, Misfit
-from .model import LARGEST, PODS, Pod, Shape, Taint, Toleration
+from .model import LARGEST, PODS, Pod, Shape
 from .outcome import NoFit
 from .rules import nodes
 from .snapshot import Snapshot
+from .wishes.taints import CORDON, Taint, Toleration, tolerated
 from .wishes.volumes import NO_VOLUMES
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 NOT_SELECTED: Final = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 TOO_MANY_PODS: Final = "Too many pods"
 HELD: Final = "node(s) were held for a pod group that has waited longer"
 
-_STATIC: Final = ("", UNSCHEDULABLE, TAINTED, NOT_SELECTED)  # the index is the code
-_CORDONED: Final = Taint("node.kubernetes.io/unschedulable")
+STATIC: Final = ("", UNSCHEDULABLE, TAINTED, NOT_SELECTED, NOT_NAMED)  # the index is the code
+_CORDONED: Final = Taint(CORDON)
 _VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 80Gi
 
 GPUS: Final = frozenset(vocabulary.GPU_RESOURCES)
@@ -50,6 +52,7 @@ class Memo:
     """Derived facts of one snapshot, by what they were derived from; bounded."""
 
     statics: dict[tuple[object, ...], tuple[int, Codes]] = field(default_factory=dict)
+    wishes: dict[tuple[object, ...], tuple[tuple[int, int], object]] = field(default_factory=dict)
     misfits: dict[object, tuple[tuple[int, ...], NoFit]] = field(default_factory=dict)
     limit: int = 1024
 
@@ -62,7 +65,7 @@ class Memo:
 def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
     """For every row 0, or the code of the first filter on the node's own facts that refuses."""
     columns = snapshot.columns
-    key = (shape.selector, shape.tolerations, shape.nodes)
+    key = (shape.selector, shape.tolerations, shape.nodes.required)
     known = memo.statics.get(key)
     if known is not None and known[0] == columns.statics:
         return known[1]
@@ -71,7 +74,10 @@ def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
         dtype=np.uint8,
     )
     codes: Codes = by_set[columns.taints]
-    codes[(codes == 0) & ~nodes.matching(columns, shape)] = 3
+    codes[(codes == 0) & ~nodes.matching(columns, shape)] = STATIC.index(NOT_SELECTED)
+    named = nodes.named(columns, shape.nodes)
+    if named is not None:
+        codes[~named] = STATIC.index(NOT_NAMED)
     memo.remember(memo.statics, key, (columns.statics, codes))
     return codes
 
@@ -82,13 +88,10 @@ def _codes(columns: Columns) -> range:
 
 def _taint_code(found: tuple[tuple[Taint, ...], bool], tolerations: tuple[Toleration, ...]) -> int:
     taints, unschedulable = found
-    if unschedulable and not _tolerated(_CORDONED, tolerations):
-        return 1
-    return 0 if all(_tolerated(taint, tolerations) for taint in taints) else 2
-
-
-def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    return any(toleration.tolerates(taint) for toleration in tolerations)
+    if unschedulable and not tolerated(_CORDONED, tolerations):
+        return STATIC.index(UNSCHEDULABLE)
+    kept_out = any(not tolerated(taint, tolerations) for taint in taints)
+    return STATIC.index(TAINTED) if kept_out else 0
 
 
 def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
@@ -162,12 +165,12 @@ def explain(snapshot: Snapshot, pod: Pod, memo: Memo, *, closed: Bools | None = 
     columns = snapshot.columns
     if shape.ask.needs_topology and total and not (columns.has_topology & columns.alive).any():
         return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
-    if total and (trouble := snapshot.volumes.trouble(pod)):
+    if total and (trouble := nodes.trouble(shape.nodes) or snapshot.volumes.trouble(pod)):
         return NoFit(total, sentence=trouble)
     counts: Counter[str] = Counter()
     codes = statics(snapshot, shape, memo)
-    for code in range(1, len(_STATIC)):
-        counts[_STATIC[code]] += int(np.count_nonzero(columns.alive & (codes == code)))
+    for code in range(1, len(STATIC)):
+        counts[STATIC[code]] += int(np.count_nonzero(columns.alive & (codes == code)))
     left = columns.alive & (codes == 0)
     left = _count(snapshot.ports.refuse(pod, left), left, counts)
     left = _count_resources(snapshot, shape, left, counts)

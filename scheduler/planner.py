@@ -115,7 +115,7 @@ def _plan(unit: Unit, ground: Ground) -> Placed | NoFit:
     best: _Result | None = None
     for within in _bounds(classes, ground):
         result = _attempt(classes, ground, within)
-        if best is None or result.cost < best.cost:
+        if best is None or result.cost() < best.cost():
             best = result
     if best is None or best.count < unit.need:
         best = _reordered(classes, unit.need, ground, best)
@@ -130,7 +130,7 @@ class _Result:
     def __init__(self, filling: Filling) -> None:
         self.placements = tuple(filling.placements)
         self.left = tuple(filling.left)
-        self.cost = filling.cost()
+        self.cost = filling.cost
         self.why = filling.why() if filling.left else None
 
     @property
@@ -200,7 +200,7 @@ def _reordered(
                 break
         tried.add(mark)
         result = _attempt(order, ground)
-        best = min(best, result, key=lambda one: one.cost)
+        best = min(best, result, key=lambda one: one.cost())
     return best
 
 

@@ -1,0 +1,169 @@
+"""
+Why a pod has no node, said so that somebody can act on it.
+
+    reasons    kube-scheduler's sentence and its counts, the most frequent reason first
+    nearest    the node that refuses for the least, and what is missing there
+    changes    what alone would make the pod fit now: ask for less, tolerate, drop a rule
+
+Every change is tried on the snapshot, not guessed: its sentence names how many nodes would do.
+Pure, and read-only; asked by people, so it may take a few milliseconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from policies import quantity
+
+from . import filters
+from .columns import Bools
+from .filters import Memo
+from .model import PODS, Pod, Shape
+from .snapshot import Snapshot
+from .wishes.nodes import ANY_NODE
+from .wishes.peers import NO_PEERS
+from .wishes.taints import Toleration
+from .wishes.volumes import NO_VOLUMES
+
+_ALL: Final = (Toleration(operator="Exists"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A resource of which a node has too little left."""
+
+    resource: str
+    asked: str
+    free: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The node that refuses for the least."""
+
+    node: str
+    reasons: tuple[str, ...]
+    short: tuple[Short, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    text: str
+    reasons: tuple[tuple[str, int], ...]
+    """(reason, nodes that give it), the most frequent first."""
+    nearest: Nearest | None
+    changes: tuple[str, ...]
+    """Each alone would make it fit; the smallest first."""
+
+
+def explain(
+    pod: Pod, snapshot: Snapshot, memo: Memo, *, closed: Bools | None = None
+) -> Explanation:
+    """For a pod as it stands now; one that fits has no reasons."""
+    why = filters.explain(snapshot, pod, memo, closed=closed)
+    reasons = tuple(sorted(why.reasons, key=lambda row: (-row[1], row[0])))
+    if why.sentence:
+        reasons = ((why.sentence, why.nodes),)
+    return Explanation(
+        text=why.text,
+        reasons=reasons,
+        nearest=_nearest(pod, snapshot, memo),
+        changes=tuple(_changes(pod, snapshot, memo)),
+    )
+
+
+# --- the nearest node ---
+
+
+def _nearest(pod: Pod, snapshot: Snapshot, memo: Memo) -> Nearest | None:
+    columns, shape = snapshot.columns, pod.shape
+    if len(snapshot) == 0 or shape.refusals:
+        return None
+    refused = [(code_of, hit & columns.alive) for code_of, hit in _refusals(pod, snapshot, memo)]
+    count = sum(
+        (hit.astype(np.int64) for _, hit in refused), np.zeros(len(columns.alive), np.int64)
+    )
+    lack = np.zeros(len(columns.alive))
+    for name, asked in shape.requests:
+        missing = np.maximum(asked - columns.free(name), 0)
+        lack += missing / np.maximum(columns.allocatable(name), 1)
+    rows = np.flatnonzero(columns.alive)
+    row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows]))[0]])
+    short = tuple(
+        Short(
+            name,
+            quantity.show(name, asked),
+            quantity.show(name, max(0, columns.free_at(row, name))),
+        )
+        for name, asked in shape.requests
+        if columns.free_at(row, name) < asked
+    )
+    return Nearest(columns.names[row], tuple(text for text, hit in refused if hit[row]), short)
+
+
+def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, Bools]]:
+    """Every filter asked about every node, not only the first that refuses it."""
+    columns, shape = snapshot.columns, pod.shape
+    codes = filters.statics(snapshot, shape, memo)
+    for code, text in enumerate(filters.STATIC):
+        if code:
+            yield text, codes == code
+    for book in (snapshot.ports, snapshot.volumes, snapshot.peers):
+        yield from book.refuse(pod, columns.alive)
+    for name, asked in shape.requests:
+        text = filters.TOO_MANY_PODS if name == PODS else f"Insufficient {name}"
+        yield text, columns.free(name) < asked
+
+
+# --- what would help ---
+
+
+def _changes(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[str]:
+    yield from _less(pod, snapshot, memo)
+    for sentence, shape in _relaxed(pod.shape):
+        rows = filters.feasible(snapshot, replace(pod, shape=shape), memo)
+        if rows.any():
+            yield f"{sentence}: {_nodes(rows)} would do"
+
+
+def _less(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[str]:
+    """Asking for less of one resource, down to the most that a node has left."""
+    columns = snapshot.columns
+    for name, asked in pod.shape.requests:
+        if name == PODS or not (columns.free(name)[columns.alive] < asked).any():
+            continue
+        without = tuple(row for row in pod.shape.requests if row[0] != name)
+        shape = replace(pod.shape, requests=without)
+        rows = np.flatnonzero(filters.feasible(snapshot, replace(pod, shape=shape), memo))
+        most = int(columns.free(name)[rows].max(initial=0))
+        if 0 < most < asked:
+            row = min(rows[columns.free(name)[rows] == most], key=lambda one: columns.rank[one])
+            want, have = quantity.show(name, asked), quantity.show(name, most)
+            yield (
+                f"ask for at most {have} {name} instead of {want}: node {columns.names[row]} has it"
+            )
+
+
+def _relaxed(shape: Shape) -> Iterator[tuple[str, Shape]]:
+    """The same pod with one kind of rule taken away."""
+    yield "tolerate the taints", replace(shape, tolerations=_ALL)
+    if shape.selector or shape.nodes != ANY_NODE:
+        yield "drop the node selector and affinity", replace(shape, selector=(), nodes=ANY_NODE)
+    if shape.ports:
+        yield "use no host ports", replace(shape, ports=())
+    if shape.peers != NO_PEERS:
+        yield "drop the pod affinity and topology spread", replace(shape, peers=NO_PEERS)
+    if shape.volumes != NO_VOLUMES:
+        yield "use other volumes", replace(shape, volumes=NO_VOLUMES)
+    if shape.vram:
+        yield "ask for less VRAM", replace(shape, vram=0)
+    if shape.ask.strict:
+        loose = replace(shape.ask, policy="best-effort")
+        yield "use NUMA policy best-effort", replace(shape, ask=loose)
+
+
+def _nodes(rows: Bools) -> str:
+    count = int(np.count_nonzero(rows))
+    return f"{count} node" if count == 1 else f"{count} nodes"

@@ -7,6 +7,7 @@ The `kubenexus` command: options in, one call, exit code out.
     dev         a real control plane on this machine
     policy      the tools of policy authors
     audit       what exists and would not be admitted today
+    why         why a pod waits, and what would help
 
     exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
     exit 1   it could not be done, and the message says why
@@ -239,3 +240,11 @@ def audit(context: typer.Context) -> None:
     from kubenexus.audit import cli
 
     cli.app(context.args, prog_name="kubenexus audit")
+
+
+@app.command(context_settings={**_PASS_ALL, "help_option_names": []})
+def why(context: typer.Context) -> None:
+    """Say why a pod waits: reasons, the nearest node, and what alone would make it fit."""
+    from kubenexus.why import cli
+
+    cli.app(context.args, prog_name="kubenexus why")

@@ -8,6 +8,7 @@ The `kubenexus` command: options in, one call, exit code out.
     policy      the tools of policy authors
     audit       what exists and would not be admitted today
     why         why a pod waits, and what would help
+    labeler     tell the cluster what a node is like inside
 
     exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
     exit 1   it could not be done, and the message says why
@@ -248,3 +249,11 @@ def why(context: typer.Context) -> None:
     from kubenexus.why import cli
 
     cli.app(context.args, prog_name="kubenexus why")
+
+
+@app.command(context_settings={**_PASS_ALL, "help_option_names": []})
+def labeler(context: typer.Context) -> None:
+    """Write a host's NUMA nodes and GPUs on its node object; runs on every node."""
+    from kubenexus.labeler import cli
+
+    cli.app(context.args, prog_name="kubenexus labeler")

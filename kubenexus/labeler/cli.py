@@ -1,0 +1,104 @@
+"""
+`kubenexus labeler`: on every node, as long as the node lives.
+
+    exit 0   `--once` is done, or a signal ended it
+    exit 1   the host or the API server could not be read with `--once`; the message says why
+    exit 2   the command is at fault
+
+A failure while it runs on is logged, and tried again at the next turn: a node keeps what was last
+written about it.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import orjson
+import typer
+
+from cluster import connection, errors
+from cluster.client import Client
+from kubenexus import logs
+from kubenexus.labeler import facts, keep, sysfs
+
+logger = logging.getLogger(__name__)
+
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+
+app: Final = typer.Typer(
+    name="labeler",
+    help="Tell the cluster what a node is like inside.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command()
+def labeler(
+    node: Annotated[
+        str | None, typer.Option(envvar="NODE_NAME", help="The node that this host is.")
+    ] = None,
+    sys_root: Annotated[Path, typer.Option("--sys", help="Where the host's /sys is.")] = sysfs.ROOT,
+    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 60.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, write, and end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be written; needs no cluster.")
+    ] = False,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="How to reach the API server; default: in-cluster.")
+    ] = None,
+) -> None:
+    """Write a host's NUMA nodes and GPUs on its node object, when they changed."""
+    if dry_run:
+        raise typer.Exit(_show(sys_root))
+    if not node:
+        raise _end("which node is this? give --node, or NODE_NAME in the environment", BAD_INPUT)
+    logs.configure(sys.stderr)
+    try:
+        asyncio.run(_run(kubeconfig, node, sys_root, every=None if once else every))
+    except errors.ConfigError as exc:
+        raise _end(str(exc), BAD_INPUT) from exc
+    except (sysfs.SysfsError, errors.ClusterError) as exc:
+        raise _end(str(exc), FAILED) from exc
+
+
+def _show(root: Path) -> int:
+    try:
+        host = sysfs.read(root)
+    except sysfs.SysfsError as exc:
+        raise _end(str(exc), FAILED) from exc
+    found = {"labels": facts.labels(host), "annotations": facts.annotations(host)}
+    typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
+    return 0
+
+
+async def _run(kubeconfig: Path | None, node: str, root: Path, *, every: float | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with Client(connection.load(kubeconfig), component="labeler") as client:
+        while not stop.is_set():
+            try:
+                if await keep.keep(client, node, sysfs.read(root)):
+                    logger.info("node described", extra={"node": node})
+            except (sysfs.SysfsError, errors.KubeError) as exc:
+                if every is None:
+                    raise
+                logger.error("node not described", extra={"node": node, "error": str(exc)})
+            if every is None:
+                return
+            try:
+                async with asyncio.timeout(every):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+
+
+def _end(message: str, code: int) -> typer.Exit:
+    typer.echo(f"kubenexus: {message}", err=True)
+    return typer.Exit(code)

@@ -1,0 +1,87 @@
+"""
+A host's inside as an annotation and as labels, in the words of `policies.vocabulary`. Pure.
+
+The annotation holds everything. Labels hold what fits a label: CPU lists are joined by `_` because
+a label value cannot hold a comma, and a list longer than a label may be is left to the annotation.
+"""
+
+from typing import Any, Final
+
+import orjson
+
+from kubenexus.labeler.sysfs import Gpu, Host, Numa
+from policies import vocabulary
+
+LONGEST_LABEL: Final = 63
+_OURS: Final = (vocabulary.numa_node_label(0, "").partition("node-0")[0], "gpu.kubenexus.io/gpu")
+
+
+def annotations(host: Host) -> dict[str, str]:
+    document = {
+        "nodes": [_numa(node) for node in host.numa],
+        "gpus": [_gpu(gpu) for gpu in host.gpus],
+    }
+    return {vocabulary.NUMA_TOPOLOGY_ANNOTATION: orjson.dumps(document).decode()}
+
+
+def labels(host: Host) -> dict[str, str]:
+    found = {vocabulary.NUMA_NODE_COUNT_LABEL: str(len(host.numa))}
+    for node in host.numa:
+        cpus = ranges(node.cpus, "_")
+        if cpus and len(cpus) <= LONGEST_LABEL:
+            found[vocabulary.numa_node_label(node.id, "cpus")] = cpus
+        found[vocabulary.numa_node_label(node.id, "memory")] = str(node.memory)
+        if node.bandwidth is not None:
+            found[vocabulary.numa_node_label(node.id, "bandwidth")] = str(node.bandwidth)
+        for other, distance in zip(host.numa, node.distances, strict=False):
+            found[vocabulary.numa_node_label(node.id, f"distance-{other.id}")] = str(distance)
+    for gpu in _countable(host):
+        if gpu.numa is not None:
+            found[vocabulary.gpu_numa_labels(gpu.index)[0]] = str(gpu.numa)
+    return found
+
+
+def ours(key: str) -> bool:
+    """Whether the labeler writes this label: one that it no longer means is taken away."""
+    return key.startswith(_OURS[0] + "node-") or (
+        key.startswith(_OURS[1]) and key.endswith("-numa")
+    )
+
+
+def ranges(cpus: tuple[int, ...], between: str) -> str:
+    """Rising numbers as ranges: `0-15,32-47`."""
+    spans: list[list[int]] = []
+    for cpu in cpus:
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
+        else:
+            spans.append([cpu, cpu])
+    return between.join(f"{low}-{high}" if high > low else str(low) for low, high in spans)
+
+
+def _countable(host: Host) -> tuple[Gpu, ...]:
+    """Labels know one row of GPUs: those of the vendor that has most of them here."""
+    vendors = [gpu.vendor for gpu in host.gpus]
+    most = min(set(vendors), key=lambda vendor: (-vendors.count(vendor), vendor), default="")
+    return tuple(gpu for gpu in host.gpus if gpu.vendor == most)
+
+
+def _numa(node: Numa) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": node.id,
+        "cpus": ranges(node.cpus, ","),
+        "memory": node.memory,
+        "distances": list(node.distances),
+    }
+    return found if node.bandwidth is None else {**found, "bandwidth": node.bandwidth}
+
+
+def _gpu(gpu: Gpu) -> dict[str, Any]:
+    found: dict[str, Any] = {"index": gpu.index, "vendor": gpu.vendor, "pci": gpu.address}
+    if gpu.numa is not None:
+        found["numa"] = gpu.numa
+    if gpu.root:
+        found["root"] = gpu.root
+    if gpu.switch:
+        found["switch"] = gpu.switch
+    return found

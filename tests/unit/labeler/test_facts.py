@@ -1,0 +1,109 @@
+"""What is written on a node, and that the scheduler reads the same host from it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubenexus.labeler import facts, keep, sysfs
+from kubenexus.labeler.sysfs import Gpu, Host, Numa
+from policies import numa_nodes, vocabulary
+from policies.numa_nodes import Topology, Zone
+from tests.unit.labeler.trees import eight_gpus, tree
+
+LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+TWO = Host(
+    (Numa(0, (0, 1, 4, 5), 2048, (10, 21), 100), Numa(1, (2, 3, 6, 7), 4096, (21, 10))),
+    (Gpu(0, "nvidia", "0000:01:00.0", 1, "pci0000:00", "0000:02:00.0"),),
+)
+
+
+def test_labels() -> None:
+    assert facts.labels(TWO) == {
+        "numa.kubenexus.io/node-count": "2",
+        "numa.kubenexus.io/node-0-cpus": "0-1_4-5",
+        "numa.kubenexus.io/node-0-memory": "2048",
+        "numa.kubenexus.io/node-0-bandwidth": "100",
+        "numa.kubenexus.io/node-0-distance-0": "10",
+        "numa.kubenexus.io/node-0-distance-1": "21",
+        "numa.kubenexus.io/node-1-cpus": "2-3_6-7",
+        "numa.kubenexus.io/node-1-memory": "4096",
+        "numa.kubenexus.io/node-1-distance-0": "21",
+        "numa.kubenexus.io/node-1-distance-1": "10",
+        "gpu.kubenexus.io/gpu0-numa": "1",
+    }
+
+
+def test_a_list_too_long_for_a_label_stands_in_the_annotation_alone() -> None:
+    host = Host((Numa(0, tuple(range(0, 128, 2)), 1),))
+    read = numa_nodes.read(facts.labels(host), facts.annotations(host), gpus=0)
+    assert "numa.kubenexus.io/node-0-cpus" not in facts.labels(host)
+    assert read == Topology((Zone(0, 64_000, 1),))
+
+
+@pytest.mark.parametrize("source", ["labels", "annotation"])
+def test_the_scheduler_reads_the_same_host(source: str, tmp_path: Path) -> None:
+    host = sysfs.read(
+        tree(tmp_path, cpus=["0-31,64-95", "32-63,96-127"], memory=[9, 8], devices=eight_gpus())
+    )
+    labels = facts.labels(host)
+    assert all(LABEL.fullmatch(value) for value in labels.values())
+    read = (
+        numa_nodes.read(labels, {}, gpus=8)
+        if source == "labels"
+        else numa_nodes.read({}, facts.annotations(host), gpus=8)
+    )
+    assert read == Topology(
+        (Zone(0, 64_000, 9 * 1024), Zone(1, 64_000, 8 * 1024)),
+        tuple(numa_nodes.Gpu(index, index // 4) for index in range(8)),
+    )
+
+
+def node(labels: dict[str, str], annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    return {"metadata": {"labels": labels, "annotations": annotations or {}}}
+
+
+@pytest.mark.parametrize(
+    ("found", "want"),
+    [
+        pytest.param(
+            node({**facts.labels(TWO), "other": "x"}, facts.annotations(TWO)),
+            None,
+            id="nothing is written when nothing changed",
+        ),
+        pytest.param(
+            node(
+                {
+                    **facts.labels(TWO),
+                    "numa.kubenexus.io/node-2-cpus": "8",
+                    "gpu.kubenexus.io/gpu7-numa": "0",
+                    "gpu.kubenexus.io/vram": "80Gi",
+                    "numa.kubenexus.io/node-0-memory": "1",
+                },
+                facts.annotations(TWO),
+            ),
+            {
+                "metadata": {
+                    "labels": {
+                        "numa.kubenexus.io/node-0-memory": "2048",
+                        "numa.kubenexus.io/node-2-cpus": None,
+                        "gpu.kubenexus.io/gpu7-numa": None,
+                    }
+                }
+            },
+            id="what differs is written, what is stale goes, what others wrote stays",
+        ),
+        pytest.param(
+            {"metadata": {}},
+            {"metadata": {"labels": facts.labels(TWO), "annotations": facts.annotations(TWO)}},
+            id="everything on a node that says nothing",
+        ),
+    ],
+)
+def test_patches(found: dict[str, Any], want: dict[str, Any] | None) -> None:
+    assert keep.patch(found, TWO) == want
+
+
+def test_the_annotation_is_the_one_in_the_vocabulary() -> None:
+    assert list(facts.annotations(TWO)) == [vocabulary.NUMA_TOPOLOGY_ANNOTATION]

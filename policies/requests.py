@@ -4,14 +4,18 @@ What a pod asks for, by Kubernetes' own rule for the effective request.
     containers and sidecars run together            their requests add up
     a plain init container runs alone               it needs its own, plus the sidecars before it
     pod-level resources                             replace the sum for the resources they name
-    a container being resized in place              the larger of what is asked and what is held
+    a pod being resized in place                    the largest of what is asked, what the kubelet
+                                                    has granted and what runs; a resize that it
+                                                    calls infeasible is asked in vain
     overhead of the runtime class                   comes on top
 
 Amounts are counted as the scheduler counts them: CPU in thousandths, everything else in whole
 units. Works on raw JSON; a field of the wrong shape raises `RequestError` naming its path.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from policies import quantity, vocabulary
@@ -22,6 +26,12 @@ Amounts = dict[str, int]
 # Pod-level requests exist for these alone; a container's share of others still counts.
 _POD_LEVEL_PREFIX: Final = "hugepages-"
 _POD_LEVEL: Final = frozenset({"cpu", "memory"})
+# Almost always a dict, and asking an abstract class costs several times as much.
+_MAPS: Final = (dict, Mapping)
+_GPUS: Final = frozenset(vocabulary.GPU_RESOURCES)
+
+
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class RequestError(ValueError):
@@ -33,27 +43,25 @@ class RequestError(ValueError):
         self.message = message
 
 
-def effective(pod: Json, *, what: str = "requests") -> Amounts:
-    """The pod's effective requests (or limits), as kube-scheduler counts them."""
-    spec = pod.get("spec") or {}
-    held = {} if what == "limits" else _held(pod.get("status") or {})
-    total: Amounts = {}
-    for path, container in _containers(spec, "containers"):
-        _add(total, _asked(container, path, what, held))
-    peak: Amounts = {}
-    sidecars: Amounts = {}
-    for path, container in _containers(spec, "initContainers"):
-        asked = _asked(container, path, what, held)
-        if container.get("restartPolicy") == "Always":
-            _add(sidecars, asked)
-            _raise(peak, sidecars)
-        else:
-            together = dict(sidecars)
-            _add(together, asked)
-            _raise(peak, together)
-    _add(total, sidecars)
-    _raise(total, peak)
-    total.update(_pod_level(spec, what))
+def effective(
+    pod: Json, *, what: str = "requests", unsaid: Mapping[str, int] = _NOTHING
+) -> Amounts:
+    """
+    The pod's effective requests (or limits), as kube-scheduler counts them.
+
+    `unsaid` is counted for every container that does not name the resource.
+    """
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+
+    def asked(container: Json, path: str) -> Amounts:
+        return {**unsaid, **_asked(container, path, what)}
+
+    total = _together(spec, asked)
+    level = _level((spec.get("resources") or {}), "spec.resources", what)
+    if what == "requests" and status:
+        total = _while_resizing(spec, status, total, asked, unsaid)
+        level = _level_while_resizing(status, level)
+    total.update(level)
     overhead = _amounts(spec.get("overhead"), "spec.overhead")
     # A resource without a limit stays without one: overhead only raises limits that exist.
     _add(total, {k: n for k, n in overhead.items() if what == "requests" or k in total})
@@ -65,6 +73,21 @@ def gpus(amounts: Mapping[str, int]) -> int:
     return sum(amounts.get(name, 0) for name in vocabulary.GPU_RESOURCES)
 
 
+def names_gpus(spec: Json) -> bool:
+    """Whether anything in the pod's spec asks for GPUs, be it for none of them."""
+    asked = [container.get("resources") for _, container in all_containers(spec)]
+    asked.append({"requests": spec.get("overhead")})
+    return any(
+        not _GPUS.isdisjoint(_map(_map(resources).get(what)))
+        for resources in asked
+        for what in ("requests", "limits")
+    )
+
+
+def _map(value: object) -> Json:
+    return value if isinstance(value, _MAPS) else {}
+
+
 def all_containers(spec: Json) -> Iterator[tuple[str, Json]]:
     """Every container that can ever run in the pod, with its path."""
     for field in ("containers", "initContainers", "ephemeralContainers"):
@@ -73,71 +96,171 @@ def all_containers(spec: Json) -> Iterator[tuple[str, Json]]:
 
 def _containers(spec: Json, field: str) -> Iterator[tuple[str, Json]]:
     found = spec.get(field) or ()
-    if not isinstance(found, Sequence) or isinstance(found, str):
+    if not isinstance(found, (list, Sequence)) or isinstance(found, str):
         raise RequestError(f"spec.{field}", "found no list of containers")
     for index, container in enumerate(found):
         path = f"spec.{field}[{index}]"
-        if not isinstance(container, Mapping):
+        if not isinstance(container, _MAPS):
             raise RequestError(path, f"found {container!r}, want a container")
         yield path, container
 
 
-def _asked(container: Json, path: str, what: str, held: Mapping[str, Amounts]) -> Amounts:
+def _together(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
+    """What all containers need at the worst moment, by this reading of each."""
+    total: Amounts = {}
+    for path, container in _containers(spec, "containers"):
+        _add(total, read(container, path))
+    peak: Amounts = {}
+    sidecars: Amounts = {}
+    for path, container in _containers(spec, "initContainers"):
+        asked = read(container, path)
+        if container.get("restartPolicy") == "Always":
+            _add(sidecars, asked)
+            _raise(peak, sidecars)
+        else:
+            _add(asked, sidecars)
+            _raise(peak, asked)
+    _add(total, sidecars)
+    _raise(total, peak)
+    return total
+
+
+def _asked(container: Json, path: str, what: str) -> Amounts:
     resources = container.get("resources") or {}
-    if not isinstance(resources, Mapping):
+    if not isinstance(resources, _MAPS):
         raise RequestError(f"{path}.resources", f"found {resources!r}, want a map")
     asked = _amounts(resources.get(what), f"{path}.resources.{what}")
     if what == "requests":
         # The API server copies limits to missing requests; a manifest not yet admitted has both.
         for name, count in _amounts(resources.get("limits"), f"{path}.resources.limits").items():
             asked.setdefault(name, count)
-        _raise(asked, held.get(str(container.get("name")), {}))
     return asked
 
 
-def _held(status: Json) -> dict[str, Amounts]:
-    """What the kubelet still holds for containers that are being resized, by container name."""
-    held: dict[str, Amounts] = {}
+# --- resizes in place ---
+
+
+def _while_resizing(
+    spec: Json,
+    status: Json,
+    asked: Amounts,
+    read: Callable[[Json, str], Amounts],
+    unsaid: Mapping[str, int],
+) -> Amounts:
+    infeasible = _infeasible(status)
+    granted, running = _granted(status), _running(status)
+    if granted is not None and running is not None:
+        found = [granted, running]
+    else:
+        rows = _statuses(status)
+        if not infeasible and not _differ(spec, rows):
+            return asked
+
+        def held(
+            container: Json, path: str, *readings: Callable[[Json], Amounts | None]
+        ) -> Amounts:
+            row = rows.get(str(container.get("name")), {})
+            for reading in readings:
+                if (amounts := reading(row)) is not None:
+                    return {**unsaid, **amounts}
+            return dict(unsaid) if infeasible else read(container, path)
+
+        found = [
+            _together(spec, lambda container, path: held(container, path, _granted)),
+            _together(spec, lambda container, path: held(container, path, _running, _granted)),
+        ]
+    total: Amounts = {} if infeasible else asked
+    for amounts in found:
+        _raise(total, amounts)
+    return total
+
+
+def _level_while_resizing(status: Json, level: Amounts) -> Amounts:
+    if not level or status.get("resources") is None:
+        return level
+    total: Amounts = {} if _infeasible(status) else level
+    for amounts in (_granted(status), _running(status)):
+        _raise(total, {name: n for name, n in (amounts or {}).items() if _has_level(name)})
+    return total
+
+
+def _infeasible(status: Json) -> bool:
+    """The kubelet says that this node can never grant the resize."""
+    for row in status.get("conditions") or ():
+        if row.get("type") == "PodResizePending":
+            return bool(row.get("reason") == "Infeasible")
+    return False
+
+
+def _statuses(status: Json) -> dict[str, Json]:
+    rows: dict[str, Json] = {}
     for field in ("containerStatuses", "initContainerStatuses"):
-        for index, row in enumerate(status.get(field) or ()):
-            path = f"status.{field}[{index}]"
-            allocated = _amounts(row.get("allocatedResources"), f"{path}.allocatedResources")
-            actual = _amounts(
-                (row.get("resources") or {}).get("requests"), f"{path}.resources.requests"
-            )
-            _raise(allocated, actual)
-            if allocated:
-                held[str(row.get("name"))] = allocated
-    return held
+        for row in status.get(field) or ():
+            rows.setdefault(str(row.get("name")), row)
+    return rows
 
 
-def _pod_level(spec: Json, what: str) -> Amounts:
-    resources = spec.get("resources") or {}
-    if not isinstance(resources, Mapping):
-        raise RequestError("spec.resources", f"found {resources!r}, want a map")
-    amounts = _amounts(resources.get(what), f"spec.resources.{what}")
-    return {
-        name: count
-        for name, count in amounts.items()
-        if name in _POD_LEVEL or name.startswith(_POD_LEVEL_PREFIX)
-    }
+def _differ(spec: Json, rows: Mapping[str, Json]) -> bool:
+    """Whether a container has been granted, or runs with, something else than it asks for."""
+    for field in ("containers", "initContainers"):
+        for _, container in _containers(spec, field):
+            row = rows.get(str(container.get("name")), {})
+            asked = (container.get("resources") or {}).get("requests")
+            running = (row.get("resources") or {}).get("requests")
+            if any(
+                found not in (None, asked) for found in (row.get("allocatedResources"), running)
+            ):
+                return True
+    return False
+
+
+def _granted(row: Json) -> Amounts | None:
+    found = row.get("allocatedResources")
+    return None if found is None else _amounts(found, "status: allocatedResources")
+
+
+def _running(row: Json) -> Amounts | None:
+    found = (row.get("resources") or {}).get("requests")
+    return None if found is None else _amounts(found, "status: resources.requests")
+
+
+# --- reading ---
+
+
+def _level(resources: object, path: str, what: str) -> Amounts:
+    """What the pod itself asks for, beside its containers."""
+    if not isinstance(resources, _MAPS):
+        raise RequestError(path, f"found {resources!r}, want a map")
+    amounts = _amounts(resources.get(what), f"{path}.{what}")
+    return {name: count for name, count in amounts.items() if _has_level(name)}
+
+
+def _has_level(resource: str) -> bool:
+    return resource in _POD_LEVEL or resource.startswith(_POD_LEVEL_PREFIX)
 
 
 def _amounts(found: object, path: str) -> Amounts:
     if found is None:
         return {}
-    if not isinstance(found, Mapping):
+    if not isinstance(found, _MAPS):
         raise RequestError(path, f"found {found!r}, want a map of resource names to quantities")
     amounts: Amounts = {}
     for name, value in found.items():
+        read = _count if isinstance(value, str) else quantity.amount
         try:
-            count = quantity.amount(str(name), value)
+            count = read(str(name), value)
         except quantity.QuantityError as exc:
             raise RequestError(f"{path}.{name}", str(exc)) from exc
         if count < 0:
             raise RequestError(f"{path}.{name}", f"found {value!r}, want zero or more")
         amounts[str(name)] = count
     return amounts
+
+
+@lru_cache(maxsize=4096)
+def _count(name: str, value: str) -> int:
+    """The same few amounts are asked for again and again."""
+    return quantity.amount(name, value)
 
 
 def _add(into: Amounts, more: Mapping[str, int]) -> None:

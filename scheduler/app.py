@@ -1,14 +1,16 @@
 """
 The scheduler as a process: its options, its wiring, its end.
 
-    connection ──▶ client ──▶ informers (pods, nodes) ──▶ Scheduler ──▶ client (binds, conditions)
-                                                              └───────▶ recorder (events)
+    connection ──▶ client ──▶ informers (pods, nodes, ──▶ Scheduler ──▶ client (binds, conditions,
+                              PodGroups where served)        │                  gates, releases)
+                                                             └────────▶ recorder (events)
 
-    start ──▶ watch ──both in sync──▶ [leader] ──▶ plan ──SIGTERM──▶ binds in flight end ──▶ stop
+    start ──▶ watch ──all in sync──▶ [leader] ──▶ plan ──SIGTERM──▶ binds in flight end ──▶ stop
 
 A standby watches too, so that it starts from a warm picture when it becomes leader. A leader that
 loses its lease ends with an error: another one may be at work, and a fresh process is the surest
-way to hold no belief of the time before.
+way to hold no belief of the time before. Whether it leads is asked of the clock before every write,
+so that one that was frozen writes nothing when it wakes.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,17 +32,24 @@ from cluster import connection, errors, resources
 from cluster.client import Client
 from cluster.events import Recorder
 from cluster.leases import Elector
-from cluster.watch import Informer
+from cluster.watch import Event, Informer
 from policies import vocabulary
 
-from . import server
+from . import groups, server
 from .binder import Binder
 from .conditions import Conditions
+from .entries import State
 from .errors import ModelError
-from .loop import Scheduler, Telling
+from .gates import Gates
+from .groups import Group
+from .holding import HOLD_SECONDS
+from .loop import Hands, Scheduler, Settings
 from .metrics import Metrics
 from .model import Node, Pod
-from .queueing import State
+from .optional_kinds import OptionalKind
+from .queueing import STARVING_AFTER
+from .release import Policy, Releaser
+from .telling import Telling
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +57,8 @@ T = TypeVar("T")
 
 _LAST_BINDS: Final = 5.0  # seconds that binds in flight have when the process is asked to end
 _CONDITION_WRITERS: Final = 2
+_GATE_WRITERS: Final = 8
+_RECOUNT_EVERY: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,12 @@ class Options:
     """Run several, of which the one that holds the lease plans and binds."""
     lease_namespace: str = vocabulary.SYSTEM_NAMESPACE
     """Where the lease lives."""
+    release: Policy = Policy.EVICT
+    """What is done about bound members of a gang that cannot be completed in time."""
+    starving_after: float = STARVING_AFTER
+    """Seconds after which a unit goes before others of its priority."""
+    hold_seconds: float = HOLD_SECONDS
+    """How long nodes are held for a gang that starves."""
 
 
 class LeaseLost(Exception):
@@ -128,19 +145,40 @@ class _Parts:
     def __init__(self, options: Options, client: Client, recorder: Recorder) -> None:
         self.metrics = Metrics()
         self._options, self._client = options, client
+        self._drift = 0
+        self._leading = asyncio.Event()
+        self._elector = self._candidate() if options.leader_elect else None
         self._conditions = Conditions(
             client,
             busy=lambda: self.scheduler.binding > 0,
             clock=lambda: datetime.now(UTC),
             sleep=asyncio.sleep,
         )
-        binder = Binder(client, now=time.monotonic, sleep=asyncio.sleep, random=random.random)
+        telling = Telling(recorder.record, self._conditions)
+        self._gates = Gates(
+            client, may_write=self._leads, on_refusal=telling.gate_not_lifted, sleep=asyncio.sleep
+        )
         self.scheduler = Scheduler(
             name=options.scheduler_name,
-            binder=binder,
-            telling=Telling(recorder.record, self._conditions),
+            hands=Hands(
+                binder=Binder(
+                    client,
+                    now=time.monotonic,
+                    sleep=asyncio.sleep,
+                    random=random.random,
+                    may_write=self._leads,
+                ),
+                gates=self._gates,
+                releaser=self._releaser(recorder),
+                telling=telling,
+            ),
             metrics=self.metrics,
             now=time.monotonic,
+            leading=self._leads,
+            known=self._known,
+            settings=Settings(
+                starving_after=options.starving_after, hold_seconds=options.hold_seconds
+            ),
         )
         self._nodes: Informer[Node | None] = Informer(
             client, resources.NODES, keep=_reader(Node.read), on_event=self.scheduler.on_node
@@ -148,46 +186,100 @@ class _Parts:
         self._pods: Informer[Pod | None] = Informer(
             client, resources.PODS, keep=_reader(Pod.read), on_event=self.scheduler.on_pod
         )
+        known = self.scheduler.groups
+        self._groups = (
+            self._optional(resources.POD_GROUPS, groups.read_native, known.on_native),
+            self._optional(resources.X_POD_GROUPS, groups.read_x, known.on_x),
+        )
         self._expose(recorder)
+
+    def _leads(self) -> bool:
+        return self._elector is None or self._elector.is_leader
+
+    def _known(self) -> Iterable[Pod]:
+        return (pod for pod in self._pods.values() if pod is not None)
+
+    def _candidate(self) -> Elector:
+        return Elector(
+            self._client,
+            name=self._options.scheduler_name,
+            namespace=self._options.lease_namespace,
+            identity=_identity(),
+            on_started=self._leading.set,
+        )
+
+    def _releaser(self, recorder: Recorder) -> Releaser:
+        return Releaser(
+            self._client,
+            scheduler=self._options.scheduler_name,
+            policy=self._options.release,
+            record=recorder.record,
+            may_write=self._leads,
+            clock=lambda: datetime.now(UTC),
+            sleep=asyncio.sleep,
+        )
+
+    def _optional(
+        self,
+        resource: resources.Resource,
+        read: Callable[[dict[str, Any]], Group],
+        on_event: Callable[[Event[Group | None]], None],
+    ) -> OptionalKind[Group | None]:
+        def make(found: resources.Resource) -> Informer[Group | None]:
+            return Informer(self._client, found, keep=_reader(read), on_event=on_event)
+
+        return OptionalKind(self._client, resource, make=make, on_event=on_event)
 
     def missing(self) -> str:
         waiting = [
-            str(informer.resource)
-            for informer in (self._nodes, self._pods)
-            if not informer.synced.is_set()
+            str(resource)
+            for resource, done in (
+                *((one.resource, one.synced) for one in (self._nodes, self._pods)),
+                *((one.resource, one.settled) for one in self._groups),
+            )
+            if not done.is_set()
         ]
         return f"waiting for the first list of {' and '.join(waiting)}" if waiting else ""
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         writers = [self._conditions.run() for _ in range(_CONDITION_WRITERS)]
-        return [self._nodes.run(), self._pods.run(), *writers]
+        lifters = [self._gates.run() for _ in range(_GATE_WRITERS)]
+        watches = [self._nodes.run(), self._pods.run(), *(one.run() for one in self._groups)]
+        return [*watches, *writers, *lifters, self._recount()]
 
     async def lead(self) -> None:
         """Plan once the picture is whole and, where that is asked for, this process leads."""
         await self._nodes.synced.wait()
         await self._pods.synced.wait()
+        for kind in self._groups:
+            await kind.settled.wait()
         logger.info("in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
-        if not self._options.leader_elect:
+        if self._elector is None:
             await self.scheduler.run()
             return
-        leading = asyncio.Event()
-        elector = Elector(
-            self._client,
-            name=self._options.scheduler_name,
-            namespace=self._options.lease_namespace,
-            identity=_identity(),
-            on_started=leading.set,
-        )
-        async with _tasks(elector.run()) as tasks:
-            started = asyncio.create_task(leading.wait())
+        async with _tasks(self._elector.run()) as tasks:
+            started = asyncio.create_task(self._leading.wait())
             await asyncio.wait([tasks[0], started], return_when=asyncio.FIRST_COMPLETED)
             started.cancel()
-            if leading.is_set():
+            if self._leading.is_set():
+                logger.info("leading", extra={"half_bound": len(self.scheduler.wholeness)})
                 tasks.append(asyncio.create_task(self.scheduler.run(), name="plan"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         raise LeaseLost("the lease was not renewed in time")
+
+    async def _recount(self) -> None:
+        """Now and then the books are counted again from nothing."""
+        while True:
+            await asyncio.sleep(_RECOUNT_EVERY)
+            found = self.scheduler.drift()
+            self._drift = len(found)
+            if found:
+                logger.error(
+                    "books and pods differ",
+                    extra={"nodes": ",".join(found.nodes[:10]), "leaked": found.leaked},
+                )
 
     def _expose(self, recorder: Recorder) -> None:
         self.metrics.watch_each(
@@ -196,6 +288,31 @@ class _Parts:
             "state",
             [state.value for state in State],
             lambda state: float(self.scheduler.queue.counts()[State(state)]),
+        )
+        self.metrics.watch_each(
+            "gangs",
+            "Gangs with members that wait, by state.",
+            "state",
+            [state.value for state in State],
+            lambda state: float(self.scheduler.queue.gangs()[State(state)]),
+        )
+        self.metrics.watch(
+            "partial_gangs",
+            "Gangs of which fewer members than needed have a node, and never had.",
+            lambda: float(len(self.scheduler.wholeness)),
+        )
+        self.metrics.watch(
+            "held_nodes",
+            "Nodes held for a gang that waits too long.",
+            lambda: float(len(self.scheduler.keeping.held)),
+        )
+        self.metrics.watch(
+            "ledger_drift",
+            "Differences between the books and the pods; anything but 0 is a bug.",
+            lambda: float(self._drift),
+        )
+        self.metrics.watch(
+            "leading", "1 while this process may decide.", lambda: float(self._leads())
         )
         self.metrics.watch(
             "binding_plans", "Plans whose binds are in flight.", lambda: self.scheduler.binding
@@ -247,4 +364,5 @@ def _stop_on_signals() -> asyncio.Event:
 
 
 def _identity() -> str:
-    return f"{socket.gethostname()}-{os.getpid()}"
+    """The replica, and which of its lives: whoever asks for the leader needs the first part."""
+    return f"{socket.gethostname()}_{os.getpid()}"

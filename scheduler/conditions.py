@@ -4,7 +4,8 @@ The PodScheduled condition of pods that wait, written behind binds and only when
     tell ──▶ wanted (one for each pod, the latest) ──worker, when no bind is in flight──▶ PATCH
 
 `Unschedulable` is a promise to autoscalers that another node would help, so a gang that is still
-forming carries `WaitingForPodGroup` instead. A write that fails is given up when the pod is gone or
+forming carries `WaitingForPodGroup` instead, and a pod that the API server refuses to bind, on
+whatever node, carries `BindingRefused`. A write that fails is given up when the pod is gone or
 the server refuses, and tried again otherwise; what changed meanwhile replaces it.
 """
 
@@ -15,10 +16,12 @@ from typing import Any, Final, Protocol
 
 from cluster import client, errors, resources
 
+from . import refusals
 from .model import Condition, Pod
 
 UNSCHEDULABLE: Final = "Unschedulable"
 WAITING: Final = "WaitingForPodGroup"
+REFUSED: Final = "BindingRefused"
 
 _PAUSE: Final = 0.05
 _PATIENCE: Final = 20  # pauses after which a condition is written although binds are in flight
@@ -99,13 +102,14 @@ class Conditions:
                 kind=client.PatchKind.STRATEGIC,
             )
             self.written += 1
-        except errors.Retry:
+        except errors.KubeError as error:
+            if not (isinstance(error, errors.Retry) or refusals.of_this_program(error)):
+                # Gone, replaced by a namesake, or refused for good: nobody is left to be told.
+                self.drop(pod.uid)
+                return
             self._told.pop(pod.uid, None)
             self._wanted.setdefault(pod.uid, (pod, condition))
             await self._sleep(_AFTER_FAILURE)
-        except errors.KubeError:
-            # Gone, replaced by a namesake, or refused for good: nobody is left to be told.
-            self.drop(pod.uid)
 
 
 def body(

@@ -11,12 +11,15 @@ from typing import Final
 from cluster import correlation
 
 from .model import Pod
-from .outcome import GangCount, NoFit, Placement
+from .outcome import NoFit, Placement
+from .wholeness import Half
 
 SCHEDULED: Final = "Scheduled"
 FAILED: Final = "FailedScheduling"
 GANG_WAITING: Final = "GangWaiting"
 GANG_SCHEDULED: Final = "GangScheduled"
+GANG_TIMED_OUT: Final = "GangTimedOut"
+GANG_RELEASED: Final = "GangReleased"
 
 
 def scheduled(placement: Placement) -> correlation.Report:
@@ -33,8 +36,43 @@ def failed_binding(pod: Pod, why: str) -> correlation.Report:
     return correlation.report(_about(pod), FAILED, note, action="Binding", warning=True)
 
 
-def gang_waiting(pod: Pod, count: GangCount) -> correlation.Report:
-    return correlation.report(_about(pod), GANG_WAITING, count.text, action="Scheduling")
+def refused_binding(pod: Pod, why: str) -> correlation.Report:
+    note = f"the API server refuses to bind the pod, which is left alone for minutes: {why}"
+    return correlation.report(_about(pod), FAILED, note, action="Binding", warning=True)
+
+
+def gate_not_lifted(pod: Pod, why: str) -> correlation.Report:
+    note = f"the gang is complete and its gate was not lifted: {why}"
+    return correlation.report(_about(pod), FAILED, note, action="Scheduling", warning=True)
+
+
+def gang_waiting(pod: Pod, text: str) -> correlation.Report:
+    return correlation.report(_about(pod), GANG_WAITING, text, action="Scheduling")
+
+
+def gang_timed_out(pod: Pod, text: str) -> correlation.Report:
+    return correlation.report(_about(pod), GANG_TIMED_OUT, text, action="Scheduling", warning=True)
+
+
+def gang_released(pod: Pod, half: Half) -> correlation.Report:
+    note = released_note(half)
+    return correlation.report(_about(pod), GANG_RELEASED, note, action="Releasing", warning=True)
+
+
+def released_note(half: Half) -> str:
+    return f"{_half(half)}; released, so that the gang starts whole"
+
+
+def gang_kept(pod: Pod, half: Half, *, bare: bool) -> correlation.Report:
+    """A member that keeps its node although its gang is not whole."""
+    why = "nobody would recreate it" if bare else "releasing is off"
+    note = f"{_half(half)}; this pod stays because {why}: delete it to free its node"
+    return correlation.report(_about(pod), GANG_TIMED_OUT, note, action="Releasing", warning=True)
+
+
+def _half(half: Half) -> str:
+    count = f"{len(half.live)} of {half.size} members"
+    return f"pod group {half.key.name} had {count} bound for {half.timeout:g}s"
 
 
 def gang_scheduled(pod: Pod, gang: str, pods: int, nodes: int) -> correlation.Report:

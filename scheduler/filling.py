@@ -208,11 +208,16 @@ class Filling:
         mine = list(self.rows)
         if not mine or len(rows) == 1:
             return rows
-        used = rows[np.isin(rows, mine)]
+        ours = np.zeros(len(self.ground.snapshot.columns.alive), dtype=np.bool_)
+        ours[mine] = True
+        used = rows[ours[rows]]
         if len(used):
             return used
         for codes in self.ground.codes():
-            same = rows[np.isin(codes[rows], codes[mine]) & (codes[rows] > 0)]
+            held = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.bool_)
+            held[codes[mine]] = True
+            held[0] = False
+            same = rows[held[codes[rows]]]
             if len(same):
                 return same
         return rows

@@ -53,6 +53,7 @@ class Memo:
 
     statics: dict[tuple[object, ...], tuple[int, Codes]] = field(default_factory=dict)
     wishes: dict[tuple[object, ...], tuple[tuple[int, int], object]] = field(default_factory=dict)
+    loads: dict[tuple[int, ...], tuple[int, NDArray[np.int16]]] = field(default_factory=dict)
     misfits: dict[object, tuple[tuple[int, ...], NoFit]] = field(default_factory=dict)
     limit: int = 1024
 
@@ -98,6 +99,8 @@ def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
     """The rows that only what is free, or who is where, can refuse."""
     columns = snapshot.columns
     rows: Bools = columns.alive & (statics(snapshot, shape, memo) == 0)
+    if shape.nodes.features:
+        rows &= nodes.declaring(columns, shape.nodes)
     if shape.vram:
         rows &= columns.vram >= int(shape.vram * _VRAM_TOLERANCE)
     if shape.ask.needs_topology:
@@ -176,6 +179,9 @@ def explain(snapshot: Snapshot, pod: Pod, memo: Memo, *, closed: Bools | None = 
     left = _count_resources(snapshot, shape, left, counts)
     left = _count(snapshot.volumes.refuse(pod, left), left, counts)
     left = _count(snapshot.peers.refuse(pod, left), left, counts)
+    if shape.nodes.features:
+        unable = ~nodes.declaring(columns, shape.nodes)
+        left = _count(iter([(nodes.UNDECLARED, unable)]), left, counts)
     left = _count_vram(snapshot, shape, left, counts)
     if closed is not None:
         left = _count(iter([(HELD, closed)]), left, counts)

@@ -2,9 +2,11 @@
 The scheduler at work: what the watches say in, bindings out.
 
     watch events ──▶ cache, queue ──▶ 1. what changed wakes the units it may help
-                                      2. forming gangs that stand still are told about
-                                      3. pop a unit, plan it, assume the plan
-                                      4. bind in a task of its own; planning goes on
+                                      2. forming gangs that stand still are told about; the gates
+                                         of complete ones are lifted
+                                      3. gangs half bound for too long are released (`keeping`)
+                                      4. pop a unit, plan it, assume the plan
+                                      5. bind in a task of its own; planning goes on
     bind answered ──▶ confirm, or forget and put back
 
 Everything runs in one event loop: callbacks and planning never interleave, only binds wait. What
@@ -14,68 +16,120 @@ survives a restart, and nothing needs to: the watches tell all of it again.
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from cluster import correlation
 from cluster.watch import Event, Kind
 
-from . import conditions, events, planner, units
-from .binder import Binder, Bound, Result, Unbound
+from . import filters, gates, planner
+from .binder import Binder
 from .cache import Cache
+from .drift import Drift, drift
+from .flights import Flights
+from .groups import Groups
+from .holding import HOLD_SECONDS
+from .inspection import Inspection
+from .keeping import Keeping
 from .metrics import Metrics
-from .model import GangKey, Node, Pod, Shape
-from .outcome import NoFit, Placed, Placement
-from .queueing import Queue
+from .model import GangKey, Node, Pod, PodKey
+from .outcome import NoFit, Placed
+from .parking import Help
+from .queueing import STARVING_AFTER, Queue
+from .release import Releaser
+from .telling import Telling
 from .units import Unit
+from .wholeness import Wholeness
 
-logger = logging.getLogger(__name__)
-
-BIND_SECONDS: Final = 30.0  # how long a bind is tried before the pod is planned again
 # Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
 MOST_IN_FLIGHT: Final = 128
+STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
-    """Where what people read goes."""
+class Settings:
+    most_in_flight: int = MOST_IN_FLIGHT
+    """Pods whose binds are in flight; planning waits beyond."""
+    starving_after: float = STARVING_AFTER
+    """Seconds after which a unit goes before others of its priority."""
+    hold_seconds: float = HOLD_SECONDS
+    """How long nodes are held for a gang that starves."""
 
-    record: Callable[[correlation.Report], None]
-    conditions: conditions.Conditions
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """Whatever the scheduler acts through."""
+
+    binder: Binder
+    gates: gates.Gates
+    releaser: Releaser
+    telling: Telling
 
 
 class Scheduler:
-    """Feed `on_pod` and `on_node` from informers, and start `run()` when both are in sync."""
+    """Feed `on_pod` and `on_node` from informers, and start `run()` when both are in sync.
+
+    `leading` is asked before anything is decided; `known` lists the pods that the watch has shown.
+    """
 
     def __init__(
         self,
         *,
         name: str,
-        binder: Binder,
-        telling: Telling,
+        hands: Hands,
         metrics: Metrics,
         now: Callable[[], float],
-        most_in_flight: int = MOST_IN_FLIGHT,
+        leading: Callable[[], bool] = lambda: True,
+        known: Callable[[], Iterable[Pod]] = tuple,
+        settings: Settings = Settings(),  # noqa: B008 (frozen, and without state)
     ) -> None:
+        self._wake = asyncio.Event()
         self.cache = Cache()
-        self.queue = Queue(bound=self.cache.bound)
-        self._name, self._binder, self._telling = name, binder, telling
-        self._metrics, self._now = metrics, now
+        self.groups = Groups(self._regroup)
+        self.wholeness = Wholeness(self.groups.find)
+        self.queue = Queue(
+            bound=self.cache.bound,
+            group=self.groups.find,
+            half_bound=self.wholeness.half_bound,
+            class_of=lambda pod: (pod.shape, self.cache.snapshot.peers.signature(pod)),
+            starving_after=settings.starving_after,
+        )
+        self.keeping = Keeping(
+            queue=self.queue,
+            wholeness=self.wholeness,
+            releaser=hands.releaser,
+            metrics=metrics,
+            now=now,
+            wake=self._wake.set,
+            hold_seconds=settings.hold_seconds,
+        )
+        self._name, self._telling = name, hands.telling
+        self._gates = hands.gates
+        self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
         self._memo = planner.Memo()
         self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
         self._changed: set[str] = set()  # nodes on which something may have become possible
-        self._wake = asyncio.Event()
-        self._binds: set[asyncio.Task[None]] = set()
-        self._flying, self._most_flying = 0, most_in_flight  # pods
-        self._broken: BaseException | None = None
+        self._stirred = False  # something that no node shows may have helped somebody
+        self._stir_at = 0.0  # not before, so that a stream of such changes costs little
+        self._most_flying = settings.most_in_flight  # pods
         self._ending = False
+        self.flights = Flights(
+            cache=self.cache,
+            queue=self.queue,
+            wholeness=self.wholeness,
+            binder=hands.binder,
+            telling=hands.telling,
+            metrics=metrics,
+            now=now,
+            pending=self._pods.get,
+            freed=self._note,
+            wake=self._wake.set,
+        )
 
     @property
     def binding(self) -> int:
         """Plans whose binds are in flight."""
-        return len(self._binds)
+        return len(self.flights)
 
     # --- what the watches say ---
 
@@ -94,29 +148,50 @@ class Scheduler:
             if gone is not None:
                 self._lost(gone)
             return
+        moved = self.cache.snapshot.moved
         self._note(self.cache.put_pod(pod))
-        if pod.scheduler == self._name and pod.pending:
+        self._stirred = self._stirred or self.cache.snapshot.moved != moved
+        held = self.cache.held(pod.uid)
+        if pod.node or held is None:
+            self.wholeness.put(pod)
+        if not pod.gates:
+            self._gates.drop(pod.uid)
+        if pod.scheduler == self._name and gates.waits(pod):
             self._pods[pod.uid] = pod
-            if self.cache.held(pod.uid) is None:
+            if held is None:
                 self.queue.put(pod, self._now())
                 self._wake.set()
         else:
             self._settle(pod)
 
+    def stir(self) -> None:
+        """Something that no node shows has changed, such as a volume."""
+        self._stirred = True
+        self._wake.set()
+
     def _lost(self, pod: Pod) -> None:
         self._note(self.cache.drop_pod(pod.uid))
+        self._stirred = True
+        self.wholeness.drop(pod.uid)
+        self.keeping.lost(pod)
         self._settle(pod)
 
     def _settle(self, pod: Pod) -> None:
         """The pod has a node, or wants none any more."""
         self._pods.pop(pod.uid, None)
         self.queue.remove(pod.uid, self._now())
-        self._telling.conditions.drop(pod.uid)
+        self._telling.drop(pod.uid)
+        self._gates.drop(pod.uid)
         if pod.gang is not None:
             self.queue.reconsider(pod.gang.key, self._now())
             self._wake.set()
 
-    def _note(self, nodes: tuple[str, ...]) -> None:
+    def _regroup(self, gang: GangKey) -> None:
+        self.wholeness.regroup(gang)
+        self.queue.regroup(gang, self._now())
+        self._wake.set()
+
+    def _note(self, nodes: Iterable[str]) -> None:
         if nodes:
             self._changed.update(nodes)
             self._wake.set()
@@ -127,10 +202,10 @@ class Scheduler:
         """Until cancelled; an exception that leaves it is a bug of this program."""
         while True:
             self._wake.clear()
-            if self._broken is not None:
-                raise self._broken
+            if (broken := self.flights.broken or self.keeping.broken) is not None:
+                raise broken
             await self.drain()
-            due = self.queue.next_at()
+            due = self._next_at()
             wait = None if due is None else max(0.0, due - self._now())
             # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the wake-up.
             with contextlib.suppress(TimeoutError):
@@ -139,138 +214,104 @@ class Scheduler:
 
     async def drain(self) -> None:
         """Plan everything that can be planned now, as long as binds keep up."""
-        self._wake_parked()
-        for forming in self.queue.tick(self._now()):
-            self._tell_forming(forming)
+        self._prepare()
         while self._may_plan() and (unit := self.queue.pop(self._now())) is not None:
             self._schedule(unit)
             # Binds and watches go on between two plans.
             await asyncio.sleep(0)
-            if self._changed:
-                self._wake_parked()
+            self._prepare()
+
+    def _prepare(self) -> None:
+        if not self._leading():
+            return
+        self._note(self.keeping.tick())
+        self._wake_parked()
+        now = self._now()
+        for forming in self.queue.tick(now):
+            timed_out = self.queue.timed_out(forming, now)
+            self._telling.forming(forming, timed_out=timed_out)
+            if timed_out:
+                self._metrics.gangs.labels("timed_out").inc()
+        self._gates.lift(self.queue.lifts())
 
     def _may_plan(self) -> bool:
         """A gang goes whole, so the limit is one to begin under, not one to stay under."""
-        return not self._ending and self._flying < self._most_flying
+        return not self._ending and self.flights.pods < self._most_flying and self._leading()
 
     async def finish(self, seconds: float) -> None:
         """Plan nothing more, and wait for binds in flight, at most so long."""
         self._ending = True
-        if self._binds:
-            await asyncio.wait(self._binds, timeout=seconds)
+        await self.flights.finish(seconds)
 
     def _wake_parked(self) -> None:
-        if not self._changed:
+        now, snapshot = self._now(), self.cache.snapshot
+        stirred = self._stirred and now >= self._stir_at
+        if not (self._changed or stirred):
             return
         nodes, self._changed = sorted(self._changed), set()
-        verdicts: dict[Shape, bool] = {}
+        if stirred:
+            self._stirred, self._stir_at = False, now + STIR_EVERY
 
-        def helps(unit: Unit) -> bool:
-            for pod in unit.pods:
-                if pod.shape not in verdicts:
-                    verdicts[pod.shape] = any(
-                        planner.helps(pod.shape, self.cache.snapshot, node, self._memo)
-                        for node in nodes
-                    )
-                if verdicts[pod.shape]:
-                    return True
-            return False
+        def helps(pod: Pod) -> Help:
+            if any(planner.helps(pod.shape, snapshot, node, self._memo) for node in nodes):
+                return Help.FITS
+            # Ports, volumes and other pods may be what such a pod waits for, on any node.
+            return Help.PERHAPS if stirred and filters.depends(snapshot, pod) else Help.NONE
 
-        self.queue.wake(self._now(), helps)
+        self.queue.wake(now, helps)
+
+    def _next_at(self) -> float | None:
+        due = [self.queue.next_at(), self.keeping.next_at()]
+        if self._stirred:
+            due.append(self._stir_at)
+        return min((at for at in due if at is not None), default=None)
 
     def _schedule(self, unit: Unit) -> None:
         start = self._now()
-        found = planner.plan(unit, self.cache.snapshot, memo=self._memo)
+        closed = self.keeping.closed_to(unit)
+        found = planner.plan(unit, self.cache.snapshot, memo=self._memo, closed=closed)
         self._metrics.planning.observe(self._now() - start)
         match found:
             case Placed():
                 self._metrics.attempts.labels("placed").inc()
-                self._commit(unit, found)
+                self.flights.start(unit, found)
+                self._stirred = True
             case NoFit():
                 self._metrics.attempts.labels("no_fit").inc()
-                self.queue.park(unit.key, self._now())
-                self._tell_misfit(unit, unit.pods, found)
+                if unit.is_gang:
+                    self._metrics.gangs.labels("no_fit").inc()
+                self.queue.park(unit.key, self._now(), found)
+                self._telling.misfit(unit, unit.pods, found)
+                self.keeping.hold(unit, self.cache.snapshot, self._known)
 
-    def _commit(self, unit: Unit, plan: Placed) -> None:
-        for placement in plan.placements:
-            self.cache.assume(placement)
-            self.queue.take(placement.pod.uid)
-        if plan.left and plan.why_left is not None:
-            self.queue.park(unit.key, self._now())
-            self._tell_misfit(unit, plan.left, plan.why_left)
-        self._flying += len(plan.placements)
-        task = asyncio.create_task(self._bind(unit, plan.placements))
-        self._binds.add(task)
-        task.add_done_callback(self._bind_done)
+    # --- looking in ---
 
-    def _bind_done(self, task: asyncio.Task[None]) -> None:
-        self._binds.discard(task)
-        self._wake.set()
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            # A bug, not a refusal: the books may be wrong, so `run` must not go on.
-            self._broken = exc
-
-    async def _bind(self, unit: Unit, placements: tuple[Placement, ...]) -> None:
-        start = self._now()
-        seconds = max(BIND_SECONDS, unit.timeout if unit.is_gang else 0.0)
-        results = await self._binder.bind(placements, deadline=start + seconds)
-        self._metrics.binding.observe(self._now() - start)
-        self._flying -= len(placements)
-        self._take_results(results)
-        self._tell_bound(unit, [one.placement for one in results if isinstance(one, Bound)])
-
-    def _take_results(self, results: list[Result]) -> None:
-        """Forget all that failed before any is put back: a gang counts its members only then."""
-        failed = [one for one in results if isinstance(one, Unbound)]
-        for one in results:
-            if isinstance(one, Bound):
-                self.cache.confirm(one.placement.pod.uid)
-                self._metrics.scheduled.inc()
-        for one in failed:
-            self._note(self.cache.forget(one.placement.pod.uid))
-        for one in failed:
-            self._metrics.attempts.labels("bind_failed").inc()
-            self._put_back(one)
-
-    def _put_back(self, failure: Unbound) -> None:
-        pod = self._pods.get(failure.placement.pod.uid)
-        _log("not bound", failure.placement, error=failure.why)
+    def inspect(self, which: str | PodKey) -> Inspection | None:
+        """A pod by its uid or its key; None: no such pod is waiting or was shown."""
+        pod = self._find(which)
         if pod is None:
-            return  # gone, or bound by somebody else and shown so by the watch
-        self.queue.put_back(pod, self._now())
-        self._telling.record(events.failed_binding(pod, failure.why))
-        self._wake.set()
-
-    # --- telling ---
-
-    def _tell_bound(self, unit: Unit, bound: list[Placement]) -> None:
-        for placement in bound:
-            _log("bound", placement)
-            self._telling.record(events.scheduled(placement))
-        if bound and isinstance(unit.key, GangKey):
-            nodes = len({placement.node for placement in bound})
-            self._telling.record(
-                events.gang_scheduled(bound[0].pod, unit.key.name, len(bound), nodes)
-            )
-
-    def _tell_misfit(self, unit: Unit, pods: tuple[Pod, ...], why: NoFit) -> None:
-        logger.info(
-            "does not fit", extra={"unit": str(unit.key), "pods": len(pods), "why": why.text}
+            return None
+        key = self.queue.key(pod.uid)
+        look = None if key is None else self.queue.look(key)
+        held = self.cache.held(pod.uid)
+        gang = pod.gang.key if pod.gang else None
+        return Inspection(
+            pod,
+            look,
+            node=held.node if held else pod.node,
+            bound=self.wholeness.live(gang) if gang else 0,
+            half_bound=gang is not None and self.wholeness.half_bound(gang),
+            closed=self.keeping.closed_to(look.unit) if look else frozenset(),
         )
-        for pod in pods:
-            self._telling.record(events.failed_scheduling(pod, why))
-            self._telling.conditions.tell(pod, conditions.UNSCHEDULABLE, why.text)
 
-    def _tell_forming(self, unit: Unit) -> None:
-        count = units.forming_count(unit)
-        logger.info("waiting", extra={"unit": str(unit.key), "why": count.text})
-        for pod in unit.pods:
-            self._telling.record(events.gang_waiting(pod, count))
-            self._telling.conditions.tell(pod, conditions.WAITING, count.text)
+    def _find(self, which: str | PodKey) -> Pod | None:
+        if isinstance(which, str) and which in self._pods:
+            return self._pods[which]
+        for pod in (*self._pods.values(), *self._known()):
+            if which in (pod.uid, pod.key):
+                return pod
+        return None
 
-
-def _log(what: str, placement: Placement, **more: str) -> None:
-    fields = {"pod": str(placement.pod.key), "node": placement.node, **more}
-    if placement.assignment:
-        fields["assigned"] = placement.assignment.render()
-    logger.info(what, extra=fields)
+    def drift(self) -> Drift:
+        """How far the books are from what the pods hold; nothing, or there is a bug."""
+        return drift(self.cache, (pod.uid for pod in self._known()))

@@ -1,8 +1,10 @@
 """
-What the scheduler counts about itself, for Prometheus: names begin with `kubenexus_scheduler_`.
+What the scheduler counts about itself, for Prometheus.
 
-Each `Metrics` has a registry of its own, so that two schedulers in one process do not meet.
-Figures that somebody else keeps (queue, informers, events) are read when they are asked for.
+Names begin with `kubenexus_scheduler_`, those about gangs with `kubenexus_gang_`. Labels have few
+values, all known beforehand: never a namespace, a gang, a pod or a node. Each `Metrics` has a
+registry of its own, so that two schedulers in one process do not meet. Figures that somebody else
+keeps (queue, informers, events) are read when they are asked for.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,37 +14,48 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _PREFIX: Final = "kubenexus_scheduler_"
+_GANG: Final = "kubenexus_gang_"
 _PLANNING: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 _BINDING: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
+_WAITING: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
-RESULTS: Final = ("placed", "no_fit", "bind_failed")
+RESULTS: Final = ("placed", "no_fit", "bind_failed", "bind_refused")
+OUTCOMES: Final = ("scheduled", "no_fit", "timed_out", "released", "kept")
 
 
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.scheduled = Counter(
-            f"{_PREFIX}scheduled", "Pods bound to a node.", registry=self.registry
+        self.scheduled = self._counter(f"{_PREFIX}scheduled", "Pods bound to a node.")
+        self.attempts = self._counters(
+            f"{_PREFIX}attempts", "Units tried, by result.", "result", RESULTS
         )
-        self.attempts = Counter(
-            f"{_PREFIX}attempts",
-            "Units tried, by result.",
-            labelnames=("result",),
-            registry=self.registry,
+        self.planning = self._histogram(
+            f"{_PREFIX}planning_seconds", "Time to plan one unit.", _PLANNING
         )
-        for result in RESULTS:
-            self.attempts.labels(result)
-        self.planning = Histogram(
-            f"{_PREFIX}planning_seconds",
-            "Time to plan one unit.",
-            buckets=_PLANNING,
-            registry=self.registry,
-        )
-        self.binding = Histogram(
+        self.binding = self._histogram(
             f"{_PREFIX}bind_seconds",
             "Time from a plan to the answer of the API server for all its pods.",
-            buckets=_BINDING,
-            registry=self.registry,
+            _BINDING,
+        )
+        self.waiting = self._histogram(
+            f"{_PREFIX}waiting_seconds",
+            "Time from a unit that could be placed to its plan.",
+            _WAITING,
+        )
+        self.gangs = self._counters(
+            f"{_GANG}scheduling_decisions", "Gangs, by what was decided.", "outcome", OUTCOMES
+        )
+        self.gang_waiting = self._histogram(
+            f"{_GANG}waiting_time_seconds", "Time from a complete gang to its plan.", _WAITING
+        )
+        self.gang_completion = self._histogram(
+            f"{_GANG}completion_latency_seconds",
+            "Time from the first member of a gang to the last bind of a plan.",
+            _WAITING,
+        )
+        self.holds = self._counter(
+            f"{_GANG}starvation_preventions", "Gangs for which nodes were held."
         )
 
     def watch(self, name: str, text: str, read: Callable[[], float]) -> None:
@@ -60,3 +73,15 @@ class Metrics:
 
     def render(self) -> bytes:
         return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str) -> Counter:
+        return Counter(name, text, registry=self.registry)
+
+    def _counters(self, name: str, text: str, label: str, values: Iterable[str]) -> Counter:
+        counter = Counter(name, text, labelnames=(label,), registry=self.registry)
+        for value in values:
+            counter.labels(value)
+        return counter
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(name, text, buckets=buckets, registry=self.registry)

@@ -16,6 +16,7 @@ import orjson
 
 from policies import intent, numa_nodes, quantity, requests, vocabulary
 
+from . import images as node_images
 from .errors import ModelError
 from .hardware.assignment import Assignment, parse
 from .hardware.choice import ASK_NOTHING, Ask
@@ -28,11 +29,14 @@ from .wishes import volumes as volume_wishes
 from .wishes.nodes import ANY_NODE, NodeWish
 from .wishes.peers import NO_PEERS, PeerWish
 from .wishes.ports import Port
+from .wishes.taints import Taint, Toleration, read_taints, read_tolerations
 from .wishes.volumes import NO_VOLUMES, VolumeWish
 
 # Amounts are capped so that the sum over any node's pods stays within an int64.
 LARGEST: Final = 2**55
 PODS: Final = "pods"
+# What kube-scheduler's scores count for a container that asks for none.
+UNSAID: Final = {"cpu": 100, "memory": 200 * 2**20}
 
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
@@ -70,40 +74,14 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
-class Toleration:
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def tolerates(self, taint: "Taint") -> bool:
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        match self.operator:
-            case "" | "Equal":
-                return self.value == taint.value
-            case "Exists":
-                return True
-            case _:
-                return False
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    key: str
-    value: str = ""
-    effect: str = "NoSchedule"
-
-
-@dataclass(frozen=True, slots=True)
 class Shape:
     """Everything that decides where a pod may go; equal shapes fit the same nodes."""
 
     requests: tuple[tuple[str, int], ...] = ()
     """Sorted by resource name, without zeros; a pod always takes one of `pods`."""
     selector: tuple[tuple[str, str], ...] = ()
+    unsaid: tuple[int, int] = (0, 0)
+    """CPU and memory that scores count for containers which ask for none."""
     tolerations: tuple[Toleration, ...] = ()
     ask: Ask = ASK_NOTHING
     vram: int = 0
@@ -214,6 +192,11 @@ class Node:
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Taint, ...] = ()
     """Those that keep pods out, in their order on the node."""
+    against: tuple[Taint, ...] = ()
+    """Those that only speak against the node."""
+    images: tuple[node_images.Image, ...] = ()
+    features: tuple[str, ...] = ()
+    """What the kubelet declared that it can do, sorted."""
     unschedulable: bool = False
     topology: numa_nodes.Topology | None = None
     gpus: int = 0
@@ -232,11 +215,15 @@ class Node:
         except quantity.QuantityError as exc:
             raise ModelError(f"node {name}: {exc}") from exc
         gpus = requests.gpus(amounts)
+        taints, against = read_taints(spec.get("taints"))
         return cls(
             name=name,
             allocatable=tuple(sorted(amounts.items())),
             labels=tuple(sorted(labels.items())),
-            taints=tuple(_taints(spec.get("taints"))),
+            taints=taints,
+            against=against,
+            images=node_images.read(status),
+            features=_features(status),
             unschedulable=spec.get("unschedulable") is True,
             topology=numa_nodes.read(labels, words(about.get("annotations")), gpus=gpus),
             gpus=gpus,
@@ -264,7 +251,8 @@ def _shape(
     return Shape(
         requests=tuple(sorted({**amounts, PODS: 1}.items())),
         selector=tuple(sorted(words(spec.get("nodeSelector")).items())),
-        tolerations=tuple(_tolerations(spec.get("tolerations"))),
+        unsaid=_unsaid(obj, amounts),
+        tolerations=read_tolerations(spec.get("tolerations")),
         ask=_ask(amounts, gpus, wishes.numa, by_default=_numa_by_default(annotations)),
         vram=-(-wishes.vram // gpus) if wishes.vram and gpus else 0,
         nodes=node_wishes.read(spec),
@@ -273,6 +261,20 @@ def _shape(
         volumes=volume_wishes.read(key.namespace, key.name, spec),
         refusals=refusals,
     )
+
+
+def _unsaid(obj: Json, amounts: Mapping[str, int]) -> tuple[int, int]:
+    spec = mapping(obj.get("spec"))
+    asked = [
+        mapping(mapping(row.get("resources")).get("requests")).keys()
+        for field in ("containers", "initContainers")
+        for row in rows(spec.get(field))
+    ]
+    if all(UNSAID.keys() <= names for names in asked):
+        return 0, 0
+    whole_pod = requests.effective(obj, unsaid=UNSAID)
+    cpu, memory = (whole_pod.get(name, 0) - amounts.get(name, 0) for name in UNSAID)
+    return max(0, cpu), max(0, memory)
 
 
 def _numa_by_default(annotations: Mapping[str, str]) -> bool:
@@ -326,18 +328,6 @@ def _owner(about: Json) -> Owner | None:
     return None
 
 
-def _tolerations(found: object) -> list[Toleration]:
-    return [
-        Toleration(
-            key=str(row.get("key") or ""),
-            operator=str(row.get("operator") or "Equal"),
-            value=str(row.get("value") or ""),
-            effect=str(row.get("effect") or ""),
-        )
-        for row in rows(found)
-    ]
-
-
 def _condition(status: Json) -> Condition | None:
     for row in rows(status.get("conditions")):
         if row.get("type") == "PodScheduled":
@@ -364,13 +354,9 @@ def _allocatable(status: Json) -> dict[str, int]:
     return amounts
 
 
-def _taints(found: object) -> list[Taint]:
-    """A PreferNoSchedule taint keeps nobody out."""
-    return [
-        Taint(str(row.get("key") or ""), str(row.get("value") or ""), str(row["effect"]))
-        for row in rows(found)
-        if row.get("effect") in ("NoSchedule", "NoExecute")
-    ]
+def _features(status: Json) -> tuple[str, ...]:
+    found = status.get("declaredFeatures")
+    return tuple(sorted(map(str, found))) if isinstance(found, list) else ()
 
 
 def _vram(labels: Mapping[str, str]) -> int:

@@ -30,7 +30,7 @@ from .outcome import GangCount, NoFit, Placed, Plan
 from .snapshot import Snapshot
 from .units import Unit, forming_count
 
-__all__ = ["LEVELS", "Memo", "helps", "plan"]
+__all__ = ["LEVELS", "Memo", "fill", "helps", "plan", "rows_of"]
 
 LEVELS: Final = (
     vocabulary.GPU_CLIQUE_LABEL,
@@ -62,7 +62,7 @@ def plan(
     known = memo.misfits.get(key)
     if known is not None and known[0] == moment:
         return _for_gang(known[1], unit)
-    ground = Ground(snapshot, memo, levels, _rows(snapshot, closed), spread=_spreads(unit))
+    ground = Ground(snapshot, memo, levels, rows_of(snapshot, closed), spread=_spreads(unit))
     with snapshot.trial():
         _count_nominees(unit, snapshot)
         found = _plan(unit, ground)
@@ -70,6 +70,23 @@ def plan(
         memo.remember(memo.misfits, key, (moment, found))
         return _for_gang(found, unit)
     return found
+
+
+def fill(
+    unit: Unit,
+    snapshot: Snapshot,
+    *,
+    memo: Memo,
+    levels: tuple[str, ...] = LEVELS,
+    closed: frozenset[str] = frozenset(),
+) -> Pod | None:
+    """Place on the present trial what fits of the unit; the first pod that does not, if any."""
+    ground = Ground(snapshot, memo, levels, rows_of(snapshot, closed), spread=_spreads(unit))
+    _count_nominees(unit, snapshot)
+    filling = Filling(ground)
+    for members in _classes(unit.pods, snapshot):
+        filling.fill(members)
+    return filling.left[0] if filling.left else None
 
 
 def helps(shape: Shape, snapshot: Snapshot, node: str, memo: Memo) -> bool:
@@ -91,7 +108,8 @@ def _spreads(unit: Unit) -> bool:
     return not unit.is_gang and unit.pods[0].shape.ask.gpus == 0
 
 
-def _rows(snapshot: Snapshot, names: frozenset[str]) -> Bools | None:
+def rows_of(snapshot: Snapshot, names: frozenset[str]) -> Bools | None:
+    """The rows of these nodes; None: there are none."""
     if not names:
         return None
     rows = np.zeros_like(snapshot.columns.alive)

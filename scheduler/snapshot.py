@@ -11,6 +11,7 @@ Who the pods are is not known here: `cache` remembers, and feeds this picture fr
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Self
 
 from .columns import Columns
@@ -62,11 +63,13 @@ class Snapshot:
     # --- nodes ---
 
     def put_node(self, node: Node, held: Iterable[tuple[Pod, Assignment]] = ()) -> bool:
-        """Add or change a node; `held` is what its pods hold. True when something changed."""
+        """Add or change a node; `held` is what its pods hold. True when that may help a pod."""
         old = self.columns.nodes.get(node.name)
         if old == node:
             return False
         self.columns.put(node)
+        if old is not None and replace(old, images=node.images) == node:
+            return False  # pulled images make a node better, and let nobody in
         if node.topology is None:
             self.layouts.pop(node.name, None)
         elif old is None or old.topology != node.topology:
@@ -134,6 +137,8 @@ class Snapshot:
     def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
         row = self.columns.rows[node]
         self.columns.use(row, pod.shape.requests, sign)
+        if pod.shape.unsaid != (0, 0):
+            self.columns.pretend(row, pod.shape.unsaid, sign)
         for book in self._books:
             (book.take if sign > 0 else book.give)(pod, row)
         self.moved += 1

@@ -3,13 +3,19 @@ What is planned at once: a unit is one pod, or one whole gang.
 
 A gang's unit holds its pending members and knows how many others already have a node. It is
 forming while the members that exist are fewer than the gang needs; a forming unit is not planned.
-Members that disagree on the gang's size are held to the largest: nobody is bound too early.
+Members behind the gang gate exist but are not planned before the gate is lifted; members whose
+bind the API server refuses for good do not count until they are tried again. Members that disagree
+on the gang's size are held to the largest: nobody is bound too early. A size that a PodGroup
+object gives is unknown while there is no such object, and the gang forms until there is.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from policies import vocabulary
+
+from .groups import Group
 from .model import GangKey, Pod, PodKey
 from .outcome import GangCount
 
@@ -27,6 +33,12 @@ class Unit:
     pods: tuple[Pod, ...]
     bound: int = 0
     """Members of the gang that already have a node, neither finished nor terminating."""
+    gated: tuple[Pod, ...] = ()
+    """Members that exist and wait for the scheduler to lift the gang gate."""
+    refused: int = 0
+    """Pending members whose bind the API server refuses, left out for a while."""
+    group: Group | None = None
+    """What the gang's PodGroup object says, where there is one."""
 
     @property
     def is_gang(self) -> bool:
@@ -34,8 +46,13 @@ class Unit:
 
     @property
     def size(self) -> int:
-        """How many members must have a node together."""
-        return max((pod.gang.min_available for pod in self.pods if pod.gang), default=1)
+        """How many members must have a node together; 1 while nobody has said."""
+        return size_of(self._stated(), self.group) or 1
+
+    @property
+    def size_unknown(self) -> bool:
+        """A PodGroup object gives the size, and there is none."""
+        return size_of(self._stated(), self.group) is None
 
     @property
     def need(self) -> int:
@@ -44,22 +61,55 @@ class Unit:
 
     @property
     def exist(self) -> int:
-        return len(self.pods) + self.bound
+        return len(self.pods) + len(self.gated) + self.bound
 
     @property
     def forming(self) -> bool:
-        return self.exist < self.size
+        return self.size_unknown or self.exist < self.size
+
+    @property
+    def plannable(self) -> bool:
+        """Enough members may be given a node now."""
+        if not self.pods or self.size_unknown:
+            return False
+        return len(self.pods) + self.bound >= self.size
 
     @property
     def timeout(self) -> float:
         """How long a gang may take to form, and then to be bound whole."""
-        asked = [pod.gang.timeout for pod in self.pods if pod.gang and pod.gang.timeout is not None]
-        return max(asked) if asked else _TIMEOUT + _TIMEOUT_PER_MEMBER * self.size
+        members = (*self.pods, *self.gated)
+        asked = [pod.gang.timeout for pod in members if pod.gang and pod.gang.timeout is not None]
+        if asked:
+            return max(asked)
+        if self.group is not None and self.group.timeout is not None:
+            return self.group.timeout
+        return default_timeout(self.size)
+
+    @property
+    def priority(self) -> int:
+        return max((pod.priority for pod in (*self.pods, *self.gated)), default=0)
 
     @property
     def order(self) -> tuple[int, float, str]:
         """Highest priority first, then oldest; the uid ends every tie."""
-        return min(order(pod) for pod in self.pods)
+        return min(order(pod) for pod in (*self.pods, *self.gated))
+
+    def _stated(self) -> Iterable[int | None]:
+        return (pod.gang.min_available for pod in (*self.pods, *self.gated) if pod.gang)
+
+
+def size_of(stated: Iterable[int | None], group: Group | None) -> int | None:
+    """The size of a gang from what its members state; None: left to an object that is missing."""
+    size = 1
+    for number in stated:
+        if number is None and group is None:
+            return None
+        size = max(size, number or (group.size if group else 1))
+    return size
+
+
+def default_timeout(size: int) -> float:
+    return _TIMEOUT + _TIMEOUT_PER_MEMBER * size
 
 
 def order(pod: Pod) -> tuple[int, float, str]:
@@ -74,13 +124,36 @@ def forming_count(unit: Unit) -> GangCount:
     return GangCount(unit.key.name, unit.exist, unit.size, "pods exist")
 
 
-def units(pods: Iterable[Pod], bound: Callable[[GangKey], int] = lambda _: 0) -> list[Unit]:
+def waiting_text(unit: Unit, *, timed_out: bool = False) -> str:
+    """What a forming gang waits for. The same words as long as nothing changes."""
+    if unit.size_unknown:
+        start = f"{vocabulary.WAITING_FOR_POD_GROUP} {unit.key.name}"
+        text = f"{start}: its PodGroup object does not exist"
+    else:
+        text = forming_count(unit).text
+    if unit.refused:
+        text += f", {unit.refused} more refused by the API server"
+    return f"{text}, timed out after {unit.timeout:g}s" if timed_out else text
+
+
+def units(
+    pods: Iterable[Pod],
+    bound: Callable[[GangKey], int] = lambda _: 0,
+    group: Callable[[GangKey], Group | None] = lambda _: None,
+) -> list[Unit]:
     """The units of these pending pods, in the order in which they are planned."""
     members: dict[UnitKey, list[Pod]] = {}
     for pod in pods:
         members.setdefault(key_of(pod), []).append(pod)
-    found = [
-        Unit(key, tuple(sorted(group, key=order)), bound(key) if isinstance(key, GangKey) else 0)
-        for key, group in members.items()
-    ]
+    found = []
+    for key, mine in members.items():
+        gang = key if isinstance(key, GangKey) else None
+        found.append(
+            Unit(
+                key,
+                tuple(sorted(mine, key=order)),
+                bound(gang) if gang else 0,
+                group=group(gang) if gang else None,
+            )
+        )
     return sorted(found, key=lambda unit: unit.order)

@@ -76,20 +76,122 @@ def test_effective_requests(spec: Json, want: dict[str, int]) -> None:
     assert requests.effective({"spec": spec}) == want
 
 
-def test_a_container_being_resized_counts_what_it_still_holds() -> None:
-    pod = {
-        "spec": {"containers": [container(cpu="1")]},
-        "status": {
-            "containerStatuses": [
-                {
-                    "name": "c",
-                    "allocatedResources": {"cpu": "2"},
-                    "resources": {"requests": {"cpu": "3"}},
-                }
-            ]
-        },
-    }
-    assert requests.effective(pod) == {"cpu": 3000}
+def held(name: str, granted: str | None = None, running: str | None = None) -> Json:
+    row: Json = {"name": name}
+    if granted is not None:
+        row["allocatedResources"] = {"cpu": granted}
+    if running is not None:
+        row["resources"] = {"requests": {"cpu": running}}
+    return row
+
+
+INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+DEFERRED = INFEASIBLE | {"reason": "Deferred"}
+TWO = [container("a", cpu="1"), container("b", cpu="3")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "want"),
+    [
+        pytest.param(
+            {"containers": [container(cpu="1")]},
+            {"containerStatuses": [held("c", "2", "3")]},
+            3000,
+            id="what still runs, where it is more",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="4")]},
+            {"containerStatuses": [held("c", "2", "3")]},
+            4000,
+            id="what is asked, where it is more",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="4")]},
+            {"containerStatuses": [held("c", "2", "3")], "conditions": [DEFERRED]},
+            4000,
+            id="what is asked, while the kubelet may still grant it",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="4")]},
+            {"containerStatuses": [held("c", "2", "3")], "conditions": [INFEASIBLE]},
+            3000,
+            id="not what is asked in vain",
+        ),
+        pytest.param(
+            {"containers": TWO},
+            {"containerStatuses": [held("a", "3", "3"), held("b", "1", "1")]},
+            4000,
+            id="containers that change places: the largest sum, not the sum of the largest",
+        ),
+        pytest.param(
+            {"containers": TWO},
+            {"containerStatuses": [held("a", "3")]},
+            6000,
+            id="a container without a status counts as it asks",
+        ),
+        pytest.param(
+            {"containers": TWO},
+            {"containerStatuses": [held("a", "2")], "conditions": [INFEASIBLE]},
+            2000,
+            id="a container without a status, in vain",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")]},
+            {"allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}},
+            3000,
+            id="a pod's own status stands for those of its containers",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "initContainers": [sidecar(cpu="1")]},
+            {"initContainerStatuses": [held("s", "2", "2")]},
+            3000,
+            id="a sidecar",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "4"}}},
+            {"allocatedResources": {"cpu": "6"}, "resources": {"requests": {"cpu": "5"}}},
+            6000,
+            id="a whole pod",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "9"}}},
+            {
+                "allocatedResources": {"cpu": "6"},
+                "resources": {"requests": {"cpu": "5"}},
+                "conditions": [INFEASIBLE],
+            },
+            6000,
+            id="a whole pod, in vain",
+        ),
+    ],
+)
+def test_resizes_in_place(spec: Json, status: Json, want: int) -> None:
+    assert requests.effective({"spec": spec, "status": status}) == {"cpu": want}
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        pytest.param({"containers": [container()]}, {"cpu": 100, "memory": 9}, id="asks for none"),
+        pytest.param(
+            {"containers": [container(cpu="1"), container(memory="5")]},
+            {"cpu": 1100, "memory": 14},
+            id="container by container",
+        ),
+        pytest.param(
+            {"containers": [container(cpu="0", memory="0")]},
+            {"cpu": 0, "memory": 0},
+            id="asking for nothing is saying so",
+        ),
+        pytest.param(
+            {"containers": [container()], "resources": {"requests": {"cpu": "2"}}},
+            {"cpu": 2000, "memory": 9},
+            id="the pod itself says it",
+        ),
+    ],
+)
+def test_what_is_left_unsaid(spec: Json, want: dict[str, int]) -> None:
+    assert requests.effective({"spec": spec}, unsaid={"cpu": 100, "memory": 9}) == want
 
 
 def test_overhead_raises_only_limits_that_exist() -> None:

@@ -1,7 +1,7 @@
-"""An API server's answers about pods, in memory: binds, reads and status patches, with faults."""
+"""An API server's answers about pods, in memory: binds, reads, patches and deletes, with faults."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster import client, errors, resources
@@ -18,6 +18,10 @@ class FarSide:
         self.patches: list[tuple[str, Json]] = []
         self.patch_faults: deque[Exception] = deque()
         self.binds = 0
+        self.lifts: list[str] = []  # names of pods whose gate was lifted
+        self.lift_faults: deque[Exception] = deque()
+        self.deletes: list[str] = []
+        self.delete_faults: deque[Exception] = deque()
 
     def nodes(self) -> dict[str, str]:
         return {name: pod["spec"].get("nodeName", "") for name, pod in self.pods.items()}
@@ -30,6 +34,7 @@ class FarSide:
         *,
         uid: str | None = None,
         annotations: Mapping[str, str] | None = None,
+        timeout: float = 0.0,
     ) -> None:
         self.binds += 1
         fault = self.faults.popleft() if self.faults else None
@@ -40,15 +45,63 @@ class FarSide:
             raise errors.Conflict("the uid is another")
         if found["spec"].get("nodeName"):
             raise errors.Conflict("already assigned")
+        if found["spec"].get("schedulingGates"):
+            raise errors.Conflict("gated")
         found["spec"]["nodeName"] = node
         found["metadata"].setdefault("annotations", {}).update(annotations or {})
         if fault is not None:
             raise fault
 
     async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        timeout: float = 0.0,
     ) -> Json:
         return self._find(name)
+
+    async def patch(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        *,
+        namespace: str | None = None,
+        kind: client.PatchKind = client.PatchKind.MERGE,
+    ) -> Json:
+        """The three operations by which a gate is lifted, and no others."""
+        if self.lift_faults:
+            raise self.lift_faults.popleft()
+        found = self._find(name)
+        assert not isinstance(body, Mapping)
+        uid, gate, remove = body
+        assert kind is client.PatchKind.JSON
+        assert (uid["op"], uid["path"]) == ("test", "/metadata/uid")
+        assert (gate["op"], gate["path"]) == ("test", "/spec/schedulingGates/0/name")
+        assert remove == {"op": "remove", "path": "/spec/schedulingGates/0"}
+        gates = found["spec"].get("schedulingGates") or [{"name": ""}]
+        if found["metadata"]["uid"] != uid["value"] or gates[0]["name"] != gate["value"]:
+            raise errors.Refused("test failed", status=422)
+        del gates[0]
+        self.lifts.append(name)
+        return found
+
+    async def delete(
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+    ) -> None:
+        if self.delete_faults:
+            raise self.delete_faults.popleft()
+        if self._find(name)["metadata"]["uid"] != uid:
+            raise errors.Conflict("the uid is another")
+        self.deletes.append(name)
+        del self.pods[name]
 
     async def patch_status(
         self,

@@ -7,7 +7,7 @@ import pytest
 
 from cluster import errors
 from policies import vocabulary
-from scheduler.binder import Binder, Bound, Result
+from scheduler.binder import Binder, Bound, Result, Unbound
 from scheduler.hardware.assignment import Assignment, Share
 from scheduler.model import Pod
 from tests.unit.scheduler.builders import a_pod, placed, pod_json
@@ -27,6 +27,12 @@ def bind(api: FarSide, *pods: Pod, node: str = "n") -> tuple[list[Result], float
     binder = Binder(api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5)
     results = asyncio.run(binder.bind([placed(pod, node) for pod in pods], deadline=5.0))
     return results, clock.now
+
+
+NO_RIGHT = (
+    'bind pod ns/p to n: 403 pods "p" is forbidden: User "kubenexus-scheduler" cannot create '
+    'resource "pods/binding" in API group "" in the namespace "ns"'
+)
 
 
 def slow_down(seconds: float) -> errors.Retry:
@@ -71,6 +77,12 @@ def slow_down(seconds: float) -> errors.Retry:
         pytest.param(
             pod_json(), [errors.Retry("503")] * 100, "503", id="no success until the deadline"
         ),
+        pytest.param(
+            pod_json(),
+            [errors.Refused(NO_RIGHT, status=403), errors.Refused("expired", status=401)],
+            "bound",
+            id="a server that has not read its roles yet",
+        ),
         pytest.param(pod_json(), [slow_down(60)], "too many requests", id="told to come back late"),
         pytest.param(
             pod_json(),
@@ -103,3 +115,66 @@ def test_the_assignment_rides_on_the_binding() -> None:
     asyncio.run(binder.bind([placed(a_pod(), "n", held)], deadline=5.0))
     stamp = api.pods["p"]["metadata"]["annotations"][vocabulary.NUMA_ASSIGNED_ANNOTATION]
     assert stamp == held.render()
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "permanent"),
+    [
+        pytest.param("denied the request", 403, True, id="a policy forbids it"),
+        pytest.param("is invalid", 422, True, id="the object is not valid"),
+        pytest.param("moved", 301, False, id="anything else"),
+        pytest.param("no", None, False, id="no status"),
+    ],
+)
+def test_what_is_refused_for_good_is_told_apart(
+    text: str, status: int | None, permanent: bool
+) -> None:
+    api = FarSide(pod_json())
+    api.faults.append(errors.Refused(text, status=status))
+    (result,), _ = bind(api, a_pod())
+    assert isinstance(result, Unbound)
+    assert result.permanent is permanent
+
+
+def test_pods_that_were_refused_before_are_tried_before_the_others() -> None:
+    async def run(*faults: Exception | None) -> tuple[list[str], int]:
+        api = FarSide(*(pod_json(name) for name in "abc"))
+        api.faults.extend(faults)
+        clock = Clock()
+        binder = Binder(api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5)
+        plan = [placed(a_pod(name), "n") for name in "abc"]
+        results = await binder.bind(plan, deadline=5.0, first={"uid-b"})
+        return ["bound" if isinstance(one, Bound) else one.why for one in results], api.binds
+
+    why = "not tried, because ns/b was not bound"
+    assert asyncio.run(run()) == (["bound"] * 3, 3)
+    assert asyncio.run(run(errors.Refused("no", status=403))) == ([why, "no", why], 1)
+
+
+def test_a_bind_that_may_have_happened_counts_until_the_api_says_otherwise() -> None:
+    class Silent(FarSide):
+        silence = 50
+
+        async def get(self, *args: Any, **more: Any) -> dict[str, Any]:
+            self.silence -= 1
+            if self.silence > 0:
+                raise errors.Retry("no answer")
+            return await super().get(*args, **more)
+
+    api = Silent(pod_json())
+    api.faults.extend([Lost("timeout"), *[errors.Retry("503")] * 100])
+    (result,), took = bind(api, a_pod())
+    assert (isinstance(result, Bound), api.silence, took > 5.0) == (True, 0, True)
+
+
+def test_who_leads_no_more_posts_nothing() -> None:
+    api = FarSide(pod_json())
+    clock = Clock()
+    binder = Binder(
+        api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5, may_write=lambda: False
+    )
+    results = asyncio.run(binder.bind([placed(a_pod(), "n")], deadline=5.0))
+    assert (results, api.binds) == (
+        [Unbound(placed(a_pod(), "n"), "this process leads no more")],
+        0,
+    )

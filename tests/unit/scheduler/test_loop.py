@@ -2,100 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from cluster import correlation, errors
-from cluster.watch import Event, Kind
-from scheduler.binder import Binder
-from scheduler.conditions import Conditions
-from scheduler.loop import Scheduler, Telling
-from scheduler.metrics import Metrics
-from scheduler.model import Node, Pod
-from tests.unit.scheduler.builders import a_node, pod_json
+from cluster import errors
+from scheduler.loop import Settings
 from tests.unit.scheduler.far_side import FarSide, Lost
-
-Json = dict[str, Any]
-NAME = "kubenexus-scheduler"
+from tests.unit.scheduler.table import Bench
 
 pytestmark = pytest.mark.timeout(30)
-
-
-class Bench:
-    """A scheduler on a table: watches are moved by hand, everything told is kept."""
-
-    def __init__(self, api: FarSide | None = None, **more: Any) -> None:
-        self.api = api or FarSide()
-        self.now = 100.0
-        self.reports: list[correlation.Report] = []
-        self.conditions = Conditions(
-            self.api,
-            busy=lambda: self.scheduler.binding > 0,
-            clock=lambda: datetime(2026, 1, 1, tzinfo=UTC),
-            sleep=self.sleep,
-        )
-        self.metrics = Metrics()
-        self.scheduler = Scheduler(
-            name=NAME,
-            binder=Binder(self.api, now=lambda: self.now, sleep=self.sleep, random=lambda: 0.5),
-            telling=Telling(self.reports.append, self.conditions),
-            metrics=self.metrics,
-            now=lambda: self.now,
-            **more,
-        )
-        self._seen: dict[str, Pod] = {}
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        await asyncio.sleep(0)
-
-    def node(self, name: str, **more: Any) -> None:
-        self.scheduler.on_node(Event(Kind.ADDED, ("", name), a_node(name, **more), None))
-
-    def drop_node(self, name: str) -> None:
-        node = Node(name)
-        self.scheduler.on_node(Event(Kind.DELETED, ("", name), node, node))
-
-    def pod(self, name: str, **more: Any) -> None:
-        obj = pod_json(name, **more)
-        self.api.pods[name] = obj
-        self.show(name)
-
-    def show(self, name: str) -> None:
-        """The watch shows the pod as the API server has it."""
-        pod = Pod.read(self.api.pods[name])
-        old = self._seen.get(name)
-        kind = Kind.ADDED if old is None else Kind.MODIFIED
-        self._seen[name] = pod
-        self.scheduler.on_pod(Event(kind, ("ns", name), pod, old))
-
-    def delete(self, name: str) -> None:
-        del self.api.pods[name]
-        pod = self._seen.pop(name)
-        self.scheduler.on_pod(Event(Kind.DELETED, ("ns", name), pod, pod))
-
-    async def settle(self, seconds: float = 0.0) -> None:
-        """Let time pass and all work that can be done be done."""
-        self.now += seconds
-        await self.scheduler.drain()
-        while self.scheduler.binding:
-            await asyncio.sleep(0)
-        await self.scheduler.drain()
-
-    def told(self, reason: str) -> list[tuple[str, str]]:
-        return [(one.regarding.name, one.note) for one in self.reports if one.reason == reason]
-
-    async def written(self) -> list[tuple[str, str, str]]:
-        """Conditions written so far: (pod, reason, message)."""
-        worker = asyncio.create_task(self.conditions.run())
-        for _ in range(50):
-            await asyncio.sleep(0)
-        worker.cancel()
-        await asyncio.gather(worker, return_exceptions=True)
-        rows = [(name, body["status"]["conditions"][0]) for name, body in self.api.patches]
-        return [(name, row["reason"], row["message"]) for name, row in rows]
 
 
 Story = Callable[[Bench], Awaitable[None]]
@@ -181,8 +97,6 @@ async def a_gang_of_which_one_bind_fails(bench: Bench) -> None:
     for i in range(2):
         bench.pod(f"g-{i}", gang=("g", 2))
     await bench.settle()
-    assert sorted(bench.api.nodes().values()) == ["", "a"]
-    await bench.settle(1.0)
 
 
 async def the_chosen_node_is_gone_before_the_next_pod(bench: Bench) -> None:
@@ -308,7 +222,7 @@ def test_planning_goes_on_while_a_bind_is_in_flight() -> None:
 def test_planning_waits_when_binds_do_not_keep_up_and_gangs_stay_whole() -> None:
     async def story() -> tuple[int, int, set[str]]:
         slow = Slow()
-        bench = Bench(slow, most_in_flight=2)
+        bench = Bench(slow, settings=Settings(most_in_flight=2))
         bench.node("a", cpu="9")
         bench.pod("p", priority=9)
         for i in range(4):

@@ -149,7 +149,14 @@ def as_bound(one: Placement) -> Pod:
     stamp = parse(one.assignment.render()) if one.assignment else None
     pod = one.pod
     return Pod(
-        pod.key, pod.uid, pod.shape, node=one.node, gang=pod.gang, assignment=stamp, phase="Running"
+        pod.key,
+        pod.uid,
+        pod.shape,
+        labels=pod.labels,
+        node=one.node,
+        gang=pod.gang,
+        assignment=stamp,
+        phase="Running",
     )
 
 

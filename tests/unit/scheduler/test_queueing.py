@@ -5,18 +5,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from scheduler.entries import State
 from scheduler.model import GangKey, Pod
-from scheduler.queueing import LONGEST_PARKING, Queue, State
+from scheduler.parking import Help
+from scheduler.queueing import LONGEST_PARKING, Queue
 from scheduler.units import Unit, key_of
 from tests.unit.scheduler.builders import a_gang, a_pod
 
 
-def always(_: Unit) -> bool:
-    return True
+def always(_: Pod) -> Help:
+    return Help.FITS
 
 
-def never(_: Unit) -> bool:
-    return False
+def never(_: Pod) -> Help:
+    return Help.NONE
 
 
 @dataclass
@@ -40,6 +42,9 @@ class Desk:
     def fail(self, pod: Pod) -> None:
         assert self.pop() is not None
         self.queue.park(key_of(pod), self.now)
+
+    def take(self, *pods: Pod) -> None:
+        self.queue.take(key_of(pods[0]), [pod.uid for pod in pods], self.now)
 
     def after(self, seconds: float) -> list[Unit]:
         self.now += seconds
@@ -114,8 +119,8 @@ def test_a_pod_whose_bind_failed_waits_out_a_backoff() -> None:
     desk, pod = Desk(), a_pod()
     desk.put(pod)
     desk.pop()
-    desk.queue.take(pod.uid)
-    desk.queue.put_back(pod, desk.now)
+    desk.take(pod)
+    desk.queue.put_back([pod], desk.now)
     early = desk.pop()
     desk.after(1.0)
     assert (early, desk.pop()) == (None, ["p"])
@@ -125,10 +130,8 @@ def test_a_gang_of_which_all_binds_failed_comes_back_whole() -> None:
     desk, pods = Desk(), a_gang(3)
     desk.put(*pods)
     desk.pop()
-    for pod in pods:
-        desk.queue.take(pod.uid)
-    for pod in pods:
-        desk.queue.put_back(pod, desk.now)
+    desk.take(*pods)
+    desk.queue.put_back(pods, desk.now)
     state = desk.state(pods[0])
     desk.after(1.0)
     assert (state, desk.pop()) == (State.BACKOFF, ["g-0", "g-1", "g-2"])
@@ -198,8 +201,7 @@ def test_what_is_left_of_a_gang_keeps_waiting() -> None:
     desk.put(*pods)
     desk.pop()
     desk.bound[GangKey("ns", "g")] = 2
-    for pod in pods[:2]:
-        desk.queue.take(pod.uid)
+    desk.take(*pods[:2])
     desk.queue.park(key_of(pods[0]), desk.now)
     desk.after(1)
     desk.queue.wake(desk.now, always)

@@ -58,7 +58,7 @@ def test_metrics_carry_the_product_s_prefix_and_read_figures_when_asked() -> Non
     status, text = asyncio.run(ask("/metrics", ""))
     names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[:1] != "#"}
     assert status == 200
-    assert all(name.startswith("kubenexus_scheduler_") for name in names)
+    assert all(name.startswith(("kubenexus_scheduler_", "kubenexus_gang_")) for name in names)
     assert "kubenexus_scheduler_nodes 3.0" in text.splitlines()
     assert 'kubenexus_scheduler_pending_pods{state="active"} 2.0' in text.splitlines()
 

@@ -1,0 +1,129 @@
+"""
+The answer to "why does this pod wait?", as JSON: what `/explain` sends and `kubenexus why` shows.
+
+    {"pod": "ns/name", "node": "…"}                                     it has its node
+    {"pod", "state", "waited", "attempts", "message",                   it waits
+     "reasons": [{"reason", "nodes"}], "changes": ["…"],
+     "nearest": {"node", "reasons", "short": [{"resource", "asked", "free"}]},
+     "gang": {"name", "size", "exist", "bound", "members": [{"pod", "state", "node"}]}}
+
+A gang is tried once more as far as it fits, and the first member that does not is explained: that
+each member fits alone says nothing. Read-only: whatever is tried is taken back.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from . import planner
+from .entries import Look, State
+from .explaining import Explanation, explain
+from .filters import Memo
+from .inspection import Inspection
+from .model import Pod
+from .snapshot import Snapshot
+
+Json = dict[str, Any]
+
+STATES: Final = {
+    State.FORMING: "its pod group is forming",
+    State.ACTIVE: "about to be planned",
+    State.BACKOFF: "waiting out a pause after a failure",
+    State.PARKED: "waiting for a change that may help",
+    State.PLANNING: "being planned",
+}
+
+
+def answer(
+    seen: Inspection,
+    snapshot: Snapshot,
+    memo: Memo,
+    *,
+    members: Iterable[tuple[Pod, str]] = (),
+    now: float,
+) -> Json:
+    """`members` are those of the pod's gang, each with its node or an empty string."""
+    found: Json = {"pod": str(seen.pod.key)}
+    if seen.node:
+        found["node"] = seen.node
+    elif seen.look is None:
+        found["state"] = _not_waiting(seen.pod)
+    else:
+        found |= _waiting(seen, seen.look, snapshot, memo, now)
+    if seen.pod.gang is not None:
+        found["gang"] = _gang(seen, sorted(members, key=lambda row: row[0].key))
+    return found
+
+
+def _not_waiting(pod: Pod) -> str:
+    if pod.gates:
+        return f"held by scheduling gates: {', '.join(pod.gates)}"
+    if pod.terminating:
+        return "being deleted"
+    return "finished" if pod.finished else "its bind is in flight"
+
+
+def _waiting(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo, now: float) -> Json:
+    found: Json = {
+        "state": STATES[look.state],
+        "waited": round(max(0.0, now - look.since), 1),
+        "attempts": look.attempts,
+    }
+    if look.state is State.FORMING:
+        return found
+    why = _explain(seen, look, snapshot, memo)
+    message = look.why.text if look.why is not None else why.text
+    changes = [*why.changes]
+    if look.why is not None and look.why.gang is not None:
+        gang = look.why.gang
+        changes.append(
+            f"free room for {gang.want - gang.have} more members of pod group {gang.name}"
+        )
+    return found | {
+        "message": message,
+        "reasons": [{"reason": reason, "nodes": nodes} for reason, nodes in why.reasons],
+        "changes": changes,
+        "nearest": _nearest(why),
+    }
+
+
+def _explain(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo) -> Explanation:
+    with snapshot.trial():
+        left = planner.fill(look.unit, snapshot, memo=memo, closed=seen.closed)
+        closed = planner.rows_of(snapshot, seen.closed)
+        return explain(left or seen.pod, snapshot, memo, closed=closed)
+
+
+def _nearest(why: Explanation) -> Json | None:
+    if why.nearest is None or not why.reasons:
+        return None
+    return {
+        "node": why.nearest.node,
+        "reasons": list(why.nearest.reasons),
+        "short": [
+            {"resource": row.resource, "asked": row.asked, "free": row.free}
+            for row in why.nearest.short
+        ],
+    }
+
+
+def _gang(seen: Inspection, members: list[tuple[Pod, str]]) -> Json:
+    unit = seen.look.unit if seen.look is not None else None
+    assert seen.pod.gang is not None
+    return {
+        "name": seen.pod.gang.key.name,
+        "size": unit.size if unit else seen.pod.gang.min_available or 1,
+        "exist": len(members),
+        "bound": seen.bound,
+        "members": [
+            {"pod": pod.key.name, "state": _member_state(pod), "node": node}
+            for pod, node in members
+        ],
+    }
+
+
+def _member_state(pod: Pod) -> str:
+    if pod.terminating:
+        return "being deleted"
+    return (
+        "waiting" if pod.pending else f"gated by {', '.join(pod.gates)}" if pod.gates else "bound"
+    )

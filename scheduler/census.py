@@ -1,0 +1,125 @@
+"""
+The queue as it can be read: who waits, in which state, since when, and in which order they come.
+
+`queueing` moves units and builds on this; whoever only looks needs no more than this.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from .entries import Entry, Look, State
+from .groups import Group
+from .model import GangKey
+from .parking import Rank
+from .units import Unit, UnitKey
+
+
+class Census:
+    """`bound` says how many members of a gang have a node already, `group` what its object says,
+    `half_bound` whether it stands partial."""
+
+    def __init__(
+        self,
+        *,
+        bound: Callable[[GangKey], int],
+        group: Callable[[GangKey], Group | None],
+        half_bound: Callable[[GangKey], bool],
+        starving_after: float,
+    ) -> None:
+        self._bound, self._group, self._half_bound = bound, group, half_bound
+        self._starving_after = starving_after
+        self._entries: dict[UnitKey, Entry] = {}
+        self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
+
+    def __len__(self) -> int:
+        """Pods that wait or whose bind is in flight."""
+        return len(self._unit_of)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._unit_of
+
+    def state(self, key: UnitKey) -> State | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry.state
+
+    def counts(self) -> Counter[State]:
+        """Pods by the state of their unit; those in flight count as binding."""
+        counts: Counter[State] = Counter()
+        for entry in self._entries.values():
+            counts[entry.state] += len(entry.pods)
+            counts[State.BINDING] += len(entry.flying)
+        return +counts
+
+    def gangs(self) -> Counter[State]:
+        """Gangs with members that wait, by state."""
+        return Counter(
+            entry.state
+            for entry in self._entries.values()
+            if entry.pods and isinstance(entry.key, GangKey)
+        )
+
+    def key(self, uid: str) -> UnitKey | None:
+        return self._unit_of.get(uid)
+
+    def unit(self, key: UnitKey) -> Unit | None:
+        entry = self._entries.get(key)
+        return None if entry is None else self._unit(entry)
+
+    def look(self, key: UnitKey) -> Look | None:
+        """The unit as it stands, for those who explain it."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        return Look(
+            self._unit(entry),
+            entry.state,
+            entry.attempts,
+            entry.since,
+            entry.waiting_since,
+            entry.why,
+        )
+
+    def was_refused(self, uid: str) -> bool:
+        """Whether an earlier bind of the pod was refused for good."""
+        key = self._unit_of.get(uid)
+        return key is not None and uid in self._entries[key].refusals
+
+    def starving(self, key: UnitKey, now: float) -> bool:
+        """Whether the unit could have been placed for longer than anybody should wait."""
+        entry = self._entries.get(key)
+        return entry is not None and self._is_starving(entry, now)
+
+    def timed_out(self, unit: Unit, now: float) -> bool:
+        """Whether the gang has been forming for longer than it may."""
+        entry = self._entries.get(unit.key)
+        return entry is not None and now >= entry.forming_since + unit.timeout
+
+    def _unit(self, entry: Entry) -> Unit:
+        gang = entry.key if isinstance(entry.key, GangKey) else None
+        ready, gated, refused = entry.split()
+        return Unit(
+            entry.key,
+            ready,
+            self._bound(gang) if gang else 0,
+            gated=gated,
+            refused=refused,
+            group=self._group(gang) if gang else None,
+        )
+
+    def _rank(self, entry: Entry, now: float) -> Rank:
+        priority, created, uid = entry.first()
+        ahead = self._is_starving(entry, now) or self._runs_short(entry)
+        return (0 if self._is_half_bound(entry) else 1, priority, 0 if ahead else 1, created, uid)
+
+    def _is_half_bound(self, entry: Entry) -> bool:
+        return isinstance(entry.key, GangKey) and self._half_bound(entry.key)
+
+    def _runs_short(self, entry: Entry) -> bool:
+        """Some members have a node, and fewer than the gang needs."""
+        if not isinstance(entry.key, GangKey) or not (bound := self._bound(entry.key)):
+            return False
+        return bound < self._unit(entry).size
+
+    def _is_starving(self, entry: Entry, now: float) -> bool:
+        since = entry.waiting_since
+        return since is not None and now - since >= self._starving_after

@@ -1,0 +1,167 @@
+"""
+Plans on their way into the API: assumed at once, bound in a task each, answered one way or another.
+
+    start ──▶ assumed in the cache ──bind──▶ every pod answered
+                                               bound    confirmed; a gang may be whole now
+                                               failed   forgotten, and back in the queue
+                                               refused  the same, and left alone for minutes
+
+A gang's failed members are planned again with the bound ones counted, before anything else.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from .binder import Binder, Bound, Result, Unbound
+from .cache import Cache
+from .metrics import Metrics
+from .model import GangKey, Pod
+from .outcome import Placed, Placement
+from .queueing import Queue
+from .telling import Telling, log
+from .units import Unit
+from .wholeness import Wholeness
+
+BIND_SECONDS: Final = 30.0  # how long a bind is tried before the pod is planned again
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A plan whose binds are in flight."""
+
+    unit: Unit
+    placements: tuple[Placement, ...]
+    first: frozenset[str]
+    """uids of pods whose bind was refused before"""
+    since: float
+    """When the unit came."""
+    live: int
+    """Members of the gang that had a node in the API when the plan was made."""
+
+
+class Flights:
+    """`pending` gives the newest state of a pod that still wants a node; `freed` hears of nodes
+    that have room again, `wake` that there is something to plan."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: Queue,
+        wholeness: Wholeness,
+        binder: Binder,
+        telling: Telling,
+        metrics: Metrics,
+        now: Callable[[], float],
+        pending: Callable[[str], Pod | None],
+        freed: Callable[[Iterable[str]], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self._cache, self._queue, self._wholeness = cache, queue, wholeness
+        self._binder, self._telling, self._metrics, self._now = binder, telling, metrics, now
+        self._pending, self._freed, self._wake = pending, freed, wake
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.pods = 0  # whose binds are in flight
+        self.broken: BaseException | None = None
+
+    def __len__(self) -> int:
+        """Plans whose binds are in flight."""
+        return len(self._tasks)
+
+    def start(self, unit: Unit, plan: Placed) -> None:
+        """Take the plan: from here on its pods count on their nodes."""
+        now, look = self._now(), self._queue.look(unit.key)
+        if look is not None and look.waiting_since is not None:
+            waited = now - look.waiting_since
+            (self._metrics.gang_waiting if unit.is_gang else self._metrics.waiting).observe(waited)
+        uids = [one.pod.uid for one in plan.placements]
+        first = frozenset(uid for uid in uids if self._queue.was_refused(uid))
+        for placement in plan.placements:
+            self._cache.assume(placement)
+        self._queue.take(unit.key, uids, now)
+        if plan.left and plan.why_left is not None:
+            self._queue.park(unit.key, now, plan.why_left)
+            self._telling.misfit(unit, plan.left, plan.why_left)
+        live = 0
+        if isinstance(unit.key, GangKey):
+            live = self._wholeness.live(unit.key)
+            self._wholeness.committed(unit.key)
+        since = now if look is None else look.since
+        self.pods += len(plan.placements)
+        task = asyncio.create_task(self._bind(_Flight(unit, plan.placements, first, since, live)))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for what is in flight, at most so long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._wake()
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            # A bug, not a refusal: the books may be wrong, so nobody must go on with them.
+            self.broken = exc
+
+    async def _bind(self, flight: _Flight) -> None:
+        start, unit = self._now(), flight.unit
+        # A gang has time to be planned and bound once more before its timeout takes it apart.
+        seconds = min(BIND_SECONDS, unit.timeout / 2) if unit.is_gang else BIND_SECONDS
+        results = await self._binder.bind(
+            flight.placements, deadline=start + seconds, first=flight.first
+        )
+        self._metrics.binding.observe(self._now() - start)
+        self.pods -= len(flight.placements)
+        bound = [one.placement for one in results if isinstance(one, Bound)]
+        self._take(results)
+        if isinstance(unit.key, GangKey):
+            self._end(flight, unit.key, len(bound))
+        self._telling.bound(unit, bound)
+
+    def _take(self, results: list[Result]) -> None:
+        """Forget all that failed before any is put back: a gang counts its members only then."""
+        failed = [one for one in results if isinstance(one, Unbound)]
+        for one in results:
+            if isinstance(one, Bound):
+                self._confirm(one.placement)
+        for one in failed:
+            self._freed(self._cache.forget(one.placement.pod.uid))
+        self._put_back([one for one in failed if one.permanent], permanent=True)
+        self._put_back([one for one in failed if not one.permanent], permanent=False)
+
+    def _confirm(self, placement: Placement) -> None:
+        uid = placement.pod.uid
+        self._cache.confirm(uid)
+        self._metrics.scheduled.inc()
+        self._queue.finish(uid, self._now())
+        held = self._cache.held(uid)
+        if held is not None:  # else it is gone already, and the watch has said so
+            self._wholeness.bound(held.pod, placement.node)
+
+    def _put_back(self, failures: list[Unbound], *, permanent: bool) -> None:
+        pods: list[Pod] = []
+        for failure in failures:
+            self._metrics.attempts.labels("bind_refused" if permanent else "bind_failed").inc()
+            log("not bound", failure.placement, error=failure.why)
+            pod = self._pending(failure.placement.pod.uid)
+            if pod is not None:  # else gone, or bound by somebody else and shown so by the watch
+                pods.append(pod)
+                self._telling.not_bound(pod, failure.why, permanent=permanent)
+        if pods:
+            put_back = self._queue.put_back_refused if permanent else self._queue.put_back
+            put_back(pods, self._now())
+            self._wake()
+
+    def _end(self, flight: _Flight, gang: GangKey, bound: int) -> None:
+        size = flight.unit.size
+        if flight.live + bound >= size:
+            # Whole, whoever may have gone since.
+            self._wholeness.completed(gang)
+            if flight.live < size:
+                self._metrics.gangs.labels("scheduled").inc()
+                self._metrics.gang_completion.observe(self._now() - flight.since)
+        self._wholeness.ended(gang)
+        self._queue.reconsider(gang, self._now())

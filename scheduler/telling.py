@@ -1,0 +1,77 @@
+"""
+What people are told, and where it goes: Events, PodScheduled conditions, one log line a decision.
+
+Queued behind binds by both of them; nothing here waits. A pod behind a scheduling gate keeps the
+condition that the API server gave it, and has Events alone.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from cluster import correlation
+
+from . import conditions, events, units
+from .model import GangKey, Pod
+from .outcome import NoFit, Placement
+from .units import Unit
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """`record` takes Events, `conditions` the state of pods."""
+
+    record: Callable[[correlation.Report], None]
+    conditions: conditions.Conditions
+
+    def drop(self, uid: str) -> None:
+        """Nothing more is to be said about the pod."""
+        self.conditions.drop(uid)
+
+    def bound(self, unit: Unit, placements: Sequence[Placement]) -> None:
+        for placement in placements:
+            log("bound", placement)
+            self.record(events.scheduled(placement))
+        if placements and isinstance(unit.key, GangKey):
+            nodes = len({placement.node for placement in placements})
+            first = placements[0].pod
+            self.record(events.gang_scheduled(first, unit.key.name, len(placements), nodes))
+
+    def misfit(self, unit: Unit, pods: Iterable[Pod], why: NoFit) -> None:
+        """All of a gang's missing members at once, so that an autoscaler sees the whole gang."""
+        pods = tuple(pods)
+        logger.info(
+            "does not fit", extra={"unit": str(unit.key), "pods": len(pods), "why": why.text}
+        )
+        for pod in pods:
+            self.record(events.failed_scheduling(pod, why))
+            self.conditions.tell(pod, conditions.UNSCHEDULABLE, why.text)
+
+    def forming(self, unit: Unit, *, timed_out: bool) -> None:
+        text = units.waiting_text(unit, timed_out=timed_out)
+        logger.info("waiting", extra={"unit": str(unit.key), "why": text})
+        event = events.gang_timed_out if timed_out else events.gang_waiting
+        for pod in (*unit.pods, *unit.gated):
+            self.record(event(pod, text))
+            if not pod.gates:
+                self.conditions.tell(pod, conditions.WAITING, text)
+
+    def not_bound(self, pod: Pod, why: str, *, permanent: bool) -> None:
+        """A refusal is no lack of room: the condition must not ask for another node."""
+        if not permanent:
+            self.record(events.failed_binding(pod, why))
+            return
+        self.record(events.refused_binding(pod, why))
+        self.conditions.tell(pod, conditions.REFUSED, f"the API server refuses to bind: {why}")
+
+    def gate_not_lifted(self, pod: Pod, why: str) -> None:
+        self.record(events.gate_not_lifted(pod, why))
+
+
+def log(what: str, placement: Placement, **more: str) -> None:
+    fields = {"pod": str(placement.pod.key), "node": placement.node, **more}
+    if placement.assignment:
+        fields["assigned"] = placement.assignment.render()
+    logger.info(what, extra=fields)

@@ -1,0 +1,53 @@
+"""The collections of the API that tell the facts about storage, and what their events do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cluster import resources
+from cluster.resources import Resource
+from cluster.watch import Event, Kind
+
+from ..raw import Json
+from .facts import VolumeFacts
+from .objects import Attachment, Capacity, Claim, CsiDriver, CsiNode, StorageClass, Volume
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One collection to watch: how an object is read, and what its events do."""
+
+    resource: Resource
+    read: Callable[[Json], Any]
+    put: Callable[[Any], bool]
+    drop: Callable[[Any], bool]
+
+    def take(self, event: Event[Any]) -> bool:
+        """Whether the event changed anything that a filter reads."""
+        if event.kind is not Kind.DELETED and event.object is not None:
+            return self.put(event.object)
+        gone = event.old if event.old is not None else event.object
+        return gone is not None and self.drop(gone)
+
+
+def feeds(facts: VolumeFacts) -> tuple[Feed, ...]:
+    """All that must be in sync before pods with volumes are planned."""
+    return (
+        Feed(resources.PERSISTENT_VOLUME_CLAIMS, Claim.read, facts.put_claim, facts.drop_claim),
+        Feed(resources.PERSISTENT_VOLUMES, Volume.read, facts.put_volume, facts.drop_volume),
+        Feed(resources.STORAGE_CLASSES, StorageClass.read, facts.put_class, facts.drop_class),
+        Feed(resources.CSI_NODES, CsiNode.read, facts.put_csi_node, facts.drop_csi_node),
+        Feed(resources.CSI_DRIVERS, CsiDriver.read, facts.put_driver, facts.drop_driver),
+        Feed(
+            resources.CSI_STORAGE_CAPACITIES,
+            Capacity.read,
+            facts.put_capacity,
+            facts.drop_capacity,
+        ),
+        Feed(
+            resources.VOLUME_ATTACHMENTS,
+            Attachment.read,
+            facts.put_attachment,
+            facts.drop_attachment,
+        ),
+    )

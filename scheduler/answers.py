@@ -75,9 +75,7 @@ def _waiting(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo, now: 
     changes = [*why.changes]
     if look.why is not None and look.why.gang is not None:
         gang = look.why.gang
-        changes.append(
-            f"free room for {gang.want - gang.have} more members of pod group {gang.name}"
-        )
+        changes.append(f"free room for {gang.want - gang.have} more of pod group {gang.name}")
     return found | {
         "message": message,
         "reasons": [{"reason": reason, "nodes": nodes} for reason, nodes in why.reasons],

@@ -9,7 +9,7 @@ it does not matter whether a count was known before a pod came, or after. Memory
 the columns are too many they are all forgotten, and filled again as they are asked for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from ..columns import Columns
@@ -114,7 +114,7 @@ class Counts:
         self.version += 1
         return count
 
-    def _fill(self, count: Count, kinds: Iterable[Kind]) -> None:
+    def _fill(self, count: Count, kinds: Collection[Kind]) -> None:
         exact = anchor(count.group)
         if exact is not None:
             wanted = [(exact.key, value) for value in exact.values]

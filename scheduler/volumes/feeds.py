@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cluster import resources
+from cluster.client import Client
 from cluster.resources import Resource
-from cluster.watch import Event, Kind
+from cluster.watch import Event, Informer, Kind
 
 from ..raw import Json
 from .facts import VolumeFacts
@@ -28,6 +30,16 @@ class Feed:
             return self.put(event.object)
         gone = event.old if event.old is not None else event.object
         return gone is not None and self.drop(gone)
+
+
+def informers(
+    client: Client, facts: VolumeFacts, on_event: Callable[[Feed, Event[Any]], None]
+) -> list[Informer[Any]]:
+    """A watch for each; `on_event` hands what it is told to the feed's `take`."""
+    return [
+        Informer(client, feed.resource, keep=feed.read, on_event=partial(on_event, feed))
+        for feed in feeds(facts)
+    ]
 
 
 def feeds(facts: VolumeFacts) -> tuple[Feed, ...]:

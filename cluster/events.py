@@ -11,6 +11,7 @@ An Event is a courtesy: it is tried a few times and then given up. State belongs
 """
 
 import asyncio
+import hashlib
 import itertools
 import random as randomness
 import threading
@@ -22,7 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from .backoff import Backoff
-from .correlation import NAME_LIMIT, WORD_LIMIT, Correlator, Ref, Report, Series, cut
+from .correlation import NAME_LIMIT, QUIET, WORD_LIMIT, Correlator, Ref, Report, Series, cut
 from .errors import Conflict, Gone, KubeError, Retry
 from .resources import EVENTS, Obj, Resource
 from .transport import Now, Pace, Sleep
@@ -43,7 +44,13 @@ class Writes(Protocol):
 
 
 class Recorder:
-    """Queues Events and writes them from the loop in which it was entered."""
+    """
+    Queues Events and writes them from the loop in which it was entered.
+
+    With `shared` several recorders that say the same about the same object write one Event: each
+    computes the same name, and who comes second finds it there. Its count is that of whoever
+    wrote last.
+    """
 
     def __init__(
         self,
@@ -54,6 +61,7 @@ class Recorder:
         capacity: int = 10_000,
         writers: int = 4,
         qps: float | None = 500.0,
+        shared: bool = False,
         close_seconds: float = 5.0,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         now: Now = time.monotonic,
@@ -65,6 +73,7 @@ class Recorder:
         self._client = client
         self._controller, self._instance = cut(controller, WORD_LIMIT), cut(instance, WORD_LIMIT)
         self._capacity, self._writers, self._close_seconds = capacity, writers, close_seconds
+        self._shared = shared
         self._clock, self._now, self._sleep, self._random = clock, now, sleep, random
         self._pace = Pace(qps, now=now, sleep=sleep)
         self._correlator = Correlator(dropped=self.dropped)
@@ -130,7 +139,7 @@ class Recorder:
         if not self._correlator.affords(report.regarding, now=now):
             self.dropped["object too noisy"] += 1
             return False
-        name = self._name(report.regarding, wall)
+        name = _shared_name(report, wall) if self._shared else self._name(report.regarding, wall)
         self._queue.append(self._correlator.begin(report, name, now=now, wall=wall))
         return True
 
@@ -142,7 +151,7 @@ class Recorder:
     def _name(self, about: Ref, wall: datetime) -> str:
         """Unique without asking anybody: the instant in microseconds and a serial number."""
         mark = f".{int(wall.timestamp() * 1e6):x}{next(self._serial) & 0xFFFF:04x}"
-        return about.name[: NAME_LIMIT - len(mark)].rstrip(".-") + mark
+        return _marked(about, mark)
 
     def _next(self) -> Series | None:
         with self._lock:
@@ -218,7 +227,7 @@ class Recorder:
         try:
             await self._client.create(EVENTS, self._body(series, count), namespace=namespace)
         except Conflict as error:
-            # The name is this program's alone: an earlier attempt arrived after all.
+            # An earlier attempt arrived after all, or somebody who shares the name came first.
             if not error.exists:
                 raise
 
@@ -245,6 +254,16 @@ class Recorder:
         if count > 1:
             body["series"] = _series(count, series.last)
         return body
+
+
+def _shared_name(report: Report, wall: datetime) -> str:
+    """The same for everybody who tells the same at about the same time."""
+    digest = hashlib.sha256(repr(report.key).encode()).hexdigest()[:16]
+    return _marked(report.regarding, f".{int(wall.timestamp() // QUIET):x}{digest}")
+
+
+def _marked(about: Ref, mark: str) -> str:
+    return about.name[: NAME_LIMIT - len(mark)].rstrip(".-") + mark
 
 
 def _series(count: int, last: datetime) -> dict[str, Any]:

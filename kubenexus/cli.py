@@ -9,6 +9,7 @@ The `kubenexus` command: options in, one call, exit code out.
     audit       what exists and would not be admitted today
     why         why a pod waits, and what would help
     labeler     tell the cluster what a node is like inside
+    install     what the chart's hooks run
 
     exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
     exit 1   it could not be done, and the message says why
@@ -148,6 +149,10 @@ def webhook(
     policy_objects: Annotated[
         bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
     ] = True,
+    configuration: Annotated[
+        str | None,
+        typer.Option(help="The ValidatingWebhookConfiguration whose rules follow the policies."),
+    ] = None,
     event_defaults: Annotated[
         bool, typer.Option("--event-defaults", help="Write Events about what policies inject.")
     ] = False,
@@ -158,7 +163,7 @@ def webhook(
     """Serve admission reviews to the API server."""
     from cluster import errors
     from kubenexus import logs
-    from policies import loader
+    from policies import loader, vocabulary
     from webhook import server
 
     logs.configure(sys.stderr)
@@ -174,6 +179,7 @@ def webhook(
         client_names=tuple(client_name or ()),
         schedulers=tuple(scheduler_user or server.SCHEDULERS),
         policy_objects=policy_objects,
+        configuration=configuration or vocabulary.WEBHOOK_NAME,
         event_defaults=event_defaults,
         engine=engine,
         workers=workers,
@@ -198,6 +204,9 @@ def scheduler(
     leader_elect: Annotated[
         bool, typer.Option("--leader-elect", help="Run several, of which one works at a time.")
     ] = False,
+    lease_namespace: Annotated[
+        str | None, typer.Option(help="Where the lease of --leader-elect is.")
+    ] = None,
 ) -> None:
     """Place pending pods, gangs whole."""
     from cluster import errors
@@ -212,6 +221,7 @@ def scheduler(
         port=port,
         scheduler_name=scheduler_name or vocabulary.SCHEDULER_NAME,
         leader_elect=leader_elect,
+        lease_namespace=lease_namespace or vocabulary.SYSTEM_NAMESPACE,
     )
     try:
         raise typer.Exit(service.main(options))
@@ -257,3 +267,11 @@ def labeler(context: typer.Context) -> None:
     from kubenexus.labeler import cli
 
     cli.app(context.args, prog_name="kubenexus labeler")
+
+
+@app.command(context_settings={**_PASS_ALL, "help_option_names": []})
+def install(context: typer.Context) -> None:
+    """Register the webhook, probe it, make its certificate, clean up: the chart's hooks."""
+    from kubenexus.install import cli
+
+    cli.app(context.args, prog_name="kubenexus install")

@@ -103,7 +103,7 @@ def workload_type(
     failures = []
     if own is not None:
         failures = [_unusable("workload-type", vocabulary.WORKLOAD_TYPE_LABEL, own, _TYPES)]
-    for policy in _tenants_first(matched):
+    for policy in _tenants_first(policy for policy in matched if policy.workload_types):
         for choice in policy.workload_types:
             if ask(policy, choice):
                 return Said(choice.value, policy.name, choice.rule), failures
@@ -125,7 +125,7 @@ def hardware_tier(
         refused = _unusable("hardware-tier", vocabulary.HARDWARE_TIER_LABEL, own, want)
         return Said(own, BUILTIN, "pod label"), [] if own in allowed else [refused], []
     conflicts: list[Conflict] = []
-    for policy in _tenants_first(matched):
+    for policy in _tenants_first(policy for policy in matched if policy.hardware_tiers):
         for choice in policy.hardware_tiers:
             if not ask(policy, choice):
                 continue
@@ -141,13 +141,16 @@ def hardware_tier(
 
 
 def asks_gpus(pod: Json) -> bool:
+    spec = mapping(pod.get("spec"))
     try:
-        return requests.gpus(requests.effective({"spec": mapping(pod.get("spec"))})) > 0
+        if not requests.names_gpus(spec):
+            return False
+        return requests.gpus(requests.effective({"spec": spec})) > 0
     except requests.RequestError:
         return False  # unreadable amounts are refused by the API server itself
 
 
-def _tenants_first(matched: Sequence[CompiledPolicy]) -> list[CompiledPolicy]:
+def _tenants_first(matched: Iterable[CompiledPolicy]) -> list[CompiledPolicy]:
     return sorted(matched, key=lambda policy: policy.tenant is None)  # stable
 
 

@@ -146,17 +146,15 @@ class Court:
 
     def _round(self, subject: Subject, obj: Json | None) -> _Round:
         facts = Facts(self.admission, self.who, self.tables, obj, is_pod=subject.is_pod)
-        needed: set[str] = set()
-        for policy in subject.policies:
-            needed |= policy.facts
-        found = _Round(Runner(facts.values(needed, self.params), trace=self.trace), facts)
+        values = facts.values(subject.policies, self.params)
+        found = _Round(Runner(values, trace=self.trace), facts)
         found.matched = [
             policy
             for policy in subject.policies
             if not policy.conditions or self._matches(policy, found, subject)
         ]
         if subject.is_pod and self.admission.operation in ("CREATE", "UPDATE"):
-            self._classify(found, subject, "workload" in needed)
+            self._classify(found, subject, values["workload"] is not None)
         return found
 
     def _matches(self, policy: CompiledPolicy, found: _Round, subject: Subject) -> bool:

@@ -9,16 +9,54 @@ What expressions may know of a request besides its objects: `tenant`, `workload`
     numa       {policy ('' where nobody said), strict, resources, memoryIntensive}
 
 Only what some expression reads is worked out. Keys are always there, so that no `has` is needed.
+
+`metadata.managedFields` is left out of the objects unless an expression names it: it is the half of
+most objects, the API server's own affair, and handing it to an engine costs more than all the rest.
 """
 
-from collections.abc import Set
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import Any, Final
 
 from policies import intent, vocabulary
 from policies.admission import Admission, Json, mapping, pod_from
+from policies.compiled import Compiled, CompiledPolicy
 from policies.evaluation import Who
 from policies.intent import Intent
 from policies.policyset import Tables
+
+_MANAGED: Final = "managedFields"
+
+
+def shown(obj: Json | None, policies: Iterable[CompiledPolicy]) -> Json | None:
+    """The object as the expressions of the policies see it."""
+    metadata = mapping((obj or {}).get("metadata"))
+    if obj is None or _MANAGED not in metadata:
+        return obj
+    if any(_MANAGED in one.program.source for policy in policies for one in _all(policy)):
+        return obj
+    return {**obj, "metadata": {key: metadata[key] for key in metadata if key != _MANAGED}}
+
+
+def _all(policy: CompiledPolicy) -> Iterator[Compiled]:
+    """Every expression of the policy."""
+    yield from policy.conditions
+    yield from policy.variables.values()
+    for choice in (*policy.workload_types, *policy.hardware_tiers):
+        yield choice.when
+    for default in policy.defaults:
+        said = (default.when, *(setting.value for setting in default.settings))
+        yield from (one for one in said if isinstance(one, Compiled))
+    for rule in policy.validations:
+        yield rule.expression
+        if rule.message_expression is not None:
+            yield rule.message_expression
+    for exception in policy.exceptions:
+        yield exception.when
+
+
+def needed_by(policies: Iterable[CompiledPolicy]) -> Set[str]:
+    """The variables that expressions of the policies read."""
+    return frozenset[str]().union(*(policy.facts for policy in policies))
 
 
 class Facts:
@@ -29,7 +67,8 @@ class Facts:
     ) -> None:
         self._admission, self._who, self._tables = admission, who, tables
         self._object, self._is_pod = obj, is_pod
-        self._intent: Intent | None = None
+        # Writes make another object, which may ask for something else.
+        self._intent = admission.asked if is_pod and obj is admission.object else None
 
     @property
     def pod(self) -> Json:
@@ -45,12 +84,13 @@ class Facts:
             self._intent = intent.read(self.pod)
         return self._intent
 
-    def values(self, needed: Set[str], params: Json | None) -> dict[str, Any]:
-        """The variables of an activation; what nobody reads is null."""
+    def values(self, policies: Sequence[CompiledPolicy], params: Json | None) -> dict[str, Any]:
+        """The variables of an activation; what no expression of the policies reads is null."""
         admission = self._admission
+        needed = needed_by(policies)
         return {
-            "object": self._object,
-            "oldObject": admission.old_object,
+            "object": shown(self._object, policies),
+            "oldObject": shown(admission.old_object, policies),
             "request": admission.request() if "request" in needed else None,
             "namespaceObject": admission.namespace_object,
             "params": params,

@@ -96,21 +96,63 @@ class Intent:
     problems: tuple[Problem, ...] = ()
 
 
+_NUMA_KEYS: Final = frozenset(
+    (
+        *vocabulary.NUMA_POLICY_FAMILIES,
+        vocabulary.annotation(vocabulary.NUMA_RESOURCES_ANNOTATION),
+        vocabulary.annotation(vocabulary.NUMA_AFFINITY_ANNOTATION),
+        vocabulary.annotation(vocabulary.NUMA_ANTI_AFFINITY_ANNOTATION),
+        vocabulary.annotation(vocabulary.MEMORY_INTENSIVE_ANNOTATION),
+        vocabulary.annotation(vocabulary.NUMA_DISTANCE_WEIGHT_ANNOTATION),
+        vocabulary.annotation(vocabulary.GANG_NUMA_SPREAD_ANNOTATION),
+    )
+)
+_KEYS: Final = (
+    *_NUMA_KEYS,
+    *vocabulary.GANG_NAME_FAMILIES,
+    *vocabulary.GANG_MIN_AVAILABLE_FAMILIES,
+    vocabulary.label(vocabulary.GANG_ROLE_LABEL),
+    vocabulary.annotation(vocabulary.GANG_TIMEOUT_ANNOTATION),
+    *vocabulary.VRAM_FAMILIES,
+    vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),
+)
+# Place -> name -> key, of every key that is read here.
+_NAMES: Final[Mapping[str, Mapping[str, Key]]] = {
+    place: {key.name: key for key in _KEYS if key.place == place}
+    for place in ("labels", "annotations")
+}
+_NO_NUMA: Final = Numa()
+_NOTHING: Final = Intent()
+
+
 def read(pod: Json, *, path: str = "") -> Intent:
     """The pod's (or pod template's) intent; `path` is where it stands in its object."""
-    return _Reader(pod, path).read()
+    spec = _map(pod.get("spec"))
+    said = _said(_map(pod.get("metadata")))
+    if not said and "schedulingGroup" not in spec:
+        return _NOTHING  # most pods
+    return _Reader(said, spec, path).read()
+
+
+def _said(metadata: Json) -> dict[Key, object]:
+    """The keys that mean something here, with their values."""
+    found: dict[Key, object] = {}
+    for place, names in _NAMES.items():
+        values = _map(metadata.get(place))
+        for name in values.keys() & names.keys():
+            found[names[name]] = values[name]
+    return found
 
 
 class _Reader:
-    def __init__(self, pod: Json, path: str) -> None:
-        self._metadata = _map(pod.get("metadata"))
-        self._spec = _map(pod.get("spec"))
+    def __init__(self, said: Mapping[Key, object], spec: Json, path: str) -> None:
+        self._said, self._spec = said, spec
         self._prefix = f"{path}." if path else ""
         self._problems: list[Problem] = []
 
     def read(self) -> Intent:
         gang = self._gang()
-        numa = self._numa()
+        numa = _NO_NUMA if self._said.keys().isdisjoint(_NUMA_KEYS) else self._numa()
         vram = self._parsed(vocabulary.VRAM_FAMILIES, "vram", _vram)
         duration = self._parsed(
             (vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),),
@@ -218,12 +260,15 @@ class _Reader:
 
     def _values(self, families: Sequence[Key]) -> Iterable[tuple[Key, str]]:
         for key in families:
-            found = _map(self._metadata.get(key.place)).get(key.name)
+            found = self._said.get(key)
             if isinstance(found, str):
                 yield key, found
+            elif found is not None:
+                text = f"{key.name}: found {found!r:.60}, which is no text"
+                self._problem("text", key, text, "put the value in quotes")
 
     def _one(
-        self, found: Iterable[tuple[Key, str]], rule: str, same: Callable[[str], str] = str
+        self, found: Iterable[tuple[Key, str]], rule: str, same: Callable[[str], object] = str
     ) -> tuple[Key, str] | None:
         """The first of the families; a later one that says otherwise is a problem."""
         first: tuple[Key, str] | None = None
@@ -240,7 +285,14 @@ class _Reader:
         return first
 
     def _parsed(self, families: Sequence[Key], rule: str, parse: Callable[[str], T]) -> T | None:
-        found = self._one(self._values(families), rule)
+        def meaning(text: str) -> object:
+            """Two spellings of one value agree: what was made canonical stands beside the other."""
+            try:
+                return parse(text)
+            except ValueError:
+                return text
+
+        found = self._one(self._values(families), rule, meaning)
         if found is None:
             return None
         key, text = found
@@ -270,11 +322,14 @@ class _Reader:
 
     def _problem(self, rule: str, key: Key, message: str, fix: str) -> None:
         place = key.name if key.place == "fields" else f"metadata.{key.place}['{key.name}']"
-        self._problems.append(Problem(rule, f"{self._prefix}{place}", message, fix))
+        problem = Problem(rule, f"{self._prefix}{place}", message, fix)
+        if problem not in self._problems:
+            self._problems.append(problem)
 
 
 def _map(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
+    # Almost always a dict, and asking an abstract class costs several times as much.
+    return value if isinstance(value, (dict, Mapping)) else {}
 
 
 def _annotations(name: str) -> tuple[Key, ...]:

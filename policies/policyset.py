@@ -4,6 +4,7 @@ All policies in force at one time: immutable, in their fixed order, found by nam
     order       cluster policies by name, then tenant policies by tenant and name
     index       a label pair of the selector -> policies; selectors without one are asked in turn
     tables      tiers, priority classes, GPU models and topology levels of all cluster policies
+    kinds       what the policies name: a kind as written, and the operations on it
     digest      SHA-256 over the documents: two replicas with one digest decide alike
 
 What documents say against each other is found by `agreement` before a set is made.
@@ -58,6 +59,8 @@ class PolicySet:
     policies: tuple[CompiledPolicy, ...] = ()
     tables: Tables = field(default_factory=lambda: Tables.of(()))
     digest: str = ""
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """`Kind`, `group/Kind` or `*` as policies write it -> the operations that they look at."""
     _indexed: Mapping[selectors.Pair, tuple[CompiledPolicy, ...]] = field(default_factory=dict)
     _asked: tuple[CompiledPolicy, ...] = ()
 
@@ -77,9 +80,14 @@ class PolicySet:
             ordered,
             Tables.of(models),
             digest(models),
+            _kinds(models),
             {pair: tuple(found) for pair, found in indexed.items()},
             tuple(asked),
         )
+
+    def names(self, group: str, kind: str) -> bool:
+        """Whether a policy says the kind's own name; `*` names nothing."""
+        return kind in self.kinds or f"{group}/{kind}" in self.kinds
 
     def for_namespace(self, name: str, labels: Mapping[str, str]) -> tuple[CompiledPolicy, ...]:
         """
@@ -108,6 +116,15 @@ class PolicySet:
             for policy in candidates
             if policy.selector is None or selectors.matches(policy.selector, known)
         )
+
+
+def _kinds(models: Iterable[Policy]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for model in models:
+        constraints = model.spec.match_constraints
+        for kind in constraints.kinds:
+            found.setdefault(kind, set()).update(constraints.operations)
+    return {kind: frozenset(found[kind]) for kind in sorted(found)}
 
 
 def digest(models: Iterable[Policy]) -> str:

@@ -6,6 +6,10 @@ Runs the compiled expressions of one request against its values, each variable a
 
 One `Runner` a request and thread. Variables belong to a policy: entering another one forgets those
 of the same name. Only a CEL bool is a truth; anything else is an EvaluationError, never "true".
+
+Engines convert an object once an activation, which costs more than most rules, and any new value
+makes a new activation. So there are two: one of the facts as they came, for expressions that read
+nothing else, and one that changes with every variable.
 """
 
 from collections.abc import Sequence
@@ -20,7 +24,12 @@ class Runner:
     """The values of one request, and the policy whose rules are being run."""
 
     def __init__(self, values: dict[str, Any], *, trace: list[Traced] | None = None) -> None:
-        self._activation = Activation(values)
+        self._facts = Activation(values)
+        self._activation = Activation(dict(values), memo=self._facts.memo)
+        self._bound: set[str] = set()  # facts that have another value by now
+        self._learned: set[str] = (
+            set()
+        )  # variables of the policy whose value, or lack of one, is known
         self._trace = trace
         self._policy: CompiledPolicy | None = None
 
@@ -28,6 +37,7 @@ class Runner:
         if policy is self._policy:
             return
         self._policy = policy
+        self._learned.clear()
         own = self._activation
         for name in policy.variables:
             key = f"variables.{name}"
@@ -40,7 +50,9 @@ class Runner:
         for key in [key for key in own.values if key.startswith("variables.")]:
             del own.values[key]
         own.failures.clear()
+        self._learned.clear()
         own.bind(name, value)
+        self._bound.add(name)
 
     def truth(self, compiled: Compiled) -> bool:
         found = self.value(compiled)
@@ -51,30 +63,34 @@ class Runner:
         )
 
     def value(self, compiled: Compiled) -> object:
-        if compiled.needs:
+        if not self._learned.issuperset(compiled.needs):
             self._learn(compiled.needs)
+        program = compiled.program
+        changed = compiled.needs or not self._bound.isdisjoint(program.references)
+        activation = self._activation if changed else self._facts
         if self._trace is None:
-            return compiled.program.evaluate(self._activation)
-        return self._traced(compiled)
+            return program.evaluate(activation)
+        return self._traced(compiled, activation)
 
     def _learn(self, needs: Sequence[str]) -> None:
         own = self._activation
         variables = self._policy.variables if self._policy is not None else {}
         for name in needs:
-            key = f"variables.{name}"
-            if key in own.values or key in own.failures:
+            if name in self._learned:
                 continue
+            key = f"variables.{name}"
             try:
                 own.bind(key, self.value(variables[name]))
             except EvaluationError as exc:
                 own.fail(key, EvaluationError(exc.kind, f"{key}: {exc.message}"))
+            self._learned.add(name)
 
-    def _traced(self, compiled: Compiled) -> object:
+    def _traced(self, compiled: Compiled, activation: Activation) -> object:
         trace = self._trace if self._trace is not None else []
         policy = self._policy.name if self._policy is not None else ""
         source = compiled.program.source
         try:
-            found = compiled.program.evaluate(self._activation)
+            found = compiled.program.evaluate(activation)
         except EvaluationError as exc:
             trace.append(Traced(policy, compiled.field, source, error=exc.message))
             raise

@@ -70,6 +70,10 @@ GANG_MIN_AVAILABLE_FAMILIES: Final = (
 )
 GANG_ROLES: Final = ("leader", "worker")
 
+# Written by Spark on the pods that it makes; says a gang's role where the canonical label does not.
+SPARK_ROLE_LABEL: Final = "spark-role"
+SPARK_ROLES: Final = {"driver": "leader", "executor": "worker"}
+
 # Put on pods by the webhook where the tenant's policy asks; lifted by the scheduler.
 GANG_GATE: Final = f"{GROUP}/gang"
 
@@ -158,6 +162,17 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 # On every Namespace, written by the API server: its name.
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+# Kubernetes' own, on claims and volumes. The scheduler writes the first on a claim to say where its
+# volume shall be made, and the third on a volume that it gave to a claim; the volume controller
+# writes the second when claim and volume name each other. The others are older spellings.
+SELECTED_NODE_ANNOTATION: Final = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED_ANNOTATION: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER_ANNOTATION: Final = "pv.kubernetes.io/bound-by-controller"
+BETA_STORAGE_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+BETA_ZONE_LABEL: Final = "failure-domain.beta.kubernetes.io/zone"
+BETA_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
+
 CO_LOCATE_ANNOTATION: Final = f"{GROUP}/co-locate"
 REQUIRE_CLIQUE_ANNOTATION: Final = f"{GROUP}/require-clique"
 MIN_FABRIC_TIER_ANNOTATION: Final = f"{GROUP}/min-fabric-tier"

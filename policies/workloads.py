@@ -6,10 +6,11 @@ One table; adding a kind is adding a row. `pods_of` turns an object of a known k
 a pod, and the number of pods that will exist at the same time (None where nobody can know, and
 at least that many where an autoscaler may add to them).
 An unknown kind has no templates; so has a known kind whose fields are missing.
+`scaled` says what an object is after a write to its `scale`, which carries nothing but a number.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 Json = Mapping[str, Any]
@@ -27,6 +28,10 @@ class PodTemplate:
     """An autoscaler may make more of them than `count`."""
     bare: bool = False
     """Labels and annotations stand at `path` itself, not in a `metadata` below it."""
+    together: str = ""
+    """The setting that would start the pods together, where they start one after another."""
+    aside: bool = False
+    """Does no work of its own, so that nobody misses it in a gang."""
 
     def place(self, field: str) -> str:
         """Where a field of the pod stands in the object."""
@@ -86,6 +91,12 @@ def _replicated(*path: str) -> Finder:
     return find
 
 
+def _stateful(obj: Json) -> Iterator[PodTemplate]:
+    parallel = _at(obj, "spec", "podManagementPolicy") == "Parallel"
+    for part in _replicated("spec", "template")(obj):
+        yield part if parallel else replace(part, together="spec.podManagementPolicy: Parallel")
+
+
 def _uncounted(*path: str) -> Finder:
     """Pods of the template at `path`, in a number that nobody can know at admission."""
 
@@ -113,13 +124,16 @@ def _job(*path: str) -> Finder:
 
 
 def _jobset(obj: Json) -> Iterator[PodTemplate]:
+    order = ("spec", "startupPolicy", "startupPolicyOrder")
+    together = f"{'.'.join(order)}: AnyOrder" if _at(obj, *order) == "InOrder" else ""
     for index, job in enumerate(_list(_at(obj, "spec", "replicatedJobs"))):
         spec = _at(job, "template", "spec")
         template = _at(spec, "template")
         if isinstance(template, Mapping):
             count = _times(_whole(_at(job, "replicas"), 1), _job_count(spec))
             path = f"spec.replicatedJobs[{index}].template.spec.template"
-            yield PodTemplate(path, template, count, str(_at(job, "name") or ""))
+            name = str(_at(job, "name") or "")
+            yield PodTemplate(path, template, count, name, together=together)
 
 
 def _kubeflow(field: str) -> Finder:
@@ -155,6 +169,13 @@ def _ray(*prefix: str) -> Finder:
                 yield PodTemplate(path, template, count, role, elastic)
 
     return find
+
+
+def _ray_job(obj: Json) -> Iterator[PodTemplate]:
+    """The cluster's pods, and the one that only hands the work to them."""
+    yield from _ray("spec", "rayClusterSpec")(obj)
+    for part in _template(obj, ("spec", "submitterPodTemplate"), 1, "submitter"):
+        yield replace(part, aside=True)
 
 
 def _spark(*prefix: str) -> Finder:
@@ -272,13 +293,13 @@ def _list(value: object) -> Sequence[object]:
     return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
-# (API group, kind) -> where its pods are. The version does not matter: the API server converts.
+# (API group, kind) -> where its pods are: in the same place in every version that is served.
 KINDS: Final[Mapping[tuple[str, str], Finder]] = {
     ("", "Pod"): _pod,
     ("", "ReplicationController"): _replicated("spec", "template"),
     ("", "PodTemplate"): _uncounted("template"),
     ("apps", "Deployment"): _replicated("spec", "template"),
-    ("apps", "StatefulSet"): _replicated("spec", "template"),
+    ("apps", "StatefulSet"): _stateful,
     ("apps", "ReplicaSet"): _replicated("spec", "template"),
     ("apps", "DaemonSet"): _uncounted("spec", "template"),
     ("batch", "Job"): _job("spec"),
@@ -291,7 +312,7 @@ KINDS: Final[Mapping[tuple[str, str], Finder]] = {
     ("kubeflow.org", "PaddleJob"): _kubeflow("paddleReplicaSpecs"),
     ("kubeflow.org", "JAXJob"): _kubeflow("jaxReplicaSpecs"),
     ("ray.io", "RayCluster"): _ray("spec"),
-    ("ray.io", "RayJob"): _ray("spec", "rayClusterSpec"),
+    ("ray.io", "RayJob"): _ray_job,
     ("ray.io", "RayService"): _ray("spec", "rayClusterConfig"),
     ("sparkoperator.k8s.io", "SparkApplication"): _spark("spec"),
     ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _spark("spec", "template"),
@@ -299,6 +320,45 @@ KINDS: Final[Mapping[tuple[str, str], Finder]] = {
     ("trainer.kubeflow.org", "TrainJob"): _train_job,
     ("batch.volcano.sh", "Job"): _volcano,
 }
+
+_REPLICAS: Final = ("spec", "replicas")
+
+
+def _workers(field: str) -> tuple[str, ...]:
+    return ("spec", field, "Worker", "replicas")
+
+
+# (API group, kind) -> the count that a write to its `scale` sets, where it counts pods.
+SCALED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("", "ReplicationController"): _REPLICAS,
+    ("apps", "Deployment"): _REPLICAS,
+    ("apps", "ReplicaSet"): _REPLICAS,
+    ("apps", "StatefulSet"): _REPLICAS,
+    ("kubeflow.org", "PyTorchJob"): _workers("pytorchReplicaSpecs"),
+    ("kubeflow.org", "TFJob"): _workers("tfReplicaSpecs"),
+    ("kubeflow.org", "MPIJob"): _workers("mpiReplicaSpecs"),
+    ("kubeflow.org", "XGBoostJob"): _workers("xgbReplicaSpecs"),
+    ("kubeflow.org", "PaddleJob"): _workers("paddleReplicaSpecs"),
+    ("kubeflow.org", "JAXJob"): _workers("jaxReplicaSpecs"),
+}
+
+
+def scaled_kind(group: str, resource: str) -> str | None:
+    """The kind whose `scale` counts pods, by its resource name."""
+    found = (kind for of, kind in SCALED if of == group and plural(kind) == resource)
+    return next(found, None)
+
+
+def scaled(obj: Json, count: int) -> Json:
+    """The object once its `scale` says so many; a kind without one stays as it is."""
+    group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
+    path = SCALED.get((group, str(obj.get("kind") or "")))
+    return _with(obj, path, count) if path else obj
+
+
+def _with(obj: Json, path: Sequence[str], value: object) -> Json:
+    step, *rest = path
+    return {**obj, step: _with(_map(obj.get(step)), rest, value) if rest else value}
 
 
 def resources_by_group() -> dict[str, list[str]]:

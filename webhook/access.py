@@ -6,12 +6,13 @@ Who may ask what on the TLS port: a WSGI layer in front of the app.
     /metrics               nobody once the metrics have a port of their own
     anything else          the app's own answer
 
-What is judged, and how, is none of its business.
+Reviews come through a second door as well, without WSGI, and pass the same guard. What is judged,
+and how, is none of its business.
 """
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 Environ = dict[str, Any]
 Wsgi = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -46,13 +47,27 @@ class Access:
         return None
 
 
-def guarded(app: Wsgi, access: Access) -> Wsgi:
-    """The app behind the guard."""
+@runtime_checkable
+class Prompt(Protocol):
+    """Answers reviews without WSGI."""
 
-    def guard(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        refusal = access.refusal(str(environ.get("PATH_INFO") or ""), environ.get(CLIENT))
+    def at_once(self, path: str, body: bytes) -> bytes | None:
+        """The answer, if nobody has to be waited for and all is well; else ask by WSGI."""
+
+
+class Guarded:
+    """An app behind the guard, by WSGI and, where the app can, at once."""
+
+    def __init__(self, app: Wsgi, access: Access) -> None:
+        self._app, self._access = app, access
+        also: object = app
+        self._prompt = also if isinstance(also, Prompt) else None
+
+    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = str(environ.get("PATH_INFO") or "")
+        refusal = self._access.refusal(path, environ.get(CLIENT))
         if refusal is None:
-            return app(environ, start_response)
+            return self._app(environ, start_response)
         status, reason = refusal
         body = f"{reason}\n".encode()
         start_response(
@@ -61,4 +76,13 @@ def guarded(app: Wsgi, access: Access) -> Wsgi:
         )
         return [body]
 
-    return guard
+    def at_once(self, path: str, body: bytes, client: str | None) -> bytes | None:
+        """The answer to a review; None: ask by WSGI, which says why if there is none."""
+        if self._prompt is None or self._access.refusal(path, client) is not None:
+            return None
+        return self._prompt.at_once(path, body)
+
+
+def guarded(app: Wsgi, access: Access) -> Guarded:
+    """The app behind the guard."""
+    return Guarded(app, access)

@@ -8,11 +8,15 @@ The Flask shell: bytes to a review, a decision to bytes. No route decides anythi
     GET  /metrics              Prometheus text
 
 Whatever goes wrong while judging is a refusal that says so, never an approval.
+
+A review whose facts are all at hand is also answered `at_once`, without Flask, by the thread that
+read it from its socket: HTTP's machinery costs as much as most verdicts. What has to wait for the
+API server, is large, or is no review comes by WSGI.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -29,6 +33,10 @@ logger = logging.getLogger(__name__)
 
 # Twice what the API server can store plus an envelope: an object and its predecessor.
 BODY_LIMIT: Final = 7 * 1024 * 1024
+# Larger ones take their time, and who reads from sockets has none to give.
+AT_ONCE_LIMIT: Final = 128 * 1024
+# Namespaces that are remembered as known: more than clusters have.
+SEEN_LIMIT: Final = 20_000
 
 
 class NotKnown(Exception):
@@ -64,6 +72,11 @@ class Decider(Protocol):
     ) -> Decision: ...
 
 
+_DECIDERS: Final[Mapping[str, Decider]] = {
+    "/mutate": decide.mutate,
+    "/validate": decide.validate,
+}
+
 Record = Callable[[Report], None]
 
 
@@ -71,31 +84,55 @@ def _to_nobody(report: Report) -> None:
     """Nobody wants to know."""
 
 
-def create_app(
-    world: World,
-    policies: Policies,
-    *,
-    record: Record = _to_nobody,
-    event_defaults: bool = False,
-    clock: Callable[[], float] = time.perf_counter,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Flask:
-    """
-    The application. `record` takes what is worth an Event and must return at once; with
-    `event_defaults` what policies inject is worth one too.
-    """
-    app = Flask(__name__)
-    app.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
+class Reviews:
+    """Bodies in, answers out; any thread may ask."""
 
-    def serve(path: str, judge: Decider) -> Response:
-        started = clock()
-        asked = review.parse(request.get_data(cache=False))
-        missing = policies.not_ready()  # asked first: the set may come in force in between
-        in_force = policies.current
-        decision = _decided(
-            asked, lambda: judge(asked, _known(world, asked, missing), in_force, now=now())
+    def __init__(
+        self,
+        world: World,
+        policies: Policies,
+        *,
+        record: Record,
+        event_defaults: bool,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._world, self._policies, self._record = world, policies, record
+        self._event_defaults, self._clock, self._now = event_defaults, clock, now
+        self._seen: set[str] = set()  # namespaces that the world knew: it will know them again
+
+    def answer(self, path: str, body: bytes) -> bytes:
+        """The answer to the review in the body; raises `NotAReview`."""
+        started = self._clock()
+        return self._answer(path, review.parse(body), started)
+
+    def at_once(self, path: str, body: bytes) -> bytes | None:
+        """The same, or None where it may have to wait or cannot be read."""
+        if len(body) > AT_ONCE_LIMIT:
+            return None
+        started = self._clock()
+        try:
+            asked = review.parse(body)
+        except NotAReview:
+            return None
+        return None if self._waits(asked) else self._answer(path, asked, started)
+
+    def _waits(self, asked: Review) -> bool:
+        """Whether the API server may have to be waited for."""
+        return (
+            asked.namespace not in self._seen
+            or asked.subresource != ""
+            or asked.resource in ("bindings", "namespaces")
+            or decide.needs_owner(asked)
         )
-        verdict = "allowed" if decision.allowed else "denied"
+
+    def _answer(self, path: str, asked: Review, started: float) -> bytes:
+        missing = self._policies.not_ready()  # asked first: the set may come in force in between
+        in_force = self._policies.current
+        judge = _DECIDERS[path]
+        decision = _decided(
+            asked, lambda: judge(asked, self._known(asked, missing), in_force, now=self._now())
+        )
         if not decision.allowed:
             logger.info(
                 "denied",
@@ -106,8 +143,6 @@ def create_app(
                     "rules": [f"{f.policy}/{f.rule}" for f in decision.failures],
                 },
             )
-        metrics.REVIEWS.labels(path, verdict).inc()
-        metrics.SECONDS.labels(path).observe(clock() - started)
         body = review.answer(
             asked.uid,
             allowed=decision.allowed,
@@ -116,20 +151,68 @@ def create_app(
             patch=decision.patch,
             audit=auditing.annotations(decision),
         )
+        metrics.review(path, allowed=decision.allowed, seconds=self._clock() - started)
         _tell(
             asked,
-            lambda: auditing.reports(asked, decision, in_force, defaults=event_defaults),
-            record,
+            lambda: auditing.reports(asked, decision, in_force, defaults=self._event_defaults),
+            self._record,
         )
+        return body
+
+    def _known(self, asked: Review, missing: str | None) -> Facts:
+        """The facts; without the policies everything would pass, so nothing is judged by then."""
+        if missing is not None:
+            raise NotKnown(missing)
+        try:
+            found = self._world.facts(asked)
+        except NotKnown:
+            self._seen.discard(asked.namespace)
+            raise
+        if asked.namespace and asked.namespace not in self._seen:
+            if len(self._seen) >= SEEN_LIMIT:
+                self._seen.clear()
+            self._seen.add(asked.namespace)
+        return found
+
+
+class App(Flask):
+    """The application, with a door that needs no WSGI."""
+
+    def __init__(self, reviews: Reviews) -> None:
+        super().__init__(__name__)
+        self.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
+        self.at_once = reviews.at_once
+
+
+def create_app(
+    world: World,
+    policies: Policies,
+    *,
+    record: Record = _to_nobody,
+    event_defaults: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> App:
+    """
+    The application. `record` takes what is worth an Event and must return at once; with
+    `event_defaults` what policies inject is worth one too.
+    """
+    reviews = Reviews(
+        world, policies, record=record, event_defaults=event_defaults, clock=clock, now=now
+    )
+    app = App(reviews)
+
+    def serve(path: str) -> Response:
+        body = reviews.answer(path, request.get_data(cache=False))
         return Response(body, content_type="application/json")
 
     @app.post("/mutate")
     def mutate() -> Response:
-        return serve("mutate", decide.mutate)
+        return serve("/mutate")
 
     @app.post("/validate")
     def validate() -> Response:
-        return serve("validate", decide.validate)
+        return serve("/validate")
 
     @app.get("/healthz")
     def healthz() -> Response:
@@ -154,13 +237,6 @@ def create_app(
         return _text(f"{exc.name}: {exc.description}", exc.code or 500)
 
     return app
-
-
-def _known(world: World, asked: Review, missing: str | None) -> Facts:
-    """The facts; without the policies everything would pass, so nothing is judged by then."""
-    if missing is not None:
-        raise NotKnown(missing)
-    return world.facts(asked)
 
 
 def _decided(asked: Review, judge: Callable[[], Decision]) -> Decision:

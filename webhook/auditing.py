@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.correlation import NOTE_LIMIT, Ref, Report, cut, report
-from policies import evaluation, vocabulary
+from policies import evaluation, vocabulary, workloads
 from policies.admission import mapping
 from policies.evaluation import Excepted, Failure, Injection
 from policies.policyset import PolicySet
@@ -118,13 +118,24 @@ def _regarding(review: Review, *, allowed: bool) -> Ref:
 
 def _itself(review: Review, obj: Json | None) -> Ref:
     metadata = mapping((obj or {}).get("metadata"))
+    kind, api_version = _whole(review)
     return Ref(
-        review.kind[:_NAME_LIMIT],
+        kind[:_NAME_LIMIT],
         (review.name or _text(metadata, "name"))[:_NAME_LIMIT],
         review.namespace,
         _text(metadata, "uid"),
-        f"{review.group}/{review.version}" if review.group else review.version,
+        api_version,
     )
+
+
+def _whole(review: Review) -> tuple[str, str]:
+    """Kind and API version of the object, also where the review is of a part with its own kind."""
+    group, _, _ = review.resource_api.rpartition("/")
+    if review.subresource and (group, review.resource) == ("", "pods"):
+        return "Pod", "v1"
+    if review.subresource == "scale":
+        return workloads.scaled_kind(group, review.resource) or review.kind, review.resource_api
+    return review.kind, f"{review.group}/{review.version}" if review.group else review.version
 
 
 def _policy(rows: Sequence[Failure | Excepted | Injection], policies: PolicySet) -> Ref | None:

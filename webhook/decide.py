@@ -7,17 +7,18 @@ What the webhook answers: one pure function a path.
 Same review, same facts, same policies, same time, same decision: no clock, no network, no
 globals. `Facts` is what the shell looked up beforehand. Deciding on a patched object gives an
 empty patch. Validation judges the final object and never trusts that the mutating call took
-place; on an update it reports what the update breaks, not what was broken before.
+place; on an update the product's own rules report what the update breaks, not what was broken
+before.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
 import orjson
 
-from policies import intent, numa_rules, quantity, rules, vocabulary
+from policies import intent, numa_rules, proposal, quantity, rules, vocabulary
 from policies.admission import Admission, mapping
 from policies.evaluate import evaluate
 from policies.evaluation import BUILTIN, Evaluation, Excepted, Failure, Injection
@@ -43,7 +44,7 @@ class Facts:
 
     namespace: Json | None = None
     owner: Json | None = None
-    """The controller of a pod, where the verdict depends on it."""
+    """The controller of a pod, or the workload that is scaled, where the verdict depends on it."""
     bound_pod: Json | None = None
     """The pod that a Binding is for."""
     numa_sizes: tuple[numa_rules.Size, ...] = ()
@@ -85,6 +86,8 @@ def needs_owner(review: Review) -> bool:
     """Whether the verdict depends on the pod's controller: a gang whose size only that one says."""
     if review.kind != "Pod" or review.operation != "CREATE" or review.object is None:
         return False
+    if not mapping(review.object.get("metadata")).get("ownerReferences"):
+        return False  # it has none, and reading what a pod asks for costs
     gang = intent.read(review.object).gang
     return gang is not None and gang.min_available is None and not gang.size_stands_elsewhere
 
@@ -100,7 +103,8 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     patch = Patch(pod)
     gang = _gang(asked, facts)
     _canonical(patch, asked, gang)
-    found = evaluate(_admission(review, facts, patch.result), policies, now=now, validate=False)
+    admission = _admission(review, facts, patch.result, None if patch.operations else asked)
+    found = evaluate(admission, policies, now=now, validate=False)
     for injection in found.injections:
         if injection.path[-1] == "-":
             patch.append(injection.path[:-1], injection.value)
@@ -119,7 +123,14 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
         patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
     profile = _profile(found, gang, obeyed, numa_by=_numa_by(pod, found))
     patch.set(("metadata", "annotations", vocabulary.PROFILE_ANNOTATION), profile)
-    return Decision(patch=patch.operations, audit=found.audit, injections=found.injections)
+    notes = tuple(_unsized(asked, facts, pod))
+    return Decision(
+        warnings=tuple(note.message for note in notes),
+        patch=patch.operations,
+        audit=found.audit,
+        notes=notes,
+        injections=found.injections,
+    )
 
 
 def validate(
@@ -131,32 +142,67 @@ def validate(
     With `guarded` off only the object counts: one that exists has been placed and lived on since,
     and nobody asks for anything.
     """
-    done = guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod) if guarded else []
-    if review.object is None or review.subresource not in _JUDGED:
+    done = _done(review, facts) if guarded else []
+    if guards.lets_go(review) or not _is_judged(review, policies):
         failures = tuple(_failures(done))
         return Decision(allowed=not failures, failures=failures)
-    found = evaluate(_admission(review, facts, review.object), policies, now=now, inject=False)
-    # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
-    sizes = facts.numa_sizes if _numa_by(review.object, found) == "user" else ()
-    checked = rules.check(rules.members(review.object), owner=facts.owner, numa_sizes=sizes)
-    problems = list(checked.problems)
-    if review.operation == "UPDATE" and review.old_object is not None:
-        before = rules.check(rules.members(review.old_object), owner=facts.owner).problems
-        problems = [problem for problem in problems if problem not in before]
-    problems += identity.problems(review, found.who, policies.tables)
-    problems += done
+    members = rules.members(review.object or {})
+    asked = members[0].intent if review.kind == "Pod" and members else None
+    admission = _admission(review, facts, review.object, asked)
+    found = evaluate(admission, policies, now=now, inject=False)
+    checked = _checked(review, facts, members, found)
+    problems = [*checked.problems, *identity.problems(review, found.who, policies.tables), *done]
+    if proposal.is_policy(review.group):
+        problems += _proposed(review, policies)
     failures = (
         *_failures(problems),
         *(failure for failure in found.failures if failure.denies),
     )
+    notes = tuple(_notes(checked.notes))
     return Decision(
         allowed=not failures,
         failures=failures,
         warnings=(*checked.warnings, *found.warnings),
         audit=found.audit,
-        notes=tuple(failure for failure in found.failures if not failure.denies),
+        notes=(*notes, *(failure for failure in found.failures if not failure.denies)),
         excepted=found.excepted,
     )
+
+
+def _done(review: Review, facts: Facts) -> list[Problem]:
+    return guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod, scaled=facts.owner)
+
+
+def _is_judged(review: Review, policies: PolicySet) -> bool:
+    """Whole objects are, and those parts that a policy names by a kind of theirs, as `Scale`."""
+    if review.subresource in _JUDGED:
+        return True
+    return review.kind != "Pod" and policies.names(review.group, review.kind)
+
+
+def _checked(
+    review: Review, facts: Facts, members: Sequence[rules.Member], found: Evaluation
+) -> rules.Findings:
+    """What the product's own rules find; an update is held against what it found."""
+    if review.object is None or review.subresource not in _JUDGED:
+        return rules.Findings()
+    # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
+    sizes = facts.numa_sizes if _numa_by(review.object, found) == "user" else ()
+    checked = rules.check(members, owner=facts.owner, numa_sizes=sizes)
+    if review.operation != "UPDATE" or review.old_object is None:
+        return checked
+    before = rules.check(rules.members(review.old_object), owner=facts.owner).problems
+    return replace(checked, problems=tuple(row for row in checked.problems if row not in before))
+
+
+def _proposed(review: Review, policies: PolicySet) -> Iterable[Problem]:
+    for fault in proposal.faults(review.object or {}, policies):
+        yield Problem("policy", fault.path, fault.message, "correct it and apply it again")
+
+
+def _notes(notes: Iterable[rules.Note]) -> Iterable[Failure]:
+    for note in notes:
+        yield Failure(BUILTIN, note.rule, note.message, actions=("Warn",))
 
 
 def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
@@ -164,7 +210,7 @@ def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
         yield Failure(BUILTIN, problem.rule, problem.message, path=problem.path, fix=problem.fix)
 
 
-def _admission(review: Review, facts: Facts, obj: Json) -> Admission:
+def _admission(review: Review, facts: Facts, obj: Json | None, asked: Intent | None) -> Admission:
     return Admission(
         operation=review.operation,
         kind=review.kind,
@@ -180,7 +226,8 @@ def _admission(review: Review, facts: Facts, obj: Json) -> Admission:
         old_object=review.old_object,
         user=review.user,
         dry_run=review.dry_run,
-        templates=() if review.kind == "Pod" else tuple(pods_of(obj)),
+        templates=() if obj is None or review.kind == "Pod" else tuple(pods_of(obj)),
+        asked=asked,
     )
 
 
@@ -195,6 +242,13 @@ def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
     if size is None:
         return (gang.name, 1) if gang.is_locality_group else None
     return gang.name, size
+
+
+def _unsized(asked: Intent, facts: Facts, pod: Json) -> Iterable[Failure]:
+    """A group without a size gets one here, so that nobody later sees that it had none."""
+    if asked.gang is None or not asked.gang.is_locality_group:
+        return ()
+    return _notes(rules.check(rules.members(pod), owner=facts.owner).notes)
 
 
 def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> None:

@@ -7,15 +7,16 @@ What may not be done to an object that admission has judged, whoever asks and by
     ephemeralcontainers               by the scheduler alone
     pods/binding, bindings   CREATE   only the scheduler that the pod names binds it
     namespaces               UPDATE   the tenant changes by the hand of those who manage tenants
+    scale of a workload      UPDATE   no fewer pods than its gang needs, or none at all
 
 Pure. Policies judge what an object says; guards judge what is done to it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from policies import vocabulary
+from policies import rules, vocabulary, workloads
 from policies.admission import mapping
 from policies.intent import Problem
 from policies.vocabulary import Key
@@ -25,6 +26,7 @@ Json = Mapping[str, Any]
 
 _ANEW: Final = "delete the pod and create it anew; what admission wrote stays as it is"
 _ASSIGNED: Final = vocabulary.annotation(vocabulary.NUMA_ASSIGNED_ANNOTATION)
+_WRITTEN: Final = frozenset({"finalizers", "managedFields", "resourceVersion", "generation"})
 _TENANT_KEYS: Final = (
     vocabulary.label(vocabulary.TENANT_LABEL),
     vocabulary.label(vocabulary.TIER_LABEL),
@@ -39,8 +41,14 @@ class Trust:
     manages_tenants: bool = False
 
 
-def problems(review: Review, *, trust: Trust, bound_pod: Json | None = None) -> list[Problem]:
-    """What the request does that it may not; `bound_pod` is the pod that a Binding is for."""
+def problems(
+    review: Review, *, trust: Trust, bound_pod: Json | None = None, scaled: Json | None = None
+) -> list[Problem]:
+    """
+    What the request does that it may not.
+
+    `bound_pod` is the pod that a Binding is for, `scaled` the workload whose `scale` is written.
+    """
     what = (review.resource, review.subresource, review.operation)
     match what:
         case ("pods", "", "CREATE"):
@@ -51,7 +59,22 @@ def problems(review: Review, *, trust: Trust, bound_pod: Json | None = None) -> 
             return list(_bound(review, trust, bound_pod))
         case ("namespaces", "", "UPDATE"):
             return list(_moved(review, trust))
+        case (_, "scale", "UPDATE"):
+            return list(_scaled(review, scaled))
     return []
+
+
+def lets_go(review: Review) -> bool:
+    """Whether all that is done is to remove finalizers from an object that is being deleted.
+
+    Whoever judged that would keep objects for ever that no longer satisfy a policy.
+    """
+    old, new = review.old_object, review.object
+    if review.operation != "UPDATE" or review.subresource or old is None or new is None:
+        return False
+    before, after = _finalizers(old), _finalizers(new)
+    is_ending = mapping(old.get("metadata")).get("deletionTimestamp") is not None
+    return is_ending and after < before and _lasting(old) == _lasting(new)
 
 
 def needs_pod(review: Review) -> bool:
@@ -60,6 +83,15 @@ def needs_pod(review: Review) -> bool:
         ("pods", "binding"),
         ("bindings", ""),
     )
+
+
+def needs_scaled(review: Review) -> bool:
+    """Whether the verdict depends on the workload whose `scale` is written."""
+    if (review.operation, review.subresource) != ("UPDATE", "scale"):
+        return False
+    count = _replicas(review.object)
+    # Nothing at all is always allowed, and what does not change breaks nothing.
+    return count > 0 and count != _replicas(review.old_object)
 
 
 def needs_tenant_manager(review: Review) -> bool:
@@ -140,6 +172,36 @@ def _moved(review: Review, trust: Trust) -> Iterator[Problem]:
             "who does not manage tenants",
             f"ask somebody who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
         )
+
+
+def _scaled(review: Review, workload: Json | None) -> Iterator[Problem]:
+    """What the workload would say with so many pods, and does not say now."""
+    if workload is None:
+        return
+    after = workloads.scaled(workload, _replicas(review.object))
+    before = workloads.scaled(workload, _replicas(review.old_object))
+    # Each message has its own numbers, so that rules are compared: what was short before may grow.
+    known = {problem.rule for problem in rules.check(rules.members(before)).problems}
+    for problem in rules.check(rules.members(after)).problems:
+        if problem.rule == "gang-size" and problem.rule not in known:
+            yield replace(problem, path="spec.replicas")
+
+
+def _replicas(scale: Json | None) -> int:
+    """How many a Scale asks for; the API server leaves a zero out."""
+    found = mapping((scale or {}).get("spec")).get("replicas")
+    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def _finalizers(obj: Json) -> set[str]:
+    found = mapping(obj.get("metadata")).get("finalizers")
+    return {str(name) for name in found} if isinstance(found, list) else set()
+
+
+def _lasting(obj: Json) -> Json:
+    """The object without what every write changes, and without its finalizers."""
+    metadata = mapping(obj.get("metadata"))
+    return {**obj, "metadata": {k: v for k, v in metadata.items() if k not in _WRITTEN}}
 
 
 def _changes(review: Review, keys: Iterable[Key]) -> Iterator[tuple[Key, object, object]]:

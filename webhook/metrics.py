@@ -8,6 +8,7 @@ module is imported) and `exposition` adds them up, whichever process answers.
 import os
 from collections import Counter as Tally
 from collections.abc import Mapping
+from functools import lru_cache
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -41,6 +42,11 @@ POLICIES = Gauge(
 POLICY_FAULTS = Gauge(
     "kubenexus_webhook_policy_faults",
     "Faults of the newest policies; above zero, the last good set is served instead.",
+    multiprocess_mode="livemax",
+)
+RULES_MISSING = Gauge(
+    "kubenexus_webhook_rules_missing",
+    "Operations on resources that policies name and the API server does not send yet.",
     multiprocess_mode="livemax",
 )
 UNREADABLE = Counter(
@@ -81,6 +87,20 @@ class EventCounts:
             EVENTS_DROPPED.labels(why).inc(count - self._dropped[why])
         EVENTS_WAITING.set(waiting)
         self._written, self._dropped = written, Tally(dropped)
+
+
+@lru_cache
+def _of(path: str, allowed: bool) -> tuple[Counter, Histogram]:
+    """The counters of one path and verdict: looking them up costs more than counting."""
+    name, verdict = path.strip("/"), "allowed" if allowed else "denied"
+    return REVIEWS.labels(name, verdict), SECONDS.labels(name)
+
+
+def review(path: str, *, allowed: bool, seconds: float) -> None:
+    """Count an answered review."""
+    reviews, duration = _of(path, allowed)
+    reviews.inc()
+    duration.observe(seconds)
 
 
 def exposition() -> bytes:

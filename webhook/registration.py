@@ -3,14 +3,17 @@ The two webhook configurations: what the API server sends, and what it never sen
 
 Namespaces are left out by `kubernetes.io/metadata.name`, which the API server sets and nobody
 can change, so that no label can open a way around. Every field that the API server would fill
-in is written out, so that what is read back is what was applied.
+in is written out, so that what is read back is what was applied. What policies name beyond the
+product's own kinds is added to the rules of `JUDGED` by the webhook itself (`registrar`).
 """
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from policies import vocabulary, workloads
+from policies import vocabulary
+from webhook import sending
+from webhook.sending import rule
 
 Json = dict[str, Any]
 
@@ -19,18 +22,28 @@ SCHEDULER_ACCOUNT: Final = (
     f"system:serviceaccount:{vocabulary.SYSTEM_NAMESPACE}:{vocabulary.SCHEDULER_NAME}"
 )
 TIMEOUT_SECONDS: Final = 3
+# The webhook whose rules follow the policies.
+JUDGED: Final = "validate.workloads.kubenexus.io"
 
 # Kubelets write what they run, mirror pods among it; the API server holds them to their own node.
 _NOT_A_NODE: Final = {
     "name": "not-a-node",
     "expression": "!('system:nodes' in request.userInfo.groups)",
 }
+# Counts where a policy is for every kind, and costs next to nothing where none is.
+_MAY_BE_JUDGED: Final = {"name": "may-be-judged", "expression": sending.NEVER_EXPRESSION}
 _METADATA_CHANGED: Final = {
     "name": "metadata-changed",
     "expression": (
         "object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({}) || "
         "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"
     ),
+}
+
+# What stands beside a policy's spec is judged by nobody.
+_SPEC_CHANGED: Final = {
+    "name": "spec-changed",
+    "expression": "request.operation == 'CREATE' || object.?spec != oldObject.?spec",
 }
 
 
@@ -49,7 +62,7 @@ def configurations(
 
     mutating = {
         **_webhook("mutate.pods", client("/mutate"), excluded),
-        "rules": [_rule("", ["pods"], ["CREATE"])],
+        "rules": [rule("", ["pods"], ["CREATE"])],
         "matchConditions": [_NOT_A_NODE],
         "reinvocationPolicy": "IfNeeded",
     }
@@ -73,15 +86,10 @@ def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], lis
     One a concern, because conditions count for all rules of a webhook: what changes nothing that
     is judged is sorted out by the API server itself, and is never sent.
     """
-    workload_rules = [
-        _rule(group, names, ["CREATE", "UPDATE"])
-        for group, names in workloads.resources_by_group().items()
-    ]
-    changed = _rule("", ["pods/ephemeralcontainers", "pods/resize"], ["UPDATE"])
-    yield "validate.workloads", [*workload_rules, changed], [_NOT_A_NODE]
+    yield "validate.workloads", sending.rules(sending.fixed()), [_NOT_A_NODE, _MAY_BE_JUDGED]
     yield (
         "validate.pod-status",
-        [_rule("", ["pods/status"], ["UPDATE"])],
+        [rule("", ["pods/status"], ["UPDATE"])],
         [_NOT_A_NODE, _METADATA_CHANGED],
     )
     # Each scheduler binds the pods that name it; asking about its own would only slow it down.
@@ -90,7 +98,7 @@ def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], lis
         "name": "not-a-scheduler",
         "expression": f"!(request.userInfo.username in [{known}])",
     }
-    yield "validate.bindings", [_rule("", ["pods/binding", "bindings"], ["CREATE"])], [binder]
+    yield "validate.bindings", [rule("", ["pods/binding", "bindings"], ["CREATE"])], [binder]
     keys = (vocabulary.TENANT_LABEL, vocabulary.TIER_LABEL)
     moved = " || ".join(
         f"object.metadata.?labels[?'{key}'].orValue('') != "
@@ -99,9 +107,10 @@ def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], lis
     )
     yield (
         "validate.namespaces",
-        [{**_rule("", ["namespaces"], ["UPDATE"]), "scope": "Cluster"}],
+        [rule("", ["namespaces"], ["UPDATE"], scope=sending.CLUSTER)],
         [{"name": "tenant-changed", "expression": moved}],
     )
+    yield "validate.policies", [sending.POLICY_KINDS], [_SPEC_CHANGED]
 
 
 def _configuration(kind: str, webhooks: list[Json]) -> Json:
@@ -138,14 +147,4 @@ def _webhook(name: str, client: Mapping[str, Any], excluded: Sequence[str]) -> J
             ]
         },
         "objectSelector": {},
-    }
-
-
-def _rule(group: str, names: list[str], operations: list[str]) -> Json:
-    return {
-        "apiGroups": [group],
-        "apiVersions": ["*" if group else "v1"],
-        "resources": names,
-        "operations": operations,
-        "scope": "Namespaced",
     }

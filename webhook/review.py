@@ -43,6 +43,8 @@ class Review:
     group: str = ""
     version: str = "v1"
     subresource: str = ""
+    resource_api: str = "v1"
+    """API version of the resource: that of the kind, except for subresources such as `scale`."""
     namespace: str = ""
     name: str = ""
     user: Mapping[str, Any] = field(default_factory=dict)
@@ -81,8 +83,8 @@ def _is_deeper(body: bytes, value: Any) -> bool:
         level = [
             child
             for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, dict | list)
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is dict or type(child) is list  # the decoder knows no others
         ]
         if not level:
             return False
@@ -105,6 +107,7 @@ def _review(request: Mapping[str, Any]) -> Review:
         kind=_text(kind, "kind"),
         resource=_text(resource, "resource"),
         subresource=_text(request, "subResource"),
+        resource_api="/".join(filter(None, (_text(resource, "group"), _text(resource, "version")))),
         namespace=_text(request, "namespace"),
         name=_text(request, "name"),
         user=_map(request, "userInfo"),

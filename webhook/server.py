@@ -29,7 +29,7 @@ from typing import Any, Final
 from gunicorn.app.base import BaseApplication
 
 from cluster import connection
-from policies import loader
+from policies import loader, vocabulary
 from webhook import registration
 from webhook.access import Access, guarded
 from webhook.tls import Certificate
@@ -67,6 +67,8 @@ class Options:
     """Users that the scheduler may be: they alone bind its pods and lift its gates."""
     policy_objects: bool = True
     """Whether ClusterPolicy and TenantPolicy objects of the API server count as well."""
+    configuration: str = vocabulary.WEBHOOK_NAME
+    """The ValidatingWebhookConfiguration whose rules follow the policies."""
     event_defaults: bool = False
     """Whether there is an Event for what policies inject; for almost every pod there would be."""
     engine: str | None = None
@@ -170,6 +172,8 @@ class _Gunicorn(BaseApplication):
             schedulers=options.schedulers,
             instance=f"{socket.gethostname()}-{os.getpid()}",
             offer=keeper.offer if options.policy_objects else None,
+            kinds=lambda: keeper.current.kinds if keeper.status().ready else None,
+            configuration=options.configuration,
         )
         self._stop_world = world.stop
         world.start()

@@ -27,7 +27,23 @@ _OBJECT: Final[dict[str, Any]] = {"metadata": _METADATA}
 
 def fault(obj: dict[str, Any], *, kind: str) -> str | None:
     """Where the object is not of its shape, and what was to be there; None where it is."""
-    return _fault(obj, _POD if kind == "Pod" else _OBJECT, "")
+    shape = _POD if kind == "Pod" else _OBJECT
+    return None if _holds(obj, shape) else _fault(obj, shape, "")
+
+
+def _holds(value: Any, shape: Any) -> bool:
+    """Whether `_fault` finds nothing; without places to name, in a fraction of the time."""
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return value is None
+        for key, part in shape.items():
+            found = value.get(key)
+            if found is not None and not _holds(found, part):
+                return False
+        return True
+    if not isinstance(value, list):
+        return value is None
+    return not shape or all(_holds(item, shape[0]) for item in value)
 
 
 def _fault(value: Any, shape: Any, path: str) -> str | None:

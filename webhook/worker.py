@@ -1,11 +1,13 @@
 """
 A gunicorn worker that spends a thread on whole requests only.
 
-One loop owns every socket; threads get the bytes of a request and give back those of an answer.
+One loop owns every socket. It answers a plain review itself where nobody has to be waited for, one
+a connection and turn; for all else threads get the bytes of a request and give back those of an
+answer.
 
     accepted --> SHAKING --> READING --whole request--> JUDGING (a thread) --> WRITING
-                                ^                                                |
-                                +-------------------- kept alive ----------------+
+                                ^  +------- a review, facts at hand -------------^ |
+                                +-------------------- kept alive ------------------+
     a refused request: WRITING --> DRAINING, so that the client reads the answer --> closed
 
 However slowly a client shakes hands, sends or reads, it costs a file descriptor and a buffer, and
@@ -18,6 +20,7 @@ within a moment, each with `Connection: close`, and ends.
 """
 
 import contextlib
+import gc
 import io
 import logging
 import os
@@ -38,7 +41,7 @@ from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
-from webhook import access, tls
+from webhook import access, answers, framing, tls
 from webhook.app import BODY_LIMIT
 from webhook.framing import Framer, Refused
 
@@ -49,9 +52,10 @@ ANSWER_SECONDS: Final = 5.0  # until the client has taken the answer
 DRAIN_SECONDS: Final = 1.0  # what a refused client still sends is dropped for so long
 LINGER_SECONDS: Final = 1.0  # after SIGTERM, for requests already on their way
 HELD_LIMIT: Final = 64 * 1024 * 1024  # bytes of unfinished requests, all connections together
-RECEIVE: Final = 256 * 1024
+RECEIVE: Final = 16 * 1024  # as much as TLS gives at a time
 ACCEPTS: Final = 16  # new connections in a row, before others get their turn
 TICK: Final = 0.5
+SWEEP_SECONDS: Final = 0.1  # between looks for who is late
 
 _CLOSED: Final = (OSError,)  # what TLS objects to among it
 _WAIT: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
@@ -75,6 +79,7 @@ class Connection:
     def __init__(self, sock: ssl.SSLSocket, peer: Any, number: int, now: float) -> None:
         self.sock, self.peer, self.number = sock, peer, number
         self.step: Callable[[object], None] = _nothing
+        self.awaited = 0  # the event of its socket that it waits for; 0: none
         self.phase = Phase.SHAKING
         self.since = now
         self.deadline: float | None = now + REQUEST_SECONDS
@@ -98,22 +103,31 @@ class PatientWorker(Worker):
     """See the module's docstring."""
 
     def init_process(self) -> None:
+        self.prepare()
+        super().init_process()
+
+    def prepare(self) -> None:
+        """What `run` needs in the process that serves."""
         self._poll = selectors.DefaultSelector()
         self._pool = ThreadPoolExecutor(self.cfg.threads, thread_name_prefix="review")
         self._connections: dict[int, Connection] = {}  # number -> connection
         self._numbers = 0
         self._held = 0
+        self._swept = 0.0
+        self._more: list[Connection] = []  # answered, and their next request may have come already
         self._done: SimpleQueue[tuple[Connection, bytes, bool]] = SimpleQueue()  # from threads
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
-        super().init_process()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.alive = False
         self._awake()
 
     def run(self) -> None:
+        gc.collect()
+        gc.freeze()  # modules and policies stay: looking through them time and again is in vain
+        self._prompt = self.wsgi.at_once if isinstance(self.wsgi, access.Guarded) else None
         self._poll.register(self._wake, selectors.EVENT_READ, self._finish)
         for listener in self.sockets:
             listener.setblocking(False)
@@ -138,15 +152,33 @@ class PatientWorker(Worker):
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _turn(self, timeout: float = TICK) -> None:
-        self.notify()
-        for key, _ in self._poll.select(timeout):
+        more, self._more = self._more, []
+        for key, _ in self._poll.select(0 if more else timeout):
             key.data(key.fileobj)
+        for connection in more:
+            connection.step(None)
         now = time.monotonic()
+        if now - self._swept < SWEEP_SECONDS:
+            return
+        self._swept = now
+        self.notify()
         late = [
             c for c in self._connections.values() if c.deadline is not None and c.deadline < now
         ]
         for connection in late:
             self._close(connection)
+
+    def _await(self, connection: Connection, event: int) -> None:
+        """Have the connection's next step taken when its socket is ready for `event`; 0: never."""
+        before, connection.awaited = connection.awaited, event
+        if before == event:
+            return
+        if not before:
+            self._poll.register(connection.sock, event, connection.step)
+        elif not event:
+            self._poll.unregister(connection.sock)
+        else:
+            self._poll.modify(connection.sock, event, connection.step)
 
     # --- Connections. ---
 
@@ -171,7 +203,7 @@ class PatientWorker(Worker):
             connection = Connection(shaking, peer, self._numbers, time.monotonic())
             connection.step = partial(self._step, connection)
             self._connections[connection.number] = connection
-            self._poll.register(shaking, selectors.EVENT_READ, connection.step)
+            self._await(connection, selectors.EVENT_READ)
 
     def _step(self, connection: Connection, _: object) -> None:
         if connection.number not in self._connections:
@@ -180,8 +212,7 @@ class PatientWorker(Worker):
             self._go_on(connection)
         except _WAIT as exc:
             writes = isinstance(exc, ssl.SSLWantWriteError)
-            wanted = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
-            self._poll.modify(connection.sock, wanted, connection.step)
+            self._await(connection, selectors.EVENT_WRITE if writes else selectors.EVENT_READ)
         except _CLOSED:
             self._close(connection)
 
@@ -197,7 +228,8 @@ class PatientWorker(Worker):
                     if not self._take(connection):
                         self._keep(connection, connection.sock.recv(RECEIVE))
                 case Phase.WRITING:
-                    self._write(connection)
+                    if self._write(connection):
+                        return  # one answer a turn: who asks much has no more of it than others
                 case Phase.DRAINING:
                     if not connection.sock.recv(RECEIVE):
                         self._close(connection)
@@ -218,13 +250,13 @@ class PatientWorker(Worker):
             self._make_way(lambda other: bool(other.data))
 
     def _take(self, connection: Connection) -> bool:
-        """Hand a whole request to a thread, or refuse it; False while more has to come."""
+        """Answer or refuse a whole request, or hand it on; False while more has to come."""
         try:
             end = connection.framer.end(connection.data)
         except Refused as exc:
             self._held -= len(connection.data)
             connection.data.clear()
-            self._answered(connection, _refusal(exc.status, exc.reason), keep=False)
+            self._answered(connection, answers.refusal(exc.status, exc.reason), keep=False)
             return True
         if end is None:
             return False
@@ -232,26 +264,36 @@ class PatientWorker(Worker):
         del connection.data[:end]
         self._held -= end
         connection.framer = Framer(body_limit=BODY_LIMIT)
+        body = self._at_once(connection, request)
+        if body is not None:
+            keep = self.alive  # asked late: the end may have come while the app judged
+            answer = answers.success(body, now=time.time(), keep=keep)
+            self._answered(connection, answer, keep=keep)
+            return True
         connection.enter(Phase.JUDGING, time.monotonic(), None)
-        self._poll.unregister(connection.sock)
+        self._await(connection, 0)
         self._pool.submit(self._judge, connection, request)
         return True
 
-    def _write(self, connection: Connection) -> None:
+    def _write(self, connection: Connection) -> bool:
+        """Send the answer; whether another request may follow it."""
         while connection.answer:
             sent = connection.sock.send(connection.answer)
             connection.answer = connection.answer[sent:]
-        self._poll.modify(connection.sock, selectors.EVENT_READ, connection.step)
+        self._await(connection, selectors.EVENT_READ)
         now = time.monotonic()
         if connection.then is Phase.DRAINING:
             with contextlib.suppress(*_CLOSED):
                 connection.sock.unwrap()  # says that the end is meant; an answer is not awaited
             connection.sock.shutdown(socket.SHUT_WR)
             connection.enter(Phase.DRAINING, now, DRAIN_SECONDS)
-        else:
-            connection.kept = not connection.data
-            patience = float(self.cfg.keepalive) if connection.kept else REQUEST_SECONDS
-            connection.enter(Phase.READING, now, patience)
+            return False
+        connection.kept = not connection.data
+        patience = float(self.cfg.keepalive) if connection.kept else REQUEST_SECONDS
+        connection.enter(Phase.READING, now, patience)
+        if connection.data or connection.sock.pending():
+            self._more.append(connection)
+        return True
 
     def _make_way(self, among: Callable[[Connection], bool]) -> None:
         """Close who has been at it longest; who is being judged stays."""
@@ -266,7 +308,7 @@ class PatientWorker(Worker):
             return
         self._held -= len(connection.data)
         with contextlib.suppress(KeyError, ValueError):
-            self._poll.unregister(connection.sock)
+            self._await(connection, 0)
         connection.sock.close()
 
     # --- Answers. ---
@@ -282,7 +324,6 @@ class PatientWorker(Worker):
             while True:
                 connection, answer, keep = self._done.get_nowait()
                 if connection.number in self._connections:
-                    self._poll.register(connection.sock, selectors.EVENT_READ, connection.step)
                     self._answered(connection, answer, keep=keep)
                     connection.step(None)
 
@@ -291,15 +332,26 @@ class PatientWorker(Worker):
         connection.then = Phase.READING if keep else Phase.DRAINING
         connection.enter(Phase.WRITING, time.monotonic(), ANSWER_SECONDS)
 
+    def _at_once(self, connection: Connection, request: bytes) -> bytes | None:
+        """The body that answers a plain review; None: a thread must see to the request."""
+        plain = framing.review(request)
+        if plain is None or self._prompt is None:
+            return None
+        try:
+            return self._prompt(*plain, connection.client)
+        except Exception:
+            logger.exception("a review could not be answered at once")
+            return None
+
     def _judge(self, connection: Connection, request: bytes) -> None:
         """In a thread: no socket is touched here."""
         try:
             answer, keep = self._respond(connection, request)
         except (ParseException, NoMoreData, StopIteration):
-            answer, keep = _refusal("400 Bad Request", "this is not HTTP"), False
+            answer, keep = answers.refusal("400 Bad Request", "this is not HTTP"), False
         except Exception:
             logger.exception("a request could not be answered")
-            answer, keep = _refusal("500 Internal Server Error", "see the log"), False
+            answer, keep = answers.refusal("500 Internal Server Error", "see the log"), False
         self._done.put((connection, answer, keep))
         self._awake()
 
@@ -332,11 +384,3 @@ class _Sink(io.BytesIO):
         self.write(data)
 
     send = sendall
-
-
-def _refusal(status: str, reason: str) -> bytes:
-    body = f"{reason}\n"
-    return (
-        f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n{body}"
-    ).encode()

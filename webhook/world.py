@@ -22,7 +22,7 @@ from cluster.connection import Connection
 from cluster.correlation import Report
 from cluster.events import Recorder
 from cluster.watch import Event, Informer, Kind
-from policies import numa_rules, vocabulary, workloads
+from policies import intent, numa_rules, rules, vocabulary, workloads
 from policies.conditions import Loaded
 from webhook import decide, guards, metrics
 from webhook.app import NotKnown
@@ -30,7 +30,9 @@ from webhook.decide import Facts
 from webhook.guards import Trust
 from webhook.keeper import Objects
 from webhook.objects import PolicyObjects
+from webhook.registrar import Registrar
 from webhook.review import Review
+from webhook.sending import Kinds
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ T = TypeVar("T")
 EVENTS_A_SECOND: Final = 50.0  # more than people read; Events share etcd with everything else
 EVENTS_WAITING: Final = 2_000
 COUNT_SECONDS: Final = 1.0
+_GENERATIONS: Final = 3  # a pod's Job, its JobSet, its TrainJob
 LOOKUP_SECONDS: Final = 1.5  # half of what the API server waits for an answer
 
 
@@ -53,11 +56,16 @@ class ClusterWorld:
         instance: str = "webhook",
         schedulers: Collection[str] = (),
         offer: Callable[[Objects], None] | None = None,
+        kinds: Callable[[], Kinds | None] | None = None,
+        configuration: str = vocabulary.WEBHOOK_NAME,
     ) -> None:
         """
         `schedulers` are the users that this product's scheduler may be.
         `offer` takes the policy objects whenever they change; None: they are not followed.
+        `kinds` are what the policies in force name; None: the registered rules are not followed.
+        `configuration` is where they are registered.
         """
+        self._kinds, self._configuration = kinds, configuration
         self._connection, self._instance, self._offer = connection, instance, offer
         self._schedulers = frozenset(schedulers)
         self._loop = BackgroundLoop("webhook-cluster")
@@ -66,6 +74,7 @@ class ClusterWorld:
         self._numa = numa_rules.Known()
         self._policies: PolicyObjects | None = None
         self._recorder: Recorder | None = None
+        self._registrar: Registrar | None = None
 
     def start(self) -> None:
         self._loop.start()
@@ -87,6 +96,7 @@ class ClusterWorld:
                     instance=self._instance,
                     capacity=EVENTS_WAITING,
                     qps=EVENTS_A_SECOND,
+                    shared=True,
                 ) as recorder,
                 asyncio.TaskGroup() as tasks,
             ):
@@ -94,6 +104,9 @@ class ClusterWorld:
                 tasks.create_task(_counted(recorder))
                 tasks.create_task(self._namespaces.run())
                 tasks.create_task(self._nodes(client).run())
+                if self._kinds is not None:
+                    self._registrar = Registrar(client, kinds=self._kinds, name=self._configuration)
+                    tasks.create_task(self._registrar.run())
                 if self._offer is not None:
                     self._policies = PolicyObjects(client, recorder, offer=self._offer)
                     tasks.create_task(self._policies.run())
@@ -111,6 +124,8 @@ class ClusterWorld:
         """Report what became of the policies; from any thread, and never waited for."""
         if self._policies is not None:
             self._loop.submit(self._policies.tell(objects, loaded))
+        if self._registrar is not None:
+            self._loop.submit(_woken(self._registrar))
 
     def record(self, report: Report) -> None:
         """Queue an Event; from any thread, and never waited for."""
@@ -125,7 +140,7 @@ class ClusterWorld:
     def facts(self, asked: Review) -> Facts:
         return Facts(
             namespace=self._namespace(asked) if asked.namespace else None,
-            owner=self._owner(asked) if decide.needs_owner(asked) else None,
+            owner=self._workload(asked),
             bound_pod=self._bound_pod(asked) if guards.needs_pod(asked) else None,
             numa_sizes=self._numa.largest,
             trust=Trust(
@@ -169,15 +184,41 @@ class ClusterWorld:
         answer = self._wait(work, "the rights of the user")
         return (answer.get("status") or {}).get("allowed") is True
 
+    def _workload(self, asked: Review) -> Json | None:
+        if guards.needs_scaled(asked):
+            return self._scaled(asked)
+        return self._owner(asked) if decide.needs_owner(asked) else None
+
+    def _scaled(self, asked: Review) -> Json | None:
+        """The workload whose `scale` is written, where that counts pods."""
+        group, _, version = asked.resource_api.rpartition("/")
+        kind = workloads.scaled_kind(group, asked.resource)
+        if kind is None:
+            return None
+        resource = resources.Resource(group, version, asked.resource, kind)
+        return self._find(resource, asked.name, asked.namespace)
+
     def _owner(self, asked: Review) -> Json | None:
-        """The pod's controller, where it is of a kind that says how many pods it makes."""
-        metadata = (asked.object or {}).get("metadata") or {}
+        """The highest controller above the pod that says how large the pod's gang is."""
+        gang = intent.read(asked.object or {}).gang
+        found, known = self._controller(asked.object or {}, asked.namespace), None
+        for _ in range(_GENERATIONS):
+            if found is None or gang is None:
+                break
+            if known is None or rules.size_from(found, gang.name) is not None:
+                known = found
+            found = self._controller(found, asked.namespace)
+        return known
+
+    def _controller(self, obj: Json, namespace: str) -> Json | None:
+        """What the object names as its controller, where that is of a kind that makes pods."""
+        metadata = obj.get("metadata") or {}
         for reference in metadata.get("ownerReferences") or ():
             group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
             kind = str(reference.get("kind") or "")
             if reference.get("controller") is True and (group, kind) in workloads.KINDS:
                 resource = resources.Resource(group, version, workloads.plural(kind), kind)
-                found = self._find(resource, str(reference.get("name")), asked.namespace)
+                found = self._find(resource, str(reference.get("name")), namespace)
                 # A forged or outdated reference names an object of another identity.
                 same = ((found or {}).get("metadata") or {}).get("uid") == reference.get("uid")
                 return found if same else None
@@ -212,6 +253,10 @@ def _ended(watch: Future[None]) -> None:
     if not watch.cancelled() and watch.exception() is not None:
         logger.critical("watching ended; the worker stops", exc_info=watch.exception())
         os._exit(1)  # from a thread that is not the main one, where an exception ends nothing
+
+
+async def _woken(registrar: Registrar) -> None:
+    registrar.wake()
 
 
 async def _counted(recorder: Recorder) -> None:

@@ -1,7 +1,7 @@
 """
 `kubenexus audit`: what exists and would not be admitted today.
 
-    discovery   which kinds of workload the API server has
+    discovery   which kinds the API server has of those that are judged
     scan        every object of them, page by page, each laid before the judge
     judging     one object under the policies in force, with the code of the webhook; pure
     report      rows and sums as text and as JSON lines; pure

@@ -1,5 +1,5 @@
 """
-Reads every object of every kind of workload, page by page, and lays each before the judge.
+Reads every object of every kind that is judged, page by page, and lays each before the judge.
 
     namespaces --> kinds --> pages --> objects --judge--> rows to `take`, numbers to `Sums`
 
@@ -93,7 +93,7 @@ class Scan:
         """Judge everything; rows are taken as they are found."""
         sums = Sums()
         await self._read_namespaces()
-        for kind in await discovery.kinds(self._client):
+        for kind in await discovery.kinds(self._client, self._policies.kinds):
             sums.kinds += 1
             async for obj in self._objects(kind):
                 judged = await self._judged(obj, kind)

@@ -7,6 +7,9 @@ Where the programs of a control plane come from, in this order:
     a build              from the Go module proxy (see `build`)
 
 `kubectl` is the one on PATH where there is one: people and tests use what people have.
+
+Tools beside a control plane (`helm`) come from the cache or a build alone, so that what was tested
+is one version. They do not depend on the version of Kubernetes and have folders of their own.
 """
 
 import os
@@ -52,6 +55,14 @@ def get(kubernetes: str, *, env: Mapping[str, str], show: Show) -> Binaries:
     except BinariesUnavailable as exc:
         raise BinariesUnavailable("\n".join(filter(None, [str(exc), objection]))) from exc
     return _at(folder, kubernetes, env)
+
+
+def tool(name: str, *, env: Mapping[str, str], show: Show) -> Path:
+    """The folder with the programs of a tool, which are built when they are not there."""
+    wanted = versions.tool(name)
+    folder = paths.programs(env, f"{name}-{wanted[0].version}")
+    build.ensure(wanted, folder, cache=paths.cache(env), env=env, show=show)
+    return folder
 
 
 def assets_objection(kubernetes: str, env: Mapping[str, str]) -> str | None:

@@ -86,15 +86,25 @@ def _show() -> Iterator[Show]:
 
 
 @app.command()
-def build(kubernetes: Kubernetes = versions.DEFAULT_KUBERNETES) -> None:
+def build(
+    kubernetes: Kubernetes = versions.DEFAULT_KUBERNETES,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(help=f"A tool to have ready as well: {', '.join(versions.tools())}."),
+    ] = None,
+) -> None:
     """Find or build every program of a control plane, and check what is there.
 
     Taken from the folder KUBEBUILDER_ASSETS, else from the cache, else built from the Go module
     proxy: about 8 minutes on two cores, once. Safe to interrupt and to run twice at once.
     """
     with _told(), _show() as show:
+        asked = {name: versions.tool(name) for name in tool or ()}
         found = binaries.get(kubernetes, env=os.environ, show=show)
+        tools = {name: binaries.tool(name, env=os.environ, show=show) for name in asked}
     typer.echo(f"Kubernetes {found.kubernetes} is ready in {found.folder}")
+    for name, folder in tools.items():
+        typer.echo(f"{name} {asked[name][0].version} is ready in {folder}")
 
 
 @app.command()

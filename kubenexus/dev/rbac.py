@@ -3,7 +3,8 @@ Who may do what on a development cluster.
 
     admin                  everything (group system:masters)
     kubenexus-scheduler    reads the cluster, binds, reports on and evicts pods, holds its lease
-    kubenexus-webhook      reads namespaces, nodes, policies and pods' controllers, reports
+    kubenexus-webhook      reads namespaces, nodes, policies and pods' controllers, reports,
+                           keeps the rules of its own registration
     kwok                   plays the kubelet: writes the status of nodes and pods, ends deleted pods
     tenant                 a person who runs workloads in one namespace and sees nothing else
 
@@ -96,6 +97,11 @@ WEBHOOK_RULES: Final = (
         "clusterpolicies/status tenantpolicies/status",
         ("patch", "update"),
     ),
+    # The rules of its own configuration follow the policies.
+    {
+        **rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", (*READ, "patch")),
+        "resourceNames": [vocabulary.WEBHOOK_NAME],
+    },
     *_EVENTS,
 )
 

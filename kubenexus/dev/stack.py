@@ -35,11 +35,13 @@ class Stack:
         *,
         webhook: bool = True,
         scheduler: bool = True,
+        webhook_options: Sequence[str] = (),
         command: Sequence[str] = own.COMMAND,
         deadline: float = 60.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.plane, self._command = plane, tuple(command)
+        self._webhook_options = tuple(webhook_options)
         self._wanted = {WEBHOOK: webhook, SCHEDULER: scheduler}
         self._deadline, self._now = deadline, now
         self._children: dict[str, Child] = {}  # component -> its process
@@ -118,6 +120,7 @@ class Stack:
             f"--key-file={at.key(name)}",
             f"--metrics-port={metrics}",
             f"--scheduler-user={vocabulary.SCHEDULER_NAME}",
+            *self._webhook_options,
             health=f"{self.webhook_url}/readyz",
         )
         api = self.plane.api()

@@ -1,10 +1,12 @@
 """
-The programs of a control plane and the one version of each that is known to work.
+The programs of a control plane, and those beside it that some tests need, each in the one version
+that is known to work.
 
 A version is known when its `go.mod` and `go.sum` lie under `modules/<tool>/<version>/`: these two
 files fix every source that goes into a binary.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +18,7 @@ DEFAULT_KUBERNETES: Final = "1.37.1"
 KNOWN_KUBERNETES: Final = ("1.37.1", "1.36.4")
 ETCD: Final = "3.7.3"
 KWOK: Final = "0.8.0"
+HELM: Final = "4.3.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +63,22 @@ def programs(kubernetes: str) -> tuple[Program, ...]:
         Program("kwok", f"{kwok}/cmd/kwok", kwok, KWOK, MODULES / "kwok" / KWOK),
         *_kubernetes(kubernetes.removeprefix("v")),
     )
+
+
+def _helm() -> tuple[Program, ...]:
+    module = "helm.sh/helm/v4"
+    stamp = (f"{module}/internal/version.version=v{HELM}",)
+    folder = MODULES / "helm" / HELM
+    return (Program("helm", f"{module}/cmd/helm", module, HELM, folder, stamp),)
+
+
+def tools() -> Mapping[str, tuple[Program, ...]]:
+    """Name -> programs that stand beside a control plane and are built when they are asked for."""
+    return {"helm": _helm()}
+
+
+def tool(name: str) -> tuple[Program, ...]:
+    found = tools().get(name)
+    if found is None:
+        raise UsageError(f"{name!r} is not known here; known are {', '.join(sorted(tools()))}.")
+    return found

@@ -1,7 +1,7 @@
 """
 `make bench-webhook`: what admission costs a cluster, side by side in one run.
 
-    handler     wrk posts a recorded AdmissionReview straight to the webhook
+    handler     wrk posts AdmissionReviews of pods straight to the webhook
     end to end  wrk creates pods at a real API server, with dryRun=All and for real:
                 none        no admission at all
                 vap         the 16 rules as ValidatingAdmissionPolicies, inside the API server
@@ -10,7 +10,8 @@
 
 Arms take turns and are repeated; figures are medians of the runs, as shares of `none`. Loader, API
 server, etcd and webhook share the machine. The rules and the pod are those of
-`tests/data/pod-rules.json`, plus the policies that ship.
+`tests/data/pod-rules.json`, plus the policies that ship. No two requests are alike: each has a
+number of its own in its uid, in the pod's name and in one of its labels.
 """
 
 import contextlib
@@ -41,15 +42,14 @@ RUNS = int(os.environ.get("BENCH_RUNS", "3"))
 SECONDS = int(os.environ.get("BENCH_SECONDS", "6"))
 CONNECTIONS = 16
 
-CREATE = """
-local body = [==[{body}]==]
-wrk.method, wrk.body = "POST", body
-wrk.headers["Content-Type"] = "application/json"
-wrk.headers["Authorization"] = "Bearer {token}"
-"""
-POST = """
-wrk.method, wrk.body = "POST", [==[{body}]==]
-wrk.headers["Content-Type"] = "application/json"
+NUMBER = "@number@"  # stands in a body where each request has a number of its own
+REQUEST = """
+local parts, number = {{{parts}}}, 0
+local headers = {{["Content-Type"] = "application/json", ["Authorization"] = "Bearer {token}"}}
+request = function()
+  number = number + 1
+  return wrk.format("POST", nil, headers, table.concat(parts, string.format("%08d", number)))
+end
 """
 
 
@@ -70,6 +70,17 @@ def main() -> int:
         )
         with plane:
             return Bench(plane, folder).run()
+
+
+def _numbered(body: Json, number: str) -> Json:
+    found: Json = json.loads(json.dumps(body).replace(NUMBER, number))
+    return found
+
+
+def _script(body: Json) -> str:
+    """For wrk: the body, with the next number for each request."""
+    parts = ", ".join(f"[==[{part}]==]" for part in json.dumps(body).split(NUMBER))
+    return REQUEST.format(parts=parts, token=TOKEN)
 
 
 class Bench:
@@ -219,7 +230,8 @@ class Bench:
     def _pod(self, *, good: bool = True) -> Json:
         pod = json.loads(json.dumps(DATA["pod" if good else "pod_refused_by_images_tagged"]))
         del pod["metadata"]["name"]
-        pod["metadata"] |= {"namespace": NAMESPACE, "generateName": "p-"}
+        pod["metadata"] |= {"namespace": NAMESPACE, "generateName": f"p{NUMBER}-"}
+        pod["metadata"]["labels"]["app"] = f"web-{NUMBER}"
         found: Json = pod
         return found
 
@@ -229,7 +241,7 @@ class Bench:
         wanted = arm != "none"
         for _ in range(200):
             try:
-                self.plane.api().call("POST", path, self._pod(good=False))
+                self.plane.api().call("POST", path, _numbered(self._pod(good=False), "0"))
                 refused = False
             except Exception as exc:
                 refused = "tagged" in str(exc)
@@ -238,7 +250,7 @@ class Bench:
         raise SystemExit(f"{arm}: a pod that breaks a rule was not treated as it should be")
 
     def _create(self, child: Child | None, *, dry_run: bool = True, seconds: int = SECONDS) -> Load:
-        script = CREATE.format(body=json.dumps(self._pod()), token=TOKEN)
+        script = _script(self._pod())
         query = "?dryRun=All" if dry_run else ""
         url = f"{self.plane.server}/api/v1/namespaces/{NAMESPACE}/pods{query}"
         return self._load(url, script, child, connections=CONNECTIONS, seconds=seconds)
@@ -248,7 +260,7 @@ class Bench:
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
             "request": {
-                "uid": "0b4a1f9e-5f0c-4f0e-8a4a-0d5c4f3f2a11",
+                "uid": f"0b4a1f9e-5f0c-4f0e-8a4a-0d5c{NUMBER}",
                 "kind": {"group": "", "version": "v1", "kind": "Pod"},
                 "resource": {"group": "", "version": "v1", "resource": "pods"},
                 "namespace": NAMESPACE,
@@ -257,7 +269,7 @@ class Bench:
                 "object": self._pod(),
             },
         }
-        script = POST.format(body=json.dumps(review))
+        script = _script(review)
         with self._webhook(1) as (child, url):
             self._load(f"{url}/validate", script, child, connections=8, seconds=1)
             return [

@@ -83,10 +83,12 @@ def test_a_node_cannot_be_preset(stack: Stack, control_plane: ControlPlane, name
 def test_a_gate_is_lifted_by_the_scheduler_alone(
     stack: Stack, control_plane: ControlPlane, namespace: str
 ) -> None:
+    # One of two: the gang is not complete, so the scheduler leaves the gate where it is.
+    gates = [{"name": vocabulary.GANG_GATE}]
     created(
         control_plane,
         namespace,
-        a_pod("p", schedulerName=OURS, schedulingGates=[{"name": vocabulary.GANG_GATE}]),
+        a_pod("p", labels=in_gang(size="2"), schedulerName=OURS, schedulingGates=gates),
     )
     path = f"/api/v1/namespaces/{namespace}/pods/p"
     lift: Json = {"spec": {"schedulingGates": []}}

@@ -84,10 +84,41 @@ def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
         f"tenant-{namespace}",
     )
 
-    policy(a_policy(namespace, "object.metadata.labels.owner ==="))
-    broken = {"Compiled": ("False", "Faulty"), "Ready": ("False", "Faulty")}
-    eventually(lambda: conditions(kubectl, namespace) == broken, "the broken policy told about")
-    assert tried(kubectl, namespace).returncode != 0, "the last good policy must stay in force"
+    broken = json.dumps(a_policy(namespace, "object.metadata.labels.owner ==="))
+    got = kubectl("apply", "-f", "-", input=broken)
+    assert "kubenexus/policy: Syntax error" in got.stderr
+    assert "(spec.validations[0].expression): correct it and apply it again" in got.stderr
+    assert tried(kubectl, namespace).returncode != 0, "the policy that was there must stay in force"
+
+
+def test_policies_that_lose_what_they_rest_on_are_told_about(
+    policy: Callable[[Json], None], kubectl: Kubectl, namespace: str
+) -> None:
+    """A delete takes a tier away that a tenant has: the last good set stays in force."""
+    tier = f"tier-{namespace}"
+    tiers = {
+        "apiVersion": vocabulary.POLICY_API_VERSION,
+        "kind": "ClusterPolicy",
+        "metadata": {"name": f"tiers-{namespace}"},
+        "spec": {"tiers": [{"name": tier, "rank": 1000 + int(namespace.rpartition("-")[2])}]},
+    }
+    wanted = a_policy(namespace, GOOD)
+    wanted["spec"]["tenant"]["tier"] = tier
+    got = kubectl("apply", "-f", "-", input=json.dumps(wanted))
+    assert f"found '{tier}', want one of" in got.stderr, "nobody says what tier that is"
+    policy(tiers)
+
+    def accepted() -> bool:
+        return kubectl("apply", "-f", "-", input=json.dumps(wanted)).returncode == 0
+
+    eventually(accepted, "the tenant of a tier that is in force")
+    in_force = {"Compiled": ("True", "Sound"), "Ready": ("True", "InForce")}
+    eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
+    assert kubectl("delete", "clusterpolicy", f"tiers-{namespace}").returncode == 0
+    faulty = {"Compiled": ("False", "Faulty"), "Ready": ("False", "Faulty")}
+    eventually(lambda: conditions(kubectl, namespace) == faulty, "the faulty policy told about")
+    refused = tried(kubectl, namespace)
+    assert f"policy-{namespace}/has-owner" in refused.stderr, "the last good set must stay"
 
     def reported() -> bool:
         listed = kubectl("get", "events", "-n", "default", "-o", "json").stdout
@@ -97,7 +128,7 @@ def test_a_policy_object_comes_into_force_and_a_broken_one_does_not(
             for row in json.loads(listed)["items"]
         )
 
-    eventually(reported, "an Event about the broken policy")
+    eventually(reported, "an Event about the faulty policy")
 
 
 def test_a_default_priority_class_gets_its_priority(

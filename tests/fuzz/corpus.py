@@ -64,6 +64,29 @@ def _reviews() -> list[Json]:
             "Namespace", "namespaces", _namespace("b"), old=_namespace("a"), operation="UPDATE"
         ),
         _review("Pod", "pods", None, old=pod, operation="DELETE"),
+        _review("Service", "services", None, old=_with_spec("v1", "Service"), operation="DELETE"),
+        _review("Service", "services", _with_spec("v1", "Service", ports=[{"port": 80}])),
+        _review(
+            "PodExecOptions",
+            "pods",
+            {"kind": "PodExecOptions", "apiVersion": "v1", "command": ["sh"]},
+            operation="CONNECT",
+            sub="exec",
+        ),
+        _review(
+            "Scale",
+            "deployments",
+            _scale(2),
+            group="autoscaling",
+            old=_scale(8),
+            operation="UPDATE",
+            sub="scale",
+            of="apps",
+        ),
+        _review("Pod", "pods", _ending("a"), old=_ending("a", "b"), operation="UPDATE"),
+        _review(
+            "TenantPolicy", "tenantpolicies", _policy(), group=vocabulary.POLICY_GROUP, where=""
+        ),
         _review("Unknown", "unknowns", {"spec": {"template": a_template(pod)}}, group="x.io"),
     ]
 
@@ -77,20 +100,24 @@ def _review(
     old: Json | None = None,
     operation: str = "CREATE",
     sub: str = "",
+    of: str | None = None,
+    where: str = "team-a",
 ) -> Json:
-    of = {"group": group, "version": "v1"}
+    """Of `kind` of `group`, at a resource of the same group or, as a Scale is, `of` another."""
+    speaks = {"group": group, "version": "v1"}
+    at = {"group": group if of is None else of, "version": "v1"}
     return {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": {
             "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-            "kind": {**of, "kind": kind},
-            "resource": {**of, "resource": resource},
-            "requestKind": {**of, "kind": kind},
-            "requestResource": {**of, "resource": resource},
+            "kind": {**speaks, "kind": kind},
+            "resource": {**at, "resource": resource},
+            "requestKind": {**speaks, "kind": kind},
+            "requestResource": {**at, "resource": resource},
             "subResource": sub,
             "name": "p",
-            "namespace": "" if kind == "Namespace" else "team-a",
+            "namespace": "" if kind == "Namespace" else where,
             "operation": operation,
             "userInfo": {
                 "username": "ada",
@@ -137,6 +164,45 @@ def _rich_spec() -> Json:
 
 def _with_spec(version: str, kind: str, **spec: Any) -> Json:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+
+
+def _scale(count: int) -> Json:
+    return {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "p", "namespace": "team-a"},
+        "spec": {"replicas": count},
+    }
+
+
+def _ending(*finalizers: str) -> Json:
+    pod = a_pod(labels=in_gang("g", 4))
+    pod["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": list(finalizers),
+    }
+    return pod
+
+
+def _policy() -> Json:
+    """One that can be served beside those of the target."""
+    rule = {
+        "name": "owned",
+        "expression": "'owner' in variables.labels",
+        "messageExpression": "'not ' + object.metadata.name",
+    }
+    variable = {"name": "labels", "expression": "object.?metadata.?labels.orValue({})"}
+    policy = _with_spec(
+        vocabulary.POLICY_API_VERSION,
+        "TenantPolicy",
+        tenant={"name": "z", "tier": "bronze"},
+        namespaceSelector={"matchLabels": {vocabulary.TENANT_LABEL: "z"}},
+        matchConstraints={"kinds": ["Pod", "apps/Deployment"], "operations": ["CREATE"]},
+        variables=[variable],
+        validations=[rule],
+        defaults=[{"when": "gpus(object) > 0", "set": {"nodeSelector": {"pool": "gpu"}}}],
+    )
+    return policy
 
 
 def _binding() -> Json:

@@ -18,7 +18,8 @@ ODD: Final[tuple[Any, ...]] = (
     "", " ", "0", "-1", "1e9", "9" * 400, "1Gi", "80Gi", "-5Gi", "1.5.5", "NaN", "true", "\0", "\n", "é",
     "\u202e", "\U0001f600", "a" * 5000, "{}", "[]", "x/y/z", "~0~1", "../..", "0,1,,2", "1h", "P1D",
     "none", "isolated", "gold", "CREATE", "UPDATE", "DELETE", "CONNECT", "Pod", "Job", "Namespace",
-    "binding", "status", "resize", "ephemeralcontainers", "kubenexus-scheduler",
+    "binding", "status", "resize", "ephemeralcontainers", "scale", "exec", "kubenexus-scheduler",
+    "TenantPolicy", "policy.kubenexus.io", "policy.kubenexus.io/v1alpha1", "object.metadata.name ==",
     [], {}, [None], [[]], [{}], {"": None}, {"name": None}, {"a": {"b": []}}, [1, "a", None, {}],
 )  # fmt: skip
 KEYS: Final = (

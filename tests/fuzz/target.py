@@ -2,7 +2,8 @@
 What is fuzzed: the whole application from bytes to bytes, with real policies and a small world.
 
 `Target.run` answers with the HTTP status and raises `Broken` where a promise is: an exception, a
-wrong uid, an answer that the API server could not read.
+wrong uid, an answer that the API server could not read, or one that differs where a review is
+answered at once.
 """
 
 import base64
@@ -10,6 +11,7 @@ import io
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -20,9 +22,9 @@ import orjson
 from policies import expression, loader
 from policies.compiler import Compiler
 from policies.policyset import PolicySet
-from tests.builders import a_job, a_namespace, a_pod
-from tests.policy_builders import a_tenant_policy
-from webhook import review
+from tests.builders import a_job, a_namespace, a_pod, a_template, in_gang
+from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy
+from webhook import guards, review
 from webhook.app import create_app
 from webhook.decide import Facts
 from webhook.guards import Trust
@@ -39,14 +41,21 @@ class Broken(AssertionError):
     """A promise of the webhook was not kept."""
 
 
+def a_deployment() -> Json:
+    """What is scaled: a gang of six."""
+    template = a_template(a_pod(labels=in_gang("g", 6)))
+    spec = {"replicas": 8, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "p"}, "spec": spec}
+
+
 class World:
-    """Knows one namespace, one controller and one pod."""
+    """Knows one namespace, one controller, one pod and one workload that is scaled."""
 
     def __init__(self) -> None:
         self._facts = [
             Facts(
                 namespace=a_namespace(tenant="a", tier="gold"),
-                owner=a_job(parallelism=4),
+                owner=a_job(pod=a_pod(labels=in_gang("g", None)), parallelism=4),
                 bound_pod=a_pod(schedulerName="kubenexus-scheduler"),
                 trust=Trust(is_scheduler=trusted, manages_tenants=trusted),
             )
@@ -54,7 +63,8 @@ class World:
         ]
 
     def facts(self, asked: Review) -> Facts:
-        return self._facts[len(asked.name) % 2]
+        found = self._facts[len(asked.name) % 2]
+        return replace(found, owner=a_deployment()) if guards.needs_scaled(asked) else found
 
     def not_ready(self) -> str | None:
         return None
@@ -94,7 +104,15 @@ def policies(engine: str | None) -> PolicySet:
         ],
         gang={"maxSize": 8},
     )
-    reading = loader.read_files([loader.LIBRARY]) + loader.read_objects((tenant,))
+    others = a_cluster_policy(
+        "others",
+        matchConstraints={
+            "kinds": ["Service", "PodExecOptions", "Scale"],
+            "operations": ["CREATE", "UPDATE", "DELETE", "CONNECT"],
+        },
+        validations=[a_rule("request.name != 'bad' && request.userInfo.username != 'eve'")],
+    )
+    reading = loader.read_files([loader.LIBRARY]) + loader.read_objects((tenant, others))
     loaded = loader.compile_all(reading, compiler=Compiler(expression.engine(engine)))
     if loaded.problems:
         raise ValueError("\n".join(str(problem) for problem in loaded.problems))
@@ -102,11 +120,13 @@ def policies(engine: str | None) -> PolicySet:
 
 
 class Target:
-    """The application, called as a server would call it."""
+    """The application, called as a server would call it, by both of its doors."""
 
     def __init__(self, engine: str | None = None) -> None:
         logging.getLogger("webhook").setLevel(logging.CRITICAL)
-        self._app: Callable[..., Any] = create_app(World(), Policies(engine), now=lambda: NOW)
+        app = create_app(World(), Policies(engine), now=lambda: NOW)
+        self._app: Callable[..., Any] = app
+        self._at_once = app.at_once
 
     def run(self, path: str, body: bytes) -> int:
         statuses: list[str] = []
@@ -125,6 +145,11 @@ class Target:
         parts = self._app(environ, lambda status, headers, exc=None: statuses.append(status))
         answer = b"".join(parts)
         status = int(statuses[0].split()[0])
+        prompt = self._at_once(path, body)
+        if prompt is not None and (status, prompt) != (200, answer):
+            raise Broken(
+                f"two doors, two answers: {statuses[0]} {answer[:200]!r}, {prompt[:200]!r}"
+            )
         if status == 200:
             check(body, orjson.loads(answer))
         elif status not in (400, 413) or answer.count(b"\n") != 1:

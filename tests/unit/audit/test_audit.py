@@ -73,6 +73,22 @@ def test_kinds_are_found_in_the_version_that_has_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("named", "want"),
+    [
+        pytest.param(["ConfigMap"], ["configmaps"], id="of any group"),
+        pytest.param(["x.io/ConfigMap"], [], id="of a group that has none"),
+        pytest.param(["*"], [], id="a star names nothing"),
+        pytest.param(["Namespace"], [], id="what lives in no namespace"),
+        pytest.param(["Event"], [], id="what is never judged"),
+    ],
+)
+def test_kinds_that_policies_name_are_audited_too(named: list[str], want: list[str]) -> None:
+    usual = asyncio.run(discovery.kinds(FakeCluster({})))
+    found = asyncio.run(discovery.kinds(FakeCluster({}), named))
+    assert [str(one) for one in found if one not in usual] == want
+
+
+@pytest.mark.parametrize(
     ("obj", "want"),
     [
         pytest.param(a_pod("good"), [], id="a good pod"),

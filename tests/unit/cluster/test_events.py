@@ -337,3 +337,26 @@ def test_the_memory_of_series_is_bounded_and_what_it_forgets_is_counted() -> Non
         series.wrote(1, now=0.0)
         correlator.repeat(each, now=1.0, wall=None)
     assert (dropped, [s.name for s in correlator.held()]) == ({"too many series": 1}, ["e1", "e2"])
+
+
+def test_recorders_that_share_write_one_event() -> None:
+    """Two that tell the same choose one name; the second finds it taken and is content."""
+
+    async def main() -> tuple[list[str], list[int]]:
+        server = Server()
+        dropped = []
+        for _ in range(2):
+            stage = Stage(server, shared=True)
+            async with stage.recorder as recorder:
+                recorder.record(a_report())
+                recorder.record(a_report("another note"))
+            dropped.append(stage.recorder.dropped.total())
+            server.faults = [
+                Conflict("taken", reason="AlreadyExists"),
+                Conflict("taken", reason="AlreadyExists"),
+            ]
+        return [body["metadata"]["name"] for body in server.bodies], dropped
+
+    names, dropped = asyncio.run(main())
+    assert (len(names), len(set(names)), dropped) == (2, 2, [0, 0])
+    assert all(name.startswith("p.") and len(name) <= 253 for name in names)

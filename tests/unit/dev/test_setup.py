@@ -52,12 +52,15 @@ def test_a_tenant_has_rights_in_one_namespace_alone() -> None:
     assert {namespace for namespace, _, _ in _grants(rbac.TENANT)} == {rbac.TENANT_NAMESPACE}
 
 
-def test_the_webhook_writes_events_and_the_status_of_policies_alone() -> None:
+def test_the_webhook_writes_events_the_status_of_policies_and_its_own_registration() -> None:
     writes = {
         resource for _, resource, verb in _grants(vocabulary.WEBHOOK_NAME) if verb not in rbac.READ
     }
     asks = {"subjectaccessreviews"}  # created to ask a question; nothing is stored
-    assert writes - asks == {"events", "clusterpolicies/status", "tenantpolicies/status"}
+    own = "validatingwebhookconfigurations"
+    assert writes - asks == {"events", "clusterpolicies/status", "tenantpolicies/status", own}
+    [grant] = [rule for rule in rbac.WEBHOOK_RULES if own in rule["resources"]]
+    assert grant["resourceNames"] == [vocabulary.WEBHOOK_NAME]
 
 
 def test_the_scheduler_holds_leases_in_the_system_namespace_alone() -> None:

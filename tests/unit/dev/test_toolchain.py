@@ -33,6 +33,17 @@ def test_every_known_program_has_its_modules_checked_in(kubernetes: str) -> None
     assert found == [True] * 6
 
 
+def test_every_tool_has_its_modules_checked_in() -> None:
+    programs = [program for tool in versions.tools().values() for program in tool]
+    found = {
+        program.name: toolchain.needed(program.folder) >= (1, 26)
+        and f"{program.module} v{program.version}" in (program.folder / "go.mod").read_text()
+        and (program.folder / "go.sum").stat().st_size > 0
+        for program in programs
+    }
+    assert found == {"helm": True}
+
+
 def a_go(folder: Path, version: str) -> Path:
     folder.mkdir(parents=True)
     go = folder / "go"

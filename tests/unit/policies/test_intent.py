@@ -55,6 +55,43 @@ def test_gangs(labels: dict[str, str], annotations: dict[str, str], want: Gang |
     assert got == Intent(gang=want)
 
 
+@pytest.mark.parametrize(
+    ("labels", "annotations"),
+    [
+        pytest.param(
+            {},
+            {
+                vocabulary.NUMA_POLICY_ANNOTATION: "single-numa",
+                "scheduling.kubenexus.io/numa-policy": "single-numa-node",
+            },
+            id="an alias of a NUMA policy",
+        ),
+        pytest.param(
+            {"vram.scheduling.kubenexus.io/required": "81920Mi"},
+            {vocabulary.VRAM_ANNOTATION: "80Gi"},
+            id="two units of one amount",
+        ),
+        pytest.param(
+            in_gang() | {f"{SIGS}/min-member": "04"}, {}, id="a number with a zero before it"
+        ),
+    ],
+)
+def test_two_spellings_of_one_value_agree(
+    labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    assert intent.read(a_pod(labels=labels, annotations=annotations)).problems == ()
+
+
+@pytest.mark.parametrize("value", [4, 1.5, True, ["4"], {"a": "b"}])
+def test_a_value_that_is_no_text_is_a_problem(value: Any) -> None:
+    pod = a_pod()
+    labels = {**in_gang(size=None), vocabulary.GANG_MIN_AVAILABLE_LABEL: value}
+    pod["metadata"]["labels"] = labels
+    [problem] = intent.read(pod).problems
+    assert (problem.rule, problem.fix) == ("text", "put the value in quotes")
+    assert problem.message.startswith(f"{vocabulary.GANG_MIN_AVAILABLE_LABEL}: found {value!r}")
+
+
 def test_the_native_group_is_read_from_the_spec() -> None:
     pod = a_pod(schedulingGroup={"podGroupName": "g"})
     gang = intent.read(pod).gang

@@ -9,6 +9,9 @@ from tests.builders import a_container, a_job, a_pod, a_template, in_gang
 
 Json = dict[str, Any]
 MIN = vocabulary.GANG_MIN_AVAILABLE_LABEL
+ELSEWHERE = (
+    f"; where others make the rest, label the template with its {vocabulary.GANG_ROLE_LABEL}"
+)
 
 
 def a_pytorch_job(master: Json, worker: Json, replicas: int = 3) -> Json:
@@ -35,6 +38,33 @@ def a_spark_application(driver: Json, executor: Json, *, dynamic: bool = False) 
     }
 
 
+def a_stateful_set(pod: Json, **spec: Any) -> Json:
+    spec = {"replicas": 4, "template": a_template(pod), **spec}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": spec}
+
+
+def a_ray_job(member: Json, submitter: Json) -> Json:
+    group = {"groupName": "w", "replicas": 3, "template": a_template(member)}
+    cluster = {"headGroupSpec": {"template": a_template(member)}, "workerGroupSpecs": [group]}
+    spec = {"rayClusterSpec": cluster, "submitterPodTemplate": a_template(submitter)}
+    return {"apiVersion": "ray.io/v1", "kind": "RayJob", "spec": spec}
+
+
+def with_number(pod: Json) -> Json:
+    """With a size that is no text, as a template of a custom kind may have it."""
+    return {**pod, "metadata": {**pod["metadata"], "labels": {**in_gang(size=None), MIN: 4}}}
+
+
+def owned(obj: Json) -> Json:
+    reference = {"kind": "JobSet", "name": "s", "controller": True}
+    return {**obj, "metadata": {**obj["metadata"], "ownerReferences": [reference]}}
+
+
+ROLE = vocabulary.GANG_ROLE_LABEL
+ORDERED = (
+    "the pods of group 'g' start together or not at all, but their workload starts one after "
+    "another: set spec.podManagementPolicy: Parallel"
+)
 GANG = a_pod(labels=in_gang())
 UNSIZED = a_pod(labels=in_gang(size=None))
 LOCAL = a_pod(annotations={vocabulary.GANG_GROUP_ANNOTATION: "g"})
@@ -56,7 +86,7 @@ WARNED = (
             [
                 f"gang-size: {MIN} is 4 but the workload makes 2 pods of group 'g' at a time "
                 f"(spec.template.metadata.labels['{MIN}']): "
-                "lower min-available to 2 or less, or run 4 pods at a time"
+                "lower min-available to 2 or less, or run 4 pods at a time" + ELSEWHERE
             ],
             [],
             id="a Job that never makes the whole gang",
@@ -139,7 +169,7 @@ WARNED = (
                 "give every member of the group the same min-available",
                 f"gang-size: {MIN} is 4 but the workload makes 3 pods of group 'g' at a time "
                 f"(spec.driver.labels['{MIN}']): "
-                "lower min-available to 3 or less, or run 4 pods at a time",
+                "lower min-available to 3 or less, or run 4 pods at a time" + ELSEWHERE,
             ],
             [],
             id="labels that stand without metadata",
@@ -155,6 +185,97 @@ WARNED = (
                 "spec.executor belongs to no group while spec.driver does: its pods start on their own"
             ],
             id="a size that cannot be read, in labels that stand without metadata",
+        ),
+        pytest.param(
+            a_job(pod=GANG, parallelism=0),
+            None,
+            [],
+            [],
+            id="a workload that is stopped",
+        ),
+        pytest.param(
+            owned(a_job(pod=GANG, parallelism=2)),
+            None,
+            [],
+            [],
+            id="a part of what a controller makes",
+        ),
+        pytest.param(
+            a_job(pod=a_pod(labels=in_gang() | {ROLE: "worker"}), parallelism=2),
+            None,
+            [],
+            [
+                "spec.template makes 2 of the 4 pods of group 'g': "
+                "the other 2 members must come from elsewhere"
+            ],
+            id="one side of a gang whose other side is made elsewhere",
+        ),
+        pytest.param(
+            a_job(pod=a_pod(labels=in_gang() | {"spark-role": "driver"}), parallelism=3),
+            None,
+            [],
+            [
+                "spec.template makes 3 of the 4 pods of group 'g': "
+                "the other member must come from elsewhere"
+            ],
+            id="a side that Spark says",
+        ),
+        pytest.param(
+            a_job(pod=a_pod(labels=in_gang() | {"spark-role": "ui"}), parallelism=2),
+            None,
+            [
+                f"gang-size: {MIN} is 4 but the workload makes 2 pods of group 'g' at a time "
+                f"(spec.template.metadata.labels['{MIN}']): "
+                "lower min-available to 2 or less, or run 4 pods at a time" + ELSEWHERE
+            ],
+            [],
+            id="a word of Spark's that is no side",
+        ),
+        pytest.param(
+            a_pytorch_job(
+                a_pod(labels=in_gang() | {ROLE: "leader"}), a_pod(labels=in_gang()), replicas=2
+            ),
+            None,
+            [
+                f"gang-size: {MIN} is 4 but the workload makes 3 pods of group 'g' at a time "
+                f"(spec.pytorchReplicaSpecs.Master.template.metadata.labels['{MIN}']): "
+                "lower min-available to 3 or less, or run 4 pods at a time" + ELSEWHERE
+            ],
+            [],
+            id="both sides in one workload: nobody else is to come",
+        ),
+        pytest.param(
+            a_stateful_set(GANG), None, [], [ORDERED], id="pods that start one after another"
+        ),
+        pytest.param(
+            a_stateful_set(a_pod(labels=in_gang(size=1))),
+            None,
+            [],
+            [],
+            id="a gang of one may start in any order",
+        ),
+        pytest.param(
+            a_stateful_set(GANG, podManagementPolicy="Parallel"),
+            None,
+            [],
+            [],
+            id="pods that start together",
+        ),
+        pytest.param(
+            a_stateful_set(UNSIZED), None, [], [ORDERED], id="a size that comes from the owner"
+        ),
+        pytest.param(
+            a_ray_job(GANG, a_pod()), None, [], [], id="a submitter is not missed in a gang"
+        ),
+        pytest.param(
+            a_job(pod=with_number(UNSIZED), parallelism=4),
+            None,
+            [
+                f"text: {MIN}: found 4, which is no text "
+                f"(spec.template.metadata.labels['{MIN}']): put the value in quotes"
+            ],
+            [],
+            id="a size that is a number in JSON",
         ),
         pytest.param(
             a_spark_application(in_gang(size=9), in_gang(size=9), dynamic=True),

@@ -55,7 +55,8 @@ def test_a_variable_is_evaluated_once_whatever_comes_of_it(answer: object) -> No
 
 
 def test_a_fact_that_changes_makes_variables_be_evaluated_anew() -> None:
-    variable, rule = Program(5), Compiled("rule", Program(True), ("v",))
+    variable = Program(5, references=frozenset({"workload"}))
+    rule = Compiled("rule", Program(True), ("v",))
     runner = Runner({"workload": 1})
     runner.enter(a_policy(v=Compiled("v", variable)))
     runner.truth(rule)
@@ -68,3 +69,30 @@ def test_a_fact_that_changes_makes_variables_be_evaluated_anew() -> None:
 def test_only_a_bool_is_a_truth(value: object) -> None:
     with pytest.raises(EvaluationError, match="a rule must give true or false"):
         Runner({}).truth(Compiled("rule", Program(value)))
+
+
+def test_what_reads_no_variable_is_run_on_the_facts_as_they_came() -> None:
+    """One activation for all of them: an engine converts its objects once."""
+    plain, reader = Program(True, references=frozenset({"object"})), Program(True)
+    changed = Program(True, references=frozenset({"workload"}))
+    seen: list[Activation] = []
+
+    @dataclass
+    class Watched(Program):
+        def evaluate(self, activation: Activation) -> object:
+            seen.append(activation)
+            return super().evaluate(activation)
+
+    runner = Runner({"object": 1, "workload": 1})
+    runner.enter(a_policy(v=Compiled("v", plain)))
+    first = Watched(True, references=frozenset({"object"}))
+    runner.truth(Compiled("first", first))
+    runner.truth(Compiled("reader", reader, ("v",)))
+    runner.bind("workload", 2)
+    runner.truth(Compiled("changed", changed))
+    runner.truth(Compiled("first", first))
+    assert (seen[0] is seen[1], reader.asked, changed.asked) == (
+        True,
+        [{"object": 1, "workload": 1, "variables.v": True}],
+        [{"object": 1, "workload": 2}],
+    )

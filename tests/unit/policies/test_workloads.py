@@ -133,6 +133,15 @@ def a_patch(*jobs: str, template: Json = T) -> Json:
             id="RayJob",
         ),
         pytest.param(
+            an_object("ray.io/v1", "RayJob", {"rayClusterSpec": RAY, "submitterPodTemplate": T}),
+            [
+                (f"{CLUSTER}.headGroupSpec.template", 1, "head"),
+                (f"{CLUSTER}.workerGroupSpecs[0].template", 6, "w"),
+                ("spec.submitterPodTemplate", 1, "submitter"),
+            ],
+            id="RayJob with a pod that submits it",
+        ),
+        pytest.param(
             an_object("sparkoperator.k8s.io/v1beta2", "SparkApplication", SPARK),
             [("spec.driver", 1, "driver"), ("spec.executor", 5, "executor")],
             id="SparkApplication",
@@ -288,3 +297,17 @@ ELASTIC = {"minReplicas": 1, "maxReplicas": 9}
 )
 def test_who_may_add_pods(obj: Json, want: dict[str, bool]) -> None:
     assert {t.role: t.elastic for t in workloads.pods_of(obj)} == want
+
+
+@pytest.mark.parametrize(("group", "kind"), sorted(workloads.SCALED))
+def test_a_scale_sets_the_count_of_the_pods(group: str, kind: str) -> None:
+    version = f"{group}/v1" if group else "v1"
+    field = next((step for step in workloads.SCALED[group, kind] if "ReplicaSpecs" in step), None)
+    obj = kubeflow(kind, field) if field else an_object(version, kind, {"template": T})
+    after = [part.count for part in workloads.pods_of(workloads.scaled(obj, 7))]
+    assert (after[-1], workloads.scaled_kind(group, workloads.plural(kind))) == (7, kind)
+
+
+def test_what_has_no_scale_stays_as_it_is() -> None:
+    job = an_object("batch/v1", "Job", {"template": T})
+    assert (workloads.scaled(job, 7), workloads.scaled_kind("batch", "jobs")) == (job, None)

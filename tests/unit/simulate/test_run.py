@@ -255,7 +255,8 @@ def test_what_becomes_of_the_pods(manifests: list[str], want: list[Pod], tmp_pat
                 "kubenexus/gang-size: pod-group.scheduling.kubenexus.io/min-available is 3 but the "
                 "workload makes 2 pods of group 'g' at a time (spec.template.metadata.labels["
                 "'pod-group.scheduling.kubenexus.io/min-available']): lower min-available to 2 or "
-                "less, or run 3 pods at a time",
+                "less, or run 3 pods at a time; where others make the rest, label the template with "
+                "its pod-group.scheduling.kubenexus.io/role",
             ),
             id="a gang that its workload can never complete",
         ),

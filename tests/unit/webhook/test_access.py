@@ -38,3 +38,30 @@ def status(access: Access, path: str, client: str | None) -> int:
 )
 def test_who_may_ask_what(access: Access, path: str, client: str | None, want: int) -> None:
     assert status(access, path, client) == want
+
+
+@pytest.mark.parametrize(
+    ("access", "client", "want"),
+    [
+        pytest.param(Access(), None, b"/mutate {}", id="anybody may ask by default"),
+        pytest.param(Access(proven=True), None, None, id="no certificate"),
+        pytest.param(Access(True, {"a"}), "a", b"/mutate {}", id="the right name"),
+        pytest.param(Access(True, {"a"}), "b", None, id="another name"),
+    ],
+)
+def test_the_door_without_wsgi_has_the_same_guard(
+    access: Access, client: str | None, want: bytes | None
+) -> None:
+    assert guarded(Prompt(), access).at_once("/mutate", b"{}", client) == want
+
+
+def test_an_app_without_such_a_door_is_asked_by_wsgi() -> None:
+    assert guarded(lambda environ, start: [], Access()).at_once("/mutate", b"{}", None) is None
+
+
+class Prompt:
+    def __call__(self, environ: Environ, start_response: object) -> list[bytes]:
+        return []
+
+    def at_once(self, path: str, body: bytes) -> bytes | None:
+        return f"{path} ".encode() + body

@@ -164,3 +164,57 @@ def test_reviews_are_counted_by_verdict() -> None:
     text = here.get("/metrics").text
     for verdict in ("allowed", "denied"):
         assert f'kubenexus_webhook_reviews_total{{path="validate",verdict="{verdict}"}}' in text
+
+
+# --- At once, without WSGI. ---
+
+
+def reviewed(pod: Json, **changes: Any) -> bytes:
+    body = orjson.loads(a_body(pod))
+    body["request"] |= changes
+    return orjson.dumps(body)
+
+
+def owned(pod: Json) -> Json:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+
+
+@pytest.mark.parametrize(
+    ("body", "want"),
+    [
+        pytest.param(a_body(a_pod()), True, id="all facts are at hand"),
+        pytest.param(
+            reviewed(a_pod(), namespace="team-b"), False, id="a namespace never asked for before"
+        ),
+        pytest.param(reviewed(a_pod(), namespace=""), False, id="no namespace"),
+        pytest.param(reviewed(a_pod(), subResource="binding"), False, id="a part of an object"),
+        pytest.param(
+            reviewed(a_pod(), resource={"resource": "bindings"}), False, id="another's pod"
+        ),
+        pytest.param(
+            a_body(owned(a_pod(labels=in_gang(size=None)))), False, id="the controller knows more"
+        ),
+        pytest.param(b"{", False, id="no review"),
+        pytest.param(
+            a_body(a_pod(annotations={"a": "x" * shell.AT_ONCE_LIMIT})), False, id="too large"
+        ),
+    ],
+)
+def test_what_waits_for_nobody_is_answered_at_once(body: bytes, want: bool) -> None:
+    app = create_app(FakeWorld(), FakePolicies())
+    assert app.at_once("/validate", a_body(a_pod())) is None  # nobody knows the namespace yet
+    by_wsgi = app.test_client().post("/validate", data=a_body(a_pod())).data
+    got = app.at_once("/validate", body)
+    assert got == (by_wsgi if want else None)
+
+
+def test_a_namespace_that_was_lost_is_looked_up_by_others() -> None:
+    world = FakeWorld()
+    app = create_app(world, FakePolicies())
+    app.test_client().post("/validate", data=a_body(a_pod()))
+    world.broken = NotKnown("gone")
+    refused = app.at_once("/validate", a_body(a_pod()))
+    assert refused is not None
+    assert orjson.loads(refused)["response"]["allowed"] is False
+    assert app.at_once("/validate", a_body(a_pod())) is None

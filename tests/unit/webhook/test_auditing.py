@@ -133,6 +133,29 @@ A_NAMESPACE = a_namespace()
             id="a binding: the pod that it is for",
         ),
         pytest.param(
+            updated(
+                {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}},
+                resource="deployments",
+                subresource="scale",
+                resource_api="apps/v1",
+            ),
+            REFUSED,
+            (Ref("Deployment", "d", "team-a", "uid-1", "apps/v1"), "UPDATE Scale/scale d: t/r: no"),
+            id="a scale: the workload",
+        ),
+        pytest.param(
+            made(
+                {"apiVersion": "v1", "kind": "PodExecOptions", "metadata": {}},
+                operation="CONNECT",
+                resource="pods",
+                subresource="exec",
+                name="p",
+            ),
+            REFUSED,
+            (Ref("Pod", "p", "team-a"), "CONNECT PodExecOptions/exec p: t/r: no"),
+            id="a connection: the pod",
+        ),
+        pytest.param(
             updated(A_NAMESPACE),
             REFUSED,
             (Ref("Namespace", "team-a", "team-a", "uid-1"), "UPDATE Namespace team-a: t/r: no"),

@@ -251,7 +251,8 @@ STAMP = "delete the pod and create it anew; what admission wrote stays as it is"
                 "kubenexus/gang-size: pod-group.scheduling.kubenexus.io/min-available is 4 but the "
                 "workload makes 2 pods of group 'g' at a time (spec.template.metadata.labels"
                 "['pod-group.scheduling.kubenexus.io/min-available']): "
-                "lower min-available to 2 or less, or run 4 pods at a time"
+                "lower min-available to 2 or less, or run 4 pods at a time; where others make the "
+                "rest, label the template with its pod-group.scheduling.kubenexus.io/role"
             ],
             id="a Job that never makes its gang",
         ),
@@ -262,12 +263,19 @@ def test_verdicts(reviewed: Review, namespace: Json, want: list[str]) -> None:
     assert (got.allowed, got.message.splitlines()) == (not want, want)
 
 
+def owned(pod: Json) -> Json:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "1", "controller": True}
+    return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}}
+
+
 @pytest.mark.parametrize(
     ("pod", "want"),
     [
         (a_pod(), False),
         (a_pod(labels=in_gang()), False),
-        (a_pod(labels=in_gang(size=None)), True),
+        (a_pod(labels=in_gang(size=None)), False),
+        (owned(a_pod(labels=in_gang(size=None))), True),
+        (owned(a_pod(labels=in_gang())), False),
         (a_pod(labels={vocabulary.X_K8S_POD_GROUP: "g"}), False),
         (a_job(), False),
     ],

@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.framing import HEAD_LIMIT, LINE_LIMIT, Framer, Refused
+from webhook.framing import HEAD_LIMIT, LINE_LIMIT, Framer, Refused, review
 
 LIMIT = 1000
 
@@ -95,3 +95,45 @@ def test_what_cannot_be_taken_is_refused_as_soon_as_it_shows(
     with pytest.raises(Refused) as caught:
         fed(data, piece=piece)
     assert caught.value.status.startswith(f"{status} ")
+
+
+API_SERVER = (
+    b"POST /mutate?timeout=3s HTTP/1.1\r\nHost: 10.0.0.1:8443\r\n"
+    b"User-Agent: kube-apiserver-admission\r\nContent-Length: 2\r\n"
+    b"Accept: application/json, */*\r\nContent-Type: application/json\r\n"
+    b"Accept-Encoding: gzip\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("request_head", "want"),
+    [
+        pytest.param(API_SERVER, "/mutate", id="as the API server writes it"),
+        pytest.param(head("Content-Length: 2"), "/validate", id="the least"),
+        pytest.param(head("content-length:2"), "/validate", id="names in small letters"),
+        pytest.param(
+            head("Content-Length: 2", "Connection: close"), None, id="the connection ends"
+        ),
+        pytest.param(
+            head("Expect: 100-continue", "Content-Length: 2"), None, id="waits for a word"
+        ),
+        pytest.param(head("Transfer-Encoding: chunked"), None, id="chunks"),
+        pytest.param(head("Content-Encoding: gzip", "Content-Length: 2"), None, id="packed"),
+        pytest.param(head("X-Any: thing", "Content-Length: 2"), None, id="an unknown header"),
+        pytest.param(head("Content-Length : 2"), None, id="a blank before the colon"),
+        pytest.param(head("Accept: a\r\n folded", "Content-Length: 2"), None, id="a folded line"),
+        pytest.param(head("Accept: a\0", "Content-Length: 2"), None, id="a zero byte"),
+        pytest.param(head("Accept: a\rHost: b", "Content-Length: 2"), None, id="half a line end"),
+        pytest.param(API_SERVER.replace(b"POST", b"post"), None, id="another method"),
+        pytest.param(API_SERVER.replace(b"1.1", b"1.0"), None, id="another version"),
+        pytest.param(API_SERVER.replace(b"/mutate", b"/Mutate"), None, id="another path"),
+        pytest.param(API_SERVER.replace(b"/mutate", b"/mutate/"), None, id="a longer path"),
+        pytest.param(API_SERVER.replace(b"?timeout", b"?a b"), None, id="a blank in the query"),
+        pytest.param(b" " + API_SERVER, None, id="something before"),
+    ],
+)
+def test_only_what_is_plainly_a_review_needs_no_parser(
+    request_head: bytes, want: str | None
+) -> None:
+    body = b"{}\r\n\r\n"
+    assert review(request_head + body) == (None if want is None else (want, body))

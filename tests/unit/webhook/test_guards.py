@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from tests.builders import a_namespace, a_pod, in_gang
+from tests.builders import a_namespace, a_pod, a_template, in_gang
 from webhook import guards
 from webhook.guards import Trust
 from webhook.review import Review
@@ -207,3 +207,106 @@ def test_what_goes_around_admission_is_stopped(
 )
 def test_lookups_happen_only_where_they_decide(review: Review, pod: bool, manager: bool) -> None:
     assert (guards.needs_pod(review), guards.needs_tenant_manager(review)) == (pod, manager)
+
+
+# --- scale ---
+
+
+def a_deployment(replicas: int = 8, *, role: str | None = None) -> Json:
+    said = {} if role is None else {vocabulary.GANG_ROLE_LABEL: role}
+    template = a_template(a_pod(labels={**in_gang("g", 8), **said}))
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {"replicas": replicas, "template": template},
+    }
+
+
+def a_scale(count: int | None) -> Json:
+    spec = {} if count is None else {"replicas": count}
+    return {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": spec}
+
+
+def scaled(before: int, after: int | None) -> Review:
+    new, old = a_scale(after), a_scale(before)
+    return asked("UPDATE", new, old, resource="deployments", subresource="scale")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "workload", "want"),
+    [
+        pytest.param(8, 4, a_deployment(), True, id="fewer than the gang"),
+        pytest.param(0, 4, a_deployment(0), True, id="from nothing to fewer than the gang"),
+        pytest.param(8, 0, a_deployment(), False, id="nothing at all"),
+        pytest.param(8, None, a_deployment(), False, id="nothing, which the API server leaves out"),
+        pytest.param(8, 9, a_deployment(), False, id="more"),
+        pytest.param(4, 6, a_deployment(4), False, id="too few already, and more of them"),
+        pytest.param(8, 4, a_deployment(role="worker"), False, id="one side of a larger gang"),
+        pytest.param(8, 4, None, False, id="what is gone by now, or counts no pods"),
+    ],
+)
+def test_a_gang_is_not_scaled_below_its_size(
+    before: int, after: int | None, workload: Json | None, want: bool
+) -> None:
+    got = guards.problems(scaled(before, after), trust=Trust(), scaled=workload)
+    found = [(problem.rule, problem.path) for problem in got]
+    assert found == ([("gang-size", "spec.replicas")] if want else [])
+
+
+@pytest.mark.parametrize(
+    ("review", "want"),
+    [
+        (scaled(8, 4), True),
+        (scaled(0, 4), True),
+        (scaled(8, 0), False),
+        (scaled(4, 4), False),
+        (asked("UPDATE", a_pod(), a_pod()), False),
+    ],
+)
+def test_the_scaled_workload_is_read_only_where_it_decides(review: Review, want: bool) -> None:
+    assert guards.needs_scaled(review) is want
+
+
+# --- objects that are being deleted ---
+
+
+def ending(*finalizers: str, version: str = "1", **parts: Any) -> Json:
+    pod = a_pod(**parts)
+    pod["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": list(finalizers),
+        "resourceVersion": version,
+        "managedFields": [{"time": version}],
+    }
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("review", "want"),
+    [
+        pytest.param(asked("UPDATE", ending("a"), ending("a", "b")), True, id="one fewer"),
+        pytest.param(
+            asked("UPDATE", ending(version="2"), ending("a")),
+            True,
+            id="the last, with what every write changes",
+        ),
+        pytest.param(asked("UPDATE", ending("a"), ending("a")), False, id="none fewer"),
+        pytest.param(asked("UPDATE", ending("b"), ending("a")), False, id="another instead"),
+        pytest.param(
+            asked("UPDATE", ending(labels={"x": "y"}), ending("a")), False, id="a label besides"
+        ),
+        pytest.param(
+            asked("UPDATE", ending(schedulerName="x"), ending("a")), False, id="a field besides"
+        ),
+        pytest.param(asked("UPDATE", a_pod(), a_pod()), False, id="an object that stays"),
+        pytest.param(asked("CREATE", ending()), False, id="an object that is new"),
+        pytest.param(
+            asked("UPDATE", ending(), ending("a"), subresource="status"),
+            False,
+            id="a part of an object",
+        ),
+    ],
+)
+def test_only_finalizers_are_let_go(review: Review, want: bool) -> None:
+    assert guards.lets_go(review) is want

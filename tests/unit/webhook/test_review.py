@@ -53,6 +53,7 @@ def test_a_review_keeps_the_object_as_it_is() -> None:
         kind="Job",
         resource="jobs",
         subresource="scale",
+        resource_api="batch/v1",
         namespace="ns",
         name="j",
         user={"username": "ada"},

@@ -385,6 +385,9 @@ def test_the_configurations_send_what_is_judged_and_leave_out_what_must_run() ->
         ("batch", "jobs"),
         ("kubeflow.org", "pytorchjobs"),
         ("ray.io", "rayclusters"),
+        ("apps", "deployments/scale"),
+        ("policy.kubenexus.io", "clusterpolicies"),
+        ("policy.kubenexus.io", "tenantpolicies"),
     } <= sent
     for webhook in (hook, *judges.values()):
         [excluded] = webhook["namespaceSelector"]["matchExpressions"]

@@ -1,0 +1,107 @@
+"""
+What an API server serves: every resource and subresource, with its kind.
+
+    /apis --> versions of each group, the preferred one first
+    /apis/GROUP/VERSION --> its resources; each is taken from the first version that has it
+
+A group that does not answer is an error, because nobody could say what it hides, unless the caller
+takes such groups and goes on without them.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .decoding import an_object
+from .errors import Gone, KubeError
+from .resources import Resource
+
+
+class Asks(Protocol):
+    """What discovery needs of a client."""
+
+    async def raw(self, method: str, path: str) -> bytes:
+        """Any request."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Served:
+    """One row of discovery; the name of a subresource is `pods/exec`."""
+
+    group: str
+    name: str
+    kind: str
+    kind_group: str
+    """Group of the kind: a subresource may speak in a kind of another group, such as Scale."""
+    version: str
+    namespaced: bool
+    verbs: frozenset[str] = frozenset()
+
+    @property
+    def is_subresource(self) -> bool:
+        return "/" in self.name
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(self.group, self.version, self.name, self.kind, self.namespaced)
+
+
+async def served(
+    client: Asks,
+    *,
+    groups: Collection[str] | None = None,
+    silent: Callable[[KubeError], None] | None = None,
+) -> list[Served]:
+    """
+    Everything that the server has, or what it has of some groups, by group and name.
+
+    `silent` takes what a group that does not answer is asked in vain with; without it, that is
+    raised.
+    """
+    versions = {"": ["v1"], **await _versions(client)}
+    found: dict[tuple[str, str], Served] = {}
+    for group in sorted(versions if groups is None else set(versions) & set(groups)):
+        try:
+            for version in versions[group]:
+                for row in await _rows_of(client, group, version):
+                    found.setdefault((group, row.name), row)
+        except KubeError as exc:
+            if silent is None:
+                raise
+            silent(exc)
+    return [found[key] for key in sorted(found)]
+
+
+async def _versions(client: Asks) -> dict[str, list[str]]:
+    """Group -> its versions, the preferred one first."""
+    body = an_object("list API groups", await client.raw("GET", "/apis"))
+    found = {}
+    for row in _rows(body, "groups"):
+        preferred = (row.get("preferredVersion") or {}).get("version")
+        names = [str(one.get("version")) for one in _rows(row, "versions")]
+        found[str(row.get("name"))] = sorted(names, key=lambda name: name != preferred)
+    return found
+
+
+async def _rows_of(client: Asks, group: str, version: str) -> list[Served]:
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    try:
+        body = an_object(f"list kinds of {path}", await client.raw("GET", path))
+    except Gone:
+        return []  # removed between the two questions
+    return [
+        Served(
+            group=group,
+            name=str(row["name"]),
+            kind=str(row["kind"]),
+            kind_group=str(row.get("group") or group),
+            version=version,
+            namespaced=row.get("namespaced") is True,
+            verbs=frozenset(row.get("verbs") or ()),
+        )
+        for row in _rows(body, "resources")
+    ]
+
+
+def _rows(body: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
+    yield from body.get(key) or ()

@@ -1,0 +1,37 @@
+"""
+A policy that somebody is about to write: what would be wrong with it, among those in force.
+
+The same reading, compiling and comparing as when policies are loaded, for one document. What is
+wrong with others is not held against it: it may be what puts them right.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from policies import agreement, conditions, expression, loader, vocabulary
+from policies.compiler import Compiler
+from policies.faults import Fault, Origin
+from policies.policyset import PolicySet
+
+
+def is_policy(group: str) -> bool:
+    return group == vocabulary.POLICY_GROUP
+
+
+def faults(obj: Mapping[str, Any], policies: PolicySet) -> tuple[Fault, ...]:
+    """Every fault of the document, by itself and against the policies in force."""
+    reading = loader.read_objects((obj,))
+    found = set(reading.faults)
+    compiler = Compiler(expression.engine())
+    for model, origin in (*reading.entries, *reading.broken):
+        made = compiler.policy(model, origin)
+        found |= set(made) if isinstance(made, list) else set()
+    source = conditions.source(obj)
+    others = [
+        (policy.model, Origin(policy.source))
+        for policy in policies.policies
+        if policy.source != source
+    ]
+    # A contradiction stands at the later of two documents: this one comes last.
+    together = agreement.contradictions([*others, *reading.entries])
+    return tuple(sorted(found | {fault for fault in together if fault.source == source}))

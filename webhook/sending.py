@@ -1,0 +1,167 @@
+"""
+What the API server has to send: the product's own kinds, and what the policies in force name.
+
+    table of workloads, pods and their parts ---------------------+
+    policies: kinds and operations --held against discovery-------+--> Sent rows <--> rules
+
+`Sent` rows are one resource, one operation: they compare and add up, which rules of a webhook
+configuration do not. Pure: who reads discovery and writes the configuration is `registrar`'s.
+
+Whatever policies say, leases, Events and the API server's own questions about users are never
+sent: the webhook causes some of them itself, and a cluster that waits for them stands still.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster.discovery import Served
+from policies import vocabulary, workloads
+
+Json = dict[str, Any]
+Kinds = Mapping[str, frozenset[str]]
+
+NAMESPACED: Final = "Namespaced"
+CLUSTER: Final = "Cluster"
+EVERYTHING: Final = "*"
+
+_NEVER_GROUPS: Final = frozenset(
+    {"authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"}
+)
+_NEVER: Final = frozenset({("", "events")})
+_PARTS_OF_PODS: Final = ("ephemeralcontainers", "resize")
+_CHANGES: Final = ("CREATE", "UPDATE")
+# The order in which people read them.
+_OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+# For a rule that takes every kind: the API server sorts these out before it asks.
+NEVER_EXPRESSION: Final = (
+    f"!(request.resource.group in [{', '.join(repr(name) for name in sorted(_NEVER_GROUPS))}] || "
+    "(request.resource.group == '' && request.resource.resource == 'events'))"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sent:
+    """One operation on one resource."""
+
+    group: str
+    resource: str
+    operation: str
+    scope: str = NAMESPACED
+
+
+def is_never_sent(group: str, resource: str) -> bool:
+    return group in _NEVER_GROUPS or (group, resource.partition("/")[0]) in _NEVER
+
+
+def fixed() -> frozenset[Sent]:
+    """Pods, what of them is judged, the workloads of the table, and their `scale`."""
+    rows = {
+        Sent(group, name, operation)
+        for group, names in workloads.resources_by_group().items()
+        for name in names
+        for operation in _CHANGES
+    }
+    rows |= {
+        Sent(group, f"{workloads.plural(kind)}/scale", "UPDATE") for group, kind in workloads.SCALED
+    }
+    return frozenset(rows | {Sent("", f"pods/{part}", "UPDATE") for part in _PARTS_OF_PODS})
+
+
+def needs_discovery(kinds: Kinds) -> bool:
+    """Whether policies name a kind whose resource only the API server knows."""
+    return any(not _is_in_table(name) for name in kinds if name != EVERYTHING)
+
+
+def wanted(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[Sent]:
+    """What has to be sent so that every policy sees what it names."""
+    rows = set(fixed())
+    for name, operations in kinds.items():
+        if name == EVERYTHING:
+            rows |= {_everything(operation) for operation in operations}
+        for group, kind in workloads.KINDS:
+            if name in (kind, f"{group}/{kind}"):
+                rows |= {
+                    Sent(group, workloads.plural(kind), operation)
+                    for operation in operations
+                    if operation != "CONNECT"
+                }
+    listed = list(served)
+    whole = {(row.group, row.name): row.kind for row in listed}
+    for row in listed:
+        # `status` and the like speak in the kind of the whole object, which is sent itself.
+        parent = whole.get((row.group, row.name.partition("/")[0]))
+        if not (row.is_subresource and row.kind == parent):
+            rows |= set(_rows_of(row, kinds))
+    return frozenset(rows)
+
+
+def _rows_of(row: Served, kinds: Kinds) -> Iterable[Sent]:
+    names = (row.kind, f"{row.kind_group}/{row.kind}")
+    operations = {operation for name in names for operation in kinds.get(name, ())}
+    if is_never_sent(row.group, row.name):
+        return
+    for operation in operations:
+        # A connection is made to a part of an object, in a kind of its own.
+        if operation != "CONNECT" or row.is_subresource:
+            yield Sent(row.group, row.name, operation, NAMESPACED if row.namespaced else CLUSTER)
+
+
+def _everything(operation: str) -> Sent:
+    """Objects without a namespace are named, or not sent: there is no way to leave some out."""
+    return Sent(EVERYTHING, "*/*" if operation == "CONNECT" else EVERYTHING, operation)
+
+
+def _is_in_table(name: str) -> bool:
+    """A name without a group is that of any group, and `Pod` that of one."""
+    group, _, kind = name.rpartition("/")
+    return name == "Pod" or (bool(group) and (group, kind) in workloads.KINDS)
+
+
+# --- as rules of a webhook configuration ---
+
+
+def rules(rows: Iterable[Sent]) -> list[Json]:
+    """As few rules as say the same, in a fixed order."""
+    operations: dict[tuple[str, str, str], set[str]] = {}  # group, scope, resource -> operations
+    for row in rows:
+        operations.setdefault((row.group, row.scope, row.resource), set()).add(row.operation)
+    merged: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for group, scope, resource in sorted(operations):
+        found = operations[group, scope, resource]
+        key = (group, scope, tuple(one for one in _OPERATIONS if one in found))
+        merged.setdefault(key, []).append(resource)
+    return [
+        rule(group, names, list(taken), scope=scope)
+        for (group, scope, taken), names in sorted(merged.items())
+    ]
+
+
+def rule(group: str, names: list[str], operations: list[str], *, scope: str = NAMESPACED) -> Json:
+    return {
+        "apiGroups": [group],
+        "apiVersions": ["*" if group else "v1"],
+        "resources": names,
+        "operations": operations,
+        "scope": scope,
+    }
+
+
+def rows_of(rules: Sequence[Mapping[str, Any]]) -> frozenset[Sent]:
+    """What rules of a configuration say, whoever wrote them and in how many pieces."""
+    return frozenset(
+        Sent(str(group), str(resource), str(operation), str(one.get("scope") or EVERYTHING))
+        for one in rules
+        for group in one.get("apiGroups") or ()
+        for resource in one.get("resources") or ()
+        for operation in one.get("operations") or ()
+    )
+
+
+POLICY_KINDS: Final = rule(
+    vocabulary.POLICY_GROUP,
+    ["clusterpolicies", "tenantpolicies"],
+    list(_CHANGES),
+    scope=CLUSTER,
+)

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-docs cel-conformance faults fuzz-webhook lint wheel binaries generate lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-docs cel-conformance faults fuzz-webhook lint wheel binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -29,7 +29,7 @@ test-cluster: $(VENV)/dev binaries ## Tests on a real kube-apiserver
 	$(PYTEST) -q --junitxml=build/tests/cluster.xml tests/cluster
 
 binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
-	@$(BIN)/kubenexus dev build
+	@$(BIN)/kubenexus dev build --tool helm
 
 # Benchmarks print a table and write build/bench/NAME.json; the tables in docs/ are made from these files.
 
@@ -41,6 +41,9 @@ bench-docs: $(VENV)/dev ## The tables of docs/performance.md from the benchmarks
 
 bench-webhook: $(VENV)/dev binaries ## What admission costs a cluster, beside ValidatingAdmissionPolicy (needs wrk)
 	$(BIN)/python -m tests.bench.bench_webhook
+
+bench-scheduler: $(VENV)/dev binaries ## Gangs and pods beside kube-scheduler, stock and native gang (hours; ARGS=--quick for minutes)
+	$(BIN)/python -m tests.bench.bench_scheduler $(ARGS)
 
 cel-conformance: $(VENV)/dev ## The CEL conformance table of docs/cel.md
 	$(BIN)/python -m tests.conformance.cel_spec --write build/bench/cel-conformance.json
@@ -62,8 +65,12 @@ lint: $(VENV)/dev ## Style, types and arrows
 wheel: $(VENV)/dev ## Build the wheel, install it elsewhere, run the unit tests against it
 	tests/wheel.sh
 
-generate: $(VENV)/dev ## Write the files that are made from code: schemas and CRDs
+generate: $(VENV)/dev ## Write the files that are made from code: schemas, CRDs and parts of the chart
 	@$(BIN)/python -m kubenexus.generate
+	@$(BIN)/python -m kubenexus.install.chart
+
+manifests: $(VENV)/dev binaries ## Render deploy/*.yaml from the chart
+	@$(BIN)/python -m kubenexus.install.plain "$$($(BIN)/kubenexus dev build --tool helm | sed -n 's/^helm .* is ready in //p')/helm"
 
 lock: ## Compile requirements/*.txt anew from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml -o requirements/run.txt

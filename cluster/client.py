@@ -22,7 +22,7 @@ from .connection import Connection
 from .decoding import Listing, Page, a_page, an_object
 from .errors import Expired, Refused
 from .resources import PODS, Obj, Resource
-from .transport import JSON, Ask, Now, Sleep, Transport
+from .transport import CONNECTIONS, JSON, Ask, Now, Sleep, Transport
 
 PAGE: Final = 1000  # objects a page: bounds the memory of a list without costing many requests
 
@@ -54,7 +54,7 @@ class Client:
         *,
         component: str = "client",
         qps: float | None = None,
-        connections: int = 100,
+        connections: int = CONNECTIONS,
         now: Now = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:

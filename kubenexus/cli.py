@@ -47,6 +47,13 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class Release(StrEnum):
+    """What is done about a gang that stays partial."""
+
+    EVICT = "evict"
+    HOLD = "hold"
+
+
 def main() -> None:
     """The entry point of the installed command."""
     app(prog_name="kubenexus")
@@ -207,6 +214,20 @@ def scheduler(
     lease_namespace: Annotated[
         str | None, typer.Option(help="Where the lease of --leader-elect is.")
     ] = None,
+    release: Annotated[
+        Release,
+        typer.Option(
+            help="Bound members of a gang that cannot be completed in time: evict those that a "
+            "controller makes anew, or hold them and say so."
+        ),
+    ] = Release.EVICT,
+    starving_after: Annotated[
+        float,
+        typer.Option(min=1.0, help="Seconds after which a pod goes before others of its priority."),
+    ] = 60.0,
+    hold_seconds: Annotated[
+        float, typer.Option(min=0.0, help="How long nodes are held for a gang that starves.")
+    ] = 300.0,
 ) -> None:
     """Place pending pods, gangs whole."""
     from cluster import errors
@@ -222,6 +243,9 @@ def scheduler(
         scheduler_name=scheduler_name or vocabulary.SCHEDULER_NAME,
         leader_elect=leader_elect,
         lease_namespace=lease_namespace or vocabulary.SYSTEM_NAMESPACE,
+        release=service.Policy(release),
+        starving_after=starving_after,
+        hold_seconds=hold_seconds,
     )
     try:
         raise typer.Exit(service.main(options))

@@ -30,6 +30,10 @@ STATES: Final = {
     State.BACKOFF: "waiting out a pause after a failure",
     State.PARKED: "waiting for a change that may help",
     State.PLANNING: "being planned",
+    State.GATED: "its pod group is complete, and its gate is being lifted",
+    State.BINDING: "other members of its pod group are being bound",
+    State.REFUSED: "its bind was refused by the API server, and is tried again later",
+    State.SUSPENDED: "its pod group is being taken apart",
 }
 
 

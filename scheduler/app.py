@@ -2,7 +2,7 @@
 The scheduler as a process: its options, its wiring, its end.
 
     connection ──▶ client ──▶ informers (pods, nodes, ──▶ Scheduler ──▶ client (binds, conditions,
-                              PodGroups where served)        │                  gates, releases)
+                              storage, namespaces, …)        │            gates, releases, claims)
                                                              └────────▶ recorder (events)
 
     start ──▶ watch ──all in sync──▶ [leader] ──▶ plan ──SIGTERM──▶ binds in flight end ──▶ stop
@@ -25,6 +25,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -38,8 +39,8 @@ from policies import vocabulary
 from . import groups, server
 from .binder import Binder
 from .conditions import Conditions
-from .entries import State
 from .errors import ModelError
+from .exposing import expose
 from .gates import Gates
 from .groups import Group
 from .holding import HOLD_SECONDS
@@ -49,7 +50,11 @@ from .model import Node, Pod
 from .optional_kinds import OptionalKind
 from .queueing import STARVING_AFTER
 from .release import Policy, Releaser
+from .rules import feeds as peer_feeds
+from .rules.volumes import Volumes
 from .telling import Telling
+from .volumes import feeds as volume_feeds
+from .volumes.preparing import Preparing
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +121,9 @@ async def run(options: Options) -> None:
         parts = _Parts(options, client, recorder)
         await stack.enter_async_context(
             server.serve(
-                server.create_app(metrics=parts.metrics, missing=parts.missing),
+                server.create_app(
+                    metrics=parts.metrics, missing=parts.missing, explain=parts.scheduler.explain
+                ),
                 host=options.host,
                 port=options.port,
             )
@@ -171,6 +178,7 @@ class _Parts:
                 gates=self._gates,
                 releaser=self._releaser(recorder),
                 telling=telling,
+                preparing=self._preparing,
             ),
             metrics=self.metrics,
             now=time.monotonic,
@@ -191,7 +199,14 @@ class _Parts:
             self._optional(resources.POD_GROUPS, groups.read_native, known.on_native),
             self._optional(resources.X_POD_GROUPS, groups.read_x, known.on_x),
         )
-        self._expose(recorder)
+        self._feeds = self._watch_all()
+        expose(
+            self.metrics,
+            self.scheduler,
+            drift=lambda: self._drift,
+            leads=self._leads,
+            events_dropped=lambda: sum(recorder.dropped.values()),
+        )
 
     def _leads(self) -> bool:
         return self._elector is None or self._elector.is_leader
@@ -219,6 +234,36 @@ class _Parts:
             sleep=asyncio.sleep,
         )
 
+    def _preparing(self, volumes: Volumes) -> Preparing:
+        return Preparing(
+            self._client,
+            volumes,
+            now=time.monotonic,
+            sleep=asyncio.sleep,
+            random=random.random,
+            gone=lambda pod: not self.scheduler.waits(pod.uid),
+            may_write=self._leads,
+        )
+
+    def _watch_all(self) -> tuple[Informer[Any], ...]:
+        """What rules read beside pods and nodes: namespaces, who serves together, storage."""
+        snapshot = self.scheduler.cache.snapshot
+
+        feeds = (
+            peer_feeds.namespaces(snapshot.peers),
+            *peer_feeds.serving(snapshot.peers),
+            *volume_feeds.feeds(snapshot.volumes.facts),
+        )
+        return tuple(
+            Informer(
+                self._client,
+                feed.resource,
+                keep=_reader(feed.read),
+                on_event=partial(self.scheduler.on_feed, feed),
+            )
+            for feed in feeds
+        )
+
     def _optional(
         self,
         resource: resources.Resource,
@@ -230,11 +275,15 @@ class _Parts:
 
         return OptionalKind(self._client, resource, make=make, on_event=on_event)
 
+    def _informers(self) -> tuple[Informer[Any], ...]:
+        """Those that must be in sync before anything is planned."""
+        return (self._nodes, self._pods, *self._feeds)
+
     def missing(self) -> str:
         waiting = [
             str(resource)
             for resource, done in (
-                *((one.resource, one.synced) for one in (self._nodes, self._pods)),
+                *((one.resource, one.synced) for one in self._informers()),
                 *((one.resource, one.settled) for one in self._groups),
             )
             if not done.is_set()
@@ -244,13 +293,14 @@ class _Parts:
     def background(self) -> list[Coroutine[Any, Any, None]]:
         writers = [self._conditions.run() for _ in range(_CONDITION_WRITERS)]
         lifters = [self._gates.run() for _ in range(_GATE_WRITERS)]
-        watches = [self._nodes.run(), self._pods.run(), *(one.run() for one in self._groups)]
+        watches = [one.run() for one in self._informers()]
+        watches += [one.run() for one in self._groups]
         return [*watches, *writers, *lifters, self._recount()]
 
     async def lead(self) -> None:
         """Plan once the picture is whole and, where that is asked for, this process leads."""
-        await self._nodes.synced.wait()
-        await self._pods.synced.wait()
+        for one in self._informers():
+            await one.synced.wait()
         for kind in self._groups:
             await kind.settled.wait()
         logger.info("in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
@@ -280,52 +330,6 @@ class _Parts:
                     "books and pods differ",
                     extra={"nodes": ",".join(found.nodes[:10]), "leaked": found.leaked},
                 )
-
-    def _expose(self, recorder: Recorder) -> None:
-        self.metrics.watch_each(
-            "pending_pods",
-            "Pods waiting for a node, by the state of their unit.",
-            "state",
-            [state.value for state in State],
-            lambda state: float(self.scheduler.queue.counts()[State(state)]),
-        )
-        self.metrics.watch_each(
-            "gangs",
-            "Gangs with members that wait, by state.",
-            "state",
-            [state.value for state in State],
-            lambda state: float(self.scheduler.queue.gangs()[State(state)]),
-        )
-        self.metrics.watch(
-            "partial_gangs",
-            "Gangs of which fewer members than needed have a node, and never had.",
-            lambda: float(len(self.scheduler.wholeness)),
-        )
-        self.metrics.watch(
-            "held_nodes",
-            "Nodes held for a gang that waits too long.",
-            lambda: float(len(self.scheduler.keeping.held)),
-        )
-        self.metrics.watch(
-            "ledger_drift",
-            "Differences between the books and the pods; anything but 0 is a bug.",
-            lambda: float(self._drift),
-        )
-        self.metrics.watch(
-            "leading", "1 while this process may decide.", lambda: float(self._leads())
-        )
-        self.metrics.watch(
-            "binding_plans", "Plans whose binds are in flight.", lambda: self.scheduler.binding
-        )
-        self.metrics.watch(
-            "nodes", "Nodes in the picture.", lambda: float(len(self.scheduler.cache.snapshot))
-        )
-        self.metrics.watch(
-            "placed_pods", "Pods that hold a node.", lambda: float(len(self.scheduler.cache))
-        )
-        self.metrics.watch(
-            "events_dropped", "Events not written.", lambda: float(sum(recorder.dropped.values()))
-        )
 
 
 def _reader(read: Callable[[dict[str, Any]], T]) -> Callable[[dict[str, Any]], T | None]:

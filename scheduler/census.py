@@ -11,7 +11,7 @@ from .entries import Entry, Look, State
 from .groups import Group
 from .model import GangKey
 from .parking import Rank
-from .units import Unit, UnitKey
+from .units import Unit, UnitKey, size_of
 
 
 class Census:
@@ -105,6 +105,14 @@ class Census:
             refused=refused,
             group=self._group(gang) if gang else None,
         )
+
+    def _plainly_forming(self, entry: Entry) -> bool:
+        """Too few members, by their number alone: a gang of hundreds comes pod by pod."""
+        if not isinstance(entry.key, GangKey) or not entry.pods or entry.suspended:
+            return False
+        size = size_of(entry.sizes, self._group(entry.key))
+        there = len(entry.pods) + self._bound(entry.key)
+        return not entry.refusals and size is not None and there < size
 
     def _rank(self, entry: Entry, now: float) -> Rank:
         priority, created, uid = entry.first()

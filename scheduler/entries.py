@@ -5,6 +5,7 @@ Pods wait (`pods`) or have been given a node while the bind is in flight (`flyin
 `queueing` moves entries between states, and nobody else holds one.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -60,15 +61,19 @@ class Entry:
     refusals: dict[str, tuple[int, float]] = field(default_factory=dict)
     """uid -> how often its bind was refused for good, and until when it is left alone; 0: no more
     """
+    sizes: Counter[int | None] = field(default_factory=Counter)
+    """What the pods that wait state as the size of their gang -> how many of them"""
     _first: tuple[int, float, str] | None = None
 
     def __post_init__(self) -> None:
         self.forming_since = self.since
 
     def put(self, pod: Pod) -> None:
-        old = self.pods.get(pod.uid)
+        old = self._take_out(pod.uid)
         self.pods[pod.uid] = pod
         self.flying.discard(pod.uid)
+        if pod.gang is not None:
+            self.sizes[pod.gang.min_available] += 1
         if old is not None and matters(old) != matters(pod):
             self.refusals.pop(pod.uid, None)
             self._first = None
@@ -76,15 +81,22 @@ class Entry:
             self._first = min(self._first, order(pod))
 
     def fly(self, uid: str) -> None:
-        if self.pods.pop(uid, None) is not None:
+        if self._take_out(uid) is not None:
             self.flying.add(uid)
             self._first = None
 
     def drop(self, uid: str) -> None:
         self.flying.discard(uid)
         self.refusals.pop(uid, None)
-        if self.pods.pop(uid, None) is not None:
+        if self._take_out(uid) is not None:
             self._first = None
+
+    def _take_out(self, uid: str) -> Pod | None:
+        pod = self.pods.pop(uid, None)
+        if pod is not None and pod.gang is not None:
+            self.sizes[pod.gang.min_available] -= 1
+            self.sizes = +self.sizes
+        return pod
 
     def first(self) -> tuple[int, float, str]:
         """The order of the first of its pods."""

@@ -22,6 +22,7 @@ from .hardware.choice import Misfit
 from .model import PODS, Pod, Shape
 from .outcome import NoFit, Placement
 from .snapshot import Snapshot
+from .wishes.volumes import NO_VOLUMES
 
 
 def dominant(shape: Shape, columns: Columns) -> tuple[str, float]:
@@ -75,9 +76,22 @@ class Filling:
             rows = self.ground.open(pod.shape)
             if self.within is not None:
                 rows = rows & self.within
-            one_by_one = self.ground.spread or filters.depends(snapshot, pod)
+            if pod.shape.volumes is not NO_VOLUMES:
+                rows = self._reaching(members, rows)
+            one_by_one = self.ground.spread or filters.interacts(snapshot, pod)
             done = (self._one_by_one if one_by_one else self._at_once)(members, rows)
         self.left += members[done:]
+
+    def _reaching(self, members: Sequence[Pod], rows: Bools) -> Bools:
+        """The rows that have the pods' volumes; those that hold all, if they must share a node."""
+        pod, snapshot = members[0], self.ground.snapshot
+        for _, refused in snapshot.volumes.refuse(pod, rows):
+            rows = rows & ~refused
+        if snapshot.volumes.together(pod):
+            room = filters.capacity(snapshot, pod.shape, rows)
+            whole = rows & (room >= len(members))
+            rows = whole if whole.any() else rows
+        return rows
 
     def cost(self) -> tuple[int, ...]:
         """What makes an attempt better than another: members placed, nodes, domains by level."""

@@ -114,6 +114,13 @@ def depends(snapshot: Snapshot, pod: Pod) -> bool:
     return bool(shape.ports) or shape.volumes != NO_VOLUMES or snapshot.peers.concerns(pod)
 
 
+def interacts(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether one of several equal pods, once placed, changes more than amounts for the others."""
+    shape = pod.shape
+    steady = snapshot.volumes.steady(pod)
+    return bool(shape.ports) or not steady or snapshot.peers.concerns(pod)
+
+
 def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
     """Those of the rows that ports, volumes and other pods leave open."""
     left = rows
@@ -194,7 +201,8 @@ def explain(snapshot: Snapshot, pod: Pod, memo: Memo, *, closed: Bools | None = 
 def _count(found: Iterator[tuple[str, Bools]], rows: Bools, counts: Counter[str]) -> Bools:
     left = rows
     for reason, refused in found:
-        counts[reason] += int(np.count_nonzero(left & refused))
+        # A filter may give two reasons for one node; each is counted.
+        counts[reason] += int(np.count_nonzero(rows & refused))
         left = left & ~refused
     return left
 

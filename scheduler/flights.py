@@ -1,7 +1,7 @@
 """
 Plans on their way into the API: assumed at once, bound in a task each, answered one way or another.
 
-    start ──▶ assumed in the cache ──bind──▶ every pod answered
+    start ──▶ assumed in the cache ──volumes──▶ bind ──▶ every pod answered
                                                bound    confirmed; a gang may be whole now
                                                failed   forgotten, and back in the queue
                                                refused  the same, and left alone for minutes
@@ -22,6 +22,8 @@ from .outcome import Placed, Placement
 from .queueing import Queue
 from .telling import Telling, log
 from .units import Unit
+from .volumes.preparing import SECONDS as VOLUME_SECONDS
+from .volumes.preparing import Preparing
 from .wholeness import Wholeness
 
 BIND_SECONDS: Final = 30.0  # how long a bind is tried before the pod is planned again
@@ -58,7 +60,9 @@ class Flights:
         pending: Callable[[str], Pod | None],
         freed: Callable[[Iterable[str]], None],
         wake: Callable[[], None],
+        preparing: Preparing | None = None,
     ) -> None:
+        self._preparing = preparing
         self._cache, self._queue, self._wholeness = cache, queue, wholeness
         self._binder, self._telling, self._metrics, self._now = binder, telling, metrics, now
         self._pending, self._freed, self._wake = pending, freed, wake
@@ -107,12 +111,12 @@ class Flights:
             self.broken = exc
 
     async def _bind(self, flight: _Flight) -> None:
-        start, unit = self._now(), flight.unit
+        unit = flight.unit
+        ready, results = await self._prepare(flight)
+        start = self._now()
         # A gang has time to be planned and bound once more before its timeout takes it apart.
         seconds = min(BIND_SECONDS, unit.timeout / 2) if unit.is_gang else BIND_SECONDS
-        results = await self._binder.bind(
-            flight.placements, deadline=start + seconds, first=flight.first
-        )
+        results += await self._binder.bind(ready, deadline=start + seconds, first=flight.first)
         self._metrics.binding.observe(self._now() - start)
         self.pods -= len(flight.placements)
         bound = [one.placement for one in results if isinstance(one, Bound)]
@@ -120,6 +124,25 @@ class Flights:
         if isinstance(unit.key, GangKey):
             self._end(flight, unit.key, len(bound))
         self._telling.bound(unit, bound)
+
+    async def _prepare(self, flight: _Flight) -> tuple[tuple[Placement, ...], list[Result]]:
+        """
+        Who may be bound once volumes are there, and who failed for want of them.
+
+        Members of a gang that could not be whole then are not bound at all. What waits for its
+        volumes keeps nobody else from being planned.
+        """
+        placements = flight.placements
+        if self._preparing is None or not self._preparing.needed(placements):
+            return placements, []
+        self.pods -= len(placements)
+        found = await self._preparing.prepare(placements, deadline=self._now() + VOLUME_SECONDS)
+        self.pods += len(placements)
+        failed: list[Result] = [Unbound(one.placement, one.why) for one in found.failed]
+        if failed and len(found.ready) < flight.unit.need:
+            why = "other members of the pod group have no volumes yet"
+            return (), [*failed, *(Unbound(one, why) for one in found.ready)]
+        return found.ready, failed
 
     def _take(self, results: list[Result]) -> None:
         """Forget all that failed before any is put back: a gang counts its members only then."""

@@ -18,11 +18,11 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from cluster.watch import Event, Kind
 
-from . import filters, gates, planner
+from . import answers, filters, gates, planner
 from .binder import Binder
 from .cache import Cache
 from .drift import Drift, drift
@@ -37,8 +37,11 @@ from .outcome import NoFit, Placed
 from .parking import Help
 from .queueing import STARVING_AFTER, Queue
 from .release import Releaser
+from .rules.volumes import Volumes
 from .telling import Telling
 from .units import Unit
+from .volumes.feeds import Feed
+from .volumes.preparing import Preparing
 from .wholeness import Wholeness
 
 # Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
@@ -64,6 +67,8 @@ class Hands:
     gates: gates.Gates
     releaser: Releaser
     telling: Telling
+    preparing: Callable[[Volumes], Preparing] | None = None
+    """Makes what gives claims their volumes before a bind."""
 
 
 class Scheduler:
@@ -124,12 +129,17 @@ class Scheduler:
             pending=self._pods.get,
             freed=self._note,
             wake=self._wake.set,
+            preparing=hands.preparing and hands.preparing(self.cache.snapshot.volumes),
         )
 
     @property
     def binding(self) -> int:
         """Plans whose binds are in flight."""
         return len(self.flights)
+
+    def waits(self, uid: str) -> bool:
+        """Whether this pod still wants a node, as far as the watch has said."""
+        return uid in self._pods
 
     # --- what the watches say ---
 
@@ -164,10 +174,12 @@ class Scheduler:
         else:
             self._settle(pod)
 
-    def stir(self) -> None:
-        """Something that no node shows has changed, such as a volume."""
-        self._stirred = True
-        self._wake.set()
+    def on_feed(self, feed: Feed, event: Event[Any]) -> None:
+        """Something that no node shows, such as a volume; may help those that look at it."""
+        if feed.take(event):
+            self.cache.snapshot.stirred()
+            self._stirred = True
+            self._wake.set()
 
     def _lost(self, pod: Pod) -> None:
         self._note(self.cache.drop_pod(pod.uid))
@@ -303,6 +315,22 @@ class Scheduler:
             half_bound=gang is not None and self.wholeness.half_bound(gang),
             closed=self.keeping.closed_to(look.unit) if look else frozenset(),
         )
+
+    def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Why a pod waits, see `answers`; None: no such pod is known."""
+        seen = self.inspect(PodKey(namespace, name))
+        if seen is None:
+            return None
+        gang = seen.pod.gang
+        members: list[tuple[Pod, str]] = []
+        if gang is not None:
+            mine = {pod.uid: pod for pod in self._known() if pod.gang and pod.gang.key == gang.key}
+            for pod in mine.values():
+                held = self.cache.held(pod.uid)
+                if not pod.finished:
+                    members.append((pod, held.node if held else pod.node))
+        snapshot = self.cache.snapshot
+        return answers.answer(seen, snapshot, self._memo, members=members, now=self._now())
 
     def _find(self, which: str | PodKey) -> Pod | None:
         if isinstance(which, str) and which in self._pods:

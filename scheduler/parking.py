@@ -108,7 +108,8 @@ class Parking:
         return woken
 
     def next_of(self, signature: Signature, ready: Callable[[UnitKey], bool]) -> UnitKey | None:
-        """The first in order whose backoff is over; else the first in order."""
+        """The first in order whose backoff is over; else the first in order. It stands in line no
+        more: whoever asks wakes it."""
         line = self._lines.get(signature)
         if line is None:
             return None
@@ -122,9 +123,11 @@ class Parking:
             if ready(item[1]):
                 found = item[1]
                 break
+        chosen = found or (passed[0][1] if passed else None)
         for item in passed:
-            heapq.heappush(line, item)
-        return found or (passed[0][1] if passed else None)
+            if item[1] != chosen:
+                heapq.heappush(line, item)
+        return chosen
 
     def flush(self, signature: Signature, now: float, every: float) -> UnitKey | None:
         """One unit to try after a long time in any case; None: one of its equals was tried."""

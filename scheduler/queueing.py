@@ -24,7 +24,7 @@ in. The queue holds what is *not* placed; what is placed belongs to `cache`.
 import heapq
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from .census import Census
 from .entries import Entry, State, matters
@@ -42,6 +42,9 @@ LONGEST_REFUSAL: Final = 3600.0
 STILL: Final = 1.0  # seconds without a new member after which a forming gang is told about
 ASK_AGAIN: Final = 30.0  # seconds after which a gate that is still there is to be lifted again
 STARVING_AFTER: Final = 60.0
+SPARE: Final = 1024  # void items that a heap may hold
+
+T = TypeVar("T")
 
 
 class Queue(Census):
@@ -150,9 +153,9 @@ class Queue(Census):
         """The next unit to plan; answer with `take` for who was placed and `park` for the rest."""
         while self._active:
             _, token, key = heapq.heappop(self._active)
-            entry = self._entries.get(key)
-            if entry is None or entry.token != token:
+            if not self._stands(key, token):
                 continue
+            entry = self._entries[key]
             entry.pardon(now)
             unit = self._unit(entry)
             if not unit.plannable:
@@ -217,9 +220,9 @@ class Queue(Census):
         due: list[Unit] = []
         while self._timers and self._timers[0][0] <= now:
             _, token, key = heapq.heappop(self._timers)
-            entry = self._entries.get(key)
-            if entry is None or entry.token != token:
+            if not self._stands(key, token):
                 continue
+            entry = self._entries[key]
             if entry.state is State.PARKED:
                 self._flush(entry, now)
                 continue
@@ -237,7 +240,10 @@ class Queue(Census):
     def _reconsider(self, entry: Entry, now: float) -> None:
         """The unit itself changed: it forms, or is tried as soon as its backoff allows."""
         self._leave(entry, now)
-        self._sort(entry, now)
+        if self._plainly_forming(entry):
+            self._form(entry, now)
+        else:
+            self._sort(entry, now)
 
     def _sort(self, entry: Entry, now: float, *, keep: bool = False) -> None:
         """Put the unit where it belongs; `keep`: a forming gang has not changed."""
@@ -260,16 +266,16 @@ class Queue(Census):
             self._place(entry, State.REFUSED)
             self._timer(entry, entry.pardoned_at())
         else:
-            self._form(entry, unit, now, keep=keep)
+            self._form(entry, now, told=unit if keep else None)
 
-    def _form(self, entry: Entry, unit: Unit, now: float, *, keep: bool) -> None:
+    def _form(self, entry: Entry, now: float, *, told: Unit | None = None) -> None:
+        """Told about when it stands still, then at its timeout."""
         if entry.state is not State.FORMING:
             entry.forming_since = now
         self._place(entry, State.FORMING)
-        deadline = entry.forming_since + unit.timeout
-        if not keep:
+        if told is None:
             self._timer(entry, now + STILL)
-        elif now < deadline:
+        elif now < (deadline := entry.forming_since + told.timeout):
             self._timer(entry, deadline)
         elif entry.refusals:
             self._timer(entry, entry.pardoned_at())
@@ -279,7 +285,7 @@ class Queue(Census):
             entry.waiting_since = now
         if now >= entry.ready_at:
             self._place(entry, State.ACTIVE)
-            heapq.heappush(self._active, (self._rank(entry, now), entry.token, entry.key))
+            self._push(self._active, (self._rank(entry, now), entry.token, entry.key))
         else:
             self._place(entry, State.BACKOFF)
             self._timer(entry, entry.ready_at)
@@ -341,7 +347,18 @@ class Queue(Census):
         entry.ready_at = now + delay
 
     def _timer(self, entry: Entry, at: float) -> None:
-        heapq.heappush(self._timers, (at, entry.token, entry.key))
+        self._push(self._timers, (at, entry.token, entry.key))
+
+    def _push(self, heap: list[tuple[T, int, UnitKey]], item: tuple[T, int, UnitKey]) -> None:
+        """What is void is thrown away now and then: a standby pushes for weeks and never pops."""
+        heapq.heappush(heap, item)
+        if len(heap) > 4 * len(self._entries) + SPARE:
+            heap[:] = [one for one in heap if self._stands(one[2], one[1])]
+            heapq.heapify(heap)
+
+    def _stands(self, key: UnitKey, token: int) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and entry.token == token
 
 
 _INCOMPLETE: Final = (State.FORMING, State.GATED, State.REFUSED)

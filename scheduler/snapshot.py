@@ -104,6 +104,11 @@ class Snapshot:
         if self._trials:
             self._trail.append((node, pod, assignment))
 
+    def stirred(self) -> None:
+        """Facts that rules read beside nodes and pods have changed: storage, namespaces."""
+        self.freed += 1
+        self.moved += 1
+
     def suppose(self, pod: Pod, node: str) -> None:
         """As `charge`, inside a trial."""
         self._move(pod, node, NOWHERE, +1)

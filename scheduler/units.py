@@ -10,7 +10,7 @@ object gives is unknown while there is no such object, and the gang forms until 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from policies import vocabulary
@@ -39,6 +39,12 @@ class Unit:
     """Pending members whose bind the API server refuses, left out for a while."""
     group: Group | None = None
     """What the gang's PodGroup object says, where there is one."""
+    _size: int | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Counted once: gangs are large, and their size is asked for again and again.
+        stated = (pod.gang.min_available for pod in (*self.pods, *self.gated) if pod.gang)
+        object.__setattr__(self, "_size", size_of(stated, self.group))
 
     @property
     def is_gang(self) -> bool:
@@ -47,12 +53,12 @@ class Unit:
     @property
     def size(self) -> int:
         """How many members must have a node together; 1 while nobody has said."""
-        return size_of(self._stated(), self.group) or 1
+        return self._size or 1
 
     @property
     def size_unknown(self) -> bool:
         """A PodGroup object gives the size, and there is none."""
-        return size_of(self._stated(), self.group) is None
+        return self._size is None
 
     @property
     def need(self) -> int:
@@ -93,9 +99,6 @@ class Unit:
     def order(self) -> tuple[int, float, str]:
         """Highest priority first, then oldest; the uid ends every tie."""
         return min(order(pod) for pod in (*self.pods, *self.gated))
-
-    def _stated(self) -> Iterable[int | None]:
-        return (pod.gang.min_available for pod in (*self.pods, *self.gated) if pod.gang)
 
 
 def size_of(stated: Iterable[int | None], group: Group | None) -> int | None:

@@ -21,6 +21,7 @@ and has nobody waiting is left alone: nothing says that this scheduler owes it a
 Pure books: no I/O, the time is passed in.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -36,6 +37,20 @@ class _Gang:
     whole: bool = False
     ours: bool = False  # this process gave members their nodes since the last time none was live
     flights: int = 0  # plans of the gang whose binds are in flight
+    sizes: Counter[int | None] = field(default_factory=Counter)  # what live members state -> count
+
+    def come(self, pod: Pod) -> None:
+        self.leave(pod.uid)
+        self.live[pod.uid] = pod
+        if pod.gang is not None:
+            self.sizes[pod.gang.min_available] += 1
+
+    def leave(self, uid: str) -> None:
+        pod = self.live.pop(uid, None)
+        if pod is not None and pod.gang is not None:
+            self.sizes[pod.gang.min_available] -= 1
+            self.sizes = +self.sizes
+
     since: float | None = None  # when the working leader first saw it half bound
 
 
@@ -91,11 +106,11 @@ class Wholeness:
         gang = self._gangs.setdefault(pod.gang.key, _Gang())
         self._in[pod.uid] = pod.gang.key
         if pod.finished or pod.terminating:
-            gang.live.pop(pod.uid, None)
+            gang.leave(pod.uid)
             gang.over[pod.uid] = pod.owner.uid if pod.owner else ""
         else:
             gang.over.pop(pod.uid, None)
-            gang.live[pod.uid] = pod
+            gang.come(pod)
         self._judge(pod.gang.key)
 
     def bound(self, pod: Pod, node: str) -> None:
@@ -108,7 +123,7 @@ class Wholeness:
         if key is None:
             return
         gang = self._gangs[key]
-        gang.live.pop(uid, None)
+        gang.leave(uid)
         gang.over.pop(uid, None)
         self._judge(key)
 
@@ -173,9 +188,9 @@ class Wholeness:
                 del self._gangs[key]
             return
         size = self._size(key, gang)
-        if size is not None:
-            ended = 0 if gang.ours else self._ended(gang)
-            gang.whole = gang.whole or len(gang.live) + ended >= size
+        if size is not None and not gang.whole:
+            ended = self._ended(gang) if gang.over and not gang.ours else 0
+            gang.whole = len(gang.live) + ended >= size
         if gang.whole or size is None:
             self._short.discard(key)
             gang.since = None
@@ -183,8 +198,7 @@ class Wholeness:
             self._short.add(key)
 
     def _size(self, key: GangKey, gang: _Gang) -> int | None:
-        stated = (pod.gang.min_available for pod in gang.live.values() if pod.gang)
-        return size_of(stated, self._group(key))
+        return size_of(gang.sizes, self._group(key))
 
     @staticmethod
     def _ended(gang: _Gang) -> int:

@@ -60,7 +60,9 @@ _EVENTS: Final = (
 )
 
 SCHEDULER_RULES: Final = (
-    rule("", "nodes namespaces persistentvolumes persistentvolumeclaims services", READ),
+    rule("", "nodes namespaces services", READ),
+    # A claim that waits for its first consumer is given a volume, or told its node.
+    rule("", "persistentvolumes persistentvolumeclaims", (*READ, "patch", "update")),
     rule("", "replicationcontrollers", READ),
     rule("", "pods", (*READ, "update", "patch", "delete")),
     rule("", "pods/binding", ("create",)),

@@ -181,6 +181,22 @@ class Volumes:
             return ""
         return claim_rules.judge(self.facts, pod).trouble
 
+    def steady(self, pod: Pod) -> bool:
+        """
+        Whether equal pods leave each other the nodes they had: they mount the same volumes, so that
+        a node that takes one of them takes the others, as far as volumes are concerned.
+        """
+        wish = pod.shape.volumes
+        if wish is NO_VOLUMES:
+            return True
+        found = claim_rules.judge(self.facts, pod)
+        alone = any(ONE_POD in claim.modes for claim in found.bound)
+        return not (wish.disks or found.late or alone)
+
+    def together(self, pod: Pod) -> bool:
+        """Whether equal pods follow the first of them: its node decides about their volumes."""
+        return bool(pod.shape.volumes.claims) and bool(claim_rules.judge(self.facts, pod).late)
+
     def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """(reason, the rows of `rows` that it refuses), in kube-scheduler's order."""
         wish = pod.shape.volumes

@@ -33,6 +33,7 @@ from .objects import Claim, ClaimKey, Volume
 SECONDS: Final = 600.0  # how long volumes may take, as in kube-scheduler
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 2.0
+LOOK_EVERY: Final = 2.0  # seconds between two looks for a pod that went meanwhile
 
 
 class Patches(Protocol):
@@ -96,9 +97,10 @@ class Preparing:
         random: Callable[[], float],
         gone: Callable[[Pod], bool] = lambda pod: False,
         may_write: Callable[[], bool] = lambda: True,
+        look_every: float = LOOK_EVERY,
     ) -> None:
         self._api, self._volumes = api, volumes
-        self._gone, self._may_write = gone, may_write
+        self._gone, self._may_write, self._look_every = gone, may_write, look_every
         self._now, self._sleep, self._random = now, sleep, random
         self._waiting: dict[ClaimKey, set[asyncio.Event]] = {}
         volumes.facts.on_claim.append(self._claim_changed)
@@ -232,7 +234,7 @@ class Preparing:
                 changed.clear()
                 # A pod that goes makes no noise here: it is looked for now and then.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, LONGEST_WAIT)):
+                    async with asyncio.timeout(min(left, self._look_every)):
                         await changed.wait()
 
     @contextlib.contextmanager

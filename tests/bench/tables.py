@@ -1,8 +1,8 @@
 """
-`make bench-docs`: the tables of docs/performance.md from the rows in build/bench.
+`make bench-docs`: the tables of docs/performance.md from what the benchmarks left in build/bench.
 
 Each table stands between two marks that name its benchmark; a benchmark that was not run leaves
-its table as it is.
+its table as it is. Most benchmarks leave rows; the scheduler's leaves samples and renders itself.
 """
 
 import json
@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 
+from tests.bench import scheduler_report
 from tests.bench.rows import FOLDER
 
 PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
@@ -19,6 +20,8 @@ def table(name: str) -> str | None:
     path = FOLDER / f"{name}.json"
     if not path.exists():
         return None
+    if name == "scheduler":
+        return scheduler_report.markdown(json.loads(path.read_text()))
     lines = [
         "| Figure | Measured | Reach | Holds | Spread | Note |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -1,159 +1,17 @@
 """The scheduler on a real API server: what is bound, what is told, and what outlives faults."""
 
-import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
-from kubenexus.dev import own, ports
-from kubenexus.dev.api import Api
-from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane, healthy
-from kubenexus.dev.processes import Child
+from kubenexus.dev.plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
+from tests.cluster.yard import Replica, Yard, until
 
 pytestmark = pytest.mark.cluster
-
-T = TypeVar("T")
-Json = dict[str, Any]
-
-
-def until(read: Callable[[], T], want: Callable[[T], bool], seconds: float = 30.0) -> T:
-    """Poll until the state is as wanted; the last state found, for the assertion to show."""
-    end = time.monotonic() + seconds
-    while not want(found := read()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
-
-
-class Yard:
-    """Nodes for one test alone: labelled and tainted with its namespace, taken away afterwards."""
-
-    def __init__(self, plane: ControlPlane, namespace: str) -> None:
-        self.plane, self.namespace = plane, namespace
-        self._nodes: list[str] = []
-
-    @property
-    def api(self) -> Api:
-        return self.plane.api()
-
-    def add_node(self, name: str, *, cpu: str = "4", labels: dict[str, str] | None = None) -> str:
-        full = f"{self.namespace}-{name}"
-        amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
-        self.plane.add_nodes(
-            [
-                {
-                    "apiVersion": "v1",
-                    "kind": "Node",
-                    "metadata": {
-                        "name": full,
-                        "labels": {"yard": self.namespace, **(labels or {})},
-                    },
-                    "spec": {"taints": [{"key": "yard", "effect": "NoSchedule"}]},
-                    "status": {"capacity": amounts, "allocatable": amounts},
-                }
-            ]
-        )
-        self._nodes.append(full)
-        return full
-
-    def close(self) -> None:
-        for name in self._nodes:
-            self.api.call("DELETE", f"/api/v1/nodes/{name}")
-
-    def pod(
-        self,
-        name: str,
-        *,
-        cpu: str = "1",
-        gang: tuple[str, int] | None = None,
-        annotations: dict[str, str] | None = None,
-        **spec: Any,
-    ) -> Json:
-        labels = {}
-        if gang is not None:
-            labels = {
-                vocabulary.GANG_NAME_LABEL: gang[0],
-                vocabulary.GANG_MIN_AVAILABLE_LABEL: str(gang[1]),
-            }
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "namespace": self.namespace,
-                "labels": labels,
-                "annotations": annotations or {},
-            },
-            "spec": {
-                "schedulerName": vocabulary.SCHEDULER_NAME,
-                "nodeSelector": {"yard": self.namespace},
-                "tolerations": [{"key": "yard", "operator": "Exists"}],
-                "containers": [
-                    {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-                ],
-                **spec,
-            },
-        }
-
-    def create(self, *pods: Json) -> None:
-        """Create each, however long the API server takes to come back."""
-        for pod in pods:
-            self._create(pod)
-
-    def _create(self, pod: Json) -> None:
-        end = time.monotonic() + 60
-        while True:
-            try:
-                self.api.call("POST", f"/api/v1/namespaces/{self.namespace}/pods", pod)
-                return
-            except CallFailed as exc:
-                if exc.status == 409:
-                    return
-                if exc.status < 500 or time.monotonic() > end:
-                    raise
-            except OSError:
-                if time.monotonic() > end:
-                    raise
-            time.sleep(0.1)
-
-    def pods(self) -> list[Json]:
-        found = self.api.call("GET", f"/api/v1/namespaces/{self.namespace}/pods")
-        rows: list[Json] = found["items"]
-        return rows
-
-    def nodes_of_pods(self) -> dict[str, str]:
-        return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.pods()}
-
-    def all_bound(self, count: int, seconds: float = 60.0) -> dict[str, str]:
-        return until(
-            self.nodes_of_pods,
-            lambda nodes: len(nodes) == count and all(nodes.values()),
-            seconds,
-        )
-
-    def events(self, reason: str) -> list[tuple[str, str, str]]:
-        """(pod, type, note), sorted."""
-        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
-        rows = self.api.call("GET", path)["items"]
-        return sorted(
-            (row["regarding"]["name"], row["type"], row["note"])
-            for row in rows
-            if row["reason"] == reason
-        )
-
-    def condition(self, name: str) -> tuple[str, str, str]:
-        """(status, reason, message) of PodScheduled."""
-        pod = self.api.call("GET", f"/api/v1/namespaces/{self.namespace}/pods/{name}")
-        for row in pod["status"].get("conditions", []):
-            if row["type"] == "PodScheduled":
-                return row["status"], row.get("reason", ""), row.get("message", "")
-        return "", "", ""
 
 
 @pytest.fixture
@@ -193,11 +51,10 @@ def test_a_pod_that_fits_nowhere_says_why_in_event_and_condition(yard: Yard) -> 
 
 def test_what_is_not_honoured_is_refused_and_named(yard: Yard) -> None:
     yard.add_node("a")
-    ports = [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}]
-    yard.create(yard.pod("ports", containers=ports))
-    condition = until(lambda: yard.condition("ports"), lambda found: bool(found[1]))
-    assert (condition[1], yard.nodes_of_pods()) == ("Unschedulable", {"ports": ""})
-    assert "asks for host ports, which this scheduler does not honour yet" in condition[2]
+    yard.create(yard.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}]))
+    condition = until(lambda: yard.condition("p"), lambda found: bool(found[1]))
+    assert (condition[1], yard.nodes_of_pods()) == ("Unschedulable", {"p": ""})
+    assert "asks for resource claims, which this scheduler does not honour yet" in condition[2]
 
 
 def test_a_gang_waits_for_its_members_and_then_for_room_and_is_bound_whole(yard: Yard) -> None:
@@ -293,29 +150,14 @@ def test_a_leader_plans_and_gives_its_lease_back_when_asked_to_end(
     yard: Yard, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
     node = yard.add_node("a")
-    (port,) = ports.free(1)
-    user = vocabulary.SCHEDULER_NAME
-    child = Child(
-        "leader",
-        [
-            *own.COMMAND,
-            "scheduler",
-            f"--kubeconfig={control_plane.kubeconfig(user)}",
-            f"--port={port}",
-            "--scheduler-name=elected",
-            "--leader-elect",
-        ],
-        log=tmp_path / "leader.log",
-        env=own.environment(os.environ),
-    )
+    replica = Replica(control_plane, "elected", tmp_path / "leader.log")
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{vocabulary.SYSTEM_NAMESPACE}/leases/elected"
-    child.start()
+    replica.start()
     try:
-        ready = until(lambda: healthy(f"http://127.0.0.1:{port}/readyz"), bool)
         yard.create(yard.pod("one", schedulerName="elected"))
         bound = yard.all_bound(1)
         held = yard.api.call("GET", lease)["spec"]["holderIdentity"]
     finally:
-        child.stop()
+        replica.stop()
     given_back = yard.api.call("GET", lease)["spec"].get("holderIdentity", "")
-    assert (ready, bound, bool(held), given_back) == (True, {"one": node}, True, "")
+    assert (bound, bool(held), given_back) == ({"one": node}, True, "")

@@ -15,6 +15,7 @@ from scheduler.metrics import Metrics
 from scheduler.model import Node, Pod
 from scheduler.release import Policy, Releaser
 from scheduler.telling import Telling
+from scheduler.volumes.preparing import Patches, Preparing
 from tests.unit.scheduler.builders import a_node, pod_json
 from tests.unit.scheduler.far_side import FarSide
 
@@ -33,7 +34,12 @@ class Bench:
     """A scheduler on a table: watches are moved by hand, everything told is kept."""
 
     def __init__(
-        self, api: FarSide | None = None, *, policy: Policy = Policy.EVICT, **more: Any
+        self,
+        api: FarSide | None = None,
+        *,
+        policy: Policy = Policy.EVICT,
+        storage: Patches | None = None,
+        **more: Any,
     ) -> None:
         self.api = api or FarSide()
         self.now = 100.0
@@ -56,6 +62,15 @@ class Bench:
         self.scheduler = Scheduler(
             name=NAME,
             hands=Hands(
+                preparing=lambda volumes: Preparing(
+                    storage or self.api,
+                    volumes,
+                    now=lambda: self.now,
+                    sleep=self.sleep,
+                    random=lambda: 0.5,
+                    gone=lambda pod: not self.scheduler.waits(pod.uid),
+                    may_write=lambda: self.leading,
+                ),
                 binder=Binder(
                     self.api,
                     now=lambda: self.now,

@@ -7,8 +7,9 @@ import pytest
 from policies import vocabulary
 from scheduler.errors import ModelError
 from scheduler.hardware.choice import Ask
-from scheduler.model import Condition, Gang, GangKey, Node, Pod, PodKey, Shape, Taint
+from scheduler.model import Condition, Gang, GangKey, Node, Pod, PodKey, Shape
 from scheduler.units import UnitKey, order, units
+from scheduler.wishes.taints import Taint
 from tests.unit.scheduler.builders import a_gang, a_pod, pod_json
 
 YET = "which this scheduler does not honour yet"

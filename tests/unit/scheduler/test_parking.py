@@ -128,6 +128,30 @@ def test_who_answers_for_whom(other: dict[str, Any], together: bool) -> None:
     assert desk.queue.state(key_of(pod)) in (State.ACTIVE, State.PARKED)
 
 
+def test_a_standby_keeps_nothing_about_pods_that_others_placed() -> None:
+    queue = Queue(bound=lambda _: 0)
+    for i in range(5000):
+        pod = a_pod(f"p{i}", gang=("g", 2) if i % 2 else None)
+        queue.put(pod, float(i))
+        queue.remove(pod.uid, float(i))
+    heaps = vars(queue)
+    assert (len(queue), len(heaps["_active"]) <= 1025, len(heaps["_timers"]) <= 1025) == (
+        0,
+        True,
+        True,
+    )
+
+
+def test_a_unit_that_is_tried_for_days_stands_in_line_once() -> None:
+    desk = Desk(each=2, classes=1)
+    for _ in range(200):
+        desk.now += 20.0
+        desk.wake(Help.FITS)
+        desk.popped()
+    ((line),) = vars(desk.queue)["_parking"]._lines.values()
+    assert len(line) == 2
+
+
 def test_a_backlog_of_thousands_does_not_slow_pods_that_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -159,6 +159,21 @@ def test_a_claim_counts_as_what_it_became() -> None:
     assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
 
 
+def test_a_volume_that_appears_after_its_claim_counts_from_then_on() -> None:
+    """Watches keep no order among each other."""
+    snapshot = a_limited_world(a_claim("c3", volume="p3"))
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("c3")), "a")
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    tell(snapshot, a_csi_volume("p3"))
+    assert told(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
+
+
+def test_a_node_beyond_its_limit_still_takes_what_it_has() -> None:
+    snapshot = a_limited_world(a_csi_node("a", csi=0))
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("c1")), "a")
+    assert told(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {})
+
+
 @pytest.mark.parametrize(
     ("attachment", "want"),
     [

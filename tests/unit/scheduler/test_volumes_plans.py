@@ -93,6 +93,28 @@ def test_limits_hold_inside_a_plan() -> None:
     assert sorted(found.values()) == ["a", "a", "b", "b"]
 
 
+@pytest.mark.parametrize(
+    ("pod", "steady", "together"),
+    [
+        pytest.param(a_pod(), True, False, id="no volumes"),
+        pytest.param(a_pod(volumes=mounting("bound")), True, False, id="a bound volume"),
+        pytest.param(a_pod(volumes=mounting("one")), False, False, id="a claim for one pod"),
+        pytest.param(a_pod(volumes=mounting("late")), False, True, id="a late claim"),
+        pytest.param(a_pod(volumes=mounting("bound", "late")), False, True, id="one of each"),
+        pytest.param(a_pod(volumes=mounting("none")), True, False, id="a claim that is not there"),
+        pytest.param(
+            a_pod(volumes=[{"name": "d", "rbd": {"image": "i"}}]), False, False, id="a disk"
+        ),
+    ],
+)
+def test_what_equal_pods_do_to_each_other(pod: Pod, steady: bool, together: bool) -> None:
+    snapshot = Snapshot.of([a_host("a")])
+    one = a_claim("one", volume="pw", modes=("ReadWriteOncePod",))
+    tell(snapshot, *CLASSES, a_claim("late"), a_claim("bound", volume="pv"), a_volume("pv"))
+    tell(snapshot, one, a_volume("pw"))
+    assert (snapshot.volumes.steady(pod), snapshot.volumes.together(pod)) == (steady, together)
+
+
 # --- promises ---
 
 

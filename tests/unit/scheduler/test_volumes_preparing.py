@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -74,6 +74,11 @@ class Store:
         return found
 
 
+async def soon(prepared: Awaitable[Prepared]) -> Prepared:
+    async with asyncio.timeout(20):
+        return await prepared
+
+
 class Lost(errors.Retry):
     """The write happened; its answer was lost."""
 
@@ -95,6 +100,7 @@ class Scene:
             random=lambda: 0.5,
             gone=lambda pod: gone,
             may_write=lambda: leads,
+            look_every=600.0,  # whoever is not woken is found out
         )
         self.placement = self.place("p", claim["metadata"]["name"])
 
@@ -110,7 +116,7 @@ class Scene:
         tell(self.snapshot, *objects)
 
     def prepared(self) -> Prepared:
-        return asyncio.run(self.preparing.prepare([self.placement], deadline=600.0))
+        return asyncio.run(soon(self.preparing.prepare([self.placement], deadline=600.0)))
 
     def why(self) -> str:
         (failure,) = self.prepared().failed
@@ -189,7 +195,7 @@ def test_a_claim_that_names_the_node_already_is_only_waited_for() -> None:
         while not scene.preparing.waiting:
             await asyncio.sleep(0)
         scene.told(a_csi_volume("new"), a_claim(class_name=MADE, selected="a", volume="new"))
-        return await waiting
+        return await soon(waiting)
 
     assert asyncio.run(run()) == Prepared((scene.placement,))
     assert (scene.store.patched, scene.preparing.waiting) == ([], 0)

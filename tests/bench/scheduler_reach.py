@@ -1,0 +1,173 @@
+"""
+What is to be reached, against what was measured. Pure.
+
+Each line is a figure of `ours`, alone or as a ratio of two medians of the same run, with its bound.
+A line whose figures were not measured in the run is left out and named as not measured.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.bench import rows
+from tests.bench.scheduler_cases import (
+    NATIVE,
+    NATIVE_PACKED,
+    NATIVE_RACK_PACKED,
+    OURS,
+    STOCK,
+)
+
+Results = dict[str, Any]
+
+SPEED: Final = "pods_per_second"
+CPU: Final = "scheduler_cpu"
+SINGLES: Final = ("singles-1200@1000", "singles-1200@5000")
+GANGS: Final = ("gangs-300x4@1000", "gangs-2x500@1000", "gangs-300x4@5000")
+UNIFORM: Final = ("gangs-300x4@1000", "gangs-300x4@5000")
+MIXED: Final = "mixed@250"
+DRAINS: Final = (*SINGLES, *GANGS, MIXED)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    value: float
+    spread: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    figure: str
+    reach: float
+    most: bool
+    """The reach is an upper bound, else a lower one."""
+    measured: Callable[[Results], Measured | None]
+
+
+def values(results: Results, case: str, peer: str, what: str) -> list[float]:
+    return [
+        float(one[what])
+        for one in results["samples"]
+        if (one["case"], one["peer"]) == (case, peer) and what in one
+    ]
+
+
+def span(found: Sequence[float]) -> str:
+    return f"{min(found):.3g} to {max(found):.3g}"
+
+
+def _ratio(case: str, theirs: Iterable[str], what: str) -> Callable[[Results], Measured | None]:
+    """Ours against the best of the others: the largest where more is better."""
+    others = tuple(theirs)
+
+    def measured(results: Results) -> Measured | None:
+        ours = values(results, case, OURS.name, what)
+        found = {peer: values(results, case, peer, what) for peer in others}
+        if not ours or not all(found.values()):
+            return None
+        best = max(others, key=lambda peer: statistics.median(found[peer]))
+        mine, yours = statistics.median(ours), statistics.median(found[best])
+        return Measured(
+            mine / yours if yours else 0.0,
+            f"ours {span(ours)}; {best} {span(found[best])}",
+            f"medians {mine:.4g} and {yours:.4g} of {len(ours)} and {len(found[best])} rounds",
+        )
+
+    return measured
+
+
+def _worst(case: str, what: str) -> Callable[[Results], Measured | None]:
+    def measured(results: Results) -> Measured | None:
+        found = values(results, case, OURS.name, what)
+        return Measured(max(found), span(found), f"{len(found)} rounds") if found else None
+
+    return measured
+
+
+def _unbound(results: Results) -> Measured | None:
+    mine = [one for one in results["samples"] if one["peer"] == OURS.name]
+    if not mine:
+        return None
+    left = [one["pods"] - one["bound"] + one.get("left_partial", 0) for one in mine]
+    return Measured(max(left), span(left), f"over {len(mine)} measurements")
+
+
+def _growth(kind: str) -> Callable[[Results], Measured | None]:
+    def measured(results: Results) -> Measured | None:
+        found = {
+            one["nodes"]: one["plan_us"]
+            for one in results["planning"]
+            if one["case"].startswith(f"planning-{kind}@")
+        }
+        if len(found) < 2:
+            return None
+        small, large = min(found), max(found)
+        note = f"{found[small]:.0f} us at {small:,} nodes, {found[large]:.0f} us at {large:,}"
+        return Measured(found[large] / found[small], "least of the rounds", note)
+
+    return measured
+
+
+def lines() -> list[Line]:
+    tuned = (NATIVE_PACKED.name, NATIVE_RACK_PACKED.name)
+    found = [
+        *(
+            _at_least(f"{case}: pods/s / stock", 1.5, _ratio(case, (STOCK.name,), SPEED))
+            for case in SINGLES
+        ),
+        *(
+            _at_least(f"{case}: pods/s / native gang", 2.5, _ratio(case, (NATIVE.name,), SPEED))
+            for case in GANGS
+        ),
+        *(
+            _at_most(f"{case}: scheduler CPU / stock", 0.8, _ratio(case, (STOCK.name,), CPU))
+            for case in DRAINS
+        ),
+        *(_at_most(f"{case}: nodes/gang", 1.0, _worst(case, "nodes_per_gang")) for case in UNIFORM),
+        *(_at_most(f"{case}: racks/gang", 1.0, _worst(case, "racks_per_gang")) for case in UNIFORM),
+        _at_most(f"{MIXED}: nodes/gang (bound 1.344)", 1.36, _worst(MIXED, "nodes_per_gang")),
+        _at_most(f"{MIXED}: gangs over more than one rack", 0, _worst(MIXED, "over_racks")),
+        _at_least(
+            f"{MIXED}: pods/s / the faster tuned native gang", 2.0, _ratio(MIXED, tuned, SPEED)
+        ),
+        *(
+            _at_most(f"{case}: RSS / stock", 1.3, _ratio(case, (STOCK.name,), "rss_mb"))
+            for case in DRAINS
+        ),
+        *(
+            _at_most(f"planning a pod ({kind}), 5,000 / 1,000 nodes", 5.0, _growth(kind))
+            for kind in ("singles", "gangs-4")
+        ),
+        _at_most("ours: pods not bound and gangs left partial", 0, _unbound),
+    ]
+    return found
+
+
+def _at_least(figure: str, reach: float, measured: Callable[[Results], Measured | None]) -> Line:
+    return Line(figure, reach, False, measured)
+
+
+def _at_most(figure: str, reach: float, measured: Callable[[Results], Measured | None]) -> Line:
+    return Line(figure, reach, True, measured)
+
+
+def judge(results: Results) -> tuple[list[rows.Row], list[str]]:
+    """A row for each line that was measured, and the names of those that were not."""
+    judged, missing = [], []
+    for line in lines():
+        found = line.measured(results)
+        if found is None:
+            missing.append(line.figure)
+        else:
+            row = rows.row(
+                line.figure,
+                found.value,
+                line.reach,
+                spread=found.spread,
+                note=found.note,
+                most=line.most,
+            )
+            judged.append({**row, "most": line.most})
+    return judged, missing

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-docs cel-conformance faults fuzz-webhook lint wheel binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-docs cel-conformance faults gang-faults fuzz-webhook lint wheel binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -51,6 +51,10 @@ cel-conformance: $(VENV)/dev ## The CEL conformance table of docs/cel.md
 
 faults: $(VENV)/dev binaries ## Every fault of docs/reliability.md three times, and its tables
 	KUBENEXUS_FAULT_ROUNDS=3 $(PYTEST) -q tests/cluster/test_faults.py
+	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md
+
+gang-faults: $(VENV)/dev binaries ## The scheduler's faults of docs/reliability.md, many times each
+	KUBENEXUS_GANG_FAULTS=1 $(PYTEST) -q tests/cluster/test_gang_truth.py
 	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md
 
 fuzz-webhook: $(VENV)/dev ## A million mutated reviews (COUNT=n for another number)

@@ -234,6 +234,7 @@ def scheduler(
     from kubenexus import logs
     from policies import vocabulary
     from scheduler import app as service
+    from scheduler.release import Policy
 
     logs.configure(sys.stderr)
     options = service.Options(
@@ -243,7 +244,7 @@ def scheduler(
         scheduler_name=scheduler_name or vocabulary.SCHEDULER_NAME,
         leader_elect=leader_elect,
         lease_namespace=lease_namespace or vocabulary.SYSTEM_NAMESPACE,
-        release=service.Policy(release),
+        release=Policy(release),
         starving_after=starving_after,
         hold_seconds=hold_seconds,
     )

@@ -2,7 +2,7 @@
 Why a pod has no node, said so that somebody can act on it.
 
     reasons    kube-scheduler's sentence and its counts, the most frequent reason first
-    nearest    the node that refuses for the least, and what is missing there
+    nearest    the node that refuses for the least, open ones first, and what is missing there
     changes    what alone would make the pod fit now: ask for less, tolerate, drop a rule
 
 Every change is tried on the snapshot, not guessed: its sentence names how many nodes would do.
@@ -90,7 +90,9 @@ def _nearest(pod: Pod, snapshot: Snapshot, memo: Memo) -> Nearest | None:
         missing = np.maximum(asked - columns.free(name), 0)
         lack += missing / np.maximum(columns.allocatable(name), 1)
     rows = np.flatnonzero(columns.alive)
-    row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows]))[0]])
+    # A node that the pod may use and that is too full is nearer than one that is closed to it.
+    closed = filters.statics(snapshot, shape, memo)[rows] > 0
+    row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows], closed))[0]])
     short = tuple(
         Short(
             name,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 FAULTS: Final = "webhook.json"
 FUZZ: Final = "fuzz.json"
+GANGS: Final = "gangs.json"
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (
@@ -54,6 +55,19 @@ def render_fuzz(row: Row) -> str:
     return "\n".join(lines)
 
 
+def render_gangs(rows: Sequence[Row]) -> str:
+    lines = [
+        "| Fault | times | gangs so far | binds | gangs left partial | longest partial "
+        "| pods on two nodes | nodes overcommitted |",
+        "| --- |" + " ---: |" * 7,
+    ]
+    for row in rows:
+        cells = [row["times"], f"{row['gangs']:,}", f"{row['binds']:,}", row["partial"]]
+        cells += [f"{row['longest']:.1f} s", row["double"], row["over"]]
+        lines.append(f"| {row['fault']} | {' | '.join(str(cell) for cell in cells)} |")
+    return "\n".join(lines)
+
+
 def replaced(document: str, name: str, table: str) -> str:
     """The document with the table between the markers of this name."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
@@ -72,6 +86,8 @@ def main(arguments: Sequence[str]) -> int:
         text = replaced(text, "faults", render(json.loads(faults.read_text("utf-8"))))
     if (fuzz := folder / FUZZ).exists():
         text = replaced(text, "fuzz", render_fuzz(json.loads(fuzz.read_text("utf-8"))))
+    if (gangs := folder / GANGS).exists():
+        text = replaced(text, "gangs", render_gangs(json.loads(gangs.read_text("utf-8"))))
     document.write_text(text, "utf-8")
     return 0
 

@@ -23,7 +23,7 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
             Explanation(
                 "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.",
                 (("Insufficient cpu", 2), ("node(s) had untolerated taint(s)", 1)),
-                Nearest("c", ("node(s) had untolerated taint(s)",), ()),
+                Nearest("b", ("Insufficient cpu",), (Short("cpu", "4", "3"),)),
                 (
                     "ask for at most 3 cpu instead of 4: node b has it",
                     "tolerate the taints: 1 node would do",

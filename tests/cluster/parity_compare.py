@@ -1,0 +1,136 @@
+"""
+Two schedulers, one question: where they differ.
+
+    agree       kube-scheduler's node is among ours, or neither has one and the texts are equal
+    node        it chose a node that we refuse
+    feasible    it has no node and we have one
+    text        neither has one, for reasons that are told differently
+    error       it stumbled over the pod, which the generator should not have made
+
+kube-scheduler may answer before it has seen the whole cluster. Nothing changes by itself here, so
+that the same question asked again settles which it was: only what is repeated counts.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tests.cluster.parity_ours import Ours, Verdict
+from tests.cluster.parity_rig import Answer, Asked, Rig
+from tests.cluster.parity_world import Probe, World
+
+Object = dict[str, Any]
+
+AGREE: Final = ""
+REPEATS: Final = 3
+VARYING: Final = re.compile(r'^\d+ | "[^"]*"')  # counts and names
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    kind: str
+    answer: Answer
+    verdict: Verdict
+    case: str = ""
+    cordoned: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = self.answer.error or self.answer.text or f"binds to {self.answer.node}"
+        open_to = ", ".join(sorted(self.verdict.nodes)) or "none"
+        after = f" with {', '.join(self.cordoned)} cordoned" if self.cordoned else ""
+        return (
+            f"[{self.kind}] case {self.case}{after}\n"
+            f"  kube-scheduler: {said}\n"
+            f"  ours: nodes {open_to}; {self.verdict.text}"
+        )
+
+
+class Seen:
+    """What kube-scheduler answered, all in all."""
+
+    def __init__(self) -> None:
+        self.answers = self.bound = self.late = 0
+        self.reasons: Counter[str] = Counter()
+
+    def __call__(self, answer: Answer, *, late: bool) -> None:
+        """`late`: it was another answer when asked for the first time."""
+        self.answers += 1
+        self.bound += bool(answer.node)
+        self.late += late
+        told = answer.text.partition(": ")[2].rstrip(".")
+        self.reasons.update(VARYING.sub("", part) for part in told.split(", ") if part)
+
+    def __str__(self) -> str:
+        rows = [f"{count:6} {reason}" for reason, count in self.reasons.most_common()]
+        head = f"{self.answers} answers, {self.bound} with a node, {self.late} late"
+        return "\n".join([head, *rows])
+
+
+def difference(answer: Answer, verdict: Verdict) -> str:
+    if answer.error:
+        return "error"
+    if answer.node:
+        return AGREE if answer.node in verdict.nodes else "node"
+    if verdict.nodes:
+        return "feasible"
+    return AGREE if answer.text == verdict.text else "text"
+
+
+class Judge:
+    """One cluster and the probes asked about on it."""
+
+    def __init__(self, rig: Rig, world: World, seen: Seen) -> None:
+        self._rig, self._world, self._seen = rig, world, seen
+        self._objects = rig.load(world)
+        self._ours = Ours(self._objects)
+
+    def differences(self) -> Iterator[Difference]:
+        for number, probe in enumerate(self._world.probes, self._world.first):
+            found = self._wear_down(probe) if probe.wears else self._settle(probe)
+            if isinstance(found, Difference):
+                yield replace(found, case=f"{self._world.seed}.{number}")
+
+    def _wear_down(self, probe: Probe) -> Difference | Answer:
+        """Cordon every node that kube-scheduler chooses, until it chooses none.
+
+        One answer names one node of all that would do. The last one leaves nothing unsaid.
+        """
+        cordoned: list[str] = []
+        try:
+            while True:
+                found = self._settle(probe)
+                if isinstance(found, Difference):
+                    return replace(found, cordoned=tuple(cordoned))
+                if not found.node:
+                    return found
+                cordoned.append(found.node)
+                self._cordon(found.node, True)
+        finally:
+            for node in cordoned:
+                self._cordon(node, False)
+
+    def _cordon(self, name: str, on: bool) -> None:
+        node = self._rig.cordon(name, on)
+        self._objects = [node if _is_node(item, name) else item for item in self._objects]
+        self._ours = Ours(self._objects)
+
+    def _settle(self, probe: Probe) -> Difference | Answer:
+        asked, verdict, kind = self._compare(probe)
+        again = 0
+        while kind and again < REPEATS:
+            again += 1
+            asked, verdict, kind = self._compare(probe)
+        self._seen(asked.answer, late=bool(again and not kind))
+        return Difference(kind, asked.answer, verdict) if kind else asked.answer
+
+    def _compare(self, probe: Probe) -> tuple[Asked, Verdict, str]:
+        asked = self._rig.ask(probe)
+        books = Ours([*self._objects, *asked.objects]) if asked.objects else self._ours
+        verdict = books.verdict(asked.pod)
+        return asked, verdict, difference(asked.answer, verdict)
+
+
+def _is_node(item: Object, name: str) -> bool:
+    return bool(item["kind"] == "Node" and item["metadata"]["name"] == name)

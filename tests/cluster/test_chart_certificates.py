@@ -1,0 +1,161 @@
+"""
+The chart's certificate from cert-manager, for real: its controller and its cainjector run as
+processes, with its own kinds, against the API server of the test.
+
+They run with an admin's rights, because the chart grants cert-manager nothing. How the webhook is
+reached: see `chart_rig`.
+"""
+
+import base64
+import json
+import os
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kubenexus.dev import binaries, ports
+from kubenexus.dev.binaries import Binaries
+from kubenexus.dev.errors import DevError
+from kubenexus.dev.processes import Child, stop_all
+from kubenexus.dev.progress import Lines
+from tests.cluster import chart_rig
+from tests.cluster.chart_programs import Creating, probe, register, serve
+from tests.cluster.chart_rig import FULL, NAMESPACE, Json, Rig
+from tests.cluster.waiting import eventually
+
+KINDS = Path(__file__).with_name("cert_manager")
+NAME = f"{FULL}-webhook"
+SECRET = f"{NAME}-tls"
+AFTER = 40  # pods that are made after the new certificate is served
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def rig(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("certificates")
+    try:
+        programs = binaries.tool("cert-manager", env=os.environ, show=Lines(print))
+    except DevError as exc:
+        pytest.fail(str(exc), pytrace=False)
+    kinds = [yaml.safe_load(path.read_text()) for path in sorted(KINDS.glob("*.yaml"))]
+    with chart_rig.running(kubernetes_binaries, folder, kinds=kinds) as found:
+        (metrics,) = ports.free(1)
+        common = [f"--kubeconfig={found.plane.kubeconfig()}", "--leader-elect=false"]
+        options = {
+            "controller": [
+                f"--metrics-listen-address={ports.HOST}:{metrics}",
+                f"--cluster-resource-namespace={NAMESPACE}",
+            ],
+            "cainjector": [],
+        }
+        children = [
+            Child(name, [str(programs / name), *common, *more], log=folder / f"{name}.log")
+            for name, more in options.items()
+        ]
+        for child in children:
+            child.start()
+        yield found
+        stop_all(children)
+
+
+def secret(rig: Rig, *, unlike: str = "") -> dict[str, str] | None:
+    """What cert-manager has issued; None until it has, and while it is still this certificate."""
+    done = rig.kubectl("get", "secret", SECRET, f"--namespace={NAMESPACE}", "--output=json")
+    data: dict[str, str] = json.loads(done.stdout)["data"] if done.returncode == 0 else {}
+    is_there = data.get("ca.crt") and data.get("tls.crt", unlike) != unlike
+    return data if is_there else None
+
+
+def bundles(rig: Rig, *configurations: str) -> set[str]:
+    """Every authority that the API server is told to trust."""
+    kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
+    return {
+        one["clientConfig"].get("caBundle", "")
+        for found in rig.get(kinds)["items"]
+        if found["metadata"]["name"] in configurations
+        for one in found["webhooks"]
+    }
+
+
+def served(port: int) -> bytes:
+    text = ssl.get_server_certificate((ports.HOST, port))
+    return ssl.PEM_cert_to_DER_cert(text)
+
+
+def leaf(data: dict[str, str]) -> bytes:
+    pem = base64.b64decode(data["tls.crt"]).decode()
+    return ssl.PEM_cert_to_DER_cert(pem[: pem.index("-----END") + len("-----END CERTIFICATE-----")])
+
+
+def renew(rig: Rig) -> None:
+    """What `cmctl renew` does."""
+    certificate = rig.get("certificate", NAME, f"--namespace={NAMESPACE}")
+    condition = {
+        "type": "Issuing",
+        "status": "True",
+        "reason": "ManuallyTriggered",
+        "message": "renewal was asked for",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": certificate["metadata"]["generation"],
+    }
+    ready = certificate["status"]["conditions"]
+    change = {"status": {"conditions": [*ready, condition]}}
+    done = rig.kubectl(
+        "patch",
+        "certificate",
+        NAME,
+        f"--namespace={NAMESPACE}",
+        "--subresource=status",
+        "--type=merge",
+        f"--patch={json.dumps(change)}",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def unused(rig: Rig) -> list[Json]:
+    """The release's configurations once more, for objects that nobody makes, without a bundle."""
+    known = rig.get("configmap", f"{FULL}-registration", f"--namespace={NAMESPACE}")
+    found = [one for one in yaml.safe_load_all(known["data"]["configurations.yaml"]) if one]
+    for one in found:
+        one["metadata"]["name"] = "unused"
+        for webhook in one["webhooks"]:
+            webhook["objectSelector"] = {"matchLabels": {"nobody": "has-this"}}
+    return found
+
+
+def test_a_certificate_is_issued_injected_served_and_renewed_without_a_failed_pod(
+    rig: Rig,
+) -> None:
+    (port,) = ports.free(1)
+    values = (f"--set=webhook.service.port={port}",)
+    rig.release("install", *values)
+    issued = eventually(lambda: secret(rig), "cert-manager issues the certificate")
+    rig.reach_by_name()
+    webhook = serve(rig, port)
+    creating = Creating(rig)
+    try:
+        assert served(port) == leaf(issued)
+        rig.apply(unused(rig))
+        eventually(lambda: bundles(rig, "unused") == {issued["ca.crt"]}, "the CA is injected")
+        register(rig, port, *values)
+        assert bundles(rig, NAME) == {issued["ca.crt"]}
+        code, said = probe(rig)
+        assert code == 0, said
+
+        creating.start()
+        renew(rig)
+        renewed = eventually(
+            lambda: secret(rig, unlike=issued["tls.crt"]), "cert-manager renews the certificate"
+        )
+        rig.secret(SECRET)  # the kubelet's part: the files of the volume follow the secret
+        eventually(lambda: served(port) == leaf(renewed), "the new certificate is served")
+        before = creating.made
+        eventually(lambda: creating.made >= before + AFTER, "pods are made afterwards")
+    finally:
+        creating.stop()
+        webhook.stop()
+    assert creating.failures == []

@@ -10,18 +10,19 @@ Among rules the first that is true wins. A tenant's rules are asked before the c
 cluster's are the general case; what a tier may not use is refused to users and ignored in rules.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from policies import requests, vocabulary
 from policies.admission import Admission, mapping
-from policies.compiled import Choice, CompiledPolicy
+from policies.compiled import Choice, CompiledPolicy, Joined
 from policies.evaluation import BUILTIN, Conflict, Failure, Said, Who
 from policies.model import TenantPolicy
 from policies.policyset import Tables
 
 Json = Mapping[str, Any]
-Ask = Callable[[CompiledPolicy, Choice], bool]
+Holding = Callable[[CompiledPolicy, Sequence[Choice], Joined], Iterator[Choice]]
+"""The choices of a policy that hold, in their order, asked as far as they are wanted."""
 
 _FALLBACK: Final = Said("service", BUILTIN, "fallback")
 
@@ -95,7 +96,7 @@ def namespace_labels(admission: Admission) -> Mapping[str, str]:
 
 
 def workload_type(
-    pod: Json, matched: Sequence[CompiledPolicy], ask: Ask
+    pod: Json, matched: Sequence[CompiledPolicy], holding: Holding
 ) -> tuple[Said, list[Failure]]:
     own = _pod_labels(pod).get(vocabulary.WORKLOAD_TYPE_LABEL)
     if isinstance(own, str) and own in vocabulary.WORKLOAD_TYPES:
@@ -104,9 +105,8 @@ def workload_type(
     if own is not None:
         failures = [_unusable("workload-type", vocabulary.WORKLOAD_TYPE_LABEL, own, _TYPES)]
     for policy in _tenants_first(policy for policy in matched if policy.workload_types):
-        for choice in policy.workload_types:
-            if ask(policy, choice):
-                return Said(choice.value, policy.name, choice.rule), failures
+        for choice in holding(policy, policy.workload_types, policy.first_type):
+            return Said(choice.value, policy.name, choice.rule), failures
     return _FALLBACK, failures
 
 
@@ -114,7 +114,7 @@ _TYPES: Final = f"one of {', '.join(vocabulary.WORKLOAD_TYPES)}"
 
 
 def hardware_tier(
-    pod: Json, tier: str, tables: Tables, matched: Sequence[CompiledPolicy], ask: Ask
+    pod: Json, tier: str, tables: Tables, matched: Sequence[CompiledPolicy], holding: Holding
 ) -> tuple[Said | None, list[Failure], list[Conflict]]:
     spec = tables.tiers.get(tier)
     allowed = spec.hardware_tiers.allowed if spec is not None else vocabulary.HARDWARE_TIERS
@@ -126,9 +126,7 @@ def hardware_tier(
         return Said(own, BUILTIN, "pod label"), [] if own in allowed else [refused], []
     conflicts: list[Conflict] = []
     for policy in _tenants_first(policy for policy in matched if policy.hardware_tiers):
-        for choice in policy.hardware_tiers:
-            if not ask(policy, choice):
-                continue
+        for choice in holding(policy, policy.hardware_tiers, policy.first_tier):
             if choice.value in allowed:
                 return Said(choice.value, policy.name, choice.rule), [], conflicts
             by = f"{policy.name}/{choice.rule}"

@@ -4,7 +4,7 @@ A policy document with every expression compiled: what `evaluate` runs, request 
 Values only, immutable and shared by all threads; `compiler` makes them when policies are loaded.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -26,6 +26,33 @@ class Compiled:
     field: str
     program: Program
     needs: tuple[str, ...] = ()
+
+
+class Joined:
+    """
+    Several expressions as one, which costs an engine little more than each alone.
+
+    Compiled when first asked for, because many policies never are; None where it cannot be. It
+    only ever saves work: whoever gets no clear answer from it asks the expressions one by one.
+    """
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], Compiled | None]) -> None:
+        self._make: Callable[[], Compiled | None] | None = make
+        self._made: Compiled | None = None
+
+    def get(self) -> Compiled | None:
+        make = self._make
+        if make is not None:
+            # Two threads may both compile it; either result serves.
+            self._made = make()
+            self._make = None
+        return self._made
+
+
+NOT_JOINED: Final = Joined(lambda: None)
+"""For whoever wants to see every expression evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +116,9 @@ class CompiledPolicy:
     validations: tuple[CompiledValidation, ...]
     exceptions: tuple[CompiledException, ...]
     facts: frozenset[str]  # the variables of `ADMISSION` that its expressions read
+    all_pass: Joined  # true when every validation holds
+    first_type: Joined  # the index of the first workload type that holds, or -1
+    first_tier: Joined  # the same of hardware tiers
 
     @property
     def order(self) -> tuple[int, str, str]:

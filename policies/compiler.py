@@ -5,8 +5,8 @@ From a policy document to a compiled policy, with every fault of its expressions
                                    |
               CompileErrors, later variables, rules named twice: all told as Faults at once
 
-Done when policies are loaded, never at request time. A `Compiler` remembers what it compiled, so
-that a thousand tenants with the same rules cost what one costs.
+Done when policies are loaded, so that no fault is met at request time. A `Compiler` remembers what
+it compiled, so that a thousand tenants with the same rules cost what one costs.
 """
 
 import re
@@ -30,6 +30,7 @@ from policies.compiled import (
     CompiledException,
     CompiledPolicy,
     CompiledValidation,
+    Joined,
     Setting,
 )
 from policies.documents import Step
@@ -39,6 +40,7 @@ from policies.model_rules import Affinity, Default, Exemption, Expression, Selec
 
 _VARIABLE: Final = re.compile(r"\bvariables\.([A-Za-z_][A-Za-z0-9_]*)")
 _FACTS: Final = frozenset(name for name, _ in ADMISSION.variables)
+_MOST_JOINED: Final = 24  # engines limit how deep an expression may nest
 
 
 class Compiler:
@@ -103,7 +105,33 @@ class _PolicyCompiler:
             validations=tuple(rule for rule in validations if rule is not None),
             exceptions=tuple(rule for rule in exceptions if rule is not None),
             facts=frozenset(self._facts),
+            all_pass=self._all([rule.expression for rule in spec.validations]),
+            first_type=self._first([rule.when for rule in spec.classify.workload_type]),
+            first_tier=self._first([rule.when for rule in spec.classify.hardware_tier]),
         )
+
+    # --- several expressions as one ---
+
+    def _all(self, sources: Sequence[str]) -> Joined:
+        return self._joined(
+            " && ".join(f"({source}\n)" for source in sources), len(sources), "bool"
+        )
+
+    def _first(self, sources: Sequence[str]) -> Joined:
+        ladder = "".join(f"({source}\n) ? {i} : " for i, source in enumerate(sources))
+        return self._joined(f"{ladder}-1", len(sources), "any")
+
+    def _joined(self, source: str, count: int, want: ResultType) -> Joined:
+        def make() -> Compiled | None:
+            if not 1 < count <= _MOST_JOINED:
+                return None
+            try:
+                program = self._compiler.program(source, self._env, want)
+            except CompileError:
+                return None
+            return Compiled("", program, self._needs(program))
+
+        return Joined(make)
 
     # --- expressions ---
 

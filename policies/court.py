@@ -16,7 +16,7 @@ What policies say of a pod template is advice, except for the limits of a tenant
 workload itself, unless an update finds them exceeded already.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -24,7 +24,14 @@ from typing import Any, Final
 from policies import classify, tenancy
 from policies.admission import Admission, Json, mapping
 from policies.cel.protocol import EvaluationError
-from policies.compiled import Choice, Compiled, CompiledPolicy, CompiledValidation, Setting
+from policies.compiled import (
+    Choice,
+    Compiled,
+    CompiledPolicy,
+    CompiledValidation,
+    Joined,
+    Setting,
+)
 from policies.defaults import Draft, Path, at, steps
 from policies.evaluation import (
     BUILTIN,
@@ -189,14 +196,22 @@ class Court:
     def _classify(self, found: _Round, subject: Subject, bind: bool) -> None:
         pod = found.facts.pod
 
-        def ask(policy: CompiledPolicy, choice: Choice) -> bool:
-            return self._holds(policy, choice.when, found, subject)
+        def holding(
+            policy: CompiledPolicy, choices: Sequence[Choice], first: Joined
+        ) -> Iterator[Choice]:
+            found.runner.enter(policy)
+            known = found.runner.at_once(first)
+            start = known if isinstance(known, int) else 0
+            for index in range(start, len(choices)) if start >= 0 else ():
+                choice = choices[index]
+                if index == known or self._holds(policy, choice.when, found, subject):
+                    yield choice
 
-        type_, failures = classify.workload_type(pod, found.matched, ask)
+        type_, failures = classify.workload_type(pod, found.matched, holding)
         if bind:
             found.runner.bind("workload", found.facts.workload(type_.value, ""))
         tier, more, conflicts = classify.hardware_tier(
-            pod, self.who.tier, self.tables, found.matched, ask
+            pod, self.who.tier, self.tables, found.matched, holding
         )
         if bind and tier is not None:
             found.runner.bind("workload", found.facts.workload(type_.value, tier.value))
@@ -275,7 +290,11 @@ class Court:
     def _validate(self, policy: CompiledPolicy, found: _Round, subject: Subject) -> None:
         runner, name = found.runner, policy.name
         runner.enter(policy)
-        for rule in policy.validations if name not in subject.judged else ():
+        rules = policy.validations if name not in subject.judged else ()
+        if rules and runner.at_once(policy.all_pass) is True:
+            self.outcomes += [Outcome(name, rule.rule, True) for rule in rules]
+            rules = ()
+        for rule in rules:
             error: EvaluationError | None = None
             try:
                 passed: bool | None = runner.truth(rule.expression)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from policies.cel.protocol import Activation, EvaluationError
-from policies.compiled import Compiled, CompiledPolicy
+from policies.compiled import Compiled, CompiledPolicy, Joined
 from policies.evaluation import Traced
 
 
@@ -71,6 +71,16 @@ class Runner:
         if self._trace is None:
             return program.evaluate(activation)
         return self._traced(compiled, activation)
+
+    def at_once(self, joined: Joined) -> object | None:
+        """What several expressions give as one; None: ask each, also where a trace is kept."""
+        compiled = joined.get() if self._trace is None else None
+        if compiled is None:
+            return None
+        try:
+            return self.value(compiled)
+        except EvaluationError:
+            return None
 
     def _learn(self, needs: Sequence[str]) -> None:
         own = self._activation

@@ -25,7 +25,7 @@ from policies.cel.protocol import (
     Program,
     ResultType,
 )
-from policies.compiled import Choice, Compiled, CompiledPolicy
+from policies.compiled import NOT_JOINED, Choice, Compiled, CompiledPolicy
 from policies.policyset import PolicySet
 
 Section = Literal[
@@ -227,6 +227,9 @@ class Watch:
             exceptions=tuple(
                 replace(rule, when=one("exceptions", rule.when)) for rule in policy.exceptions
             ),
+            all_pass=NOT_JOINED,
+            first_type=NOT_JOINED,
+            first_tier=NOT_JOINED,
         )
 
     def stage(self, activation: Activation) -> int:

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-docs cel-conformance faults gang-faults fuzz-webhook lint wheel binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-docs cel-conformance faults gang-faults parity fuzz-webhook lint wheel binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -29,7 +29,7 @@ test-cluster: $(VENV)/dev binaries ## Tests on a real kube-apiserver
 	$(PYTEST) -q --junitxml=build/tests/cluster.xml tests/cluster
 
 binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
-	@$(BIN)/kubenexus dev build --tool helm
+	@$(BIN)/kubenexus dev build --tool helm --tool cert-manager
 
 # Benchmarks print a table and write build/bench/NAME.json; the tables in docs/ are made from these files.
 
@@ -56,6 +56,10 @@ faults: $(VENV)/dev binaries ## Every fault of docs/reliability.md three times, 
 gang-faults: $(VENV)/dev binaries ## The scheduler's faults of docs/reliability.md, many times each
 	KUBENEXUS_GANG_FAULTS=1 $(PYTEST) -q tests/cluster/test_gang_truth.py
 	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md
+
+parity: $(VENV)/dev binaries ## Many drawn cases beside the real kube-scheduler (CASES=n, BASE=seed)
+	KUBENEXUS_PARITY_CASES=$(or $(CASES),20000) KUBENEXUS_PARITY_BASE=$(or $(BASE),z) \
+		$(PYTEST) -q -s tests/cluster/test_parity.py
 
 fuzz-webhook: $(VENV)/dev ## A million mutated reviews (COUNT=n for another number)
 	$(BIN)/python -m tests.fuzz.webhook --count $(or $(COUNT),1000000)

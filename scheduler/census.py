@@ -5,7 +5,7 @@ The queue as it can be read: who waits, in which state, since when, and in which
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from .entries import Entry, Look, State
 from .groups import Group
@@ -16,7 +16,7 @@ from .units import Unit, UnitKey, size_of
 
 class Census:
     """`bound` says how many members of a gang have a node already, `group` what its object says,
-    `half_bound` whether it stands partial."""
+    `half_bound` whether it stands partial, `done` who succeeded: pod uid -> owner uid."""
 
     def __init__(
         self,
@@ -24,9 +24,11 @@ class Census:
         bound: Callable[[GangKey], int],
         group: Callable[[GangKey], Group | None],
         half_bound: Callable[[GangKey], bool],
+        done: Callable[[GangKey], Mapping[str, str]],
         starving_after: float,
     ) -> None:
         self._bound, self._group, self._half_bound = bound, group, half_bound
+        self._done = done
         self._starving_after = starving_after
         self._entries: dict[UnitKey, Entry] = {}
         self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
@@ -100,18 +102,30 @@ class Census:
         return Unit(
             entry.key,
             ready,
-            self._bound(gang) if gang else 0,
+            self._there(gang, entry) if gang else 0,
             gated=gated,
             refused=refused,
             group=self._group(gang) if gang else None,
         )
+
+    def _there(self, gang: GangKey, entry: Entry) -> int:
+        """
+        Members that need no node any more: they have one, or have done their part.
+
+        The retry of a member that failed does not wait for siblings that succeeded.
+        """
+        done = self._done(gang)
+        if not done:
+            return self._bound(gang)
+        owners = {pod.owner.uid for pod in entry.pods.values() if pod.owner}
+        return self._bound(gang) + sum(owner in owners for owner in done.values())
 
     def _plainly_forming(self, entry: Entry) -> bool:
         """Too few members, by their number alone: a gang of hundreds comes pod by pod."""
         if not isinstance(entry.key, GangKey) or not entry.pods or entry.suspended:
             return False
         size = size_of(entry.sizes, self._group(entry.key))
-        there = len(entry.pods) + self._bound(entry.key)
+        there = len(entry.pods) + self._there(entry.key, entry)
         return not entry.refusals and size is not None and there < size
 
     def _rank(self, entry: Entry, now: float) -> Rank:

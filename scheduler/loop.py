@@ -96,6 +96,7 @@ class Scheduler:
             bound=self.cache.bound,
             group=self.groups.find,
             half_bound=self.wholeness.half_bound,
+            done=self.wholeness.done,
             class_of=lambda pod: (pod.shape, self.cache.snapshot.peers.signature(pod)),
             starving_after=settings.starving_after,
         )

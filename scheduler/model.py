@@ -141,6 +141,10 @@ class Pod:
         return self.phase in _FINISHED
 
     @property
+    def succeeded(self) -> bool:
+        return self.phase == "Succeeded"
+
+    @property
     def gated(self) -> bool:
         return bool(self.gates)
 

@@ -23,7 +23,7 @@ in. The queue holds what is *not* placed; what is placed belongs to `cache`.
 
 import heapq
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from .census import Census
@@ -57,11 +57,16 @@ class Queue(Census):
         bound: Callable[[GangKey], int],
         group: Callable[[GangKey], Group | None] = lambda _: None,
         half_bound: Callable[[GangKey], bool] = lambda _: False,
+        done: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
         class_of: Callable[[Pod], Hashable] = lambda pod: pod.shape,
         starving_after: float = STARVING_AFTER,
     ) -> None:
         super().__init__(
-            bound=bound, group=group, half_bound=half_bound, starving_after=starving_after
+            bound=bound,
+            group=group,
+            half_bound=half_bound,
+            done=done,
+            starving_after=starving_after,
         )
         self._active: list[tuple[Rank, int, UnitKey]] = []
         self._timers: list[tuple[float, int, UnitKey]] = []

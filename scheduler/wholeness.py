@@ -15,6 +15,8 @@ Whether a gang was whole is known
   2. for gangs it found: when as many members as the gang needs have a node in the API, the
      finished and terminating ones of the same controllers included;
   3. for the rest of what it found: by `release`, from the times in the API, before it acts.
+Members that succeeded did their part: those of the same controller count, so that the retry of one
+that failed does not wait for siblings that will never come again.
 Finished pods that were deleted, and bare ones, are no evidence for 2. A gang that was found short
 and has nobody waiting is left alone: nothing says that this scheduler owes it anything.
 
@@ -22,7 +24,7 @@ Pure books: no I/O, the time is passed in.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from .groups import Group
@@ -34,6 +36,7 @@ from .units import default_timeout, size_of
 class _Gang:
     live: dict[str, Pod] = field(default_factory=dict)  # uid -> member with a node
     over: dict[str, str] = field(default_factory=dict)  # uid -> owner uid of members that had one
+    done: dict[str, str] = field(default_factory=dict)  # the same, of those that succeeded
     whole: bool = False
     ours: bool = False  # this process gave members their nodes since the last time none was live
     flights: int = 0  # plans of the gang whose binds are in flight
@@ -87,6 +90,11 @@ class Wholeness:
         gang = self._gangs.get(key)
         return 0 if gang is None else len(gang.live)
 
+    def done(self, key: GangKey) -> Mapping[str, str]:
+        """uid -> owner uid of members that succeeded."""
+        gang = self._gangs.get(key)
+        return {} if gang is None else gang.done
+
     def in_flight(self, key: GangKey) -> bool:
         gang = self._gangs.get(key)
         return gang is not None and gang.flights > 0
@@ -108,6 +116,8 @@ class Wholeness:
         if pod.finished or pod.terminating:
             gang.leave(pod.uid)
             gang.over[pod.uid] = pod.owner.uid if pod.owner else ""
+            if pod.succeeded and pod.owner:
+                gang.done[pod.uid] = pod.owner.uid
         else:
             gang.over.pop(pod.uid, None)
             gang.come(pod)
@@ -125,6 +135,7 @@ class Wholeness:
         gang = self._gangs[key]
         gang.leave(uid)
         gang.over.pop(uid, None)
+        gang.done.pop(uid, None)
         self._judge(key)
 
     def committed(self, key: GangKey) -> None:
@@ -189,7 +200,7 @@ class Wholeness:
             return
         size = self._size(key, gang)
         if size is not None and not gang.whole:
-            ended = self._ended(gang) if gang.over and not gang.ours else 0
+            ended = self._ended(gang) if gang.over else 0
             gang.whole = len(gang.live) + ended >= size
         if gang.whole or size is None:
             self._short.discard(key)
@@ -202,5 +213,7 @@ class Wholeness:
 
     @staticmethod
     def _ended(gang: _Gang) -> int:
+        """Those of the same controllers that count: where it was seen, only what succeeded does."""
         owners = {pod.owner.uid for pod in gang.live.values() if pod.owner}
-        return sum(1 for owner in gang.over.values() if owner in owners)
+        rows = gang.done if gang.ours else gang.over
+        return sum(1 for owner in rows.values() if owner in owners)

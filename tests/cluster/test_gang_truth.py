@@ -292,6 +292,7 @@ FAULTS: Final[dict[str, Fault]] = {
 TIMES: Final = {"leader killed": 20, "API server killed": 5, "node deleted": 5}
 
 
+@pytest.mark.timeout(2400 if LONG else 600)
 def test_gangs_are_whole_or_nothing(
     site: Site, nodes: dict[str, int], control_plane: ControlPlane
 ) -> None:

@@ -77,14 +77,21 @@ def test_half_bound(story: list[Pod], half: bool) -> None:
     assert (books.half_bound(G), len(books)) == (half, int(half))
 
 
-def test_a_gang_bound_here_is_judged_by_what_was_seen_alone() -> None:
+@pytest.mark.parametrize(
+    ("phase", "half"),
+    [
+        pytest.param("Failed", True, id="siblings that failed count for nothing"),
+        pytest.param("Succeeded", False, id="siblings that succeeded did their part"),
+    ],
+)
+def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) -> None:
     books = Wholeness()
     for i in range(2):
-        books.put(member(i, status=DONE))
+        books.put(member(i, status={"phase": phase}))
     books.committed(G)
     books.bound(member(2, node=None), "n")
     books.ended(G)
-    assert (books.half_bound(G), books.half(G).witnessed) == (True, True)
+    assert (books.half_bound(G), books.half(G).witnessed) == (half, True)
 
 
 def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_whole() -> None:

@@ -1,10 +1,13 @@
 """
 Writes the files that are made from code, so that they cannot say something else: `make generate`.
 
-    docs/schemas/*.json    JSON Schemas of the policy documents, for editors
-    deploy/crds/*.yaml     CustomResourceDefinitions
+    docs/schemas/*.json      JSON Schemas of the policy documents, for editors
+    docs/reference/*.md      reference pages: keys, policy documents, commands, metrics, Events
+    deploy/crds/*.yaml       CustomResourceDefinitions
+    charts/kubenexus/**      what `kubenexus.install.chart` makes of the code and of values.yaml
 
-A test compares the tree with `files()`.
+A test compares the tree with `files()`. What comes from the chart is left out where there is none,
+as beside an installed wheel.
 """
 
 import json
@@ -13,12 +16,14 @@ from pathlib import Path
 
 import yaml
 
+from kubenexus import reference
+from kubenexus.install import chart
 from policies import crds, schemas
 
 _NOTE = "# Made from policies/model.py by `make generate`.\n"
 
 
-def files() -> Mapping[str, str]:
+def files(root: Path = Path()) -> Mapping[str, str]:
     """Path below the repository -> text."""
     made = {
         f"docs/schemas/{kind}.json": json.dumps(schema, indent=2) + "\n"
@@ -28,7 +33,12 @@ def files() -> Mapping[str, str]:
         plural = definition["spec"]["names"]["plural"]
         text = yaml.safe_dump(definition, sort_keys=False, width=120, allow_unicode=True)
         made[f"deploy/crds/{plural}.yaml"] = _NOTE + text
-    return made
+    values = root / chart.CHART / "values.yaml"
+    if not values.exists():
+        return {**made, **reference.pages()}
+    charted = chart.files(root / chart.CHART)
+    made |= {f"{chart.CHART}/{name}": text for name, text in charted.items()}
+    return {**made, **reference.pages(values=values.read_text())}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,6 @@ trap 'rm -rf "$elsewhere"' EXIT
 "$tree/.venv/bin/python" -m venv "$elsewhere/venv"
 "$elsewhere/venv/bin/python" -m pip install --quiet --require-hashes -r requirements/dev.txt
 "$elsewhere/venv/bin/python" -m pip install --quiet --no-deps "$elsewhere"/dist/*.whl
-cp -r tests examples docs deploy requirements pyproject.toml Makefile README.md CHANGELOG.md "$elsewhere/"
+cp -r tests examples docs deploy charts requirements pyproject.toml Makefile README.md CHANGELOG.md "$elsewhere/"
 cd "$elsewhere"
 "$elsewhere/venv/bin/python" -m pytest -q -n 2 -p no:cacheprovider tests/unit

@@ -19,6 +19,8 @@ KNOWN_KUBERNETES: Final = ("1.37.1", "1.36.4")
 ETCD: Final = "3.7.3"
 KWOK: Final = "0.8.0"
 HELM: Final = "4.3.1"
+# The last whose commands lie in its main module.
+CERT_MANAGER: Final = "1.11.5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,17 @@ def _helm() -> tuple[Program, ...]:
     return (Program("helm", f"{module}/cmd/helm", module, HELM, folder, stamp),)
 
 
+def _cert_manager() -> tuple[Program, ...]:
+    module, folder = "github.com/cert-manager/cert-manager", MODULES / "cert-manager" / CERT_MANAGER
+    return tuple(
+        Program(name, f"{module}/cmd/{name}", module, CERT_MANAGER, folder)
+        for name in ("controller", "cainjector")
+    )
+
+
 def tools() -> Mapping[str, tuple[Program, ...]]:
     """Name -> programs that stand beside a control plane and are built when they are asked for."""
-    return {"helm": _helm()}
+    return {"helm": _helm(), "cert-manager": _cert_manager()}
 
 
 def tool(name: str) -> tuple[Program, ...]:

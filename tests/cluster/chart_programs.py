@@ -19,8 +19,8 @@ from tests.cluster.chart_rig import FULL, NAMESPACE, Json, Rig, run
 class Creating(threading.Thread):
     """Makes and deletes pods, one after the other, until stopped; remembers every failure."""
 
-    def __init__(self, rig: Rig) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, rig: Rig, name: str = "created") -> None:
+        super().__init__(name=name, daemon=True)
         self._api, self._over = rig.plane.api(), threading.Event()
         self.made, self.failures = 0, list[str]()
 
@@ -30,9 +30,9 @@ class Creating(threading.Thread):
             if self._over.wait(0.02):
                 return
             try:
-                self._api.call("POST", where, a_pod(f"created-{number}"))
+                self._api.call("POST", where, a_pod(f"{self.name}-{number}"))
                 self.made += 1
-                self._api.call("DELETE", f"{where}/created-{number}?gracePeriodSeconds=0")
+                self._api.call("DELETE", f"{where}/{self.name}-{number}?gracePeriodSeconds=0")
             except (CallFailed, OSError) as exc:
                 self.failures.append(str(exc))
 

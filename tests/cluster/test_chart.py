@@ -94,6 +94,17 @@ def test_the_plain_manifests_are_accepted_without_a_warning(rig: Rig, name: str)
     assert (done.returncode, spoken) == (0, [])
 
 
+def test_the_kustomize_base_builds(rig: Rig) -> None:
+    done = rig.kubectl("kustomize", str(ROOT / "deploy"))
+    plain_text = (ROOT / "deploy/kubenexus.yaml").read_text()
+    built = {_identity(one) for one in yaml.safe_load_all(done.stdout)}
+    assert built == {_identity(one) for one in yaml.safe_load_all(plain_text)}
+
+
+def _identity(one: Json) -> tuple[str, str]:
+    return one["kind"], one["metadata"]["name"]
+
+
 LABELER_KEY = vocabulary.NUMA_NODE_COUNT_LABEL
 
 

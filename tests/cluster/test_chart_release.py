@@ -5,17 +5,19 @@ the time. How this differs from a real installation: see `chart_rig`.
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 
-from kubenexus.dev import ports
+from kubenexus.dev import ports, rbac
 from kubenexus.dev.binaries import Binaries
 from policies import vocabulary
 from tests.cluster import chart_rig
 from tests.cluster.chart_programs import Creating, a_pod, probe, register, registered, serve
-from tests.cluster.chart_rig import FULL, NAMESPACE, OWN_CERTIFICATES, RELEASE, Rig, run
+from tests.cluster.chart_rig import FULL, NAMESPACE, OWN_CERTIFICATES, RELEASE, Json, Rig, run
 from tests.cluster.waiting import eventually
+from webhook import registration
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +150,77 @@ def clean_up(rig: Rig, *values: str) -> None:
     ]
     names = yaml.safe_dump_all(objects)
     rig.kubectl("delete", "--ignore-not-found", "--filename=-", input=names)
+
+
+def garbage(name: str) -> Json:
+    data = {"tls.crt": "bm8=", "tls.key": "bm8=", "ca.crt": "bm8="}
+    about = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": about, "data": data}
+
+
+def test_hooks_that_cannot_do_their_work_fail_and_say_why(rig: Rig, tmp_path: Path) -> None:
+    rig.apply([garbage("mine"), garbage("mine-ca")])
+    admin = f"--kubeconfig={rig.plane.kubeconfig()}"
+    (port,) = ports.free(1)
+    (tmp_path / "ca.crt").write_bytes(rig.plane.ca.certificate)
+    wanted = registration.configurations(
+        ca_pem=rig.plane.ca.certificate, base_url=f"https://{ports.HOST}:{port}"
+    )
+    (tmp_path / "wanted.yaml").write_text(yaml.safe_dump_all(wanted))
+    attempts = {
+        "certificates": [admin, f"--namespace={NAMESPACE}", "--secret=mine", "--service=it"],
+        "register": [
+            admin,
+            f"--configurations={tmp_path / 'wanted.yaml'}",
+            f"--ca-file={tmp_path / 'ca.crt'}",
+            f"--url=https://{ports.HOST}:{port}/readyz",
+            "--timeout=1",
+        ],
+        "probe": [admin, "--timeout=1"],
+        "cleanup": [f"--kubeconfig={rig.plane.kubeconfig(rbac.TENANT)}", "--timeout=1"],
+    }
+    done = {name: run("install", name, *arguments) for name, arguments in attempts.items()}
+    reasons = {
+        "certificates": "the secrets mine and mine-ca hold no certificates of this program",
+        "register": "the webhook did not answer at https://",
+        "probe": "a pod in default was not seen by mutation",
+        "cleanup": "403",
+    }
+    said = {name: (one.returncode, reasons[name] in one.stderr) for name, one in done.items()}
+    assert said == dict.fromkeys(reasons, (1, True)), done
+    assert not [one for one in done.values() if "Traceback" in one.stderr]
+    names = [one["metadata"]["name"] for one in rig.get("validatingwebhookconfigurations")["items"]]
+    assert names == []
+
+
+def test_rules_that_the_webhook_added_survive_an_upgrade_of_a_registration_with_the_release(
+    rig: Rig,
+) -> None:
+    # Nobody answers here: with Fail, the next test could make no pod.
+    values = [
+        "--set=webhook.registration=withRelease,webhook.mutating.failurePolicy=Ignore",
+        "--set=webhook.validating.failurePolicy=Ignore",
+    ]
+    rig.release("install", *values)
+    added = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["configmaps"],
+        "scope": "Namespaced",
+    }
+    change = [{"op": "add", "path": "/webhooks/0/rules/-", "value": added}]
+    done = rig.kubectl(
+        "patch",
+        "validatingwebhookconfiguration",
+        f"{FULL}-webhook",
+        "--type=json",
+        f"--patch={json.dumps(change)}",
+        "--field-manager=kubenexus",
+    )
+    assert done.returncode == 0, done.stderr
+    rig.release("upgrade", *values, "--set=commonLabels.round=two")
+    labels = [one["metadata"]["labels"].get("round") for one in registered(rig)]
+    assert (labels, "configmaps" in judged(rig)) == (["two", "two"], True)
+    gone = rig.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
+    assert (gone.returncode, registered(rig)) == (0, []), gone.stderr

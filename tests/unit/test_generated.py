@@ -5,8 +5,9 @@ import pytest
 from kubenexus import generate
 
 ROOT = Path(__file__).parents[2]
+FILES = generate.files(ROOT)
 
 
-@pytest.mark.parametrize("name", sorted(generate.files()))
+@pytest.mark.parametrize("name", sorted(FILES))
 def test_generated_files_say_what_the_code_says(name: str) -> None:
-    assert (ROOT / name).read_text() == generate.files()[name], "run `make generate`"
+    assert (ROOT / name).read_text() == FILES[name], "run `make generate`"

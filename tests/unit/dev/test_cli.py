@@ -18,6 +18,9 @@ def runner(tmp_path: Path) -> CliRunner:
             ["build", "--kubernetes", "1.2.3"], 2, "known are 1.37.1", id="an unknown version"
         ),
         pytest.param(
+            ["build", "--tool", "hlm"], 2, "'hlm' is not known here", id="an unknown tool"
+        ),
+        pytest.param(
             ["up", "--kubernetes", "1.2.3"], 2, "known are 1.37.1", id="up, an unknown version"
         ),
         pytest.param(

@@ -1,0 +1,87 @@
+"""
+The parts of the chart that are made from code, so that they cannot say something else.
+
+    files/registration.yaml   webhooks, their rules and conditions     webhook.registration
+    files/roles.yaml          what each component may do               roles
+    files/crds/*.yaml         CustomResourceDefinitions                policies.crds
+    values.schema.json        what values are accepted                 values.yaml
+    README.md                 a table of the values                    values.yaml
+
+`python -m kubenexus.install.chart` in the repository writes them; a test compares.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from policies import crds
+from webhook import registration
+
+from . import roles, values
+
+CHART: Final = Path("charts/kubenexus")
+SCHEDULER: Final = "<scheduler>"
+_NOTE: Final = "# Made from code by `make generate`; changes here are overwritten.\n"
+
+
+def files(chart: Path = CHART) -> Mapping[str, str]:
+    """Path below the chart -> text."""
+    keys = values.read((chart / "values.yaml").read_text())
+    intro = (chart / "README.intro.md").read_text()
+    return {
+        "files/registration.yaml": _yaml(_registration()),
+        "files/roles.yaml": _yaml(
+            {
+                "cluster": roles.cluster(),
+                "ownNamespace": roles.own_namespace(),
+                "triedNamespace": roles.tried_namespace(),
+            }
+        ),
+        **{
+            f"files/crds/{one['spec']['names']['plural']}.yaml": _yaml(one)
+            for one in crds.definitions()
+        },
+        "values.schema.json": json.dumps(values.schema(keys), indent=2) + "\n",
+        "README.md": intro + values.table(keys),
+    }
+
+
+def _registration() -> dict[str, Any]:
+    """Name, rules and conditions of each webhook; all else is the chart's."""
+    mutating, validating = registration.configurations(
+        ca_pem=b"", base_url="", schedulers=(SCHEDULER,)
+    )
+    kept = ("name", "rules", "matchConditions", "sideEffects", "reinvocationPolicy")
+    return {
+        kind: [
+            {
+                "path": one["clientConfig"]["url"],
+                **{key: one[key] for key in kept if key in one},
+            }
+            for one in configuration["webhooks"]
+        ]
+        for kind, configuration in (("mutating", mutating), ("validating", validating))
+    }
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors: nobody reads `*id001` gladly."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _yaml(document: object) -> str:
+    text: str = yaml.dump(document, Dumper=_Plain, sort_keys=False, width=120, allow_unicode=True)
+    return _NOTE + text
+
+
+if __name__ == "__main__":
+    for name, text in files().items():
+        path = CHART / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        print(path)

@@ -1,0 +1,179 @@
+"""
+`kubenexus install`: what the chart's hook Jobs run. Options in, one call, exit code out.
+
+    exit 0   done
+    exit 1   it could not be done, and the message says why; running it again is safe
+    exit 2   the command is at fault
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+import yaml
+
+from cluster import connection, errors
+from cluster.client import Client
+from kubenexus import logs
+from policies import vocabulary
+
+from . import asking, leaving, registering, stored
+
+logger = logging.getLogger(__name__)
+
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+
+app: Final = typer.Typer(
+    name="install",
+    help="What an installation needs done at its turning points; the chart's hooks run it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="How to reach the API server; default: in-cluster.")
+]
+Seconds = Annotated[float, typer.Option(min=1.0, help="How long to wait.")]
+Tried = Annotated[
+    str, typer.Option(help="Where pods are tried (dry run): a namespace that admission covers.")
+]
+
+
+@app.command()
+def certificates(
+    namespace: Annotated[str, typer.Option(help="Where the secret is.")],
+    secret: Annotated[str, typer.Option(help="The secret; that of the authority ends in -ca.")],
+    service: Annotated[str, typer.Option(help="The service that the certificate is for.")],
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Make the webhook's certificate, or renew it when a third of its life is left."""
+    names = tuple(f"{service}{end}" for end in endings(namespace))
+
+    async def run(client: Client) -> None:
+        written = await stored.keep(
+            client, namespace=namespace, name=secret, names=names, now=datetime.now(UTC)
+        )
+        logger.info("certificate %s", "written" if written else "good as it is")
+
+    _do(kubeconfig, run)
+
+
+def endings(namespace: str) -> tuple[str, ...]:
+    """How clients spell a service: the API server uses the second form."""
+    return "", f".{namespace}.svc", f".{namespace}.svc.cluster.local"
+
+
+@app.command()
+def register(
+    configurations: Annotated[Path, typer.Option(help="The webhook configurations, YAML.")],
+    ca_file: Annotated[Path, typer.Option(help="The authority of the webhook's certificate.")],
+    url: Annotated[str, typer.Option(help="Where the webhook says that it is ready.")],
+    server_name: Annotated[
+        str | None, typer.Option(help="The name of its certificate; default: that of the URL.")
+    ] = None,
+    timeout: Seconds = 300.0,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Wait until the webhook answers, then make or change its configurations."""
+    try:
+        wanted = _configurations(configurations.read_text())
+        authority = ca_file.read_bytes()
+        authority.decode("ascii")
+    except (OSError, ValueError, yaml.YAMLError) as exc:
+        raise _end(str(exc), BAD_INPUT) from exc
+
+    async def run(client: Client) -> None:
+        await registering.answering(url, authority, seconds=timeout, server_name=server_name)
+        await registering.apply(client, wanted, authority)
+        logger.info("registered")
+
+    _do(kubeconfig, run)
+
+
+def _configurations(text: str) -> list[dict[str, Any]]:
+    found = [one for one in yaml.safe_load_all(text) if one]
+    strange = [one.get("kind") for one in found if one.get("kind") not in registering.RESOURCES]
+    if strange or not found:
+        accepted = " and ".join(registering.RESOURCES)
+        raise ValueError(f"want {accepted}; found {strange or 'nothing'}")
+    return found
+
+
+@app.command()
+def probe(
+    try_namespace: Tried = "default",
+    timeout: Seconds = 60.0,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Ask the API server for a pod and an impossible Job (dry run): does admission answer?"""
+
+    async def run(client: Client) -> None:
+        async def ask() -> str:
+            try:
+                if not await asking.mutates(client, try_namespace):
+                    return f"a pod in {try_namespace} was not seen by mutation"
+                if not await asking.validates(client, try_namespace):
+                    return f"an impossible Job in {try_namespace} was not refused"
+            except errors.KubeError as exc:
+                return str(exc)
+            return ""
+
+        await registering.until(ask, what="admission did not answer", seconds=timeout)
+        logger.info("admission answers")
+
+    _do(kubeconfig, run)
+
+
+@app.command()
+def cleanup(
+    configuration: Annotated[
+        str, typer.Option(help="The name of both webhook configurations.")
+    ] = vocabulary.WEBHOOK_NAME,
+    try_namespace: Tried = "default",
+    namespace: Annotated[str, typer.Option(help="Where the secrets are.")] = "",
+    secret: Annotated[
+        list[str] | None, typer.Option(help="A secret to delete, made by `certificates`.")
+    ] = None,
+    timeout: Seconds = 60.0,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Remove the webhook configurations, then the gates on pods. Run before the programs end."""
+    if secret and not namespace:
+        raise _end("--secret was given without --namespace", BAD_INPUT)
+
+    async def run(client: Client) -> None:
+        await leaving.unregister(
+            client, name=configuration, namespace=try_namespace, seconds=timeout
+        )
+        lifted = await leaving.lift_gates(client)
+        await leaving.forget(client, namespace=namespace, secrets=secret or ())
+        logger.info("cleaned up", extra={"gates_lifted": lifted})
+
+    _do(kubeconfig, run)
+
+
+def _do(kubeconfig: Path | None, run: Callable[[Client], Awaitable[None]]) -> None:
+    async def with_client() -> None:
+        async with Client(connection.load(kubeconfig), component="install") as client:
+            await run(client)
+
+    logs.configure(sys.stderr)
+    try:
+        asyncio.run(with_client())
+    except errors.ConfigError as exc:
+        raise _end(str(exc), BAD_INPUT) from exc
+    except (errors.ClusterError, registering.NotInTime, stored.Unreadable) as exc:
+        raise _end(str(exc), FAILED) from exc
+
+
+def _end(message: str, code: int) -> typer.Exit:
+    typer.echo(f"kubenexus: {message}", err=True)
+    return typer.Exit(code)

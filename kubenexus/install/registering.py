@@ -1,0 +1,116 @@
+"""
+The webhook configurations, brought to the API server when the webhook answers and not before.
+
+    wait for the webhook --answers, under the authority--> apply both --> done
+         | time is over
+         v
+       an error, and nothing was registered
+
+With `failurePolicy: Fail` a registration that comes too early stops every pod of the cluster; this
+one cannot. Applied again it changes in place, so that an upgrade leaves no moment without
+admission. Rules that the webhook added for policies since are kept: they are the webhook's.
+"""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import aiohttp
+
+from cluster import errors
+from cluster.client import Client, PatchKind
+from cluster.resources import (
+    MUTATING_WEBHOOK_CONFIGURATIONS,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+    Resource,
+)
+from webhook import registration, sending
+
+Json = dict[str, Any]
+
+MANAGER: Final = "kubenexus-install"
+RESOURCES: Final[Mapping[str, Resource]] = {
+    "MutatingWebhookConfiguration": MUTATING_WEBHOOK_CONFIGURATIONS,
+    "ValidatingWebhookConfiguration": VALIDATING_WEBHOOK_CONFIGURATIONS,
+}
+_EVERY: Final = 1.0
+_PATIENCE: Final = 5.0
+
+
+class NotInTime(Exception):
+    """Something that was waited for did not come; the message says what, and what was seen last."""
+
+
+async def until(
+    ask: Callable[[], Awaitable[str]], *, what: str, seconds: float, every: float = _EVERY
+) -> None:
+    """Ask until there is nothing left to say; `NotInTime` with the last that was said."""
+    last = "nothing was heard yet"
+    try:
+        async with asyncio.timeout(seconds):
+            while last := await ask():
+                await asyncio.sleep(every)
+    except TimeoutError as exc:
+        raise NotInTime(f"{what} within {seconds:g} s: {last}") from exc
+
+
+async def answering(
+    url: str, authority: bytes, *, seconds: float, server_name: str | None = None
+) -> None:
+    """Wait until the webhook says that it is ready, under a certificate of this authority."""
+    trust = ssl.create_default_context(cadata=authority.decode())
+    limit = aiohttp.ClientTimeout(total=_PATIENCE)
+    async with aiohttp.ClientSession(timeout=limit) as session:
+
+        async def ask() -> str:
+            try:
+                async with session.get(url, ssl=trust, server_hostname=server_name) as answer:
+                    said = (await answer.text())[:200]
+                    return "" if answer.status == 200 else f"{answer.status} {said}".strip()
+            except (aiohttp.ClientError, TimeoutError, OSError) as exc:
+                return str(exc) or type(exc).__name__
+
+        await until(ask, what=f"the webhook did not answer at {url}", seconds=seconds)
+
+
+async def apply(client: Client, configurations: Sequence[Json], authority: bytes) -> None:
+    """Make or change the configurations, in the order given."""
+    for wanted in configurations:
+        resource, name = RESOURCES[wanted["kind"]], wanted["metadata"]["name"]
+        try:
+            found: Json | None = await client.get(resource, name)
+        except errors.Gone:
+            found = None
+        await client.patch(
+            resource,
+            name,
+            complete(wanted, found, authority),
+            kind=PatchKind.APPLY,
+            field_manager=MANAGER,
+            force=True,
+        )
+
+
+def complete(wanted: Json, found: Json | None, authority: bytes) -> Json:
+    """The configuration to apply: with the authority, and with the rules that were added since."""
+    bundle = base64.b64encode(authority).decode()
+    webhooks = [
+        {**one, "clientConfig": {**one["clientConfig"], "caBundle": bundle}}
+        for one in wanted["webhooks"]
+    ]
+    for one in webhooks:
+        added = _judged(found) if one["name"] == registration.JUDGED else None
+        if added:
+            own = sending.rows_of(one["rules"])
+            one["rules"] = sending.rules(own | sending.rows_of(added))
+    return {**wanted, "webhooks": webhooks}
+
+
+def _judged(found: Json | None) -> Sequence[Json] | None:
+    for one in (found or {}).get("webhooks") or ():
+        if one.get("name") == registration.JUDGED:
+            rules: Sequence[Json] | None = one.get("rules")
+            return rules
+    return None

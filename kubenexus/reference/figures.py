@@ -1,0 +1,81 @@
+"""
+Metrics, from the places that declare them.
+
+The scheduler's counters know themselves. Its figures that are read when asked for, in whatever
+module of its package, and everything of the webhook are found where they are declared, in the
+source: making them would need a cluster.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kubenexus.reference import markdown
+from scheduler import metrics as scheduler_metrics
+from webhook import metrics as webhook_metrics
+
+Row = tuple[str, str, str, str]
+
+_KINDS: Final = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram"}
+_HEADS: Final = ("Metric", "Type", "Labels", "Meaning")
+_READ: Final = "kubenexus_scheduler_"
+
+
+def page() -> str:
+    return markdown.page(
+        "Metrics",
+        "Labels have few values, all known beforehand: never the name of a namespace, a pod or a"
+        " node. [Operations](../operations.md) says which to watch.",
+        "## Webhook",
+        "Plain HTTP, `/metrics` on `--metrics-port`; all workers added up.",
+        markdown.table(_HEADS, map(_shown, sorted(_declared(Path(webhook_metrics.__file__))))),
+        "## Scheduler",
+        "Plain HTTP, `/metrics` on `--port`, beside `/healthz`, `/readyz` and `/explain`.",
+        markdown.table(_HEADS, map(_shown, sorted((*_counted(), *_read_when_asked())))),
+    )
+
+
+def _shown(row: Row) -> Row:
+    name, kind, labels, text = row
+    return markdown.code(name), kind, labels, text
+
+
+def _declared(module: Path) -> Iterator[Row]:
+    """Calls of the three constructors with literal arguments."""
+    for call in _calls(module):
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        if name in _KINDS and len(call.args) >= 2:
+            values = [ast.literal_eval(arg) for arg in call.args]
+            labels = values[2] if len(values) > 2 else ()
+            yield str(values[0]), _KINDS[name], markdown.codes(labels), str(values[1])
+
+
+def _counted() -> Iterator[Row]:
+    for family in scheduler_metrics.Metrics().registry.collect():
+        labels: dict[str, set[str]] = {}
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                if label != "le":
+                    labels.setdefault(label, set()).add(value)
+        shown = "; ".join(
+            f"`{label}`: {', '.join(sorted(values))}" for label, values in sorted(labels.items())
+        )
+        suffix = "_total" if family.type == "counter" else ""
+        yield f"{family.name}{suffix}", family.type, shown, family.documentation
+
+
+def _read_when_asked() -> Iterator[Row]:
+    for module in sorted(Path(scheduler_metrics.__file__).parent.rglob("*.py")):
+        for call in _calls(module):
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if name in ("watch", "watch_each"):
+                text = [str(ast.literal_eval(arg)) for arg in call.args[: 3 if "_" in name else 2]]
+                label = markdown.code(text[2]) if len(text) > 2 else ""
+                yield f"{_READ}{text[0]}", "gauge", label, text[1]
+
+
+def _calls(module: Path) -> Iterator[ast.Call]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Call):
+            yield node

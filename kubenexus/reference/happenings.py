@@ -1,0 +1,101 @@
+"""
+Events and conditions: what is written on objects for people and programs, by its stable reason.
+"""
+
+from typing import Final
+
+from kubenexus.reference import markdown
+from scheduler import conditions as scheduling
+from scheduler import events, release
+from webhook import auditing, objects
+
+Row = tuple[str, str, str]
+
+_HEADS: Final = ("Reason", "Type", "When")
+
+ADMISSION: Final[tuple[Row, ...]] = (
+    (auditing.DENIED, "Warning", "a rule refused the request; every failed rule is named"),
+    (auditing.WARNED, "Warning", "a rule that warns failed, or the product itself warns"),
+    (auditing.AUDITED, "Normal", "a rule that is only audited failed"),
+    (auditing.EXCEPTED, "Normal", "a rule failed and an exception let it pass"),
+    (auditing.INJECTED, "Normal", "policies wrote fields; with `--event-defaults` only"),
+    (
+        objects.REFUSED,
+        "Warning",
+        "newer policies have faults and the last good ones stay in force; on the policy object, or"
+        " on the product's namespace for policies from files",
+    ),
+)
+SCHEDULING: Final[tuple[Row, ...]] = (
+    (events.SCHEDULED, "Normal", "the pod has its node"),
+    (
+        events.FAILED,
+        "Warning",
+        "no node takes the pod or its gang, the API server did not take its bind, or its gang's"
+        " gate could not be lifted; the note says which",
+    ),
+    (events.GANG_WAITING, "Normal", "members of the gang do not exist yet"),
+    (events.GANG_SCHEDULED, "Normal", "members of a gang were bound together; on the first one"),
+    (
+        events.GANG_TIMED_OUT,
+        "Warning",
+        "the gang's timeout has passed: members are still missing, or it stands half bound and"
+        " this pod keeps its node",
+    ),
+    (
+        events.GANG_RELEASED,
+        "Warning",
+        "the gang could not be completed in time and this member was deleted, so that its"
+        " controller makes it anew and the gang starts whole",
+    ),
+)
+CONDITIONS: Final[tuple[Row, ...]] = (
+    (
+        scheduling.UNSCHEDULABLE,
+        "`PodScheduled`",
+        "no node takes the pod as things stand; another node might: autoscalers act on it",
+    ),
+    (scheduling.WAITING, "`PodScheduled`", "the pod's gang is not complete; nothing was tried"),
+    (
+        scheduling.REFUSED,
+        "`PodScheduled`",
+        "the API server, or a policy on it, refuses the bind; it is tried again after minutes",
+    ),
+    (
+        release.DISRUPTION_REASON,
+        "`DisruptionTarget`",
+        "the pod is deleted to free its gang's nodes",
+    ),
+)
+POLICIES: Final = (
+    ("Compiled", "True `Sound`, False `Faulty`", "whether the policy has faults of its own"),
+    (
+        "Ready",
+        "True `InForce`, False `Faulty` or `SetRefused`",
+        "whether it is in force; `SetRefused` names the policies that keep the whole set back",
+    ),
+)
+
+
+def page() -> str:
+    return markdown.page(
+        "Events and conditions",
+        "Events are `events.k8s.io/v1`. Repeats become one Event with a count, and one may be"
+        " dropped where too many come; conditions are the lasting word.",
+        "## Admission",
+        "Of the controller `kubenexus-webhook`; [Audit](../audit.md) says what each is about.",
+        markdown.table(_HEADS, map(_row, ADMISSION)),
+        "## Scheduling",
+        "Of the controller `kubenexus-scheduler`, about pods.",
+        markdown.table(_HEADS, map(_row, SCHEDULING)),
+        "## Conditions of pods",
+        markdown.table(("Reason", "Condition", "When"), map(_row, CONDITIONS)),
+        "## Conditions of policies",
+        "In `status.conditions` of ClusterPolicy and TenantPolicy.",
+        markdown.table(("Condition", "Status and reason", "Meaning"), map(_row, POLICIES)),
+    )
+
+
+def _row(row: Row) -> Row:
+    name, kind, when = row
+    return markdown.code(name), kind, when

@@ -1,0 +1,336 @@
+"""
+Every label, annotation and gate, from `policies.vocabulary`, with its values and what it does.
+
+What a key does today is said here, also where that is nothing yet: a key that is read by nobody
+must not look as if it were obeyed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kubenexus.reference import markdown
+from policies import vocabulary as v
+from policies.vocabulary import Key, annotation, label
+
+_HEADS: Final = ("Key", "On", "Values", "Written by", "What it does")
+_USER: Final = "user or policy"
+_ADMIN: Final = "cluster admin"
+_WEBHOOK: Final = "webhook"
+_SCHEDULER: Final = "scheduler"
+_LABELER: Final = "labeler or cluster admin"
+_KUBERNETES: Final = "Kubernetes"
+_TODAY: Final = "Checked at admission; the scheduler does not read it yet"
+_NOBODY: Final = "Reserved; nothing reads it yet"
+_IN_VAIN: Final = "A pod that asks for it is not placed, and told so: not honoured yet"
+
+
+class Word(NamedTuple):
+    key: str
+    on: str
+    values: str
+    by: str
+    does: str
+
+
+def _each(values: Iterable[str]) -> str:
+    return markdown.codes(values)
+
+
+GANG: Final = (
+    Word(
+        v.GANG_NAME_LABEL,
+        "Pod label",
+        "a label value of 1 to 63 characters",
+        _USER,
+        "The gang that the pod belongs to. A gang is namespace and name",
+    ),
+    Word(
+        v.GANG_MIN_AVAILABLE_LABEL,
+        "Pod label",
+        "whole number from 1 to 999999",
+        _USER,
+        "So many members have a node in one plan, or none is bound. Where it is missing it is"
+        " taken from the controller, where one says how many pods it makes",
+    ),
+    Word(
+        v.GANG_ROLE_LABEL,
+        "Pod label",
+        _each(v.GANG_ROLES),
+        _USER,
+        "The leader is planned first. Templates of one role alone declare that the other is made"
+        " elsewhere. Default `worker`",
+    ),
+    Word(
+        v.GANG_TIMEOUT_ANNOTATION,
+        "Pod annotation",
+        "duration; default 10s and 50ms a member",
+        _USER,
+        "How long the gang may take to form, and then to be bound whole",
+    ),
+    Word(
+        v.GANG_GROUP_ANNOTATION,
+        "Pod annotation",
+        "a group's name",
+        _USER,
+        "Names a group; without a size anywhere it holds nobody back, and admission warns",
+    ),
+    Word(
+        v.GANG_GATE,
+        "scheduling gate",
+        "",
+        "webhook, where the tenant's policy has `gang.gate`",
+        "Keeps the pod out of planning; the scheduler lifts it when the whole gang exists",
+    ),
+)
+NUMA: Final = (
+    Word(
+        v.NUMA_POLICY_ANNOTATION,
+        "Pod annotation",
+        _each(v.NUMA_POLICIES),
+        _USER,
+        "How the pod sits on a host's NUMA nodes; the last three are kept strictly",
+    ),
+    Word(
+        v.NUMA_RESOURCES_ANNOTATION,
+        "Pod annotation",
+        "comma list of resource names; default CPU, memory and GPUs",
+        _USER,
+        "Which amounts must sit together",
+    ),
+    Word(
+        v.NUMA_AFFINITY_ANNOTATION,
+        "Pod annotation",
+        "comma list of ids",
+        _USER,
+        "NUMA nodes of each host that win among equals",
+    ),
+    Word(
+        v.NUMA_ANTI_AFFINITY_ANNOTATION,
+        "Pod annotation",
+        "comma list of ids",
+        _USER,
+        "NUMA nodes of each host that are closed to the pod",
+    ),
+    Word(
+        v.MEMORY_INTENSIVE_ANNOTATION,
+        "Pod annotation",
+        "`true`, `false`",
+        _USER,
+        "Expressions read it as `numa`; the scheduler does not yet",
+    ),
+    Word(v.NUMA_DISTANCE_WEIGHT_ANNOTATION, "Pod annotation", "0 to 100", _USER, _TODAY),
+    Word(
+        v.GANG_NUMA_SPREAD_ANNOTATION, "Pod annotation", _each(v.GANG_NUMA_SPREADS), _USER, _TODAY
+    ),
+    Word(
+        v.NUMA_ASSIGNED_ANNOTATION,
+        "Pod annotation",
+        "JSON",
+        _SCHEDULER,
+        "The NUMA nodes and GPUs that the pod was given; written with the bind",
+    ),
+    Word(
+        v.NUMA_TOPOLOGY_ANNOTATION,
+        "Node annotation",
+        "JSON",
+        _LABELER,
+        "The host's NUMA nodes and GPUs; goes before the labels below",
+    ),
+    Word(v.NUMA_NODE_COUNT_LABEL, "Node label", "whole number", _LABELER, "How many there are"),
+    Word(
+        v.numa_node_label(0, "cpus").replace("-0-", "-<i>-"),
+        "Node label",
+        "CPU list, ranges joined by `_`: `0-15_32-47`",
+        _LABELER,
+        "CPUs of one NUMA node",
+    ),
+    Word(
+        v.numa_node_label(0, "memory").replace("-0-", "-<i>-"),
+        "Node label",
+        "bytes or a quantity",
+        _LABELER,
+        "Memory of one NUMA node",
+    ),
+    Word(
+        v.numa_node_label(0, "bandwidth").replace("-0-", "-<i>-"),
+        "Node label",
+        "mebibytes a second",
+        _LABELER,
+        _NOBODY,
+    ),
+    Word(
+        v.numa_node_label(0, "distance-").replace("-0-", "-<i>-") + "<j>",
+        "Node label",
+        "whole number, 10 for itself",
+        _LABELER,
+        _NOBODY,
+    ),
+    Word(
+        v.gpu_numa_labels(0)[0].replace("0", "<i>"),
+        "Node label",
+        "a NUMA node's id",
+        _LABELER,
+        f"Where a GPU sits; `{v.gpu_numa_labels(0)[1].replace('0', '<i>')}` says the same",
+    ),
+)
+WHO: Final = (
+    Word(
+        v.TENANT_LABEL,
+        "Namespace label, Pod label",
+        "a label value",
+        "cluster admin on the namespace, webhook on the pod",
+        "Whose it is. A pod that says another tenant is refused",
+    ),
+    Word(
+        v.TIER_LABEL,
+        "Namespace label, Pod label",
+        "a tier of the cluster policies; shipped: " + _each(v.TIERS),
+        "cluster admin on the namespace, webhook on the pod",
+        "The tenant's tier. A pod may lower its own, never raise it",
+    ),
+    Word(
+        v.WORKLOAD_TYPE_LABEL,
+        "Pod label",
+        _each(v.WORKLOAD_TYPES),
+        "user or webhook",
+        "What kind of work the pod does; a pod that says it is believed",
+    ),
+    Word(
+        v.HARDWARE_TIER_LABEL,
+        "Node label, Pod label",
+        _each(v.HARDWARE_TIERS),
+        "cluster admin on the node, webhook on the pod",
+        "Which hardware; the shipped policies turn it into a preferred node affinity",
+    ),
+    Word(
+        v.PROFILE_ANNOTATION,
+        "Pod annotation",
+        "JSON",
+        _WEBHOOK,
+        "What was decided and by which policies; the scheduler reads who asked for the NUMA policy",
+    ),
+    Word(v.EXPECTED_DURATION_ANNOTATION, "Pod annotation", "duration", _USER, _TODAY),
+    Word(v.PREEMPTIBLE_LABEL, "Pod label", "`true`, `false`", _USER, _NOBODY),
+    Word(v.BACKFILL_LABEL, "Pod label", "`true`, `false`", _USER, _NOBODY),
+    Word(v.RESERVED_TIER_LABEL, "Node label", "a tier", _ADMIN, _NOBODY),
+    Word(
+        v.SPARK_ROLE_LABEL,
+        "Pod label",
+        _each(v.SPARK_ROLES),
+        "Spark",
+        "A gang's role where the canonical label does not say it",
+    ),
+)
+HARDWARE: Final = (
+    Word(
+        v.VRAM_ANNOTATION,
+        "Pod annotation",
+        "quantity",
+        _USER,
+        "Memory over all GPUs of the pod; nodes whose GPUs have less, by more than 2 %, are"
+        " refused",
+    ),
+    Word(v.GPU_VRAM_LABEL, "Node label", "quantity", _ADMIN, "Memory of one GPU of the node"),
+    Word(
+        v.GFD_MEMORY_LABEL,
+        "Node label",
+        "mebibytes",
+        "GPU feature discovery",
+        f"The same, where `{v.GPU_VRAM_LABEL}` does not say it",
+    ),
+    Word(
+        v.GPU_CLIQUE_LABEL, "Node label", "a label value", _ADMIN, "Topology level, the narrowest"
+    ),
+    Word(v.RACK_LABEL, "Node label", "a label value", _ADMIN, "Topology level"),
+    Word(v.FABRIC_ID_LABEL, "Node label", "a label value", _ADMIN, "Topology level"),
+    Word(v.ZONE_LABEL, "Node label", "a label value", _KUBERNETES, "Topology level, the widest"),
+    Word(v.CO_LOCATE_ANNOTATION, "Pod annotation", "`strict`", _USER, _IN_VAIN),
+    Word(v.REQUIRE_CLIQUE_ANNOTATION, "Pod annotation", "`true`", _USER, _IN_VAIN),
+    Word(v.MIN_FABRIC_TIER_ANNOTATION, "Pod annotation", "a fabric", _USER, _IN_VAIN),
+    Word(v.NETWORK_SENSITIVE_ANNOTATION, "Pod annotation", "`true`, `false`", _USER, _NOBODY),
+    Word(v.SPREAD_ZONES_ANNOTATION, "Pod annotation", "`true`, `false`", _USER, _NOBODY),
+    *(
+        Word(name, "Node label", "a label value", "cluster admin or its tools", _NOBODY)
+        for name in (
+            v.GPU_COUNT_LABEL,
+            v.GPU_MODEL_LABEL,
+            v.GPU_TOPOLOGY_LABEL,
+            v.GFD_PRODUCT_LABEL,
+            v.GFD_COUNT_LABEL,
+            v.GPU_CLASS_LABEL,
+            v.FABRIC_TYPE_LABEL,
+            v.AZ_LABEL,
+        )
+    ),
+)
+DEVELOPMENT: Final = (
+    Word(
+        v.DEV_RUN_FOR_ANNOTATION,
+        "Pod annotation",
+        "duration",
+        "user",
+        "On a cluster of `kubenexus dev`: how long a Job's pod runs before it succeeds",
+    ),
+)
+# The meaning and the other spellings that are read; the first is canonical.
+FAMILIES: Final[tuple[tuple[str, Sequence[Key]], ...]] = (
+    ("gang", v.GANG_NAME_FAMILIES),
+    ("size of the gang", v.GANG_MIN_AVAILABLE_FAMILIES),
+    ("NUMA policy", v.NUMA_POLICY_FAMILIES),
+    ("VRAM", v.VRAM_FAMILIES),
+)
+# Kubernetes' own, which the scheduler reads or writes as kube-scheduler does.
+STANDARD: Final = (
+    label(v.REGION_LABEL),
+    label(v.HOSTNAME_LABEL),
+    label(v.OS_LABEL),
+    label(v.ARCH_LABEL),
+    label(v.NAMESPACE_NAME_LABEL),
+    annotation(v.MIRROR_ANNOTATION),
+    annotation(v.SELECTED_NODE_ANNOTATION),
+    annotation(v.BIND_COMPLETED_ANNOTATION),
+    annotation(v.BOUND_BY_CONTROLLER_ANNOTATION),
+    annotation(v.BETA_STORAGE_CLASS_ANNOTATION),
+    label(v.BETA_ZONE_LABEL),
+    label(v.BETA_REGION_LABEL),
+)
+
+
+def page() -> str:
+    sections = (
+        ("Gangs", GANG),
+        ("NUMA", NUMA),
+        ("Who, what, where", WHO),
+        ("Hardware and topology", HARDWARE),
+        ("Development clusters", DEVELOPMENT),
+    )
+    parts = [part for title, rows in sections for part in (f"## {title}", _table(rows))]
+    return markdown.page(
+        "Keys",
+        "A value that cannot be obeyed is refused at `kubectl apply`. What the webhook writes on a"
+        " pod, nobody else changes: an update that does is refused.",
+        *parts,
+        "## Other spellings",
+        "Read as the first one, which admission writes beside them. Two that disagree on one object"
+        f" are refused. A gang is also named by the field `{v.NATIVE_GROUP_FIELD}`; with it, with"
+        f" `{v.X_K8S_POD_GROUP}` and with `{v.VOLCANO_GROUP_ANNOTATION}` its size comes from a"
+        " PodGroup object of the same name (`scheduling.k8s.io` or `scheduling.x-k8s.io`).",
+        markdown.table(("Meaning", "Canonical", "Also accepted"), _families()),
+        f"`{'`, `'.join(v.NUMA_POLICY_ALIASES)}` as a NUMA policy means"
+        f" `{'`, `'.join(v.NUMA_POLICY_ALIASES.values())}`. GPUs are counted under"
+        f" {_each(v.GPU_RESOURCES)}.",
+        "## Kubernetes' own",
+        "Read or written as kube-scheduler and the API server do: "
+        + ", ".join(markdown.code(key.name) for key in STANDARD)
+        + ".",
+    )
+
+
+def _table(rows: Iterable[Word]) -> str:
+    return markdown.table(_HEADS, (row._replace(key=markdown.code(row.key)) for row in rows))
+
+
+def _families() -> Iterator[tuple[str, str, str]]:
+    for meaning, (first, *others) in FAMILIES:
+        also = (f"{other.place[:-1]} `{other.name}`" for other in others)
+        yield meaning, f"{first.place[:-1]} `{first.name}`", ", ".join(also)

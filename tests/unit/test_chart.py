@@ -1,0 +1,105 @@
+"""The chart says what the code says. What Helm makes of it is tests/cluster/test_chart.py's."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client import REGISTRY
+
+from kubenexus.install import chart, roles
+from kubenexus.labeler import facts
+from policies import crds, vocabulary
+from scheduler.metrics import Metrics
+from webhook import metrics as webhook_metrics
+from webhook import registration
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / chart.CHART
+# What a metric exports under its name, by its type.
+ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+METRIC = re.compile(r"\bkubenexus_(?:webhook|scheduler)_\w+")
+
+
+@pytest.mark.parametrize("name", sorted(chart.files(CHART)))
+def test_what_is_made_from_code_is_up_to_date(name: str) -> None:
+    assert (CHART / name).read_text() == chart.files(CHART)[name], "run `make generate`"
+
+
+def test_the_default_release_registers_exactly_what_the_code_registers() -> None:
+    known = yaml.safe_load((CHART / "files/registration.yaml").read_text())
+    mutating, validating = registration.configurations(
+        ca_pem=b"", base_url="", schedulers=(chart.SCHEDULER,)
+    )
+    for kind, code in (("mutating", mutating), ("validating", validating)):
+        assert [(one["name"], one["rules"], one["matchConditions"]) for one in known[kind]] == [
+            (one["name"], one["rules"], one["matchConditions"]) for one in code["webhooks"]
+        ]
+
+
+def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
+    readers = {
+        component
+        for granted in (roles.cluster(), roles.own_namespace(), roles.tried_namespace())
+        for component, rules in granted.items()
+        for rule in rules
+        if {"secrets", "*"} & {*rule["resources"]} and {"get", "list", "watch"} & {*rule["verbs"]}
+    }
+    assert readers == {"certificates"}
+
+
+def test_nobody_is_granted_everything() -> None:
+    granted = [
+        rule
+        for table in (roles.cluster(), roles.own_namespace(), roles.tried_namespace())
+        for rules in table.values()
+        for rule in rules
+    ]
+    assert [
+        rule for rule in granted if "*" in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "want"),
+    [
+        pytest.param(vocabulary.NUMA_NODE_COUNT_LABEL, True, id="how many NUMA nodes"),
+        pytest.param(vocabulary.numa_node_label(12, "distance-3"), True, id="a distance"),
+        pytest.param(vocabulary.gpu_numa_labels(7)[0], True, id="a GPU's NUMA node"),
+        pytest.param(vocabulary.HARDWARE_TIER_LABEL, False, id="what an admin says of a node"),
+        pytest.param("node-role.kubernetes.io/control-plane", False, id="a role"),
+        pytest.param("evil.example/numa.kubenexus.io", False, id="a key that only looks like it"),
+    ],
+)
+def test_the_labeler_is_held_to_the_keys_that_it_writes(key: str, want: bool) -> None:
+    text = (CHART / "templates/labeler.yaml").read_text()
+    patterns = set(re.findall(r"key\.matches\('([^']+)'\)", text))
+    assert ([bool(re.search(one, key)) for one in patterns], facts.ours(key)) == ([want], want)
+
+
+def test_every_metric_that_the_chart_names_is_one() -> None:
+    # Importing the webhook's metrics puts them into the process's registry.
+    registries = (REGISTRY, Metrics().registry)
+    assert webhook_metrics.REVIEWS is not None
+    known = {
+        family.name + end
+        for registry in registries
+        for family in registry.collect()
+        for end in ENDINGS.get(family.type, ("",))
+    }
+    named = {
+        match[0]
+        for path in ("templates/monitoring.yaml", "files/dashboard.json")
+        for match in METRIC.finditer((CHART / path).read_text())
+    }
+    assert (named - known, len(named) > 0) == (set(), True)
+
+
+def test_the_chart_brings_every_kind() -> None:
+    found = {path.name for path in (CHART / "files/crds").glob("*.yaml")}
+    assert found == {f"{one['spec']['names']['plural']}.yaml" for one in crds.definitions()}
+
+
+def test_the_rules_that_helm_leaves_alone_are_those_that_the_webhook_writes() -> None:
+    text = (CHART / "templates/_helpers.tpl").read_text()
+    assert set(re.findall(r'eq \.name "([^"]+)"', text)) == {registration.JUDGED}

@@ -1,0 +1,361 @@
+"""
+Every refusal, warning and message of the product is on the page about troubleshooting, word for word.
+
+A situation makes the text; the page must hold it. What the code can say and no situation makes is
+found by reading the code, so that a new rule without its paragraph fails here.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kubenexus.why import render
+from policies import compiled, expression, loader, numa_rules, rules, vocabulary
+from policies.compiler import Compiler
+from policies.intent import Problem
+from policies.policyset import PolicySet
+from scheduler import answers, conditions, events, filters, planner, units
+from scheduler.entries import Look, State
+from scheduler.hardware import choice
+from scheduler.inspection import Inspection
+from scheduler.model import Pod as SchedulerPod
+from scheduler.outcome import GangCount, NoFit
+from scheduler.rules import affinity, nodes, ports, spread
+from scheduler.rules import volumes as volume_rules
+from scheduler.snapshot import Snapshot
+from scheduler.unhonoured import asked_in_vain, sentence
+from scheduler.volumes import claims, limits, matching
+from scheduler.wholeness import Half
+from tests.builders import a_job, a_namespace, a_pod, in_gang
+from tests.unit.scheduler.builders import a_gang, a_node
+from webhook import decide, guards, identity
+from webhook.decide import Facts
+from webhook.review import Review
+
+Json = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
+FLAT = " ".join(PAGE.split())
+
+MIN: Final = vocabulary.GANG_MIN_AVAILABLE_LABEL
+NAME: Final = vocabulary.GANG_NAME_LABEL
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HOME = a_namespace("team-a", tenant="research", tier="gold")
+GPU: Final = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+
+
+def asked(obj: Json, operation: str = "CREATE", **more: Any) -> Review:
+    group, _, version = obj["apiVersion"].rpartition("/")
+    told = {
+        "uid": "u",
+        "operation": operation,
+        "kind": obj["kind"],
+        "resource": f"{obj['kind'].lower()}s",
+        "group": group,
+        "version": version,
+        "namespace": "team-a",
+        "object": obj,
+        **more,
+    }
+    return Review(**told)
+
+
+@pytest.fixture(scope="module")
+def library() -> PolicySet:
+    found = loader.load_files(loader.LIBRARY, compiler=Compiler(expression.engine()))
+    assert not found.problems
+    return found.policies
+
+
+def with_policy(text: str, folder: Path) -> PolicySet:
+    (folder / "tenant.yaml").write_text(text)
+    paths = [*sorted(loader.LIBRARY.glob("*.yaml")), folder / "tenant.yaml"]
+    found = loader.load_files(paths, compiler=Compiler(expression.engine()))
+    assert not found.problems, found.problems
+    return found.policies
+
+
+def annotated(key: str, value: Any) -> Json:
+    return a_pod("train", annotations={key: value})
+
+
+def labelled(**labels: Any) -> Json:
+    return a_pod("train", labels={key.replace("__", "/"): value for key, value in labels.items()})
+
+
+def gang_of(*sizes: int | None) -> Json:
+    """A PyTorchJob whose master and workers say these sizes; None: outside the gang."""
+    parts = {
+        role: {
+            "replicas": count,
+            "template": {
+                "metadata": {"labels": in_gang("train", size) if size else {}},
+                "spec": {"containers": [GPU]},
+            },
+        }
+        for (role, count), size in zip((("Master", 1), ("Worker", 3)), sizes, strict=True)
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {"pytorchReplicaSpecs": parts},
+    }
+
+
+def job(size: int | None, *, parallelism: int = 4, **labels: str) -> Json:
+    pod = a_pod(labels={**in_gang("train", size), **labels})
+    return a_job("train", pod=pod, parallelism=parallelism, completions=parallelism)
+
+
+def stateful() -> Json:
+    pod = a_pod(labels=in_gang("train", 3))
+    template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "train", "namespace": "team-a"},
+        "spec": {"replicas": 3, "serviceName": "s", "template": template},
+    }
+
+
+REFUSED: Final[dict[str, Json]] = {
+    "gang-size of more pods than there will be": job(6),
+    "gang-size of a number that is none": a_pod("train", labels=in_gang("train", "four")),
+    "gang-size that nobody says": a_pod("train", labels=in_gang("train", None)),
+    "gang-members-disagree": gang_of(4, 3),
+    "gang-families": a_pod(
+        "train",
+        labels={**in_gang("train", 4), "pod-group.scheduling.sigs.k8s.io/name": "other"},
+    ),
+    "gang-name": a_pod("train", labels={MIN: "4"}),
+    "gang-role": a_pod("train", labels={**in_gang(), vocabulary.GANG_ROLE_LABEL: "boss"}),
+    "gang-timeout": a_pod(
+        "train", labels=in_gang(), annotations={vocabulary.GANG_TIMEOUT_ANNOTATION: "soon"}
+    ),
+    "numa-policy": annotated(vocabulary.NUMA_POLICY_ANNOTATION, "strict"),
+    "numa-resources": annotated(vocabulary.NUMA_RESOURCES_ANNOTATION, "cpus"),
+    "numa-ids": annotated(vocabulary.NUMA_AFFINITY_ANNOTATION, "left"),
+    "numa-memory-intensive": annotated(vocabulary.MEMORY_INTENSIVE_ANNOTATION, "yes"),
+    "numa-weight": annotated(vocabulary.NUMA_DISTANCE_WEIGHT_ANNOTATION, "200"),
+    "numa-spread": annotated(vocabulary.GANG_NUMA_SPREAD_ANNOTATION, "wide"),
+    "vram": annotated(vocabulary.VRAM_ANNOTATION, "80 GB"),
+    "duration": annotated(vocabulary.EXPECTED_DURATION_ANNOTATION, "long"),
+    "text": a_pod("train", labels={NAME: "train", MIN: 4}),  # type: ignore[dict-item]  # a slip of YAML
+    "tenant": a_pod("train", labels={vocabulary.TENANT_LABEL: "shop"}),
+    "tier": a_pod("train", labels={vocabulary.TIER_LABEL: "platinum"}),
+    "workload-type": a_pod("train", labels={vocabulary.WORKLOAD_TYPE_LABEL: "learning"}),
+    "hardware-tier": a_pod("train", labels={vocabulary.HARDWARE_TIER_LABEL: "best"}),
+    "node-preset": a_pod("train", schedulerName=vocabulary.SCHEDULER_NAME, nodeName="gpu-0"),
+    "assignment-preset": a_pod(
+        "train",
+        annotations={vocabulary.NUMA_ASSIGNED_ANNOTATION: "{}"},
+        schedulerName=vocabulary.SCHEDULER_NAME,
+    ),
+}
+
+
+def refusals(decision: decide.Decision) -> list[str]:
+    return [failure.line() for failure in decision.failures]
+
+
+def on_page(text: str) -> bool:
+    return " ".join(text.split()) in FLAT
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_is_on_the_page(name: str, library: PolicySet) -> None:
+    got = refusals(decide.validate(asked(REFUSED[name]), Facts(HOME), library, now=NOW))
+    assert [line for line in got if line.startswith(f"kubenexus/{name.split()[0]}:")], got
+    assert [line for line in got if not on_page(line)] == []
+
+
+NOTED: Final[dict[str, Json]] = {
+    "gang-elsewhere": job(4, parallelism=3, **{vocabulary.GANG_ROLE_LABEL: "worker"}),
+    "gang-mixed": gang_of(None, 3),
+    "gang-order": stateful(),
+    "gang-locality": a_pod("train", annotations={vocabulary.GANG_GROUP_ANNOTATION: "train"}),
+    "numa-too-large": a_pod(
+        "train",
+        annotations={vocabulary.NUMA_POLICY_ANNOTATION: "single-numa"},
+        containers=[{"name": "m", "image": "i", "resources": {"requests": {"cpu": "64"}}}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_a_warning_is_on_the_page(name: str) -> None:
+    sizes = (numa_rules.Size(cpu=32_000, memory=2**38, gpus=4),)
+    found = rules.check(rules.members(NOTED[name]), numa_sizes=sizes)
+    assert (found.problems, [note.rule for note in found.notes]) == ((), [name])
+    assert on_page(found.notes[0].message), found.notes[0].message
+
+
+def guarded() -> dict[str, list[Problem]]:
+    stamped = a_pod("train", labels={vocabulary.TIER_LABEL: "silver"})
+    raised = a_pod("train", labels={vocabulary.TIER_LABEL: "gold"})
+    gated = a_pod("train", schedulingGates=[{"name": vocabulary.GANG_GATE}])
+    bob = {"username": "bob"}
+    moved = a_namespace("team-a", tenant="shop", tier="gold")
+    scale: Json = {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 2}}
+    deployment = {**job(None), "apiVersion": "apps/v1", "kind": "Deployment"}
+    deployment["spec"] = {"replicas": 4, "template": job(4)["spec"]["template"]}
+    bind: Json = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "train"}}
+    situations: dict[str, Callable[[], list[Problem]]] = {
+        "stamped": lambda: guards.problems(
+            asked(raised, "UPDATE", old_object=stamped), trust=guards.Trust()
+        ),
+        "gate": lambda: guards.problems(
+            asked(a_pod("train"), "UPDATE", old_object=gated, user=bob), trust=guards.Trust()
+        ),
+        "binding": lambda: guards.problems(
+            asked(bind, resource="pods", subresource="binding", user=bob),
+            trust=guards.Trust(),
+            bound_pod=a_pod("train", schedulerName=vocabulary.SCHEDULER_NAME),
+        ),
+        "namespace-tenant": lambda: guards.problems(
+            asked(moved, "UPDATE", old_object=HOME, user=bob), trust=guards.Trust()
+        ),
+        "gang-size": lambda: guards.problems(
+            asked(
+                scale,
+                "UPDATE",
+                resource="deployments",
+                subresource="scale",
+                old_object={**scale, "spec": {"replicas": 4}},
+            ),
+            trust=guards.Trust(),
+            scaled=deployment,
+        ),
+    }
+    return {name: make() for name, make in situations.items()}
+
+
+@pytest.mark.parametrize("name", guarded())
+def test_a_guard_is_on_the_page(name: str) -> None:
+    [problem] = guarded()[name]
+    line = problem.line("kubenexus")
+    assert (problem.rule, on_page(line)) == (name, True), line
+
+
+TENANT = """
+apiVersion: policy.kubenexus.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: research}
+spec:
+  tenant: {name: research, tier: gold}
+  gang: {minSize: 2, maxSize: 64}
+  numa: {allowed: [none, best-effort]}
+"""
+LIMITED: Final[dict[str, Json]] = {
+    compiled.GANG_MAX: a_pod("train", labels=in_gang("train", 128)),
+    compiled.GANG_MIN: a_pod("train", labels=in_gang("train", 1)),
+    compiled.NUMA_ALLOWED: annotated(vocabulary.NUMA_POLICY_ANNOTATION, "isolated"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_a_limit_of_a_tenant_is_on_the_page(name: str, tmp_path: Path) -> None:
+    policies = with_policy(TENANT, tmp_path)
+    got = refusals(decide.validate(asked(LIMITED[name]), Facts(HOME), policies, now=NOW))
+    assert [line for line in got if not on_page(line)] == []
+    assert [line.split(":")[0] for line in got] == [f"research/{name}"]
+
+
+def pod_of(**more: Any) -> SchedulerPod:
+    obj = a_pod("train-0", labels=in_gang("train", 4), **more)
+    obj["metadata"]["uid"] = "u"
+    return SchedulerPod.read(obj)
+
+
+def said_by_the_scheduler() -> list[str]:
+    gang = GangCount("train", 3, 4, "pods exist")
+    waits = units.Unit(units.key_of(pod_of()), (pod_of(),))
+    half = Half(waits.key, (pod_of(),), 4, 10.2, True)  # type: ignore[arg-type]  # a gang's key
+    vram = f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, largest 40Gi"
+    wishes = asked_in_vain(
+        {"resourceClaims": [{}]},
+        {
+            vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true",
+            vocabulary.CO_LOCATE_ANNOTATION: "strict",
+            vocabulary.MIN_FABRIC_TIER_ANNOTATION: "nvlink",
+        },
+    )
+    return [
+        gang.text,
+        f"{units.forming_count(waits).text}, timed out after {waits.timeout:g}s",
+        NoFit(6, (("Insufficient nvidia.com/gpu", 5), (vocabulary.NO_SINGLE_NUMA_NODE, 1))).text,
+        NoFit(3, sentence=vocabulary.NO_NUMA_TOPOLOGY).text,
+        NoFit(2, ((vram, 2),)).text,
+        NoFit().text,
+        GangCount("train", 2, 4, "members fit").text,
+        *(sentence(wish) for wish in wishes),
+        events.released_note(half),
+        events.gang_kept(pod_of(), half, bare=True).note,
+        events.failed_binding(pod_of(), "REASON").note,
+        events.refused_binding(pod_of(), "REASON").note,
+        events.gate_not_lifted(pod_of(), "REASON").note,
+        f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU",
+    ]
+
+
+@pytest.mark.parametrize("text", said_by_the_scheduler())
+def test_what_the_scheduler_says_is_on_the_page(text: str) -> None:
+    assert on_page(text), text
+
+
+def test_what_why_answers_is_on_the_page() -> None:
+    gpu_nodes = [a_node(f"gpu-{i}", cpu="64", memory="512Gi", gpus=8) for i in range(2)]
+    snapshot = Snapshot.of([*gpu_nodes, a_node("cpu-0", cpu="16", memory="64Gi")])
+    pods = a_gang(3, name="train", cpu="8", gpus=8)
+    unit = units.Unit(units.key_of(pods[0]), tuple(pods))
+    plan = planner.plan(unit, snapshot)
+    assert isinstance(plan, NoFit)
+    look = Look(unit, State.PARKED, 3, 0.0, 0.0, plan)
+    members = [(pod, "") for pod in pods]
+    found = answers.answer(
+        Inspection(pods[0], look), snapshot, filters.Memo(), members=members, now=130.0
+    )
+    said = "\n".join(render.lines(found)).replace("ns/", "team-a/")
+    assert f"$ kubenexus why pod/train-0 -n team-a\n{said}\n" in PAGE, said
+
+
+def reasons() -> list[str]:
+    modules = (
+        filters, choice, affinity, nodes, ports, spread, volume_rules, claims, limits, matching, conditions
+    )  # fmt: skip
+    texts = {
+        value
+        for module in modules
+        for key, value in vars(module).items()
+        if key.isupper() and not key.startswith("_") and isinstance(value, str) and " " in value
+    }
+    return sorted(text.removeprefix("%s ") for text in texts)
+
+
+@pytest.mark.parametrize("text", reasons())
+def test_every_reason_of_a_node_is_on_the_page(text: str) -> None:
+    assert f"`{text}`" in PAGE
+
+
+RULE: Final = re.compile(
+    r"""(?:Problem|Note|_problem|_unusable|refused)\(\s*"([a-z-]+)\""""
+    r"""|"((?:gang|numa)-[a-z-]+|vram|duration)"[,)]|BUILTIN,\s*"([a-z-]+)",""",
+)
+
+
+def test_every_rule_of_the_code_has_its_paragraph() -> None:
+    from policies import classify, court, intent
+    from webhook import app
+
+    sources = (intent, rules, classify, court, guards, identity, decide, app)
+    text = "\n".join(Path(str(module.__file__)).read_text() for module in sources)
+    known = {name for row in RULE.findall(text) for name in row if name} | set(compiled.BUILT_IN)
+    known -= {"fallback"}  # what classifies a pod, and refuses none
+    told = set(re.findall(r"^### `([a-z-]+)`", PAGE, re.M))
+    assert len(known) > 30
+    assert known - told == set()

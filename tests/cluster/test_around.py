@@ -82,7 +82,8 @@ def tenant(stack: Stack, control_plane: ControlPlane, namespace: str) -> Iterato
 # --- other versions ---
 
 
-@pytest.fixture
+# Once for all tests here: a definition that is going cannot be applied anew.
+@pytest.fixture(scope="module")
 def job_sets(control_plane: ControlPlane, kubectl: Kubectl, stack: Stack) -> Iterator[None]:
     definition = yaml.safe_load(JOB_SETS.read_text())
     control_plane.api().apply(definition)

@@ -205,14 +205,10 @@ def _said_role(member: Member) -> str | None:
 
 
 def _check_order(group: Sequence[tuple[Member, Gang]], notes: list[Note]) -> None:
-    """Pods that are made one after another, each once the one before runs, never wait together.
-
-    A leader is placed without the others, so that they may wait for it.
-    """
+    """Pods that are made one after another, each once the one before runs, never wait together."""
     waiting = [member for member, _ in group if member.template.together]
     size = next((gang.min_available for _, gang in group if gang.min_available), None)
-    led = any(gang.role == vocabulary.GANG_ROLES[0] for _, gang in group)
-    if waiting and not led and (size or _makes(group) or 1) > 1:
+    if waiting and (size or _makes(group) or 1) > 1:
         together = waiting[0].template.together
         notes.append(
             Note(

@@ -20,14 +20,13 @@ import yaml
 from cluster import connection, errors
 from cluster.client import Client
 from kubenexus import logs
+from kubenexus.exits import BAD_INPUT, FAILED, end
 from policies import vocabulary
 
 from . import asking, leaving, registering, stored
 
 logger = logging.getLogger(__name__)
 
-FAILED: Final = 1
-BAD_INPUT: Final = 2
 
 app: Final = typer.Typer(
     name="install",
@@ -88,7 +87,7 @@ def register(
         authority = ca_file.read_bytes()
         authority.decode("ascii")
     except (OSError, ValueError, yaml.YAMLError) as exc:
-        raise _end(str(exc), BAD_INPUT) from exc
+        raise end(str(exc), BAD_INPUT) from exc
 
     async def run(client: Client) -> None:
         await registering.answering(url, authority, seconds=timeout, server_name=server_name)
@@ -147,7 +146,7 @@ def cleanup(
 ) -> None:
     """Remove the webhook configurations, then the gates on pods. Run before the programs end."""
     if secret and not namespace:
-        raise _end("--secret was given without --namespace", BAD_INPUT)
+        raise end("--secret was given without --namespace", BAD_INPUT)
 
     async def run(client: Client) -> None:
         await leaving.unregister(
@@ -169,11 +168,6 @@ def _do(kubeconfig: Path | None, run: Callable[[Client], Awaitable[None]]) -> No
     try:
         asyncio.run(with_client())
     except errors.ConfigError as exc:
-        raise _end(str(exc), BAD_INPUT) from exc
+        raise end(str(exc), BAD_INPUT) from exc
     except (errors.ClusterError, registering.NotInTime, stored.Unreadable) as exc:
-        raise _end(str(exc), FAILED) from exc
-
-
-def _end(message: str, code: int) -> typer.Exit:
-    typer.echo(f"kubenexus: {message}", err=True)
-    return typer.Exit(code)
+        raise end(str(exc), FAILED) from exc

@@ -22,12 +22,11 @@ import typer
 from cluster import connection, errors
 from cluster.client import Client
 from kubenexus import logs
+from kubenexus.exits import BAD_INPUT, FAILED, end
 from kubenexus.labeler import facts, keep, sysfs
 
 logger = logging.getLogger(__name__)
 
-FAILED: Final = 1
-BAD_INPUT: Final = 2
 
 app: Final = typer.Typer(
     name="labeler",
@@ -57,21 +56,21 @@ def labeler(
     if dry_run:
         raise typer.Exit(_show(sys_root))
     if not node:
-        raise _end("which node is this? give --node, or NODE_NAME in the environment", BAD_INPUT)
+        raise end("which node is this? give --node, or NODE_NAME in the environment", BAD_INPUT)
     logs.configure(sys.stderr)
     try:
         asyncio.run(_run(kubeconfig, node, sys_root, every=None if once else every))
     except errors.ConfigError as exc:
-        raise _end(str(exc), BAD_INPUT) from exc
+        raise end(str(exc), BAD_INPUT) from exc
     except (sysfs.SysfsError, errors.ClusterError) as exc:
-        raise _end(str(exc), FAILED) from exc
+        raise end(str(exc), FAILED) from exc
 
 
 def _show(root: Path) -> int:
     try:
         host = sysfs.read(root)
     except sysfs.SysfsError as exc:
-        raise _end(str(exc), FAILED) from exc
+        raise end(str(exc), FAILED) from exc
     found = {"labels": facts.labels(host), "annotations": facts.annotations(host)}
     typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
     return 0
@@ -97,8 +96,3 @@ async def _run(kubeconfig: Path | None, node: str, root: Path, *, every: float |
                     await stop.wait()
             except TimeoutError:
                 continue
-
-
-def _end(message: str, code: int) -> typer.Exit:
-    typer.echo(f"kubenexus: {message}", err=True)
-    return typer.Exit(code)

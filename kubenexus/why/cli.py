@@ -16,11 +16,9 @@ import typer
 
 from cluster import connection, errors
 from cluster.client import Client
+from kubenexus.exits import BAD_INPUT, FAILED, end
 from kubenexus.why import ask, render
 from policies import vocabulary
-
-UNREACHABLE: Final = 1
-BAD_INPUT: Final = 2
 
 app: Final = typer.Typer(
     name="why",
@@ -60,18 +58,18 @@ def why(
     """Say why a pod waits: reasons, the nearest node, and what alone would make it fit."""
     kind, slash, name = pod.rpartition("/")
     if slash and kind not in ("pod", "pods", "po"):
-        raise _end(f"{pod!r} is no pod: want pod/NAME", BAD_INPUT)
+        raise end(f"{pod!r} is no pod: want pod/NAME", BAD_INPUT)
     wanted = f"{namespace}/{name}"
     try:
         answer = (
             ask.at(url, wanted) if url else asyncio.run(_ask(kubeconfig, wanted, system_namespace))
         )
     except errors.ConfigError as exc:
-        raise _end(str(exc), BAD_INPUT) from exc
+        raise end(str(exc), BAD_INPUT) from exc
     except (ask.AskError, errors.ClusterError) as exc:
-        raise _end(str(exc), UNREACHABLE) from exc
+        raise end(str(exc), FAILED) from exc
     if answer.get("error"):
-        raise _end(str(answer["error"]), BAD_INPUT)
+        raise end(str(answer["error"]), BAD_INPUT)
     if output is Output.JSON:
         typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
         return
@@ -82,8 +80,3 @@ def why(
 async def _ask(kubeconfig: Path | None, pod: str, namespace: str) -> ask.Answer:
     async with Client(connection.load(kubeconfig), component="why") as client:
         return await ask.through(client, pod, namespace=namespace)
-
-
-def _end(message: str, code: int) -> typer.Exit:
-    typer.echo(f"kubenexus: {message}", err=True)
-    return typer.Exit(code)

@@ -9,6 +9,8 @@ Pure; an answer that lacks a part is shown without it.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from policies import durations
+
 Json = Mapping[str, Any]
 
 
@@ -28,7 +30,7 @@ def _headline(answer: Json) -> str:
         return f"{pod} is on node {answer['node']}"
     said = f"{pod}: {answer.get('state', 'unknown')}"
     if answer.get("waited") is not None:
-        said += f" for {span(float(answer['waited']))}"
+        said += f" for {durations.show(float(answer['waited']))}"
     tries = int(answer.get("attempts") or 0)
     return f"{said}, tried {_many(tries, 'time')}" if tries else said
 
@@ -66,24 +68,6 @@ def _block(title: str, rows: Iterator[str] | Sequence[str]) -> Iterator[str]:
     if found:
         yield title
         yield from (f"  {row}" for row in found)
-
-
-def span(seconds: float) -> str:
-    """A stretch of time in its two largest units: `2m10s`, `3h5m`, `12s`."""
-    whole = int(seconds)
-    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-    for place, (name, size) in enumerate(units):
-        if whole >= size or name == "s":
-            count, rest = divmod(whole, size)
-            if place + 1 == len(units):
-                return f"{count}s"
-            small, small_size = units[place + 1]
-            return (
-                f"{count}{name}{rest // small_size}{small}"
-                if rest >= small_size
-                else f"{count}{name}"
-            )
-    return "0s"
 
 
 def _many(count: int, what: str) -> str:

@@ -66,19 +66,3 @@ REASON = "node(s) had untolerated taint(s)"
 )
 def test_lines(answer: dict[str, Any], want: list[str]) -> None:
     assert list(render.lines(answer)) == want
-
-
-@pytest.mark.parametrize(
-    ("seconds", "want"),
-    [
-        (0.4, "0s"),
-        (59, "59s"),
-        (60, "1m"),
-        (130, "2m10s"),
-        (3900, "1h5m"),
-        (3605, "1h"),
-        (180000, "2d2h"),
-    ],
-)
-def test_spans(seconds: float, want: str) -> None:
-    assert render.span(seconds) == want

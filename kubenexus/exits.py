@@ -1,0 +1,14 @@
+"""How a command ends that could not do its work: one line on standard error, and a code."""
+
+from typing import Final
+
+import typer
+
+FAILED: Final = 1
+BAD_INPUT: Final = 2
+
+
+def end(message: str, code: int) -> typer.Exit:
+    """The caller raises what is returned."""
+    typer.echo(f"kubenexus: {message}", err=True)
+    return typer.Exit(code)

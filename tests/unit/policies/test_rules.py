@@ -248,6 +248,13 @@ WARNED = (
             a_stateful_set(GANG), None, [], [ORDERED], id="pods that start one after another"
         ),
         pytest.param(
+            a_stateful_set(a_pod(labels=in_gang() | {ROLE: "leader"})),
+            None,
+            [],
+            [ORDERED],
+            id="a leader is not placed alone, so it waits for the others too",
+        ),
+        pytest.param(
             a_stateful_set(a_pod(labels=in_gang(size=1))),
             None,
             [],

@@ -14,6 +14,7 @@ import http.client
 import json
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -43,6 +44,7 @@ SIZES: Final = range(4, 17)
 SEED: Final = 11
 QUIET: Final = 3.0  # seconds without a change after which a state counts as final
 LONGEST: Final = 180.0
+STALL: Final = 6.0  # seconds: longer than a bind waits for its answer
 
 
 class Site:
@@ -280,6 +282,17 @@ def lose_a_node(site: Site, nodes: dict[str, int]) -> None:
     )
 
 
+def stall_etcd(site: Site) -> None:
+    """The store stands still, so that the API server hangs and then answers late."""
+    etcd = next(child for child in site.plane.children if child.name == "etcd")
+    assert etcd.pid is not None
+    os.kill(etcd.pid, signal.SIGSTOP)
+    try:
+        time.sleep(STALL)
+    finally:
+        os.kill(etcd.pid, signal.SIGCONT)
+
+
 Fault = Callable[[Site, dict[str, int]], None]
 
 FAULTS: Final[dict[str, Fault]] = {
@@ -287,9 +300,10 @@ FAULTS: Final[dict[str, Fault]] = {
     "leader killed": lambda site, nodes: site.kill_leader(),
     "API server killed": lambda site, nodes: site.plane.restart_apiserver(crash=True),
     "node deleted": lose_a_node,
+    "etcd stalled": lambda site, nodes: stall_etcd(site),
 }
 # How often each is made in a long run.
-TIMES: Final = {"leader killed": 20, "API server killed": 5, "node deleted": 5}
+TIMES: Final = {"leader killed": 20, "API server killed": 5, "node deleted": 5, "etcd stalled": 5}
 
 
 @pytest.mark.timeout(2400 if LONG else 600)

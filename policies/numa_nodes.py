@@ -35,6 +35,12 @@ class Zone:
     id: int
     cpu: int
     memory: int
+    hugepages: tuple[tuple[str, int], ...] = ()
+    """(resource name, bytes), sorted."""
+    bandwidth: int = 0
+    """Memory bandwidth in MB/s; 0: nobody said."""
+    distances: tuple[tuple[int, int], ...] = ()
+    """(id of a NUMA node, distance), sorted; empty: nobody said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,25 @@ class Gpu:
 
     index: int
     zone: int | None
+    model: str = ""
+    vram: int = 0
+    """Bytes; 0: nobody said."""
+    switch: str = ""
+    """The PCIe switch or root that it hangs on."""
+    island: str = ""
+    """Its NVLink domain: GPUs of one host that name the same one reach each other directly."""
+    device: str = ""
+    """Its name in the ResourceSlices, `driver/pool/device`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """The kubelet's Topology Manager, as the host reports it."""
+
+    policy: str
+    """`none`, `best-effort`, `restricted`, `single-numa-node`"""
+    scope: str = "container"
+    """`container`, `pod`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +77,7 @@ class Topology:
     zones: tuple[Zone, ...]
     gpus: tuple[Gpu, ...] = ()
     problems: tuple[str, ...] = ()
+    manager: Manager | None = None
 
 
 def read(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies import numa_nodes, quantity, requests, vocabulary
+from policies import host_objects, quantity, requests, vocabulary
 from policies.intent import Numa
 
 Json = Mapping[str, Any]
@@ -42,7 +42,8 @@ def sizes_of(node: Json) -> Sizes:
     """The sizes of a node's NUMA nodes; none where the node tells nothing usable of them."""
     about = _map(node.get("metadata"))
     offered = _gpus(_map(_map(node.get("status")).get("allocatable")))
-    found = numa_nodes.read(_map(about.get("labels")), _map(about.get("annotations")), gpus=offered)
+    labels, annotations = _map(about.get("labels")), _map(about.get("annotations"))
+    found = host_objects.read(labels, annotations, gpus=offered)
     if found is None:
         return frozenset()
     placed = Counter(gpu.zone for gpu in found.gpus if gpu.zone is not None)

@@ -13,6 +13,8 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,6 +26,7 @@ from cluster.client import Client
 from kubenexus import logs
 from kubenexus.exits import BAD_INPUT, FAILED, end
 from kubenexus.labeler import facts, keep, sysfs
+from kubenexus.labeler.sysfs import Host
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +46,9 @@ def labeler(
         str | None, typer.Option(envvar="NODE_NAME", help="The node that this host is.")
     ] = None,
     sys_root: Annotated[Path, typer.Option("--sys", help="Where the host's /sys is.")] = sysfs.ROOT,
+    proc_root: Annotated[
+        Path, typer.Option("--proc", help="Where the host's /proc is.")
+    ] = sysfs.PROC,
     every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 60.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, write, and end.")] = False,
     dry_run: Annotated[
@@ -54,21 +60,22 @@ def labeler(
 ) -> None:
     """Write a host's NUMA nodes and GPUs on its node object, when they changed."""
     if dry_run:
-        raise typer.Exit(_show(sys_root))
+        raise typer.Exit(_show(sys_root, proc_root))
     if not node:
         raise end("which node is this? give --node, or NODE_NAME in the environment", BAD_INPUT)
     logs.configure(sys.stderr)
     try:
-        asyncio.run(_run(kubeconfig, node, sys_root, every=None if once else every))
+        read = partial(sysfs.read, sys_root, proc_root)
+        asyncio.run(_run(kubeconfig, node, read, every=None if once else every))
     except errors.ConfigError as exc:
         raise end(str(exc), BAD_INPUT) from exc
     except (sysfs.SysfsError, errors.ClusterError) as exc:
         raise end(str(exc), FAILED) from exc
 
 
-def _show(root: Path) -> int:
+def _show(root: Path, proc: Path) -> int:
     try:
-        host = sysfs.read(root)
+        host = sysfs.read(root, proc)
     except sysfs.SysfsError as exc:
         raise end(str(exc), FAILED) from exc
     found = {"labels": facts.labels(host), "annotations": facts.annotations(host)}
@@ -76,14 +83,16 @@ def _show(root: Path) -> int:
     return 0
 
 
-async def _run(kubeconfig: Path | None, node: str, root: Path, *, every: float | None) -> None:
+async def _run(
+    kubeconfig: Path | None, node: str, read: Callable[[], Host], *, every: float | None
+) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with Client(connection.load(kubeconfig), component="labeler") as client:
         while not stop.is_set():
             try:
-                if await keep.keep(client, node, sysfs.read(root)):
+                if await keep.keep(client, node, read()):
                     logger.info("node described", extra={"node": node})
             except (sysfs.SysfsError, errors.KubeError) as exc:
                 if every is None:

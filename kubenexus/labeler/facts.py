@@ -42,7 +42,12 @@ def labels(host: Host) -> dict[str, str]:
 
 
 def ours(key: str) -> bool:
-    """Whether the labeler writes this label: one that it no longer means is taken away."""
+    """Whether the labeler writes this label: one that it no longer means is taken away.
+
+    Bandwidth is told by people where firmware does not tell it: such a label stays.
+    """
+    if key.endswith("-bandwidth"):
+        return False
     return key.startswith(_OURS[0] + "node-") or (
         key.startswith(_OURS[1]) and key.endswith("-numa")
     )
@@ -73,6 +78,8 @@ def _numa(node: Numa) -> dict[str, Any]:
         "memory": node.memory,
         "distances": list(node.distances),
     }
+    if node.hugepages:
+        found["hugepages"] = dict(node.hugepages)
     return found if node.bandwidth is None else {**found, "bandwidth": node.bandwidth}
 
 
@@ -80,8 +87,11 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
     found: dict[str, Any] = {"index": gpu.index, "vendor": gpu.vendor, "pci": gpu.address}
     if gpu.numa is not None:
         found["numa"] = gpu.numa
-    if gpu.root:
-        found["root"] = gpu.root
-    if gpu.switch:
-        found["switch"] = gpu.switch
-    return found
+    more = {
+        "root": gpu.root,
+        "switch": gpu.switch,
+        "model": gpu.model,
+        "vram": gpu.vram,
+        "island": gpu.island,
+    }
+    return {**found, **{name: value for name, value in more.items() if value}}

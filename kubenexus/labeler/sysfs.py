@@ -3,8 +3,12 @@ The inside of a host as the kernel shows it: NUMA nodes and GPUs. Reads files, d
 
     devices/system/node/node<i>/{cpulist,meminfo,distance}      NUMA nodes, some without CPUs
     devices/system/node/node<i>/access0/initiators/read_bandwidth   where firmware tells it, MiB/s
+    devices/system/node/node<i>/hugepages/hugepages-<n>kB/nr_hugepages
     devices/system/cpu/online                                   CPUs that are there but off are none
     bus/pci/devices/<address>/{vendor,class,numa_node}          GPUs, by vendor and class
+                             {product_name,mem_info_vram_total,xgmi_hive_info/xgmi_hive_id}
+                                                                AMD's driver: model, VRAM, island
+    /proc/driver/nvidia/gpus/<address>/information              NVIDIA's driver: model
 
 A GPU's index is its place among the GPUs of its vendor in the order of PCI addresses, which is how
 the vendors' own tools count. Its `root` is the PCIe root complex, its `switch` the bridge above it:
@@ -17,7 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from policies import quantity
+
 ROOT: Final = Path("/sys")
+PROC: Final = Path("/proc")
 
 NVIDIA, AMD, INTEL = "0x10de", "0x1002", "0x8086"
 VENDORS: Final = {NVIDIA: "nvidia", AMD: "amd", INTEL: "intel"}
@@ -27,6 +34,8 @@ _SCREEN: Final = "0x0300"
 _NODE: Final = re.compile(r"node(\d+)")
 _ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _MEMORY: Final = re.compile(r"MemTotal:\s+(\d+) kB")
+_PAGES: Final = re.compile(r"hugepages-(\d+)kB")
+_MODEL: Final = re.compile(r"^Model:\s*(\S.*?)\s*$", re.MULTILINE)
 
 
 class SysfsError(Exception):
@@ -42,6 +51,8 @@ class Numa:
     memory: int
     distances: tuple[int, ...] = ()
     bandwidth: int | None = None
+    hugepages: tuple[tuple[str, int], ...] = ()
+    """(resource name, bytes), sorted, without sizes that have no pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,9 @@ class Gpu:
     numa: int | None
     root: str = ""
     switch: str = ""
+    model: str = ""
+    vram: int = 0
+    island: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +74,13 @@ class Host:
     gpus: tuple[Gpu, ...] = ()
 
 
-def read(root: Path = ROOT) -> Host:
+def read(root: Path = ROOT, proc: Path = PROC) -> Host:
     nodes = tuple(sorted(_nodes(root), key=lambda node: node.id))
     if not nodes:
         raise SysfsError(
             f"no NUMA node under {root / 'devices/system/node'}: is the host's /sys mounted there?"
         )
-    return Host(nodes, tuple(_gpus(root, {node.id for node in nodes})))
+    return Host(nodes, tuple(_gpus(root, proc, {node.id for node in nodes})))
 
 
 # --- NUMA nodes ---
@@ -87,7 +101,17 @@ def _nodes(root: Path) -> Iterator[Numa]:
             memory=int(memory[1]) * 1024 if memory else 0,
             distances=tuple(int(word) for word in _text(place / "distance").split()),
             bandwidth=_whole(_text(place / "access0/initiators/read_bandwidth")),
+            hugepages=tuple(sorted(_hugepages(place / "hugepages"))),
         )
+
+
+def _hugepages(folder: Path) -> Iterator[tuple[str, int]]:
+    for place in folder.iterdir() if folder.is_dir() else ():
+        size = _PAGES.fullmatch(place.name)
+        count = _whole(_text(place / "nr_hugepages"))
+        if size is not None and count:
+            page = int(size[1]) * 1024
+            yield f"hugepages-{quantity.binary(page)}", page * count
 
 
 def cpu_list(text: str) -> tuple[int, ...]:
@@ -103,7 +127,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 # --- GPUs ---
 
 
-def _gpus(root: Path, known: set[int]) -> Iterator[Gpu]:
+def _gpus(root: Path, proc: Path, known: set[int]) -> Iterator[Gpu]:
     folder = root / "bus/pci/devices"
     places = sorted(folder.iterdir()) if folder.is_dir() else []
     count = dict.fromkeys(VENDORS.values(), 0)
@@ -115,9 +139,29 @@ def _gpus(root: Path, known: set[int]) -> Iterator[Gpu]:
         if numa is None and len(known) == 1:
             numa = next(iter(known))  # firmware that says -1 on a host with one NUMA node
         top, switch = _above(place)
-        found = Gpu(count[vendor], vendor, place.name, numa if numa in known else None, top, switch)
+        yield Gpu(
+            count[vendor],
+            vendor,
+            place.name,
+            numa if numa in known else None,
+            top,
+            switch,
+            model=_model(place, proc),
+            vram=_whole(_text(place / "mem_info_vram_total")) or 0,
+            island=_island(_text(place / "xgmi_hive_info/xgmi_hive_id").strip()),
+        )
         count[vendor] += 1
-        yield found
+
+
+def _model(place: Path, proc: Path) -> str:
+    """As the drivers call it, in the form that labels can hold."""
+    told = _MODEL.search(_text(proc / "driver/nvidia/gpus" / place.name / "information"))
+    return "-".join((told[1] if told else _text(place / "product_name")).split())
+
+
+def _island(hive: str) -> str:
+    """A hive without a number holds nobody together."""
+    return "" if hive in ("", "0") else f"xgmi-{hive}"
 
 
 def _is_gpu(place: Path, vendor: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from kubenexus.labeler import sysfs
 from kubenexus.labeler.sysfs import Gpu, Host, Numa
-from tests.unit.labeler.trees import Device, eight_gpus, tree
+from tests.unit.labeler.trees import Device, eight_gpus, put, tree
 
 KIB = 1024
 
@@ -113,6 +113,48 @@ def test_eight_gpus_over_two_sockets(tmp_path: Path) -> None:
         (6, 1, "pci0000:d0", "0000:d1:00.0"),
         (7, 1, "pci0000:d0", "0000:d1:00.0"),
     ]
+
+
+def test_what_drivers_tell_of_their_gpus(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path / "sys",
+        cpus=["0"],
+        memory=[1],
+        hugepages=[{"hugepages-2048kB": 512, "hugepages-1048576kB": 0}],
+        devices=[
+            Device(
+                "0000:05:00.0",
+                "0x1002",
+                "0x120000",
+                0,
+                "pci0000:00/0000:05:00.0",
+                (
+                    ("product_name", "AMD Instinct MI300X OAM"),
+                    ("mem_info_vram_total", "206141652992"),
+                    ("xgmi_hive_info/xgmi_hive_id", "11129539423894466"),
+                ),
+            ),
+            Device("0000:1b:00.0", "0x10de", "0x030200", 0, "pci0000:1a/0000:1b:00.0"),
+        ],
+    )
+    text = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 0\n"
+    put(tmp_path / "proc/driver/nvidia/gpus/0000:1b:00.0/information", text)
+    assert sysfs.read(root, tmp_path / "proc") == Host(
+        (Numa(0, (0,), KIB, hugepages=(("hugepages-2Mi", 2**30),)),),
+        (
+            Gpu(
+                0,
+                "amd",
+                "0000:05:00.0",
+                0,
+                "pci0000:00",
+                model="AMD-Instinct-MI300X-OAM",
+                vram=206141652992,
+                island="xgmi-11129539423894466",
+            ),
+            Gpu(0, "nvidia", "0000:1b:00.0", 0, "pci0000:1a", model="NVIDIA-H100-80GB-HBM3"),
+        ),
+    )
 
 
 def test_a_tree_without_numa_nodes_is_refused(tmp_path: Path) -> None:

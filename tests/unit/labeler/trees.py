@@ -13,6 +13,8 @@ class Device:
     kind: str
     numa: int
     path: str
+    files: tuple[tuple[str, str], ...] = ()
+    """More of its files: (name, text)."""
 
 
 def tree(
@@ -24,8 +26,9 @@ def tree(
     online: str | None = None,
     bandwidth: list[int] | None = None,
     devices: list[Device] | None = None,
+    hugepages: list[dict[str, int]] | None = None,
 ) -> Path:
-    """`cpus` and `memory` (kB) one each for every NUMA node."""
+    """`cpus` and `memory` (kB) one each for every NUMA node; huge pages by the kernel's names."""
     for number, (cpulist, size) in enumerate(zip(cpus, memory, strict=True)):
         place = root / f"devices/system/node/node{number}"
         put(place / "cpulist", f"{cpulist}\n")
@@ -35,6 +38,8 @@ def tree(
         )
         if distances:
             put(place / "distance", f"{distances[number]}\n")
+        for name, count in (hugepages[number] if hugepages else {}).items():
+            put(place / "hugepages" / name / "nr_hugepages", f"{count}\n")
         if bandwidth:
             put(place / "access0/initiators/read_bandwidth", f"{bandwidth[number]}\n")
     put(root / "devices/system/node/online", f"0-{len(cpus) - 1}\n")
@@ -47,6 +52,8 @@ def tree(
         put(place / "vendor", f"{device.vendor}\n")
         put(place / "class", f"{device.kind}\n")
         put(place / "numa_node", f"{device.numa}\n")
+        for name, text in device.files:
+            put(place / name, f"{text}\n")
         (root / "bus/pci/devices" / device.address).symlink_to(place)
     return root
 

@@ -1,0 +1,78 @@
+"""
+The objects that speak of one node: itself, its ResourceSlices, its NodeResourceTopology, its pods.
+
+Kinds that the server does not have are no failure, and those that may not be read are named in
+`unread`: an answer without them is still of use. A node that is not there raises `errors.Gone`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from cluster import errors, resources
+from cluster.client import Client
+from cluster.resources import Resource
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    node: Obj
+    slices: tuple[Obj, ...] = ()
+    topology: Obj | None = None
+    pods: tuple[Obj, ...] = ()
+    unread: tuple[str, ...] = ()
+    """What could not be read, and why."""
+
+
+async def gather(client: Client, name: str) -> Found:
+    node = await client.get(resources.NODES, name)
+    unread: list[str] = []
+    slices = await _list(client, resources.RESOURCE_SLICES, f"spec.nodeName={name}", unread)
+    slices = await _rest_of_pools(client, slices, unread)
+    pods = await _list(client, resources.PODS, f"spec.nodeName={name}", unread)
+    topology: Obj | None = None
+    try:
+        topology = await client.get(resources.NODE_RESOURCE_TOPOLOGIES, name)
+    except errors.Gone:
+        pass
+    except errors.Refused as exc:
+        unread.append(f"{resources.NODE_RESOURCE_TOPOLOGIES} not read: {exc}")
+    return Found(node, tuple(slices), topology, tuple(pods), tuple(unread))
+
+
+async def _rest_of_pools(client: Client, slices: list[Obj], unread: list[str]) -> list[Obj]:
+    """A pool may have slices of other nodes; without them it would count as incomplete."""
+    pools: dict[tuple[str, str], list[Obj]] = {}
+    for one in slices:
+        pools.setdefault(_pool(one), []).append(one)
+    short = {
+        key for key, rows in pools.items() if len(rows) < max(int(_count(one)) for one in rows)
+    }
+    known = {one["metadata"]["name"] for one in slices}
+    for driver in sorted({driver for driver, _ in short}):
+        more = await _list(client, resources.RESOURCE_SLICES, f"spec.driver={driver}", unread)
+        slices = [
+            *slices,
+            *(o for o in more if _pool(o) in short and o["metadata"]["name"] not in known),
+        ]
+    return slices
+
+
+def _pool(obj: Obj) -> tuple[str, str]:
+    return str(obj["spec"]["driver"]), str(obj["spec"]["pool"]["name"])
+
+
+def _count(obj: Obj) -> int:
+    return int(obj["spec"]["pool"].get("resourceSliceCount") or 0)
+
+
+async def _list(client: Client, kind: Resource, fields: str, unread: list[str]) -> list[Obj]:
+    try:
+        found = await client.list(kind, field_selector=fields)
+    except errors.Gone:
+        return []
+    except errors.Refused as exc:
+        unread.append(f"{kind} not read: {exc}")
+        return []
+    return list(found.items)

@@ -5,14 +5,17 @@ The annotation is compact JSON; the shares stand in the order of `numa`:
 
     {"numa":[0],"gpus":[0,1],"cpu":[4000],"memory":[17179869184]}
 
-`"isolated":true` says that nobody else may share these NUMA nodes. What cannot be parsed back is
-treated as absent, and the pod is then charged as one whose place is unknown.
+`"isolated":true` says that nobody else may share these NUMA nodes, and
+`"hugepages":{"hugepages-2Mi":[2097152]}` stands only where there are some. What cannot be parsed
+back is treated as absent, and the pod is then charged as one whose place is unknown.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+
+from .wants import HUGEPAGES, Hugepages
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class Share:
     zone: int
     cpu: int = 0
     memory: int = 0
+    hugepages: Hugepages = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class Assignment:
             "cpu": [share.cpu for share in self.shares],
             "memory": [share.memory for share in self.shares],
         }
+        names = sorted({name for share in self.shares for name, _ in share.hugepages})
+        if names:
+            columns = [dict(share.hugepages) for share in self.shares]
+            body["hugepages"] = {name: [row.get(name, 0) for row in columns] for name in names}
         if self.isolated:
             body["isolated"] = True
         return orjson.dumps(body).decode()
@@ -72,8 +80,22 @@ def parse(text: str | None) -> Assignment | None:
         return None
     if len(set(numa)) != len(numa) or len(set(gpus)) != len(gpus):
         return None
-    shares = tuple(Share(*row) for row in zip(numa, cpu, memory, strict=True))
+    pages = _hugepages(body.get("hugepages", {}), len(numa))
+    if pages is None:
+        return None
+    shares = tuple(Share(*row) for row in zip(numa, cpu, memory, pages, strict=True))
     return Assignment(shares, tuple(gpus), body.get("isolated") is True)
+
+
+def _hugepages(found: object, zones: int) -> list[Hugepages] | None:
+    """For each NUMA node its huge pages; None: not what `render` writes."""
+    if not isinstance(found, dict):
+        return None
+    for name, column in found.items():
+        if not (name.startswith(HUGEPAGES) and _counts(column) and len(column) == zones):
+            return None
+    names = sorted(found)
+    return [tuple((name, found[name][i]) for name in names if found[name][i]) for i in range(zones)]
 
 
 def _counts(column: object) -> bool:

@@ -9,6 +9,7 @@ from policies.numa_nodes import Gpu, Topology, Zone
 from scheduler.hardware import assignment
 from scheduler.hardware.assignment import NOWHERE, Assignment, Share
 from scheduler.hardware.choice import (
+    AVOIDED,
     HELD_BY_ISOLATED,
     NONE_UNSHARED,
     TOO_WIDE,
@@ -40,9 +41,21 @@ def floating(cpu: int = 0, gpus: int = 0) -> Claim:
         ),
         pytest.param(
             [taken(1, 1000)],
-            Ask(cpu=3000, policy="single-numa"),
+            Ask(cpu=3000),
             Assignment((Share(1, 3000),)),
-            id="the tightest NUMA node wins",
+            id="without a policy the tightest NUMA node wins",
+        ),
+        pytest.param(
+            [taken(1, 1000)],
+            Ask(cpu=3000, policy="single-numa"),
+            Assignment((Share(0, 3000),)),
+            id="with a policy the one whose use comes nearest to three fifths",
+        ),
+        pytest.param(
+            [taken(0, 1000), taken(1, 500)],
+            Ask(cpu=1000, policy="best-effort"),
+            Assignment((Share(0, 1000),)),
+            id="with a policy a NUMA node that is little in use is filled first",
         ),
         pytest.param(
             [taken(1, 1000)],
@@ -111,6 +124,30 @@ def floating(cpu: int = 0, gpus: int = 0) -> Claim:
             id="nobody floats over an isolated NUMA node",
         ),
         pytest.param(
+            [taken(1, 3000)],
+            Ask(cpu=2000, avoid=(0,)),
+            Misfit(AVOIDED),
+            id="nobody floats over a NUMA node that it avoids",
+        ),
+        pytest.param(
+            [taken(0, gpus=(0,), isolated=True)],
+            Ask(cpu=1000, gpus=2, aligned=frozenset({"cpu"})),
+            Assignment((Share(1, 1000),), (2, 3)),
+            id="GPUs beside an isolated pod are not shared either",
+        ),
+        pytest.param(
+            [Claim(0, 0, 1, Assignment((), (0,)))],
+            Ask(cpu=1000, policy="isolated"),
+            Assignment((Share(1, 1000),), isolated=True),
+            id="who holds a GPU shares its NUMA node",
+        ),
+        pytest.param(
+            [taken(0, 3000), taken(1, 3000)],
+            Ask(cpu=3000, gpus=2),
+            Assignment((), (0, 1)),
+            id="GPUs are named also where the rest is left to the host",
+        ),
+        pytest.param(
             [floating(3000)],
             Ask(cpu=2000, policy="single-numa"),
             Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
@@ -145,6 +182,70 @@ def test_choices(claims: list[Claim], ask: Ask, want: Assignment | Misfit) -> No
     assert (choose(layout, ask), layout.state()) == (want, before)
 
 
+PAGES = "hugepages-2Mi"
+PAGED = Topology((Zone(0, 4000, 100, ((PAGES, 4),)), Zone(1, 4000, 100, ((PAGES, 6),))))
+
+
+def pages(count: int, zone: int | None = None) -> Claim:
+    """A pod with huge pages, somewhere or on one NUMA node."""
+    held = NOWHERE if zone is None else Assignment((Share(zone, 0, 0, ((PAGES, count),)),))
+    return Claim(0, 0, 0, held, ((PAGES, count),))
+
+
+def paged(count: int, policy: str = "single-numa", *, together: bool = True) -> Ask:
+    names = {"cpu", "memory", "gpu", *([PAGES] if together else [])}
+    return Ask(policy=policy, aligned=frozenset(names), hugepages=((PAGES, count),))
+
+
+@pytest.mark.parametrize(
+    ("topology", "claims", "ask", "want"),
+    [
+        pytest.param(
+            PAGED,
+            [],
+            paged(5),
+            Assignment((Share(1, 0, 0, ((PAGES, 5),)),)),
+            id="where there are enough",
+        ),
+        pytest.param(
+            PAGED,
+            [pages(3, 1)],
+            paged(4),
+            Assignment((Share(0, 0, 0, ((PAGES, 4),)),)),
+            id="what is held there counts there alone",
+        ),
+        pytest.param(
+            PAGED,
+            [pages(3)],
+            paged(4),
+            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            id="what is held somewhere counts everywhere",
+        ),
+        pytest.param(
+            PAGED,
+            [],
+            paged(8, "restricted"),
+            Assignment((Share(0, 0, 0, ((PAGES, 4),)), Share(1, 0, 0, ((PAGES, 4),)))),
+            id="over both NUMA nodes",
+        ),
+        pytest.param(
+            PAGED,
+            [],
+            paged(8, together=False),
+            Assignment((Share(0),)),
+            id="left out of the list they may sit anywhere",
+        ),
+        pytest.param(
+            TWO, [], paged(8), Assignment((Share(0),)), id="a host that tells nothing of them"
+        ),
+    ],
+)
+def test_huge_pages(
+    topology: Topology, claims: list[Claim], ask: Ask, want: Assignment | Misfit
+) -> None:
+    assert choose(Layout.of(topology, tuple(claims)), ask) == want
+
+
 def test_books_are_exact_even_where_claims_overlap() -> None:
     claims = [
         taken(0, 1000, gpus=(0, 1)),
@@ -169,6 +270,9 @@ def test_books_are_exact_even_where_claims_overlap() -> None:
         pytest.param(NOWHERE, id="nothing"),
         pytest.param(Assignment((Share(0, 1, 2), Share(3, 4, 5)), (0, 7)), id="shares and GPUs"),
         pytest.param(Assignment((Share(0, 1, 2),), isolated=True), id="isolated"),
+        pytest.param(
+            Assignment((Share(0, 1, 2, (("hugepages-2Mi", 4),)), Share(1, 1, 2))), id="huge pages"
+        ),
     ],
 )
 def test_an_assignment_reads_back_as_it_was_written(value: Assignment) -> None:
@@ -187,6 +291,11 @@ def test_an_assignment_reads_back_as_it_was_written(value: Assignment) -> None:
         pytest.param('{"numa":[-1]}', None, id="a negative id"),
         pytest.param('{"gpus":[true]}', None, id="a truth value for an index"),
         pytest.param('{"numa":5}', None, id="no list"),
+        pytest.param('{"numa":[0],"hugepages":[1]}', None, id="huge pages without a name"),
+        pytest.param(
+            '{"numa":[0],"hugepages":{"hugepages-1Gi":[]}}', None, id="too few huge pages"
+        ),
+        pytest.param('{"numa":[0],"hugepages":{"gold":[1]}}', None, id="huge pages of a stranger"),
     ],
 )
 def test_foreign_assignments(text: str | None, want: Any) -> None:

@@ -1,0 +1,191 @@
+"""
+Which GPUs of a host go together, and which of them a pod should take.
+
+    tier       GPUs of one group
+    island     reach each other over NVLink
+    switch     hang on one PCIe switch
+    NUMA node  sit beside the same CPUs
+
+A tier that no GPU of the host names does not exist there. `pick` takes all GPUs from one group of
+the first tier that has such a group, otherwise from the fewest groups. Between groups that would
+do, what is left behind decides:
+
+    0  fills up a group that was broken into already       nothing is left of it
+    1  takes a whole group that nobody has touched         nothing is left of it
+    2  takes from a group that was broken into already
+    3  breaks into a group that nobody has touched         the last resort
+
+then the group with the fewest GPUs left, then the lowest indices. GPUs that strangers hold
+somewhere (`floating`) may be in any group, so each group counts them against itself.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from policies.numa_nodes import Gpu
+
+Key = str | int
+Members = tuple[int, ...]
+
+BREAKS: Final = 3
+SEVERAL: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A partition of the host's GPUs; `level` 0 island, 1 switch, 2 NUMA node."""
+
+    level: int
+    group: Mapping[int, Key]  # GPU index -> its group
+    size: Mapping[Key, int]  # group -> its GPUs, free or not
+
+
+class Pick(NamedTuple):
+    """GPUs by index, and what taking them costs; the smaller the better."""
+
+    level: int
+    """The tier that one group sufficed of; `SEVERAL` when none did."""
+    groups: int
+    harm: int
+    left: int
+    """Free GPUs that stay behind in the group."""
+    indices: Members
+
+
+class Grade(NamedTuple):
+    """What a pick would cost before its indices are known: `finer` tiers choose among `pool`."""
+
+    level: int
+    harm: int
+    left: int
+    pool: Members
+    finer: Sequence[Tier]
+
+
+NOTHING: Final = Grade(0, 0, 0, (), ())
+NONE_PICKED: Final = Pick(0, 0, 0, 0, ())
+
+
+@lru_cache(maxsize=512)
+def tiers(gpus: tuple[Gpu, ...]) -> tuple[Tier, ...]:
+    """The tiers that the host tells of; a GPU that is in no group is one of its own."""
+    found: list[Tier] = []
+    said: tuple[Mapping[int, Key | None], ...] = (
+        {gpu.index: gpu.island or None for gpu in gpus},
+        {gpu.index: gpu.switch or None for gpu in gpus},
+        {gpu.index: gpu.zone for gpu in gpus},
+    )
+    for level, names in enumerate(said):
+        if all(name is None for name in names.values()):
+            continue
+        group = {index: -1 - index if name is None else name for index, name in names.items()}
+        size: dict[Key, int] = {}
+        for key in group.values():
+            size[key] = size.get(key, 0) + 1
+        found.append(Tier(level, group, size))
+    return tuple(found)
+
+
+def pick(
+    ranks: Sequence[Tier],
+    count: int,
+    *,
+    usable: Sequence[int],
+    free: Collection[int],
+    floating: int = 0,
+) -> Pick | None:
+    """The best `count` of the usable GPUs; `free` are all that nobody holds. None: too few."""
+    found = grade(ranks, count, usable=usable, free=free, floating=floating)
+    return None if found is None else settle(ranks, found, count, free)
+
+
+def grade(
+    ranks: Sequence[Tier],
+    count: int,
+    *,
+    usable: Sequence[int],
+    free: Collection[int],
+    floating: int = 0,
+) -> Grade | None:
+    """As `pick`, as far as it takes to compare; `usable` in rising order."""
+    if count == 0:
+        return NOTHING
+    if len(usable) - floating < count:
+        return None
+    pool = tuple(usable)
+    for place, tier in enumerate(ranks):
+        best = _best(tier, pool, free, count, floating)
+        if best is not None:
+            harm, left, members = best
+            return Grade(tier.level, harm, left, members, ranks[place + 1 :])
+    return Grade(SEVERAL, 0, len(pool) - count, pool, ranks)
+
+
+def settle(ranks: Sequence[Tier], found: Grade, count: int, free: Collection[int]) -> Pick:
+    """The indices of what was graded."""
+    if count == 0:
+        return NONE_PICKED
+    indices = _narrow(found.finer, found.pool, free, count)
+    groups = 1
+    if found.level == SEVERAL and ranks:
+        groups = len({ranks[0].group[index] for index in indices})
+    return Pick(found.level, groups, found.harm, found.left, indices)
+
+
+def _best(
+    tier: Tier, pool: Members, free: Collection[int], count: int, floating: int
+) -> tuple[int, int, Members] | None:
+    """(harm, left, usable members) of the best group that holds the count by itself."""
+    able = {
+        key: members
+        for key, members in _groups(tier, pool).items()
+        if len(members) - floating >= count
+    }
+    if not able:
+        return None
+    group, here = tier.group, dict.fromkeys(able, 0)
+    for index in free:
+        if (key := group[index]) in here:
+            here[key] += 1
+    return min((*_harm(tier.size[key], here[key], count), able[key]) for key in able)
+
+
+def _groups(tier: Tier, pool: Members) -> dict[Key, Members]:
+    group = tier.group
+    first = group[pool[0]]
+    if group[pool[-1]] == first and all(group[index] == first for index in pool):
+        return {first: pool}
+    found: dict[Key, list[int]] = {}
+    for index in pool:
+        found.setdefault(group[index], []).append(index)
+    return {key: tuple(members) for key, members in found.items()}
+
+
+def _harm(size: int, here: int, count: int) -> tuple[int, int]:
+    """(harm, left) of taking so many of the `here` free GPUs of a group."""
+    untouched, left = here == size, here - count
+    if left == 0:
+        return (1 if untouched else 0), 0
+    return (BREAKS if untouched else 2), left
+
+
+def _narrow(ranks: Sequence[Tier], pool: Members, free: Collection[int], count: int) -> Members:
+    """The best of the pool, which holds enough: whole groups first, the rest from one group."""
+    if not ranks or len(pool) == count:
+        return pool[:count]
+    tier, finer = ranks[0], ranks[1:]
+    if len(_groups(tier, pool)) == 1:
+        return _narrow(finer, pool, free, count)
+    taken: list[int] = []
+    while len(taken) < count:
+        wanted = count - len(taken)
+        best = _best(tier, pool, free, wanted, 0)
+        if best is not None:
+            taken += _narrow(finer, best[2], free, wanted)
+            break
+        largest = min(_groups(tier, pool).values(), key=lambda members: (-len(members), members))
+        taken += largest
+        pool = tuple(index for index in pool if index not in largest)
+    return tuple(sorted(taken))

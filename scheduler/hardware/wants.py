@@ -1,0 +1,172 @@
+"""
+What a pod wants of a host's inside: a value, read once from the pod.
+
+    Ask     the whole pod: amounts, NUMA policy, wishes about ids, gang and memory
+    Need    one container, as the kubelet's managers see it; only where that can matter
+
+`aligned` names the amounts that must sit together: `cpu`, `memory`, `gpu`, and huge pages by their
+resource name. A pod is memory-intensive when it says so, or when it asks for more than 16Gi of
+memory and more than 4Gi for each core. Choosing is not done here: see `choice`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies import intent, quantity, requests, vocabulary
+
+Json = Mapping[str, Any]
+Hugepages = tuple[tuple[str, int], ...]  # (resource name, bytes), sorted
+
+HUGEPAGES: Final = "hugepages-"
+EVERYTHING: Final = frozenset({"cpu", "memory", "gpu"})
+
+_MUCH_MEMORY: Final = 16 * 2**30
+_MUCH_FOR_A_CORE: Final = 4 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the kubelet aligns for one container; `passing`: it ends before the next one starts."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpus: int = 0
+    hugepages: Hugepages = ()
+    passing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a pod wants of a host's inside. `aligned` says which amounts must sit together."""
+
+    cpu: int = 0
+    memory: int = 0
+    gpus: int = 0
+    policy: str = "none"
+    aligned: frozenset[str] = EVERYTHING
+    prefer: tuple[int, ...] = ()
+    avoid: tuple[int, ...] = ()
+    by_default: bool = False
+    """The policy came from a default: a host that tells no NUMA nodes counts as one."""
+    hugepages: Hugepages = ()
+    intensive: bool = False
+    """Much memory for few cores: what else uses the memory of a NUMA node matters to it."""
+    distance: int = 50
+    """How much the distance between NUMA nodes counts, 0 to 100."""
+    spread: str = "packed"
+    """How the members of the pod's gang share NUMA nodes; `packed` for a pod without a gang."""
+    guaranteed: bool = False
+    """Guaranteed QoS: whole CPUs are its own, where the kubelet hands out CPUs."""
+    containers: tuple[Need, ...] = ()
+    """One for each container of a pod that has several and that the kubelet may align."""
+
+    @property
+    def needs_topology(self) -> bool:
+        return (self.strict and not self.by_default) or self.apart
+
+    @property
+    def strict(self) -> bool:
+        return self.policy in vocabulary.NUMA_STRICT_POLICIES
+
+    @property
+    def isolated(self) -> bool:
+        return self.policy == "isolated"
+
+    @property
+    def apart(self) -> bool:
+        """No NUMA node is shared with another member of the gang."""
+        return self.spread == "isolated"
+
+
+ASK_NOTHING: Final = Ask()
+
+
+def read(
+    pod: Json, amounts: Mapping[str, int], numa: intent.Numa, *, by_default: bool, member: bool
+) -> Ask:
+    """The ask of a pod whose effective requests are `amounts`; `member` of a gang or not."""
+    gpus = requests.gpus(amounts)
+    hugepages = _hugepages(amounts)
+    aligned = EVERYTHING.union(name for name, _ in hugepages) if hugepages else EVERYTHING
+    if numa.resources is not None:
+        aligned &= {"gpu" if r in vocabulary.GPU_RESOURCES else r for r in numa.resources}
+    cpu, memory = amounts.get("cpu", 0), amounts.get("memory", 0)
+    spec = pod.get("spec") or {}
+    guaranteed = _is_guaranteed(spec)
+    return Ask(
+        cpu=cpu,
+        memory=memory,
+        gpus=gpus,
+        policy=numa.policy or "none",
+        aligned=aligned,
+        prefer=numa.prefer,
+        avoid=numa.avoid,
+        by_default=by_default,
+        hugepages=hugepages,
+        intensive=_is_intensive(cpu, memory, numa),
+        distance=numa.distance_weight,
+        spread=numa.gang_spread if member else "packed",
+        guaranteed=guaranteed,
+        containers=_containers(spec, guaranteed=guaranteed) if guaranteed or gpus else (),
+    )
+
+
+def _hugepages(amounts: Mapping[str, int]) -> Hugepages:
+    if len(amounts) <= 2:
+        return ()  # most pods
+    return tuple(sorted((name, n) for name, n in amounts.items() if name.startswith(HUGEPAGES)))
+
+
+def _is_intensive(cpu: int, memory: int, numa: intent.Numa) -> bool:
+    if numa.memory_intensive is not None:
+        return numa.memory_intensive
+    return memory > _MUCH_MEMORY and memory * 1000 > _MUCH_FOR_A_CORE * cpu
+
+
+# --- as the kubelet sees the pod ---
+
+
+def _is_guaranteed(spec: Json) -> bool:
+    """Kubernetes' Guaranteed: CPU and memory limited everywhere, and requests equal to limits."""
+    rows = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return bool(rows) and all(map(_is_fixed, rows))
+
+
+def _is_fixed(container: Json) -> bool:
+    resources = container.get("resources") or {}
+    limits, asked = resources.get("limits") or {}, resources.get("requests") or {}
+    for name in ("cpu", "memory"):
+        if name not in limits:
+            return False
+        wanted = asked.get(name, limits[name])
+        if wanted != limits[name] and quantity.parse(wanted) != quantity.parse(limits[name]):
+            return False
+    return True
+
+
+def _containers(spec: Json, *, guaranteed: bool) -> tuple[Need, ...]:
+    """Init containers first, as they are admitted; none for a pod of one container."""
+    first, rest = spec.get("initContainers") or (), spec.get("containers") or ()
+    if len(first) + len(rest) < 2:
+        return ()
+    inits = (_need(c, guaranteed, passing=c.get("restartPolicy") != "Always") for c in first)
+    return (*inits, *(_need(c, guaranteed) for c in rest))
+
+
+def _need(container: Json, guaranteed: bool, *, passing: bool = False) -> Need:
+    resources = container.get("resources") or {}
+    found = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    amounts = {str(name): quantity.amount(str(name), value) for name, value in found.items()}
+    return Need(
+        cpu=whole_cpus(amounts.get("cpu", 0)) if guaranteed else 0,
+        memory=amounts.get("memory", 0) if guaranteed else 0,
+        gpus=requests.gpus(amounts),
+        hugepages=_hugepages(amounts) if guaranteed else (),
+        passing=passing,
+    )
+
+
+def whole_cpus(cpu: int) -> int:
+    """What the kubelet hands out exclusively: whole CPUs, and nothing of a broken number."""
+    return cpu if cpu % 1000 == 0 else 0

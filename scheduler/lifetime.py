@@ -1,0 +1,36 @@
+"""The life of a process: tasks that end with it, signals that end it, and its name among others."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def tasks(
+    *work: Coroutine[Any, Any, None],
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Tasks that do not outlive the context; more may be added to the list."""
+    started = [asyncio.create_task(one) for one in work]
+    try:
+        yield started
+    finally:
+        for task in started:
+            task.cancel()
+        await asyncio.gather(*started, return_exceptions=True)
+
+
+def stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+def identity() -> str:
+    """The replica, and which of its lives: whoever asks for the leader needs the first part."""
+    return f"{socket.gethostname()}_{os.getpid()}"

@@ -1,0 +1,50 @@
+"""The scheduler goes by the policy objects of a real API server, as they are now."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.stack import Stack
+from policies import vocabulary
+from tests.cluster.waiting import eventually
+from tests.cluster.yard import Yard
+
+pytestmark = pytest.mark.cluster
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+POLICY = {
+    "apiVersion": vocabulary.POLICY_API_VERSION,
+    "kind": "ClusterPolicy",
+    "metadata": {"name": "rows"},
+    "spec": {"topologyLevels": [{"name": "row", "labels": ["example.com/row"]}]},
+}
+
+
+@pytest.fixture
+def yard(control_plane: ControlPlane, stack: Stack, namespace: str) -> Iterator[Yard]:
+    made = Yard(control_plane, namespace)
+    yield made
+    made.close()
+
+
+def test_a_level_that_a_policy_adds_is_known_at_once(yard: Yard, kubectl: Kubectl) -> None:
+    rows = {
+        yard.add_node("a", cpu="2", labels={"example.com/row": "1"}): "1",
+        yard.add_node("b", cpu="3", labels={"example.com/row": "2"}): "2",
+        yard.add_node("c", cpu="2", labels={"example.com/row": "2"}): "2",
+        yard.add_node("d", cpu="9"): "",
+    }
+    together = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
+    yard.create(*(yard.pod(f"p{i}", gang=("g", 4), annotations=together) for i in range(4)))
+    unknown = "co-locate names the topology level row, which no policy names"
+    eventually(lambda: unknown in yard.condition("p0")[2], "the reason why the gang waits")
+    try:
+        got = kubectl("apply", "-f", "-", input=json.dumps(POLICY))
+        assert got.returncode == 0, got.stderr
+        assert {rows.get(node) for node in yard.all_bound(4).values()} == {"2"}
+    finally:
+        kubectl("delete", "clusterpolicy", "rows", "--ignore-not-found")

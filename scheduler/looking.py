@@ -1,0 +1,81 @@
+"""
+Looking into a scheduler at work: one pod as it stands, and why it waits. Nothing is changed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from . import answers
+from .cache import Cache
+from .filters import Memo
+from .inspection import Inspection
+from .keeping import Keeping
+from .model import Pod, PodKey
+from .queueing import Queue
+from .wholeness import Wholeness
+
+
+class Looking:
+    """`pods` are those without a node, by uid; `known` lists all that the watch has shown."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: Queue,
+        wholeness: Wholeness,
+        keeping: Keeping,
+        memo: Memo,
+        now: Callable[[], float],
+        pods: Mapping[str, Pod],
+        known: Callable[[], Iterable[Pod]],
+    ) -> None:
+        self._cache, self._queue = cache, queue
+        self._wholeness, self._keeping = wholeness, keeping
+        self._memo, self._now, self._pods, self._known = memo, now, pods, known
+
+    def inspect(self, which: str | PodKey) -> Inspection | None:
+        """A pod by its uid or its key; None: no such pod is waiting or was shown."""
+        pod = self._find(which)
+        if pod is None:
+            return None
+        key = self._queue.key(pod.uid)
+        look = None if key is None else self._queue.look(key)
+        held = self._cache.held(pod.uid)
+        gang = pod.gang.key if pod.gang else None
+        return Inspection(
+            pod,
+            look,
+            node=held.node if held else pod.node,
+            bound=self._wholeness.live(gang) if gang else 0,
+            half_bound=gang is not None and self._wholeness.half_bound(gang),
+            mates=self._cache.mates(gang) if gang else (),
+            closed=self._keeping.closed_to(look.unit) if look else frozenset(),
+        )
+
+    def explain(self, key: PodKey) -> dict[str, Any] | None:
+        """Why a pod waits, see `answers`; None: no such pod is known."""
+        seen = self.inspect(key)
+        if seen is None:
+            return None
+        gang = seen.pod.gang
+        members: list[tuple[Pod, str]] = []
+        if gang is not None:
+            mine = {pod.uid: pod for pod in self._known() if pod.gang and pod.gang.key == gang.key}
+            for pod in mine.values():
+                held = self._cache.held(pod.uid)
+                if not pod.finished:
+                    members.append((pod, held.node if held else pod.node))
+        snapshot = self._cache.snapshot
+        promised = tuple(self._queue.promised.values())
+        return answers.answer(
+            seen, snapshot, self._memo, members=members, promised=promised, now=self._now()
+        )
+
+    def _find(self, which: str | PodKey) -> Pod | None:
+        if isinstance(which, str) and which in self._pods:
+            return self._pods[which]
+        for pod in (*self._pods.values(), *self._known()):
+            if which in (pod.uid, pod.key):
+                return pod
+        return None

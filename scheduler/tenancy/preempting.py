@@ -1,0 +1,231 @@
+"""
+Making room for a unit that does not fit: deciding, evicting, and keeping the room until it binds.
+
+    does not fit ──may ask, somebody could go──▶ search ──▶ evictions asked for, room kept
+                                                   │              │
+                                                   └─ nobody ──▶ waits     victims gone ──▶ planned
+                                                                  │
+          refused by a budget: the pod stays, and is left out of the next search for a while
+          too long: the room is open again, and it waits like others
+
+One search for a unit at a time, and none while its victims are going: evicting more would not make
+them go faster. The room is kept by counting the unit's pods on their nodes (`holds`), so that
+nobody takes what was freed for it. The pods are told these nodes (nominatedNodeName), and by that
+a successor keeps the same room: what was evicted before a crash is not lost for the unit. A search
+that found nobody is made again after a while, because who may go changes without a node showing it.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..cache import Cache
+from ..filters import Memo
+from ..groups import Group
+from ..hardware.assignment import NOWHERE
+from ..metrics import Metrics
+from ..model import GangKey, Pod
+from ..outcome import Plan
+from ..queueing import Queue
+from ..units import Unit, UnitKey
+from . import budgets, eligible
+from .evicting import Evictor, Outcome
+from .holds import Holds
+from .ledger import Ledger
+from .tree import total
+from .victims import Occupant, Search, Verdict, spared
+
+WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
+LEFT_ALONE: Final = 60.0  # a pod whose eviction was refused
+NEXT_SEARCH: Final = 5.0  # for a unit whose last search found nobody; doubled every time
+LATEST_SEARCH: Final = 60.0
+
+
+@dataclass(slots=True)
+class _Attempt:
+    unit: Unit
+    victims: set[str]  # uids that have not gone yet
+    until: float
+    places: tuple[Occupant, ...] = ()
+    task: asyncio.Task[None] | None = None
+    evicted: list[Pod] = field(default_factory=list)
+    nominated: bool = False
+
+
+class Preempting:
+    """`plan` places a unit on the snapshot as it stands; `epoch` is the time of day."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: Queue,
+        holds: Holds,
+        evictor: Evictor | None,
+        metrics: Metrics,
+        scheduler: str,
+        plan: Callable[[Unit, Memo], Plan],
+        rank: Callable[[str], int],
+        group: Callable[[GangKey], Group | None],
+        now: Callable[[], float],
+        epoch: Callable[[], float],
+        wake: Callable[[], None],
+        freed: Callable[[Iterable[str]], None],
+    ) -> None:
+        self._cache, self._queue, self._holds, self._evictor = cache, queue, holds, evictor
+        self._metrics, self._scheduler, self._plan = metrics, scheduler, plan
+        self._rank, self._group = rank, group
+        self._now, self._epoch, self._wake, self._freed = now, epoch, wake, freed
+        self._attempts: dict[UnitKey, _Attempt] = {}
+        self._not_before: dict[UnitKey, tuple[float, float]] = {}  # when, and the pause it was
+        self._again: dict[UnitKey, float] = {}  # when a search is made once more
+        self._again_at = math.inf
+        self._owed: dict[UnitKey, tuple[int, float]] = {}  # pods gone for a unit, until when
+        self._left_alone: dict[str, float] = {}  # pod uid -> until when
+        self._clearing: set[asyncio.Task[None]] = set()
+        self._resumed = False
+        self.broken: BaseException | None = None
+
+    def __len__(self) -> int:
+        """Units whose victims are going."""
+        return len(self._attempts)
+
+    @property
+    def asking(self) -> bool:
+        """Whether evictions are being asked for."""
+        tasks = (attempt.task for attempt in self._attempts.values())
+        return bool(self._clearing) or any(task is not None and not task.done() for task in tasks)
+
+    # --- in the cycle ---
+
+    def consider(self, unit: Unit) -> bool:
+        """Called for a unit that did not fit; whether somebody goes for it."""
+        now = self._now()
+        if self._evictor is None or unit.key in self._attempts:
+            return unit.key in self._attempts
+        if now < self._not_before.get(unit.key, 0.0):
+            return False
+        verdict = self._search(unit)
+        if verdict is None:
+            self._pause(unit.key, now)
+            return False
+        self._begin(unit, verdict, now)
+        return True
+
+    def oust(self, unit: Unit, verdict: Verdict) -> bool:
+        """Who goes was decided elsewhere; whether they do."""
+        if self._evictor is None:
+            return False
+        if unit.key not in self._attempts:
+            self._begin(unit, verdict, self._now())
+        return True
+
+    def asked(self, key: UnitKey) -> bool:
+        """Whether somebody goes for the unit."""
+        return key in self._attempts
+
+    def _search(self, unit: Unit) -> Verdict | None:
+        ledger = self._cache.accounts.ledger
+        amounts = total(self._cache.accounts.amounts(pod) for pod in unit.pods[: unit.need])
+        asks = eligible.claim(unit, entitled=ledger.entitled(unit.tenant, amounts))
+        if asks is None or not self._somebody(asks, ledger):
+            return None
+        view = eligible.View(
+            self._scheduler, self._epoch(), self._rank, self._group, self._is_left_alone
+        )
+        found = eligible.bundles(self._cache.occupants(), asks, view)
+        able = spared(found, ledger, lambda one: self._cache.accounts.amounts(one.pod, one.node))
+        search = Search(self._cache.snapshot, lambda memo: self._plan(unit, memo), unit.need)
+        verdict = search.run(able)
+        self._metrics.preemption.labels("search").inc()
+        return verdict
+
+    def _somebody(self, asks: eligible.Claim, ledger: Ledger) -> bool:
+        """A quick look: most units that do not fit have nobody to ask."""
+        lowest = self._cache.lowest(asks.tenant)
+        if lowest is not None and lowest < asks.priority:
+            return True
+        if self._cache.yielding and not asks.yields:
+            return True
+        return asks.entitled and any(name != asks.tenant for name in ledger.members())
+
+    def _is_left_alone(self, pod: Pod) -> bool:
+        return self._left_alone.get(pod.uid, 0.0) > self._now()
+
+    def _begin(self, unit: Unit, verdict: Verdict, now: float) -> None:
+        victims = [one.pod for one in verdict.pods]
+        self._holds.put(
+            unit.key,
+            [Occupant(one.pod, one.node, one.assignment) for one in verdict.plan.placements],
+        )
+        grace = max(pod.terms.grace for pod in victims)
+        attempt = _Attempt(unit, {pod.uid for pod in victims}, now + grace + WAIT_SECONDS)
+        self._attempts[unit.key] = attempt
+        attempt.task = asyncio.create_task(self._evict(attempt, victims))
+        attempt.task.add_done_callback(self._done)
+
+    async def _evict(self, attempt: _Attempt, victims: Sequence[Pod]) -> None:
+        assert self._evictor is not None
+        outcome = await self._evictor.evict(attempt.unit, victims)
+        self._take(attempt, outcome)
+
+    def _take(self, attempt: _Attempt, outcome: Outcome) -> None:
+        now = self._now()
+        attempt.evicted += outcome.going
+        self._metrics.preemption.labels("evicted").inc(len(outcome.going))
+        for pod in outcome.staying:
+            self._left_alone[pod.uid] = now + LEFT_ALONE
+        if outcome.staying:
+            self._metrics.preemption.labels("refused").inc(len(outcome.staying))
+            self._end(attempt.unit.key)
+            self._not_before.pop(attempt.unit.key, None)
+            self._queue.retry(attempt.unit.key, now)
+        self._wake()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            self.broken = exc
+        self._wake()
+
+    def _pause(self, key: UnitKey, now: float) -> None:
+        if len(self._not_before) >= 4096:
+            self._not_before.clear()
+        self._not_before[key] = now + NEXT_SEARCH
+
+    # --- what happens meanwhile ---
+
+    def gone(self, uid: str) -> None:
+        """The pod left its node."""
+        self._left_alone.pop(uid, None)
+        for key, attempt in self._attempts.items():
+            if uid in attempt.victims:
+                attempt.victims.discard(uid)
+                if not attempt.victims:
+                    self._queue.retry(key, self._now())
+                    self._wake()
+
+    def placed(self, key: UnitKey) -> None:
+        """The unit has its nodes: what was kept for it is its own now."""
+        if self._attempts.pop(key, None) is not None:
+            self._holds.end(key)
+            self._metrics.preemption.labels("placed").inc()
+
+    def tick(self) -> None:
+        """Open what was kept too long."""
+        now = self._now()
+        for key, attempt in list(self._attempts.items()):
+            forming = self._queue.unit(key) is None
+            if forming or now >= attempt.until:
+                if attempt.evicted:
+                    self._metrics.preemption.labels("in_vain").inc(len(attempt.evicted))
+                self._end(key)
+
+    def next_at(self) -> float | None:
+        """When `tick` next has something to do."""
+        return min((attempt.until for attempt in self._attempts.values()), default=None)
+
+    def _end(self, key: UnitKey) -> None:
+        self._attempts.pop(key, None)
+        self._freed(self._holds.end(key))

@@ -1,0 +1,407 @@
+"""
+Start times promised to units that wait for room, and who may go ahead of them meanwhile.
+
+    does not fit, nobody goes for it
+        ──first in order──▶ PROMISED a time and nodes ──placed, gone──▶ over
+                                 │  ▲
+           moved, with a reason ─┘  └─ others go ahead if they end before, or leave it its room
+
+A few units at a time have a promise, each on nodes of its own. A promise is moved only because
+work outlived its expected duration, a node was lost, or somebody of higher priority went ahead;
+each time an Event says so. Work without an expected duration never ends, as far as is known here:
+nothing is promised on it. What has overrun is evicted where the policy says so and the work is
+marked as yielding; otherwise it is expected to overrun as long again.
+
+Nothing is done while nobody waits, and nothing more often than once a second. Promises do not
+survive a restart: the new leader makes them anew from what runs. The arithmetic is in `promises`
+and `foresight`; room that is kept without any time is `holding`'s business.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from cluster import correlation
+from policies import durations
+from policies.model_tenancy import Backfill
+
+from .. import events
+from ..cache import Cache
+from ..entries import State
+from ..filters import Memo
+from ..model import GangKey, Pod
+from ..outcome import NoFit, Placed, Plan
+from ..planner import rows_of
+from ..queueing import Queue
+from ..units import Unit, UnitKey
+from . import foresight
+from .promises import Ending, Promise, earliest, keeps, without
+from .victims import Bundle, Occupant, Search, Verdict
+
+DEPTH: Final = 4  # promises at a time
+EVERY: Final = 1.0  # seconds between two looks
+SLACK: Final = 10.0  # seconds that work may take to be gone when its time is up
+LONGER: Final = 60.0  # for which work that overran is expected to run on, at the least
+AGAIN: Final = 30.0  # seconds until a unit is looked at again for which no time can be said
+MOST_WAITING: Final = 4096  # units remembered as waiting for a promise
+
+_WAITING: Final = (State.PARKED, State.BACKOFF, State.ACTIVE, State.PLANNING)
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(slots=True)
+class _Blocked:
+    """A unit that did not fit, and from when on it may be given a promise."""
+
+    tenant: str
+    order: tuple[int, float, str]
+    not_before: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """
+    What is done through others. `plan` places a unit on the snapshot, away from the closed nodes;
+    `oust` begins evictions for it, `ousting` says whether some are under way.
+    """
+
+    plan: Callable[[Unit, frozenset[str], Memo], Plan]
+    oust: Callable[[Unit, Verdict], bool]
+    ousting: Callable[[UnitKey], bool]
+    record: Callable[[correlation.Report], None]
+    wake: Callable[[], None]
+    freed: Callable[[Iterable[str]], None]
+
+
+class Promising:
+    """`epoch` is the time of day, in which promises are made; `now` a clock that never jumps."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        queue: Queue,
+        means: Means,
+        *,
+        now: Callable[[], float],
+        epoch: Callable[[], float],
+        depth: int = DEPTH,
+    ) -> None:
+        self._cache, self._queue, self._means = cache, queue, means
+        self._snapshot = cache.snapshot
+        self._now, self._epoch, self._depth = now, epoch, depth
+        self._promised = queue.promised
+        self._blocked: dict[UnitKey, _Blocked] = {}
+        self._longer: dict[str, float] = {}  # uid of work that overran -> its new end
+        self._disturbed: dict[UnitKey, str] = {}  # -> who went ahead of the promise
+        self._called: set[UnitKey] = set()  # units that were tried when their time came
+        self._due = False  # somebody came to wait
+        self._looked_at = float("-inf")
+        self._statics = 0
+        self._memo = Memo()
+        self._lasting: tuple[Backfill | None, dict[str, float]] = (None, {})
+
+    # --- in the cycle ---
+
+    def plan(
+        self, unit: Unit, closed: frozenset[str], plan: Callable[[frozenset[str]], Plan]
+    ) -> Plan:
+        """What `plan` says, as far as no promise to somebody else is broken."""
+        others = [one for one in self._promised.values() if one.key != unit.key]
+        if not others:
+            return plan(closed)
+        first = 0 < unit.bound < unit.size or unit.key in self._cache.holds
+        ends = self._epoch() + self._unit_lasts(unit)
+        heeded = [p for p in others if not first and unit.priority <= p.priority and ends > p.start]
+        found = plan(closed.union(*(one.nodes for one in heeded)))
+        if heeded and isinstance(found, NoFit):
+            free = plan(closed)
+            if isinstance(free, Placed) and all(self._leaves(free, one) for one in heeded):
+                found = free
+        if isinstance(found, Placed) and (first or len(heeded) < len(others)):
+            self._note_disturbed(unit, found, first)
+        return found
+
+    def _leaves(self, plan: Placed, promise: Promise) -> bool:
+        """Whether the promise holds on its own nodes with this plan carried out."""
+        ahead = [
+            Occupant(one.pod, one.node, one.assignment)
+            for one in plan.placements
+            if one.node in promise.nodes
+        ]
+        unit = self._queue.unit(promise.key)
+        if not ahead or unit is None:
+            return True
+        endings, there = self._gone_by(promise), self._only(promise.nodes)
+        planned = lambda memo: self._means.plan(unit, there, memo)  # noqa: E731 (typed by its use)
+        return keeps(promise, self._snapshot, endings, planned, ahead, statics=self._memo)
+
+    def _note_disturbed(self, unit: Unit, plan: Placed, first: bool) -> None:
+        nodes = {one.node for one in plan.placements}
+        for promise in self._promised.values():
+            ahead = first or unit.priority > promise.priority
+            if ahead and promise.key != unit.key and not nodes.isdisjoint(promise.nodes):
+                self._disturbed[promise.key] = f"{unit.key}, which goes first, took room of it"
+
+    def misfit(self, unit: Unit) -> None:
+        """The unit did not fit, and nobody goes for it."""
+        if unit.key in self._blocked or not (self._cache.timed or self._usual):
+            return
+        if len(self._blocked) < MOST_WAITING:
+            self._blocked[unit.key] = _Blocked(unit.tenant, unit.order)
+            self._due = True
+
+    def placed(self, key: UnitKey) -> None:
+        self._blocked.pop(key, None)
+        if key in self._promised:
+            self._end(key)
+
+    def gone(self, uid: str) -> None:
+        """The pod left its node."""
+        self._longer.pop(uid, None)
+
+    def tick(self) -> None:
+        """Look after promises, and give those that can be given."""
+        if not (self._blocked or self._promised):
+            return
+        now = self._now()
+        if now < self._looked_at + EVERY:
+            return
+        self._looked_at = now
+        for key in [key for key in self._promised if self._queue.state(key) not in _WAITING]:
+            self._end(key)
+        self._look_at_nodes()
+        self._look_at_clock()
+        if len(self._promised) < self._depth or self._due:
+            self._due = False
+            self._give()
+
+    def next_at(self) -> float | None:
+        """When `tick` next has something to do."""
+        soonest = self._looked_at + EVERY
+        if self._due:
+            return soonest
+        now, epoch = self._now(), self._epoch()
+        due = [
+            now + one.start + (SLACK if one.key in self._called else 0.0) - epoch
+            for one in self._promised.values()
+        ]
+        again = [one.not_before for one in self._blocked.values() if one.not_before > now]
+        if len(self._promised) < self._depth and again:
+            due.append(min(again))
+        return max(soonest, min(due)) if due else None
+
+    # --- giving ---
+
+    def _give(self) -> None:
+        now, endings = self._now(), None
+        for _ in range(self._depth):
+            unit = self._first(now)
+            if unit is None or not (len(self._promised) < self._depth or self._displace(unit)):
+                return
+            endings = self._endings() if endings is None else endings
+            promise = self._foresee(unit, endings)
+            if promise is None:
+                self._blocked[unit.key].not_before = now + AGAIN
+                continue
+            self._keep(promise)
+            self._means.record(events.start_promised(unit, promise.start, promise.waits_for))
+
+    def _first(self, now: float) -> Unit | None:
+        """The first in order of those that wait without a promise."""
+        for key in [key for key in self._blocked if self._queue.state(key) not in _WAITING]:
+            del self._blocked[key]
+        standing: dict[str, Any] = {}
+        best: tuple[tuple[Any, tuple[int, float, str]], UnitKey] | None = None
+        for key, one in self._blocked.items():
+            if key in self._promised or one.not_before > now or self._means.ousting(key):
+                continue
+            if one.tenant not in standing:
+                standing[one.tenant] = self._cache.accounts.standing(one.tenant)
+            place = (standing[one.tenant], one.order)
+            if best is None or place < best[0]:
+                best = place, key
+        return None if best is None else self._queue.unit(best[1])
+
+    def _displace(self, unit: Unit) -> bool:
+        """The unit takes the place of a promise of lower priority, the lowest and latest."""
+        last = min(self._promised.values(), key=lambda one: (one.priority, -one.start))
+        if last.priority >= unit.priority:
+            return False
+        self._moved(last, None, f"{unit.key} of higher priority goes first")
+        return True
+
+    def _endings(self) -> list[Ending]:
+        """Of all that runs and is known to end, in the order of time."""
+        epoch = self._epoch()
+        found = [
+            Ending(max(at, epoch), one)
+            for one in self._cache.on()
+            if (at := self._ends(one.pod, epoch)) is not None
+        ]
+        return sorted(found, key=lambda one: (one.at, one.occupant.pod.uid))
+
+    def _foresee(self, unit: Unit, endings: Sequence[Ending]) -> Promise | None:
+        """On nodes that nobody else was promised."""
+        taken = _NOTHING.union(*(p.nodes for p in self._promised.values() if p.key != unit.key))
+        found = [one for one in endings if one.occupant.node not in taken]
+        closed = rows_of(self._snapshot, taken)
+        bound = foresight.bound(unit, self._snapshot, found, self._memo, closed=closed)
+        if bound is None:
+            return None
+        return earliest(
+            unit.key,
+            self._snapshot,
+            found,
+            lambda memo: self._means.plan(unit, taken, memo),
+            now=self._epoch(),
+            priority=unit.priority,
+            statics=self._memo,
+            not_before=bound,
+        )
+
+    def _keep(self, promise: Promise) -> None:
+        self._promised[promise.key] = promise
+        self._called.discard(promise.key)
+        self._means.wake()
+
+    def _end(self, key: UnitKey) -> None:
+        promise = self._promised.pop(key)
+        self._called.discard(key)
+        self._disturbed.pop(key, None)
+        self._due = bool(self._blocked)
+        self._means.freed(promise.nodes)
+
+    # --- looking after them ---
+
+    def _look_at_nodes(self) -> None:
+        """Nodes that went or changed, and who went ahead by right."""
+        changed = self._statics != self._snapshot.columns.statics
+        self._statics = self._snapshot.columns.statics
+        for promise in list(self._promised.values()):
+            why = self._disturbed.pop(promise.key, "")
+            lost = sorted(name for name in promise.nodes if name not in self._snapshot)
+            if lost:
+                self._move(promise, f"node {lost[0]} is gone")
+            elif (changed or why) and not self._holds(promise):
+                self._move(promise, why or "its nodes have changed")
+
+    def _holds(self, promise: Promise) -> bool:
+        unit = self._queue.unit(promise.key)
+        if unit is None:
+            return True
+        gone, there = [one.occupant for one in self._gone_by(promise)], self._only(promise.nodes)
+        planned = lambda memo: self._means.plan(unit, there, memo)  # noqa: E731 (typed by its use)
+        return without(self._snapshot, gone, planned, self._memo) is not None
+
+    def _look_at_clock(self) -> None:
+        epoch = self._epoch()
+        for promise in list(self._promised.values()):
+            if epoch >= promise.start and promise.key not in self._called:
+                self._called.add(promise.key)
+                self._queue.retry(promise.key, self._now())
+                self._means.wake()
+            if epoch > promise.start + SLACK:
+                self._late(promise, epoch)
+
+    def _late(self, promise: Promise, epoch: float) -> None:
+        overdue = [
+            (one, at)
+            for one in self._cache.on(promise.nodes)
+            if (at := self._ends(one.pod, epoch)) is not None and at <= epoch
+        ]
+        if not overdue:
+            self._move(promise, "others have taken room of it")
+            return
+        first = overdue[0][0].pod.key
+        if self._backfill.overrun == "preempt" and self._oust(promise, [o for o, _ in overdue]):
+            self._moved(promise, None, f"{first} overran its expected duration and is ended")
+            return
+        for one, at in overdue:
+            self._longer[one.pod.uid] = epoch + max(LONGER, epoch - at)
+        self._move(promise, f"{first} overran its expected duration")
+
+    def _oust(self, promise: Promise, overdue: Sequence[Occupant]) -> bool:
+        """Whether work that overran and yields is ended for the unit, as much as suffices."""
+        unit = self._queue.unit(promise.key)
+        yielding = [one for one in overdue if _yields(one.pod)]
+        if unit is None or not yielding:
+            return False
+        gangs = {one.pod.gang.key for one in yielding if one.pod.gang is not None}
+        bundles = [Bundle(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
+        for gang in sorted(gangs):
+            bundles.append(Bundle(str(gang), self._members(gang), gang=gang, core=True))
+        planned = lambda memo: self._means.plan(unit, _NOTHING, memo)  # noqa: E731 (typed by its use)
+        verdict = Search(self._snapshot, planned, unit.need, self._memo).run(bundles)
+        return verdict is not None and self._means.oust(unit, verdict)
+
+    def _members(self, gang: GangKey) -> tuple[Occupant, ...]:
+        nodes = {node for _, node in self._cache.mates(gang)}
+        return tuple(o for o in self._cache.on(nodes) if o.pod.gang and o.pod.gang.key == gang)
+
+    def _move(self, promise: Promise, why: str) -> None:
+        unit = self._queue.unit(promise.key)
+        found = None if unit is None else self._foresee(unit, self._endings())
+        if found is not None:
+            found = replace(found, start=max(found.start, self._epoch() + EVERY))
+        self._moved(promise, found, why)
+
+    def _moved(self, promise: Promise, found: Promise | None, why: str) -> None:
+        unit = self._queue.unit(promise.key)
+        self._end(promise.key)
+        if found is not None:
+            self._keep(found)
+        if unit is not None:
+            start = None if found is None else found.start
+            self._means.record(events.promise_moved(unit, start, why))
+
+    # --- when work ends ---
+
+    def _gone_by(self, promise: Promise) -> list[Ending]:
+        """What is expected to be gone from the promised nodes when the time comes."""
+        epoch = self._epoch()
+        latest = max(promise.start, epoch)
+        return [
+            Ending(min(at, promise.start), one)
+            for one in self._cache.on(promise.nodes)
+            if (at := self._ends(one.pod, epoch)) is not None and at <= latest + SLACK
+        ]
+
+    def _only(self, nodes: frozenset[str]) -> frozenset[str]:
+        """All nodes but these."""
+        return frozenset(name for name in self._snapshot.columns.rows if name not in nodes)
+
+    def _ends(self, pod: Pod, epoch: float) -> float | None:
+        if pod.terminating:
+            return epoch + pod.terms.grace
+        lasts = self._lasts(pod)
+        if lasts is None:
+            return None
+        at = (pod.terms.started or epoch) + lasts
+        return max(at, self._longer.get(pod.uid, at))
+
+    def _lasts(self, pod: Pod) -> float | None:
+        """Seconds; None: nobody knows."""
+        if pod.terms.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
+            return None
+        return self._usual.get(pod.terms.type) if pod.terms.lasts is None else pod.terms.lasts
+
+    def _unit_lasts(self, unit: Unit) -> float:
+        known = [self._lasts(pod) for pod in unit.pods]
+        return max((float("inf") if one is None else one for one in known), default=0.0)
+
+    @property
+    def _backfill(self) -> Backfill:
+        return self._snapshot.places.tables.policy.backfill
+
+    @property
+    def _usual(self) -> dict[str, float]:
+        """By workload type, as the policies in force say."""
+        if self._lasting[0] is not self._backfill:
+            rows = self._backfill.durations
+            usual = {row.type: durations.parse(row.duration) for row in rows}
+            self._lasting = self._backfill, {str(name): lasts for name, lasts in usual.items()}
+        return self._lasting[1]
+
+
+def _yields(pod: Pod) -> bool:
+    return (pod.terms.backfill or pod.terms.preemptible) and not pod.terms.fixed

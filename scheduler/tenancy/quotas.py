@@ -1,0 +1,86 @@
+"""
+Planning within quotas, and the units that wait for one.
+
+    unit ──allowed in whole or in part──▶ planned ──kinds of GPUs within limits──▶ plan
+      │                                      └──beyond──▶ without these nodes, once more
+      └──not even its minimum──▶ held back, until somebody gives back or policies change
+
+What a quota says in amounts is known before planning; what it says of a kind of GPU only from the
+plan, which is then made again without the nodes of that kind. Shares are let fade here too.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from ..cache import Cache
+from ..outcome import NoFit, Placed, Plan
+from ..queueing import Queue
+from ..units import Unit
+from .accounts import HeldBack
+
+Planning = Callable[[Unit, frozenset[str]], Plan]
+
+FADE_EVERY: Final = 1.0  # seconds
+_MOST_LOOKED_AT: Final = 256  # units that are held back, for each change
+
+
+class Quotas:
+    """`epoch` is the time of day: what is remembered outlives the process."""
+
+    def __init__(
+        self, cache: Cache, queue: Queue, *, epoch: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._cache, self._queue, self._epoch = cache, queue, epoch
+        self._accounts = cache.accounts
+        self._given = 0
+        self._faded_at = float("-inf")
+
+    def tick(self, now: float) -> None:
+        """Let time pass; whoever may go on is put in line again."""
+        if now >= self._faded_at + FADE_EVERY:
+            self._faded_at = now
+            self.fade()
+        if self._given == self._accounts.given:
+            return
+        self._given = self._accounts.given
+        for unit in self._queue.held_back()[:_MOST_LOOKED_AT]:
+            if not isinstance(self._accounts.allow(unit), HeldBack):
+                self._queue.let_go(unit.key, now)
+
+    def fade(self) -> None:
+        columns = self._cache.snapshot.columns
+        names = {name for one in self._accounts.ledger.members() for name in self._used(one)}
+        self._accounts.shares.advance({name: columns.total(name) for name in names}, self._epoch())
+
+    def _used(self, member: str) -> list[str]:
+        return [name for name in self._accounts.ledger.used(member) if name != "pods"]
+
+    def plan(self, unit: Unit, plan: Planning, *, closed: frozenset[str]) -> Plan:
+        """What `plan` says; a `NoFit` with `held_back` where a quota is in the way."""
+        snapshot = self._cache.snapshot
+        if self._accounts.plain:
+            return plan(unit, closed)
+        allowed = self._accounts.allow(unit)
+        if isinstance(allowed, HeldBack):
+            return NoFit(len(snapshot), held_back=allowed.text)
+        full = self._accounts.closed(allowed, snapshot.columns.rows)
+        found = plan(allowed, closed | full)
+        over = self._over(found)
+        while over is not None:
+            kind = over.excess.resource
+            more = {
+                node for node in snapshot.columns.rows if kind in self._accounts.kinds(node)
+            } - full
+            if not more:
+                break
+            full |= more
+            found = plan(allowed, closed | full)
+            over = self._over(found) or (over if isinstance(found, NoFit) else None)
+            if isinstance(found, NoFit):
+                break
+        return found if over is None else NoFit(len(snapshot), held_back=over.text)
+
+    def _over(self, found: Plan) -> HeldBack | None:
+        if not isinstance(found, Placed):
+            return None
+        return self._accounts.over((one.pod, one.node) for one in found.placements)

@@ -1,0 +1,137 @@
+"""
+What is decided between tenants, as the cycle meets it: one place for quotas, room kept, evictions.
+
+    plan       within the quota, as if nothing were kept for the unit itself
+    misfit     somebody may have to go for it, or it is told when it can start
+    placed     what was kept for it is its own now
+    gone       a pod left its node
+    tick       time passes
+
+Each part knows its own business; nothing is decided here.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..cache import Cache
+from ..filters import Memo
+from ..groups import Group
+from ..metrics import Metrics
+from ..model import GangKey, Pod
+from ..outcome import Placed, Plan
+from ..queueing import Queue
+from ..units import Unit
+from .evicting import Evictor
+from .preempting import Preempting
+from .promising import Means, Promising
+from .quotas import Quotas
+
+Planning = Callable[[Unit, frozenset[str], Memo], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the parts share. `now` is the scheduler's clock, `epoch` the time of day."""
+
+    scheduler: str
+    cache: Cache
+    queue: Queue
+    metrics: Metrics
+    evictor: Evictor | None
+    group: Callable[[GangKey], Group | None]
+    now: Callable[[], float]
+    epoch: Callable[[], float]
+    wake: Callable[[], None]
+    freed: Callable[[Iterable[str]], None]
+    leads: Callable[[str], bool]
+    """Whether the pod with this uid waits for a node, or has one and goes on."""
+    reserved: Callable[[GangKey, str], None]
+    """Told when nothing is kept for the gang any more, and why."""
+
+
+class Tenancy:
+    """`plan` places a unit on the snapshot as it stands, away from the closed nodes."""
+
+    def __init__(self, around: Surroundings, plan: Planning, memo: Memo) -> None:
+        self._around, self._plan, self._memo = around, plan, memo
+        self._holds = around.cache.holds
+        around.cache.own = around.scheduler
+        self.quotas = Quotas(around.cache, around.queue, epoch=around.epoch)
+        self.reservations = around.cache.reservations
+        self.preempting = Preempting(
+            cache=around.cache,
+            queue=around.queue,
+            holds=self._holds,
+            evictor=around.evictor,
+            metrics=around.metrics,
+            scheduler=around.scheduler,
+            plan=lambda unit, memo: self._lifted(unit, frozenset(), memo),
+            rank=lambda tier: around.cache.snapshot.places.tables.rank(tier) or 0,
+            group=around.group,
+            now=around.now,
+            epoch=around.epoch,
+            wake=around.wake,
+            freed=around.freed,
+        )
+        evictor, preempting = around.evictor, self.preempting
+        means = Means(
+            plan=self._lifted,
+            oust=preempting.oust,
+            ousting=preempting.asked,
+            record=(lambda report: None) if evictor is None else evictor.record,
+            wake=around.wake,
+            freed=around.freed,
+        )
+        self.promising = Promising(
+            around.cache, around.queue, means, now=around.now, epoch=around.epoch
+        )
+
+    @property
+    def broken(self) -> BaseException | None:
+        return self.preempting.broken
+
+    def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
+        """Members that do not exist yet are planned along, for what their leader makes."""
+        with self.reservations.uncounted(unit.key):
+            extended = self.reservations.extended(unit)
+            found = self.quotas.plan(extended, self._promised, closed=closed)
+        if isinstance(found, Placed) and (extended is not unit or unit.key in self._holds):
+            return self.reservations.taken(unit, found)
+        return found
+
+    def _promised(self, unit: Unit, closed: frozenset[str]) -> Plan:
+        """As far as no promise to another unit is broken."""
+        return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
+
+    def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
+        if unit.key not in self._holds:
+            return self._plan(unit, closed, memo)
+        # What did not fit an equal unit says nothing about one for which room is kept.
+        with self._holds.lifted(unit.key):
+            return self._plan(unit, closed, Memo(statics=memo.statics))
+
+    def misfit(self, unit: Unit) -> None:
+        if not self.preempting.consider(unit):
+            self.promising.misfit(unit)
+
+    def placed(self, unit: Unit) -> None:
+        self.preempting.placed(unit.key)
+        self.promising.placed(unit.key)
+        self.reservations.placed(unit, self._around.now())
+
+    def gone(self, pod: Pod) -> None:
+        self.preempting.gone(pod.uid)
+        self.promising.gone(pod.uid)
+
+    def tick(self, now: float) -> None:
+        self.quotas.tick(now)
+        self.preempting.tick()
+        self.promising.tick()
+        for key, why in self.reservations.over(self._around.leads, now):
+            self._around.freed(self.reservations.end(key))
+            self._around.reserved(key, why)
+
+    def next_at(self) -> float | None:
+        parts = (self.preempting, self.promising, self.reservations)
+        due = [part.next_at() for part in parts]
+        return min((at for at in due if at is not None), default=None)

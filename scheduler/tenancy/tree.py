@@ -1,0 +1,118 @@
+"""
+Tenants and groups of tenants, as the policies lay them down: who is whose child, weights, quotas.
+
+    top ─┬─ research (weight 3) ─┬─ vision   (guaranteed 16 GPUs, max 32)
+         │                       └─ language
+         └─ services (weight 1)
+
+A tenant that no policy lists stands at the top, with weight 1, without guarantee or limit. Pods
+without a tenant belong to `NOBODY`, which stands at the top like any other. What is *used* is not
+known here: see `ledger`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from policies import durations, quantity
+from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER, Quota, Sharing
+from policies.policyset import Tables
+
+Amounts = Mapping[str, int]  # resource name -> amount; CPU in thousandths
+Pairs = tuple[tuple[str, int], ...]
+
+NOBODY: Final = ""
+HALF_LIFE: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A tenant, or a group of tenants."""
+
+    name: str
+    parent: str | None = None
+    weight: int = 1
+    guaranteed: Pairs = ()
+    max: Pairs = ()
+
+
+class Tree:
+    """Found by name; immutable."""
+
+    def __init__(self, members: Iterable[Member] = (), *, half_life: float = HALF_LIFE) -> None:
+        self.half_life = half_life
+        self._members = {member.name: member for member in members}
+        self._paths: dict[str, tuple[Member, ...]] = {}
+        self.groups = frozenset(m.parent for m in self._members.values() if m.parent is not None)
+        self.kinds = frozenset(
+            name
+            for member in self._members.values()
+            for name, _ in (*member.guaranteed, *member.max)
+            if name.startswith((GPU_MODEL, HARDWARE_TIER))
+        )
+        """Kinds of GPUs that some quota counts, as it names them."""
+
+    @classmethod
+    def of(cls, tables: Tables) -> Self:
+        """What the policies say; a quota of a tenant's own goes before its row in the tree."""
+        return cls(
+            _members(tables.sharing, tables.quotas),
+            half_life=durations.parse(tables.sharing.half_life),
+        )
+
+    @property
+    def plain(self) -> bool:
+        """Nobody is listed: there is nothing to decide between tenants but the order."""
+        return not self._members
+
+    @property
+    def limited(self) -> bool:
+        return any(member.max for member in self._members.values())
+
+    def __iter__(self) -> Iterable[Member]:
+        return iter(self._members.values())
+
+    def member(self, name: str) -> Member:
+        return self._members.get(name) or Member(name)
+
+    def path(self, tenant: str) -> tuple[Member, ...]:
+        """The tenant, the group that it belongs to, and so on up to the top."""
+        known = self._paths.get(tenant)
+        if known is None:
+            if len(self._paths) > 4096:
+                self._paths.clear()
+            known = self._paths[tenant] = self._climb(tenant)
+        return known
+
+    def _climb(self, tenant: str) -> tuple[Member, ...]:
+        found = [self.member(tenant)]
+        while (parent := found[-1].parent) is not None and len(found) <= len(self._members):
+            found.append(self.member(parent))
+        return tuple(found)
+
+
+def _members(sharing: Sharing, quotas: Mapping[str, Quota]) -> Iterable[Member]:
+    listed = {share.name: share for share in sharing.tenants}
+    for name in sorted({*listed, *quotas}):
+        share, own = listed.get(name), quotas.get(name)
+        shared = share.quota if share else Quota()
+        yield Member(
+            name,
+            parent=share.parent if share else None,
+            weight=share.weight if share else 1,
+            guaranteed=_pairs({**shared.guaranteed, **(own.guaranteed if own else {})}),
+            max=_pairs({**shared.max, **(own.max if own else {})}),
+        )
+
+
+def _pairs(amounts: Mapping[str, object]) -> Pairs:
+    return tuple(sorted((name, quantity.amount(name, value)) for name, value in amounts.items()))
+
+
+def total(amounts: Iterable[Amounts]) -> dict[str, int]:
+    """All of them together."""
+    found: dict[str, int] = {}
+    for one in amounts:
+        for name, amount in one.items():
+            found[name] = found.get(name, 0) + amount
+    return found

@@ -313,6 +313,34 @@ class Client:
             **options,
         )
 
+    async def evict(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        uid: str | None = None,
+        dry_run: bool = False,
+        **options: Unpack[Options],
+    ) -> None:
+        """Ask for the pod to be ended; a disruption budget in the way answers `Retry`."""
+        wishes: Obj = {"preconditions": {"uid": uid}} if uid else {}
+        if dry_run:
+            wishes["dryRun"] = ["All"]
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+            "deleteOptions": wishes,
+        }
+        await self.raw(
+            "POST",
+            PODS.path(namespace, pod, "eviction"),
+            body=orjson.dumps(eviction),
+            query=_query(dryRun="All" if dry_run else None),
+            action=f"evict pod {namespace}/{pod}",
+            **options,
+        )
+
     def watch(
         self,
         resource: Resource,

@@ -167,3 +167,9 @@ CLUSTER_POLICIES: Final = Resource(
 TENANT_POLICIES: Final = Resource(
     vocabulary.POLICY_GROUP, _POLICY_VERSION, "tenantpolicies", "TenantPolicy", namespaced=False
 )
+RESOURCE_RESERVATIONS: Final = Resource(
+    vocabulary.GROUP,
+    vocabulary.API_VERSION.removeprefix(f"{vocabulary.GROUP}/"),
+    "resourcereservations",
+    "ResourceReservation",
+)

@@ -9,6 +9,7 @@ The `kubenexus` command: options in, one call, exit code out.
     audit       what exists and would not be admitted today
     why         why a pod waits, and what would help
     labeler     tell the cluster what a node is like inside
+    node        what a node is like inside, who says so, and who holds what
     install     what the chart's hooks run
 
     exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
@@ -228,11 +229,18 @@ def scheduler(
     hold_seconds: Annotated[
         float, typer.Option(min=0.0, help="How long nodes are held for a gang that starves.")
     ] = 300.0,
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(help="Policy files or folders; default: the policies that ship."),
+    ] = None,
+    policy_objects: Annotated[
+        bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
+    ] = True,
 ) -> None:
     """Place pending pods, gangs whole."""
     from cluster import errors
     from kubenexus import logs
-    from policies import vocabulary
+    from policies import loader, vocabulary
     from scheduler import app as service
     from scheduler.release import Policy
 
@@ -247,6 +255,8 @@ def scheduler(
         release=Policy(release),
         starving_after=starving_after,
         hold_seconds=hold_seconds,
+        policies=tuple(policies or (loader.LIBRARY,)),
+        policy_objects=policy_objects,
     )
     try:
         raise typer.Exit(service.main(options))
@@ -292,6 +302,14 @@ def labeler(context: typer.Context) -> None:
     from kubenexus.labeler import cli
 
     cli.app(context.args, prog_name="kubenexus labeler")
+
+
+@app.command(context_settings={**_PASS_ALL, "help_option_names": []})
+def node(context: typer.Context) -> None:
+    """Show what a node is like inside, where each fact comes from, and who holds what: describe."""
+    from kubenexus.node import cli
+
+    cli.app(context.args, prog_name="kubenexus node")
 
 
 @app.command(context_settings={**_PASS_ALL, "help_option_names": []})

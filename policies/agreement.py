@@ -2,13 +2,14 @@
 Whether documents agree. What each may say alone, `model` says; what they say together, this.
 
 Refused are a name, a tier, a GPU model or a topology level given twice, a tier that nobody
-defines, hardware beyond a tenant's tier, and whatever blurs who a tenant is. A tenant has one home,
+defines, hardware beyond a tenant's tier, a tree of tenants that is none, an amount of quota said
+twice, and whatever blurs who a tenant is. A tenant has one home,
 a file or an object of the API server, and a home has one tenant: so a file of tenant A that speaks
 for tenant B is refused, as is a second file for A, a policy of A that selects namespaces of B, and
 a namespace named by both.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from policies import selectors, vocabulary
 from policies.documents import Step
@@ -29,6 +30,8 @@ def contradictions(entries: Sequence[Entry]) -> list[Fault]:
             *_hardware(entries),
             *_homes(entries),
             *_claims(entries),
+            *_tree(entries),
+            *_quotas(entries),
         ]
     )
 
@@ -66,6 +69,12 @@ def _rows(model: ClusterPolicy) -> Iterator[tuple[str, object, tuple[Step, ...]]
             yield "GPU model", name, ("spec", "hardware", index, "models", place)
     for index, level in enumerate(spec.topology_levels):
         yield "topology level", level.name, ("spec", "topologyLevels", index, "name")
+    if spec.sharing is not None:
+        yield "how tenants share", "sharing", ("spec", "sharing")
+        for index, share in enumerate(spec.sharing.tenants):
+            yield "share of", share.name, ("spec", "sharing", "tenants", index, "name")
+    if spec.backfill is not None:
+        yield "what goes ahead", "backfill", ("spec", "backfill")
 
 
 def _tier_names(entries: Sequence[Entry]) -> Iterator[Fault]:
@@ -150,6 +159,55 @@ def _claims(entries: Sequence[Entry]) -> Iterator[Fault]:
                         path,
                         f"namespace {value!r} belongs to tenant {owner_of[value]!r} by that"
                         " tenant's policy; a namespace has one tenant",
+                    )
+
+
+def _tree(entries: Sequence[Entry]) -> Iterator[Fault]:
+    """A parent that nobody lists, a tenant that is a parent, and groups that hold themselves."""
+    tenants = {m.spec.tenant.name for m, _ in entries if isinstance(m, TenantPolicy)}
+    for model, origin in entries:
+        if not isinstance(model, ClusterPolicy) or model.spec.sharing is None:
+            continue
+        shares = model.spec.sharing.tenants
+        parents = {share.name: share.parent for share in shares}
+        for index, share in enumerate(shares):
+            path = ("spec", "sharing", "tenants", index, "parent")
+            if share.parent is None:
+                continue
+            if share.parent not in parents:
+                listed = ", ".join(sorted(parents))
+                yield origin.fault(path, f"found {share.parent!r}, want one of {listed}")
+            elif share.parent in tenants:
+                yield origin.fault(
+                    path, f"{share.parent!r} is a tenant; a parent is a group that runs nothing"
+                )
+            elif _loops(share.name, parents):
+                yield origin.fault(path, f"{share.name!r} is among its own parents")
+
+
+def _loops(name: str, parents: Mapping[str, str | None]) -> bool:
+    above = parents[name]
+    for _ in parents:
+        if above is None or above == name:
+            break
+        above = parents.get(above)
+    return above == name
+
+
+def _quotas(entries: Sequence[Entry]) -> Iterator[Fault]:
+    """A tenant's own quota stands in its policies, once for each resource."""
+    seen: dict[tuple[str, str, str], str] = {}
+    for model, origin in entries:
+        if not isinstance(model, TenantPolicy):
+            continue
+        quota = model.spec.quota
+        for field, amounts in (("guaranteed", quota.guaranteed), ("max", quota.max)):
+            for name in amounts:
+                key = (model.spec.tenant.name, field, name)
+                if seen.setdefault(key, model.metadata.name) != model.metadata.name:
+                    yield origin.fault(
+                        ("spec", "quota", field, name),
+                        f"policy {seen[key]} of the same tenant says it already",
                     )
 
 

@@ -4,11 +4,13 @@ A policy document with every expression compiled: what `evaluate` runs, request 
 Values only, immutable and shared by all threads; `compiler` makes them when policies are loaded.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from policies.cel.protocol import Program
+from policies.cel.protocol import Program, Sparing
+from policies.cel.reading import WHOLE, View, together
+from policies.evaluation import Outcome
 from policies.model import Policy, TenantPolicy
 from policies.model_rules import Action, Exemption, Selector
 
@@ -17,6 +19,8 @@ GANG_MAX: Final = "gang-max-size"
 GANG_MIN: Final = "gang-min-size"
 NUMA_ALLOWED: Final = "numa-allowed"
 BUILT_IN: Final = frozenset({GANG_MAX, GANG_MIN, NUMA_ALLOWED})
+# A fact like a variable: whether an expression names this field of an object's metadata.
+MANAGED: Final = "managedFields"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,22 @@ class Joined:
 
 NOT_JOINED: Final = Joined(lambda: None)
 """For whoever wants to see every expression evaluated."""
+
+
+class Reached:
+    """What programs reach of their objects; worked out when first asked for, as above."""
+
+    __slots__ = ("_programs", "_view")
+
+    def __init__(self, programs: Iterable[Program]) -> None:
+        self._programs: tuple[Program, ...] = tuple(programs)
+        self._view: View | None = None
+
+    def get(self) -> View:
+        if self._view is None:
+            views = (one.reads() if isinstance(one, Sparing) else WHOLE for one in self._programs)
+            self._view = together(tuple(views))
+        return self._view
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +135,11 @@ class CompiledPolicy:
     defaults: tuple[CompiledDefault, ...]
     validations: tuple[CompiledValidation, ...]
     exceptions: tuple[CompiledException, ...]
-    facts: frozenset[str]  # the variables of `ADMISSION` that its expressions read
+    facts: frozenset[str]  # the variables of `ADMISSION` that its expressions read, and `MANAGED`
+    asked: Reached  # what of its objects is reached before anything is judged
+    judged: Reached  # the same, judging included
     all_pass: Joined  # true when every validation holds
+    all_passed: tuple[Outcome, ...]  # what is told then
     first_type: Joined  # the index of the first workload type that holds, or -1
     first_tier: Joined  # the same of hardware tiers
 

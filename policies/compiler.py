@@ -9,11 +9,12 @@ Done when policies are loaded, so that no fault is met at request time. A `Compi
 it compiled, so that a thousand tenants with the same rules cost what one costs.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from policies import vocabulary
+from policies import inlining, vocabulary
 from policies.cel.protocol import (
     ADMISSION,
     CompileError,
@@ -24,6 +25,7 @@ from policies.cel.protocol import (
 )
 from policies.compiled import (
     BUILT_IN,
+    MANAGED,
     Choice,
     Compiled,
     CompiledDefault,
@@ -31,15 +33,18 @@ from policies.compiled import (
     CompiledPolicy,
     CompiledValidation,
     Joined,
+    Reached,
     Setting,
 )
 from policies.documents import Step
+from policies.evaluation import Outcome
 from policies.faults import Fault, Origin
 from policies.model import Policy, TenantPolicy
 from policies.model_rules import Affinity, Default, Exemption, Expression, Selector, Validation
 
 _VARIABLE: Final = re.compile(r"\bvariables\.([A-Za-z_][A-Za-z0-9_]*)")
 _FACTS: Final = frozenset(name for name, _ in ADMISSION.variables)
+_JUDGING: Final = ("validations", "exceptions")  # parts of a spec that only a verdict needs
 _MOST_JOINED: Final = 24  # engines limit how deep an expression may nest
 
 
@@ -78,7 +83,10 @@ class _PolicyCompiler:
         self._env = Environment.of(dict(ADMISSION.variables), schema="Pod" if pods_only else None)
         self._faults: list[Fault] = []
         self._variables: dict[str, Compiled] = {}
+        self._written: dict[str, str] = {}  # variable -> what may stand in its place
         self._facts: set[str] = set()
+        self._asked: list[Program] = []
+        self._judged: list[Program] = []
 
     def compile(self) -> CompiledPolicy | list[Fault]:
         spec, name = self._model.spec, self._model.metadata.name
@@ -105,7 +113,10 @@ class _PolicyCompiler:
             validations=tuple(rule for rule in validations if rule is not None),
             exceptions=tuple(rule for rule in exceptions if rule is not None),
             facts=frozenset(self._facts),
+            asked=Reached(self._asked),
+            judged=Reached((*self._asked, *self._judged)),
             all_pass=self._all([rule.expression for rule in spec.validations]),
+            all_passed=tuple(Outcome(name, rule.name, True) for rule in spec.validations),
             first_type=self._first([rule.when for rule in spec.classify.workload_type]),
             first_tier=self._first([rule.when for rule in spec.classify.hardware_tier]),
         )
@@ -125,11 +136,12 @@ class _PolicyCompiler:
         def make() -> Compiled | None:
             if not 1 < count <= _MOST_JOINED:
                 return None
-            try:
-                program = self._compiler.program(source, self._env, want)
-            except CompileError:
-                return None
-            return Compiled("", program, self._needs(program))
+            whole = inlining.written_out(source, self._written)
+            for text in (whole, source) if whole is not None else (source,):
+                with contextlib.suppress(CompileError):
+                    program = self._compiler.program(text, self._env, want)
+                    return Compiled("", program, self._needs(program))
+            return None
 
         return Joined(make)
 
@@ -144,6 +156,9 @@ class _PolicyCompiler:
             self._faults.append(self._explained(path, source, exc))
             return None
         self._facts |= program.references & _FACTS
+        if MANAGED in source:
+            self._facts.add(MANAGED)
+        (self._judged if path[1] in _JUDGING else self._asked).append(program)
         return Compiled(field, program, self._needs(program))
 
     def _explained(self, path: Sequence[Step], source: str, exc: CompileError) -> Fault:
@@ -173,8 +188,14 @@ class _PolicyCompiler:
             made = self._expression(path, rule.expression, f"variables.{rule.name}", "any")
             if made is not None:
                 self._variables[rule.name] = made
+                self._write_out(rule.name, rule.expression, made.program.result_type)
             kind = made.program.result_type if made is not None else "dyn"
             self._env = self._env.extended({f"variables.{rule.name}": kind})
+
+    def _write_out(self, name: str, source: str, result_type: str) -> None:
+        whole = inlining.written_out(source, self._written)
+        if whole is not None and inlining.may_be_written_out(whole, result_type):
+            self._written[name] = whole
 
     def _each(self, path: tuple[Step, ...], rules: Sequence[Any]) -> tuple[Compiled, ...]:
         made = [

@@ -42,10 +42,9 @@ from policies.evaluation import (
     Outcome,
     PodClass,
     Skipped,
-    Traced,
     Who,
 )
-from policies.facts import Facts
+from policies.facts import Facts, reached
 from policies.intent import Intent
 from policies.policyset import Tables
 from policies.running import Runner
@@ -96,7 +95,6 @@ class Court:
     now: datetime
     inject: bool
     validate: bool
-    trace: list[Traced] | None
     params: Json | None = None
     policies: dict[str, None] = field(default_factory=dict)
     pods: list[PodClass] = field(default_factory=list)
@@ -154,7 +152,7 @@ class Court:
     def _round(self, subject: Subject, obj: Json | None) -> _Round:
         facts = Facts(self.admission, self.who, self.tables, obj, is_pod=subject.is_pod)
         values = facts.values(subject.policies, self.params)
-        found = _Round(Runner(values, trace=self.trace), facts)
+        found = _Round(Runner(values, view=reached(subject.policies, self.validate)), facts)
         found.matched = [
             policy
             for policy in subject.policies
@@ -292,7 +290,7 @@ class Court:
         runner.enter(policy)
         rules = policy.validations if name not in subject.judged else ()
         if rules and runner.at_once(policy.all_pass) is True:
-            self.outcomes += [Outcome(name, rule.rule, True) for rule in rules]
+            self.outcomes += policy.all_passed
             rules = ()
         for rule in rules:
             error: EvaluationError | None = None

@@ -1,5 +1,5 @@
 """
-CustomResourceDefinitions of the policy kinds, made from the same models that files are read with.
+CustomResourceDefinitions of the product's kinds, made from the models that objects are read with.
 
 The API server takes structural schemas only: no references, no alternatives between types, no
 patterns for keys. What such a schema cannot say is left open there and judged by the models when
@@ -9,8 +9,11 @@ the policy is loaded; the object's `status.conditions` tell the outcome.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from policies import vocabulary
 from policies.model import ClusterPolicy, TenantPolicy
+from policies.model_reservation import ResourceReservation
 
 Json = dict[str, Any]
 
@@ -57,6 +60,41 @@ _STATUS: Final[Json] = {
         "conditions": _CONDITIONS,
     },
 }
+_SHARE: Final[Json] = {
+    "share": {
+        "type": "string",
+        "pattern": r"^[0-9]+(\.[0-9]+)?$",
+        "description": "The largest part of any resource of the cluster, as remembered: it fades.",
+    },
+    "at": {"type": "string", "format": "date-time", "description": "When it was reckoned."},
+}
+_USAGE: Final[Json] = {
+    "usage": {
+        "type": "object",
+        "description": "What the tenant uses; written by the scheduler.",
+        "properties": {
+            "used": {
+                "type": "object",
+                "description": "Resource name to the amount in use, under the names of quotas.",
+                "additionalProperties": {"type": "string"},
+            },
+            **_SHARE,
+        },
+    }
+}
+_SHARES: Final[Json] = {
+    "shares": {
+        "type": "array",
+        "description": "What groups, and tenants without a TenantPolicy object, have used.",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}, **_SHARE},
+        },
+    }
+}
 _READY: Final = {
     "name": "Ready",
     "type": "string",
@@ -66,33 +104,98 @@ _AGE: Final = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTim
 _TENANT_COLUMNS: Final = [
     {"name": "Tenant", "type": "string", "jsonPath": ".spec.tenant.name"},
     {"name": "Tier", "type": "string", "jsonPath": ".spec.tenant.tier"},
+    {"name": "Guaranteed", "type": "string", "jsonPath": ".spec.quota.guaranteed"},
+    {"name": "Max", "type": "string", "jsonPath": ".spec.quota.max"},
+    {"name": "Used", "type": "string", "jsonPath": ".status.usage.used"},
+    {"name": "Share", "type": "string", "jsonPath": ".status.usage.share"},
+]
+
+
+_PLACES: Final[Json] = {
+    "type": "array",
+    "description": "Where room is kept now.",
+    "items": {
+        "type": "object",
+        "required": ["node"],
+        "properties": {"node": {"type": "string"}, "assigned": {"type": "string"}},
+    },
+}
+_KEPT_STATUS: Final[Json] = {
+    "type": "object",
+    "properties": {
+        "phase": {
+            "type": "string",
+            "enum": ["Pending", "Active", "Expired"],
+            "description": "Pending: nothing is kept yet. Active: from now on, until it ends.",
+        },
+        "held": {"type": "string", "description": "What is kept now, for people."},
+        "message": {"type": "string", "description": "Why less is kept than was asked for."},
+        "places": _PLACES,
+    },
+}
+_RESERVATION_COLUMNS: Final = [
+    {"name": "Tenant", "type": "string", "jsonPath": ".spec.tenant"},
+    {"name": "For", "type": "string", "jsonPath": ".spec.podGroup.name"},
+    {"name": "Held", "type": "string", "jsonPath": ".status.held"},
+    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+    {"name": "Until", "type": "string", "format": "date-time", "jsonPath": ".spec.until"},
+    _AGE,
 ]
 
 
 def definitions() -> list[Json]:
-    """Both CustomResourceDefinitions."""
+    """Every CustomResourceDefinition."""
+    policy = vocabulary.POLICY_API_VERSION
     return [
-        _definition(ClusterPolicy, "clusterpolicies", "knxcp", []),
-        _definition(TenantPolicy, "tenantpolicies", "knxtp", _TENANT_COLUMNS),
+        _definition(
+            ClusterPolicy,
+            policy,
+            ("clusterpolicies", "knxcp"),
+            columns=[_READY, _AGE],
+            status=_STATUS,
+        ),
+        _definition(
+            TenantPolicy,
+            policy,
+            ("tenantpolicies", "knxtp"),
+            columns=[*_TENANT_COLUMNS, _READY, _AGE],
+            status=_STATUS,
+        ),
+        _definition(
+            ResourceReservation,
+            vocabulary.API_VERSION,
+            ("resourcereservations", "knxrr"),
+            columns=_RESERVATION_COLUMNS,
+            status=_KEPT_STATUS,
+            scope="Namespaced",
+        ),
     ]
 
 
 def _definition(
-    model: type[ClusterPolicy] | type[TenantPolicy], plural: str, short: str, columns: list[Json]
+    model: type[BaseModel],
+    api_version: str,
+    names: tuple[str, str],
+    *,
+    columns: list[Json],
+    status: Json,
+    scope: str = "Cluster",
 ) -> Json:
+    """`names` are the plural and a short one."""
     kind = model.__name__
+    (plural, short), (group, _, version) = names, api_version.partition("/")
     schema = model.model_json_schema(by_alias=True, mode="validation")
     spec = structural(schema["properties"]["spec"], schema["$defs"])
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": f"{plural}.{vocabulary.POLICY_GROUP}",
+            "name": f"{plural}.{group}",
             "labels": {"app.kubernetes.io/name": "kubenexus"},
         },
         "spec": {
-            "group": vocabulary.POLICY_GROUP,
-            "scope": "Cluster",
+            "group": group,
+            "scope": scope,
             "names": {
                 "kind": kind,
                 "listKind": f"{kind}List",
@@ -103,11 +206,11 @@ def _definition(
             },
             "versions": [
                 {
-                    "name": vocabulary.POLICY_API_VERSION.rpartition("/")[2],
+                    "name": version,
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "additionalPrinterColumns": [*columns, _READY, _AGE],
+                    "additionalPrinterColumns": columns,
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
@@ -118,7 +221,7 @@ def _definition(
                                 "kind": {"type": "string"},
                                 "metadata": {"type": "object"},
                                 "spec": spec,
-                                "status": _STATUS,
+                                "status": status,
                             },
                         }
                     },

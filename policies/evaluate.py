@@ -16,7 +16,7 @@ from policies import classify, rules, tenancy
 from policies.admission import Admission, Json, pod_from
 from policies.compiled import CompiledPolicy
 from policies.court import Court, Subject
-from policies.evaluation import BUILTIN, Evaluation, Failure, Traced, Who
+from policies.evaluation import BUILTIN, Evaluation, Failure, Who
 from policies.intent import Intent
 from policies.policyset import PolicySet
 
@@ -28,7 +28,6 @@ def evaluate(
     now: datetime,
     inject: bool = True,
     validate: bool = True,
-    trace: bool = False,
 ) -> Evaluation:
     """
     What the policies make of the request.
@@ -50,7 +49,6 @@ def evaluate(
         now,
         inject,
         validate,
-        [] if trace else None,
         tenancy.params(candidates),
     )
     court.conflicts += conflicts
@@ -76,7 +74,6 @@ def evaluate(
         skipped=tuple(court.skipped),
         outcomes=tuple(court.outcomes),
         object=obj,
-        trace=_once(court.trace or []),
     )
 
 
@@ -120,11 +117,6 @@ def _asked(workload: Json | None) -> dict[str, Intent]:
             gang = replace(gang, min_available=rules.size_from(workload, gang.name))
         found[member.template.path] = replace(member.intent, gang=gang)
     return found
-
-
-def _once(trace: list[Traced]) -> tuple[Traced, ...]:
-    """Without the repetitions of later rounds; values may be maps, which have no hash."""
-    return tuple(row for index, row in enumerate(trace) if row not in trace[:index])
 
 
 def _unknown_namespace(admission: Admission, policies: PolicySet) -> Evaluation:

@@ -6,7 +6,7 @@ rules within each, so that two replicas with one policy set give equal values.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from policies.documents import Step
@@ -129,17 +129,6 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
-    """One expression with its value, or why it has none."""
-
-    policy: str
-    rule: str
-    expression: str
-    value: Any = None
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     """The whole outcome of one request under one policy set."""
 
@@ -155,7 +144,6 @@ class Evaluation:
     outcomes: tuple[Outcome, ...] = ()
     object: Json | None = None
     """The object with every injection applied."""
-    trace: tuple[Traced, ...] = field(default=(), repr=False)
 
     @property
     def allowed(self) -> bool:

@@ -43,6 +43,7 @@ from policies.cel import (
     kinds,
     library,
     portable,
+    reading,
     refusals,
     rewriting,
     schema,
@@ -60,6 +61,7 @@ from policies.cel.protocol import (
     ResultType,
     evaluate_bool,
 )
+from policies.cel.reading import WHOLE, View
 
 __all__ = [
     "ADMISSION",
@@ -128,6 +130,13 @@ class _CppProgram:
     _env: cel.Env
     _current: _Current | None
     """Where a function that asks finds the activation; None when no function does."""
+    _checked: bool
+    """Whether its tree is known; one that nobody checked may name things otherwise."""
+
+    def reads(self) -> View:
+        return (
+            reading.reads(self._expression.serialize(), self.references) if self._checked else WHOLE
+        )
 
     def evaluate(self, activation: Activation) -> object:
         value = self._value(activation)
@@ -147,7 +156,7 @@ class _CppProgram:
         native = activation.native.get("cpp")
         try:
             if native is None:
-                native = activation.native["cpp"] = self._env.Activation(activation.values)
+                native = activation.native["cpp"] = self._env.Activation(activation.handed())
             if self._current is not None:
                 self._current.activation = activation
             return self._expression.eval(native)
@@ -232,7 +241,7 @@ class CppEngine:
         except Exception as error:
             raise CompileError("the expression is nested too deeply; use variables") from error
         asked = self._current if ready.asks else None
-        return _CppProgram(source, ready.references, result, expression, self._runtime, asked)
+        return _CppProgram(source, ready.references, result, expression, self._runtime, asked, True)
 
     def _unchecked(self, source: str, env: Environment) -> Program:
         plain = cel.NewEnv(
@@ -245,7 +254,7 @@ class CppEngine:
         except Exception as error:
             raise refusals.from_text(str(error), source) from error
         names = frozenset(name for name, _ in env.variables)
-        return _CppProgram(source, names, "dyn", expression, plain, None)
+        return _CppProgram(source, names, "dyn", expression, plain, None, False)
 
     def check(self, source: str, env: Environment) -> str:
         try:

@@ -14,49 +14,38 @@ Only what some expression reads is worked out. Keys are always there, so that no
 most objects, the API server's own affair, and handing it to an engine costs more than all the rest.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import Any, Final
+from collections.abc import Iterable, Sequence, Set
+from typing import Any
 
 from policies import intent, vocabulary
 from policies.admission import Admission, Json, mapping, pod_from
-from policies.compiled import Compiled, CompiledPolicy
+from policies.cel.reading import View, together
+from policies.compiled import MANAGED, CompiledPolicy
 from policies.evaluation import Who
 from policies.intent import Intent
 from policies.policyset import Tables
 
-_MANAGED: Final = "managedFields"
 
-
-def shown(obj: Json | None, policies: Iterable[CompiledPolicy]) -> Json | None:
-    """The object as the expressions of the policies see it."""
-    metadata = mapping((obj or {}).get("metadata"))
-    if obj is None or _MANAGED not in metadata:
+def shown(obj: Json | None, needed: Set[str]) -> Json | None:
+    """The object as expressions see it that read no more than what is needed."""
+    if obj is None or MANAGED in needed:
         return obj
-    if any(_MANAGED in one.program.source for policy in policies for one in _all(policy)):
+    metadata = mapping(obj.get("metadata"))
+    if MANAGED not in metadata:
         return obj
-    return {**obj, "metadata": {key: metadata[key] for key in metadata if key != _MANAGED}}
-
-
-def _all(policy: CompiledPolicy) -> Iterator[Compiled]:
-    """Every expression of the policy."""
-    yield from policy.conditions
-    yield from policy.variables.values()
-    for choice in (*policy.workload_types, *policy.hardware_tiers):
-        yield choice.when
-    for default in policy.defaults:
-        said = (default.when, *(setting.value for setting in default.settings))
-        yield from (one for one in said if isinstance(one, Compiled))
-    for rule in policy.validations:
-        yield rule.expression
-        if rule.message_expression is not None:
-            yield rule.message_expression
-    for exception in policy.exceptions:
-        yield exception.when
+    kept = dict(metadata)
+    del kept[MANAGED]
+    return {**obj, "metadata": kept}
 
 
 def needed_by(policies: Iterable[CompiledPolicy]) -> Set[str]:
-    """The variables that expressions of the policies read."""
+    """The variables that expressions of the policies read, and whether they name managedFields."""
     return frozenset[str]().union(*(policy.facts for policy in policies))
+
+
+def reached(policies: Iterable[CompiledPolicy], judged: bool) -> View:
+    """What expressions of the policies reach of the objects; `judged`: validations too."""
+    return together(tuple((one.judged if judged else one.asked).get() for one in policies))
 
 
 class Facts:
@@ -89,8 +78,8 @@ class Facts:
         admission = self._admission
         needed = needed_by(policies)
         return {
-            "object": shown(self._object, policies),
-            "oldObject": shown(admission.old_object, policies),
+            "object": shown(self._object, needed),
+            "oldObject": shown(admission.old_object, needed),
             "request": admission.request() if "request" in needed else None,
             "namespaceObject": admission.namespace_object,
             "params": params,

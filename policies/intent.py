@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from policies import durations, quantity, requests, vocabulary
+from policies import durations, fabric, quantity, requests, vocabulary
+from policies.fabric import NO_FABRIC, Fabric
 from policies.vocabulary import Key
 
 Json = Mapping[str, Any]
@@ -94,6 +95,7 @@ class Intent:
     vram: int | None = None
     expected_duration: float | None = None
     problems: tuple[Problem, ...] = ()
+    fabric: Fabric = NO_FABRIC
 
 
 _NUMA_KEYS: Final = frozenset(
@@ -115,6 +117,7 @@ _KEYS: Final = (
     vocabulary.annotation(vocabulary.GANG_TIMEOUT_ANNOTATION),
     *vocabulary.VRAM_FAMILIES,
     vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),
+    *fabric.KEYS,
 )
 # Place -> name -> key, of every key that is read here.
 _NAMES: Final[Mapping[str, Mapping[str, Key]]] = {
@@ -159,7 +162,14 @@ class _Reader:
             "duration",
             durations.parse,
         )
-        return Intent(gang, numa, vram, duration, tuple(self._problems))
+        near = NO_FABRIC if self._said.keys().isdisjoint(fabric.KEYS) else self._fabric()
+        return Intent(gang, numa, vram, duration, tuple(self._problems), near)
+
+    def _fabric(self) -> Fabric:
+        parsers = fabric.PARSERS.items()
+        return fabric.of(
+            {name: self._parsed(_annotations(name), "fabric", parse) for name, parse in parsers}
+        )
 
     # --- gang ---
 

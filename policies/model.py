@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from policies import quantity, vocabulary
+from policies import vocabulary
 from policies.model_rules import (
     LABEL_VALUE,
     Duration,
@@ -26,6 +26,7 @@ from policies.model_rules import (
     Rules,
     Tier,
 )
+from policies.model_tenancy import Backfill, Quota, Sharing
 
 
 class Metadata(BaseModel):
@@ -113,6 +114,12 @@ class ClusterSpec(Rules):
     topology_levels: Many[TopologyLevel] = Field(
         default=(), description="Levels of nearness, widest first."
     )
+    sharing: Sharing | None = Field(
+        default=None, description="How tenants share; said by one cluster policy."
+    )
+    backfill: Backfill | None = Field(
+        default=None, description="What may go ahead of others; said by one cluster policy."
+    )
 
 
 class Tenant(Part):
@@ -158,24 +165,6 @@ class NumaLimits(Part):
     def _default_is_allowed(self) -> Self:
         if self.default is not None and self.default not in self.allowed:
             raise ValueError(f"default {self.default!r} is not among allowed")
-        return self
-
-
-class Quota(Part):
-    """What a tenant is promised, and what it may use at most."""
-
-    guaranteed: dict[str, Quantity] = Field(
-        default_factory=dict, description="Resource name to quantity; taken back from others."
-    )
-    max: dict[str, Quantity] = Field(
-        default_factory=dict, description="Resource name to quantity; never exceeded."
-    )
-
-    @model_validator(mode="after")
-    def _guaranteed_below_max(self) -> Self:
-        for name, amount in self.guaranteed.items():
-            if name in self.max and quantity.parse(amount) > quantity.parse(self.max[name]):
-                raise ValueError(f"guaranteed {name} {amount} is above max {self.max[name]}")
         return self
 
 

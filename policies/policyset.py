@@ -3,7 +3,7 @@ All policies in force at one time: immutable, in their fixed order, found by nam
 
     order       cluster policies by name, then tenant policies by tenant and name
     index       a label pair of the selector -> policies; selectors without one are asked in turn
-    tables      tiers, priority classes, GPU models and topology levels of all cluster policies
+    tables      tiers, priority classes, GPU models, topology levels, shares and quotas
     kinds       what the policies name: a kind as written, and the operations on it
     digest      SHA-256 over the documents: two replicas with one digest decide alike
 
@@ -18,7 +18,15 @@ from typing import Final
 
 from policies import selectors, vocabulary
 from policies.compiled import CompiledPolicy
-from policies.model import ClusterPolicy, GpuModel, Policy, TierSpec, TopologyLevel
+from policies.model import (
+    ClusterPolicy,
+    GpuModel,
+    Policy,
+    TenantPolicy,
+    TierSpec,
+    TopologyLevel,
+)
+from policies.model_tenancy import Backfill, Quota, Sharing
 
 # In force where no cluster policy names tiers of its own.
 _PLAIN_TIERS: Final = tuple(
@@ -35,10 +43,14 @@ class Tables:
     priority_classes: Mapping[str, str]  # PriorityClass -> tier
     gpu_models: Mapping[str, GpuModel]  # name as in node labels -> what it is
     topology: tuple[TopologyLevel, ...]
+    sharing: Sharing = field(default_factory=Sharing)
+    backfill: Backfill = field(default_factory=Backfill)
+    quotas: Mapping[str, Quota] = field(default_factory=dict)  # tenant -> its own
 
     @classmethod
     def of(cls, models: Iterable[Policy]) -> "Tables":
-        specs = [model.spec for model in models if isinstance(model, ClusterPolicy)]
+        found = tuple(models)
+        specs = [model.spec for model in found if isinstance(model, ClusterPolicy)]
         tiers = [tier for spec in specs for tier in spec.tiers] or list(_PLAIN_TIERS)
         return cls(
             tiers={tier.name: tier for tier in sorted(tiers, key=lambda tier: -tier.rank)},
@@ -49,7 +61,23 @@ class Tables:
                 name: row for spec in specs for row in spec.hardware for name in row.models
             },
             topology=tuple(level for spec in specs for level in spec.topology_levels),
+            sharing=next((spec.sharing for spec in specs if spec.sharing), Sharing()),
+            backfill=next((spec.backfill for spec in specs if spec.backfill), Backfill()),
+            quotas=_quotas(found),
         )
+
+
+def _quotas(models: Iterable[Policy]) -> dict[str, Quota]:
+    """A tenant may have several policies; for each resource the first that names it counts."""
+    quotas: dict[str, Quota] = {}
+    for model in models:
+        if isinstance(model, TenantPolicy):
+            name, more = model.spec.tenant.name, model.spec.quota
+            known = quotas.get(name, Quota())
+            quotas[name] = Quota.model_construct(
+                guaranteed={**more.guaranteed, **known.guaranteed}, max={**more.max, **known.max}
+            )
+    return quotas
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,21 +16,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from policies.cel.protocol import Activation, EvaluationError
+from policies.cel.reading import EVERYTHING, View
 from policies.compiled import Compiled, CompiledPolicy, Joined
-from policies.evaluation import Traced
 
 
 class Runner:
     """The values of one request, and the policy whose rules are being run."""
 
-    def __init__(self, values: dict[str, Any], *, trace: list[Traced] | None = None) -> None:
-        self._facts = Activation(values)
-        self._activation = Activation(dict(values), memo=self._facts.memo)
+    def __init__(self, values: dict[str, Any], *, view: View = EVERYTHING) -> None:
+        """`view` is what the expressions that will be run reach of the objects."""
+        self._facts = Activation(values, view=view)
+        self._activation = Activation(
+            dict(values), memo=self._facts.memo, view=view, trimmed=self._facts.trimmed
+        )
         self._bound: set[str] = set()  # facts that have another value by now
         self._learned: set[str] = (
             set()
         )  # variables of the policy whose value, or lack of one, is known
-        self._trace = trace
         self._policy: CompiledPolicy | None = None
 
     def enter(self, policy: CompiledPolicy) -> None:
@@ -67,14 +69,11 @@ class Runner:
             self._learn(compiled.needs)
         program = compiled.program
         changed = compiled.needs or not self._bound.isdisjoint(program.references)
-        activation = self._activation if changed else self._facts
-        if self._trace is None:
-            return program.evaluate(activation)
-        return self._traced(compiled, activation)
+        return program.evaluate(self._activation if changed else self._facts)
 
     def at_once(self, joined: Joined) -> object | None:
-        """What several expressions give as one; None: ask each, also where a trace is kept."""
-        compiled = joined.get() if self._trace is None else None
+        """What several expressions give as one; None: ask each."""
+        compiled = joined.get()
         if compiled is None:
             return None
         try:
@@ -94,18 +93,6 @@ class Runner:
             except EvaluationError as exc:
                 own.fail(key, EvaluationError(exc.kind, f"{key}: {exc.message}"))
             self._learned.add(name)
-
-    def _traced(self, compiled: Compiled, activation: Activation) -> object:
-        trace = self._trace if self._trace is not None else []
-        policy = self._policy.name if self._policy is not None else ""
-        source = compiled.program.source
-        try:
-            found = compiled.program.evaluate(activation)
-        except EvaluationError as exc:
-            trace.append(Traced(policy, compiled.field, source, error=exc.message))
-            raise
-        trace.append(Traced(policy, compiled.field, source, found))
-        return found
 
 
 def _shown(value: object) -> str:

@@ -10,6 +10,7 @@ Nothing here decides anything; `intent` reads these keys off an object.
 from typing import Final, NamedTuple
 
 GROUP: Final = "scheduling.kubenexus.io"
+API_VERSION: Final = f"{GROUP}/v1alpha1"
 POLICY_GROUP: Final = "policy.kubenexus.io"
 POLICY_API_VERSION: Final = f"{POLICY_GROUP}/v1alpha1"
 
@@ -42,6 +43,7 @@ GANG_NAME_LABEL: Final = "pod-group.scheduling.kubenexus.io/name"
 GANG_MIN_AVAILABLE_LABEL: Final = "pod-group.scheduling.kubenexus.io/min-available"
 GANG_ROLE_LABEL: Final = "pod-group.scheduling.kubenexus.io/role"
 GANG_TIMEOUT_ANNOTATION: Final = "pod-group.scheduling.kubenexus.io/timeout"
+GANG_MEMBERS_ANNOTATION: Final = "pod-group.scheduling.kubenexus.io/member-resources"
 
 # Names a group without a size of its own: with no size anywhere it is a locality group.
 GANG_GROUP_ANNOTATION: Final = f"{GROUP}/gang-group"
@@ -145,6 +147,7 @@ GPU_TOPOLOGY_LABEL: Final = "gpu.kubenexus.io/topology"
 GFD_PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 GFD_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 GFD_COUNT_LABEL: Final = "nvidia.com/gpu.count"
+GFD_REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
 GPU_CLASS_LABEL: Final = "gpu.nvidia.com/class"
 GPU_CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
 FABRIC_TYPE_LABEL: Final = "network.kubenexus.io/fabric-type"
@@ -178,6 +181,11 @@ REQUIRE_CLIQUE_ANNOTATION: Final = f"{GROUP}/require-clique"
 MIN_FABRIC_TIER_ANNOTATION: Final = f"{GROUP}/min-fabric-tier"
 NETWORK_SENSITIVE_ANNOTATION: Final = f"{GROUP}/network-sensitive"
 SPREAD_ZONES_ANNOTATION: Final = "topology.kubenexus.io/spread-zones"
+
+# What a network between hosts may be, best first, as FABRIC_TYPE_LABEL and
+# MIN_FABRIC_TIER_ANNOTATION say it; other spellings in use.
+FABRIC_TYPES: Final = ("nvswitch", "nvlink", "infiniband", "roce", "ethernet")
+FABRIC_TYPE_ALIASES: Final = {"ib": "infiniband", "rdma": "roce", "eth": "ethernet"}
 
 # Device plugins' names for whole GPUs.
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")

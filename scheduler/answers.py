@@ -5,22 +5,24 @@ The answer to "why does this pod wait?", as JSON: what `/explain` sends and `kub
     {"pod", "state", "waited", "attempts", "message",                   it waits
      "reasons": [{"reason", "nodes"}], "changes": ["…"],
      "nearest": {"node", "reasons", "short": [{"resource", "asked", "free"}]},
+     "start": {"expected": "2026-…Z" or null, "waits_for": ["ns/pod"], "ahead": ["ns/unit"]},
      "gang": {"name", "size", "exist", "bound", "members": [{"pod", "state", "node"}]}}
 
 A gang is tried once more as far as it fits, and the first member that does not is explained: that
 each member fits alone says nothing. Read-only: whatever is tried is taken back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from . import planner
+from . import events, planner
 from .entries import Look, State
 from .explaining import Explanation, explain
 from .filters import Memo
 from .inspection import Inspection
 from .model import Pod
 from .snapshot import Snapshot
+from .tenancy.promises import Promise
 
 Json = dict[str, Any]
 
@@ -34,6 +36,7 @@ STATES: Final = {
     State.BINDING: "other members of its pod group are being bound",
     State.REFUSED: "its bind was refused by the API server, and is tried again later",
     State.SUSPENDED: "its pod group is being taken apart",
+    State.HELD: "held back by its tenant's quota",
 }
 
 
@@ -43,9 +46,11 @@ def answer(
     memo: Memo,
     *,
     members: Iterable[tuple[Pod, str]] = (),
+    promised: Sequence[Promise] = (),
     now: float,
 ) -> Json:
-    """`members` are those of the pod's gang, each with its node or an empty string."""
+    """`members` are those of the pod's gang, each with its node or an empty string; `promised` are
+    the start times that were promised to anybody."""
     found: Json = {"pod": str(seen.pod.key)}
     if seen.node:
         found["node"] = seen.node
@@ -53,6 +58,8 @@ def answer(
         found["state"] = _not_waiting(seen.pod)
     else:
         found |= _waiting(seen, seen.look, snapshot, memo, now)
+        if promised:
+            found["start"] = _start(seen.look, promised)
     if seen.pod.gang is not None:
         found["gang"] = _gang(seen, sorted(members, key=lambda row: row[0].key))
     return found
@@ -63,6 +70,8 @@ def _not_waiting(pod: Pod) -> str:
         return f"held by scheduling gates: {', '.join(pod.gates)}"
     if pod.terminating:
         return "being deleted"
+    if pod.pending and None in pod.claims:
+        return "its resource claims have not been made yet: its events say why"
     return "finished" if pod.finished else "its bind is in flight"
 
 
@@ -74,6 +83,8 @@ def _waiting(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo, now: 
     }
     if look.state is State.FORMING:
         return found
+    if look.why is not None and look.why.held_back:
+        return found | {"message": look.why.text, "reasons": [], "changes": [], "nearest": None}
     why = _explain(seen, look, snapshot, memo)
     message = look.why.text if look.why is not None else why.text
     changes = [*why.changes]
@@ -88,11 +99,22 @@ def _waiting(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo, now: 
     }
 
 
+def _start(look: Look, promised: Sequence[Promise]) -> Json:
+    """When it is expected to start, and whom it must not make late."""
+    mine = next((one for one in promised if one.key == look.unit.key), None)
+    ahead = [one for one in promised if one is not mine and one.priority >= look.unit.priority]
+    return {
+        "expected": None if mine is None else events.instant_text(mine.start),
+        "waits_for": [] if mine is None else list(mine.waits_for),
+        "ahead": [str(one.key) for one in sorted(ahead, key=lambda one: (one.start, str(one.key)))],
+    }
+
+
 def _explain(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo) -> Explanation:
     with snapshot.trial():
-        left = planner.fill(look.unit, snapshot, memo=memo, closed=seen.closed)
+        tried = planner.fill(look.unit, snapshot, memo=memo, closed=seen.closed, mates=seen.mates)
         closed = planner.rows_of(snapshot, seen.closed)
-        return explain(left or seen.pod, snapshot, memo, closed=closed)
+        return explain(tried.left or seen.pod, snapshot, memo, closed=closed, outside=tried.outside)
 
 
 def _nearest(why: Explanation) -> Json | None:

@@ -15,14 +15,11 @@ so that one that was frozen writes nothing when it wakes.
 
 import asyncio
 import logging
-import os
 import random
-import signal
-import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -34,25 +31,31 @@ from cluster.client import Client
 from cluster.events import Recorder
 from cluster.leases import Elector
 from cluster.watch import Event, Informer
-from policies import vocabulary
+from policies import loader, vocabulary
 
-from . import groups, server
+from . import following, groups, lifetime, server
 from .binder import Binder
 from .conditions import Conditions
+from .dra import feeds as device_feeds
+from .dra.preparing import Claiming
 from .errors import ModelError
 from .exposing import expose
 from .gates import Gates
-from .groups import Group
+from .hands import Hands, Settings
+from .hardware.sources import hosts
 from .holding import HOLD_SECONDS
-from .loop import Hands, Scheduler, Settings
+from .loop import Scheduler
 from .metrics import Metrics
 from .model import Node, Pod
 from .optional_kinds import OptionalKind
 from .queueing import STARVING_AFTER
 from .release import Policy, Releaser
 from .rules import feeds as peer_feeds
+from .rules.devices import Devices
 from .rules.volumes import Volumes
 from .telling import Telling
+from .tenancy.evicting import Evictor
+from .tenancy.remembering import Remembering
 from .volumes import feeds as volume_feeds
 from .volumes.preparing import Preparing
 
@@ -86,6 +89,10 @@ class Options:
     """Seconds after which a unit goes before others of its priority."""
     hold_seconds: float = HOLD_SECONDS
     """How long nodes are held for a gang that starves."""
+    policies: tuple[Path, ...] = (loader.LIBRARY,)
+    """Files and folders with the policies whose tables placement goes by."""
+    policy_objects: bool = True
+    """Follow ClusterPolicy and TenantPolicy objects as well."""
 
 
 class LeaseLost(Exception):
@@ -112,11 +119,11 @@ def main(options: Options) -> int:
 async def run(options: Options) -> None:
     """Watch, plan and bind until SIGTERM or SIGINT."""
     found = connection.load(options.kubeconfig)
-    stop = _stop_on_signals()
+    stop = lifetime.stop_on_signals()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(found, component="scheduler"))
         recorder = await stack.enter_async_context(
-            Recorder(client, controller=options.scheduler_name, instance=_identity())
+            Recorder(client, controller=options.scheduler_name, instance=lifetime.identity())
         )
         parts = _Parts(options, client, recorder)
         await stack.enter_async_context(
@@ -133,7 +140,7 @@ async def run(options: Options) -> None:
 
 async def _until(stop: asyncio.Event, parts: "_Parts") -> None:
     """Run the parts until `stop`, or until one of them ends, which is an error."""
-    async with _tasks(*parts.background()) as tasks:
+    async with lifetime.tasks(*parts.background()) as tasks:
         tasks.append(asyncio.create_task(parts.lead(), name="lead"))
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -178,7 +185,14 @@ class _Parts:
                 gates=self._gates,
                 releaser=self._releaser(recorder),
                 telling=telling,
+                evictor=Evictor(
+                    client,
+                    record=recorder.record,
+                    may_write=self._leads,
+                    sleep=asyncio.sleep,
+                ),
                 preparing=self._preparing,
+                claiming=self._claiming,
             ),
             metrics=self.metrics,
             now=time.monotonic,
@@ -195,17 +209,37 @@ class _Parts:
             client, resources.PODS, keep=_reader(Pod.read), on_event=self.scheduler.on_pod
         )
         known = self.scheduler.groups
-        self._groups = (
+        devices = self.scheduler.cache.snapshot.devices.facts
+        self._kinds: tuple[OptionalKind[Any], ...] = (
             self._optional(resources.POD_GROUPS, groups.read_native, known.on_native),
             self._optional(resources.X_POD_GROUPS, groups.read_x, known.on_x),
+            *(
+                self._optional(feed.resource, feed.read, partial(self.scheduler.on_feed, feed))
+                for feed in (*device_feeds.feeds(devices), hosts.feed(self.scheduler.cache.hosts))
+            ),
         )
         self._feeds = self._watch_all()
+        self._following = following.follow(
+            client,
+            recorder.record,
+            options.policies,
+            objects=options.policy_objects,
+            adopt=self.scheduler.adopt,
+        )
+        self._remembering = Remembering(
+            client,
+            self.scheduler.cache.accounts,
+            self._following.objects,
+            may_write=self._leads,
+            epoch=time.time,
+        )
         expose(
             self.metrics,
             self.scheduler,
             drift=lambda: self._drift,
             leads=self._leads,
             events_dropped=lambda: sum(recorder.dropped.values()),
+            policy_faults=lambda: len(self._following.faults),
         )
 
     def _leads(self) -> bool:
@@ -219,7 +253,7 @@ class _Parts:
             self._client,
             name=self._options.scheduler_name,
             namespace=self._options.lease_namespace,
-            identity=_identity(),
+            identity=lifetime.identity(),
             on_started=self._leading.set,
         )
 
@@ -245,6 +279,17 @@ class _Parts:
             may_write=self._leads,
         )
 
+    def _claiming(self, devices: Devices, stirred: Callable[[], None]) -> Claiming:
+        return Claiming(
+            self._client,
+            devices,
+            now=time.monotonic,
+            sleep=asyncio.sleep,
+            random=random.random,
+            may_write=self._leads,
+            stirred=stirred,
+        )
+
     def _watch_all(self) -> tuple[Informer[Any], ...]:
         """What rules read beside pods and nodes: namespaces, who serves together, storage."""
         snapshot = self.scheduler.cache.snapshot
@@ -267,10 +312,10 @@ class _Parts:
     def _optional(
         self,
         resource: resources.Resource,
-        read: Callable[[dict[str, Any]], Group],
-        on_event: Callable[[Event[Group | None]], None],
-    ) -> OptionalKind[Group | None]:
-        def make(found: resources.Resource) -> Informer[Group | None]:
+        read: Callable[[dict[str, Any]], T],
+        on_event: Callable[[Event[T | None]], None],
+    ) -> OptionalKind[T | None]:
+        def make(found: resources.Resource) -> Informer[T | None]:
             return Informer(self._client, found, keep=_reader(read), on_event=on_event)
 
         return OptionalKind(self._client, resource, make=make, on_event=on_event)
@@ -284,35 +329,41 @@ class _Parts:
             str(resource)
             for resource, done in (
                 *((one.resource, one.synced) for one in self._informers()),
-                *((one.resource, one.settled) for one in self._groups),
+                *((one.resource, one.settled) for one in self._kinds),
             )
             if not done.is_set()
         ]
+        if not self._following.settled.is_set():
+            waiting.append("policies")
         return f"waiting for the first list of {' and '.join(waiting)}" if waiting else ""
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         writers = [self._conditions.run() for _ in range(_CONDITION_WRITERS)]
         lifters = [self._gates.run() for _ in range(_GATE_WRITERS)]
         watches = [one.run() for one in self._informers()]
-        watches += [one.run() for one in self._groups]
-        return [*watches, *writers, *lifters, self._recount()]
+        watches += [one.run() for one in self._kinds]
+        watches += self._following.background()
+        return [*watches, *writers, *lifters, self._recount(), self._remembering.run()]
 
     async def lead(self) -> None:
         """Plan once the picture is whole and, where that is asked for, this process leads."""
         for one in self._informers():
             await one.synced.wait()
-        for kind in self._groups:
+        for kind in self._kinds:
             await kind.settled.wait()
+        await self._following.settled.wait()
         logger.info("in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
         if self._elector is None:
+            self._remembering.recall()
             await self.scheduler.run()
             return
-        async with _tasks(self._elector.run()) as tasks:
+        async with lifetime.tasks(self._elector.run()) as tasks:
             started = asyncio.create_task(self._leading.wait())
             await asyncio.wait([tasks[0], started], return_when=asyncio.FIRST_COMPLETED)
             started.cancel()
             if self._leading.is_set():
                 logger.info("leading", extra={"half_bound": len(self.scheduler.wholeness)})
+                self._remembering.recall()
                 tasks.append(asyncio.create_task(self.scheduler.run(), name="plan"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -343,30 +394,3 @@ def _reader(read: Callable[[dict[str, Any]], T]) -> Callable[[dict[str, Any]], T
             return None
 
     return keep
-
-
-@asynccontextmanager
-async def _tasks(
-    *work: Coroutine[Any, Any, None],
-) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Tasks that do not outlive the context; more may be added to the list."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        yield tasks
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _stop_on_signals() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
-
-
-def _identity() -> str:
-    """The replica, and which of its lives: whoever asks for the leader needs the first part."""
-    return f"{socket.gethostname()}_{os.getpid()}"

@@ -13,17 +13,30 @@ Counted like kube-scheduler does: pods of every scheduler, and terminating ones 
 Succeeded and Failed ones hold nothing. A pod on a node that is not known yet is remembered and
 counted when the node appears; a node that goes leaves its pods remembered in the same way.
 
+What tenants use follows from it: `accounts`.
+
+Nodes go into the snapshot as all sources together tell them: `hosts` knows more of some than their
+objects do, and a node is put anew when that changes.
+
 Not here: pods that wait for a node (`queueing`), and what is free (`snapshot`).
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from .errors import InvariantError
 from .hardware.assignment import NOWHERE, Assignment
+from .hardware.sources.hosts import Hosts, VramOf
 from .model import GangKey, Node, Pod
 from .outcome import Placement
 from .snapshot import Snapshot
+from .tenancy.accounts import Accounts
+from .tenancy.budgets import Budgets
+from .tenancy.holds import Holds
+from .tenancy.kinds import Kinds
+from .tenancy.reservations import Reservations
+from .tenancy.victims import Occupant
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +54,22 @@ class Cache:
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
+        self.hosts = Hosts(self.snapshot.devices.facts, changed=self._rehost)
+        self.on_nodes: Callable[[Iterable[str]], None] = lambda nodes: None
+        """Told of nodes that changed without their objects."""
+        self._objects: dict[str, Node] = {}  # node name -> the node as its object tells it
         self._held: dict[str, Held] = {}  # pod uid -> where it is
         self._on: dict[str, set[str]] = {}  # node name -> uids of its pods, known node or not
         self._members: dict[GangKey, set[str]] = {}  # gang -> uids of members that count
+        self.accounts = Accounts(Kinds(self.snapshot))
+        self.holds = Holds(self.snapshot)
+        self.reservations = Reservations(self.holds, self.accounts)
+        self.budgets = Budgets()
+        self.own = ""
+        """The name of the scheduler whose cache this is."""
+        self.yielding = 0  # pods on nodes that are marked preemptible
+        self.timed = 0  # pods on nodes that say how long they run
+        self._priorities: dict[str, Counter[int]] = {}  # tenant -> priorities of its placed pods
 
     def __len__(self) -> int:
         return len(self._held)
@@ -58,23 +84,64 @@ class Cache:
         """Members with a node, neither finished nor terminating."""
         return len(self._members.get(gang, ()))
 
+    def occupants(self) -> list[Occupant]:
+        """Every pod that has its node for certain, with its place there, by uid."""
+        found = (self._held[uid] for uid in sorted(self._held))
+        return [Occupant(one.pod, one.node, one.assignment) for one in found if not one.assumed]
+
+    def on(self, nodes: Iterable[str] | None = None) -> list[Occupant]:
+        """Every pod that counts on these nodes, or on all, by node and uid."""
+        return [
+            Occupant(one.pod, one.node, one.assignment)
+            for node in sorted(self._on if nodes is None else nodes)
+            for one in self._pods_on(node)
+        ]
+
+    def lowest(self, tenant: str) -> int | None:
+        """The lowest priority among the tenant's pods that have a node."""
+        return min(self._priorities.get(tenant, ()), default=None)
+
+    def mates(self, gang: GangKey) -> tuple[tuple[Pod, str], ...]:
+        """The same members, each with its node's name, by uid."""
+        found = (self._held[uid] for uid in sorted(self._members.get(gang, ())))
+        return tuple((held.pod, held.node) for held in found)
+
     # --- nodes ---
 
     def put_node(self, node: Node) -> bool:
         """Add or change; True when something changed."""
+        self._objects[node.name] = node
+        node = self.hosts.complete(node)
         new = node.name not in self.snapshot
         mine = list(self._pods_on(node.name))
-        changed = self.snapshot.put_node(
-            node, () if new else [(held.pod, held.assignment) for held in mine]
-        )
+        changed = self.snapshot.put_node(node, () if new else self._claims(node.name, mine))
         if new:
             for held in mine:
                 self.snapshot.charge(held.pod, held.node, held.assignment)
+        if changed and self.accounts.ledger.tree.kinds:
+            self.recount(mine)
         return changed
 
+    def know_models(self, vram_of: VramOf) -> None:
+        """From now on GPUs of which only the model is known have its VRAM."""
+        self.hosts.vram_of = vram_of
+        self._rehost(tuple(self._objects))
+
+    def _rehost(self, names: Iterable[str]) -> None:
+        known = (name for name in names if name in self._objects)
+        if changed := [name for name in known if self.put_node(self._objects[name])]:
+            self.on_nodes(changed)
+
+    def recount(self, held: Iterable[Held] | None = None) -> None:
+        """What these hold, or all, counts for their tenants by what their nodes are now."""
+        for one in tuple(self._held.values()) if held is None else held:
+            self.accounts.take(one.pod, one.node)
+
     def drop_node(self, name: str) -> None:
+        self._objects.pop(name, None)
         if name in self.snapshot:
             self.snapshot.drop_node(name)
+            self.holds.node_gone(name)
 
     # --- what the watch says ---
 
@@ -82,7 +149,8 @@ class Cache:
         """The pod's newest state. One that waits for a node changes no assumption about it."""
         held = self._held.get(pod.uid)
         if pod.nominated or pod.uid in self.snapshot.nominees:
-            waits = not (pod.node or pod.finished or held)
+            # What this scheduler promised itself is kept by `holds`.
+            waits = not (pod.node or pod.finished or held or pod.scheduler == self.own)
             self.snapshot.nominate(pod if waits else replace(pod, nominated=""))
         if pod.finished:
             return self._remove(pod.uid)
@@ -138,12 +206,16 @@ class Cache:
     def _remember(self, held: Held) -> None:
         self._held[held.pod.uid] = held
         self._on.setdefault(held.node, set()).add(held.pod.uid)
+        self.accounts.take(held.pod, held.node)
+        self._rank(held.pod, +1)
         self._count(held.pod)
 
     def _remove(self, uid: str) -> tuple[str, ...]:
         held = self._held.pop(uid, None)
         if held is None:
             return ()
+        self.accounts.give(uid)
+        self._rank(held.pod, -1)
         here = self._on[held.node]
         here.discard(uid)
         if not here:
@@ -153,6 +225,21 @@ class Cache:
             return ()
         self.snapshot.release(held.pod, held.node, held.assignment)
         return (held.node,)
+
+    def _claims(self, node: str, held: Iterable[Held]) -> list[tuple[Pod, Assignment]]:
+        """Whatever counts on the node: its pods, and what is kept there."""
+        kept = [(one.pod, one.assignment) for one in self.holds.on(node)]
+        return [*((one.pod, one.assignment) for one in held), *kept]
+
+    def _rank(self, pod: Pod, sign: int) -> None:
+        self.yielding += sign if pod.terms.preemptible else 0
+        self.timed += sign if pod.terms.lasts is not None else 0
+        counts = self._priorities.setdefault(pod.terms.tenant, Counter())
+        counts[pod.priority] += sign
+        if not counts[pod.priority]:
+            del counts[pod.priority]
+            if not counts:
+                del self._priorities[pod.terms.tenant]
 
     def _count(self, pod: Pod) -> None:
         if pod.gang is None:

@@ -5,18 +5,29 @@ The queue as it can be read: who waits, in which state, since when, and in which
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from .entries import Entry, Look, State
 from .groups import Group
-from .model import GangKey
+from .model import GangKey, Pod
 from .parking import Rank
-from .units import Unit, UnitKey, size_of
+from .tenancy.promises import Promise
+from .units import Unit, UnitKey, leads, size_of
+
+
+class Rooms(Protocol):
+    """For how many members of a gang room is kept, and whether any can be."""
+
+    possible: bool
+
+    def count(self, key: GangKey) -> int: ...
 
 
 class Census:
     """`bound` says how many members of a gang have a node already, `group` what its object says,
-    `half_bound` whether it stands partial, `done` who succeeded: pod uid -> owner uid."""
+    `half_bound` whether it stands partial, `done` who succeeded: pod uid -> owner uid, `reserved`
+    for whom room is kept; None: no room is ever kept for members to come."""
 
     def __init__(
         self,
@@ -26,12 +37,16 @@ class Census:
         half_bound: Callable[[GangKey], bool],
         done: Callable[[GangKey], Mapping[str, str]],
         starving_after: float,
+        reserved: Rooms | None = None,
     ) -> None:
         self._bound, self._group, self._half_bound = bound, group, half_bound
         self._done = done
         self._starving_after = starving_after
+        self._reserved = reserved
         self._entries: dict[UnitKey, Entry] = {}
         self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
+        self._held: dict[UnitKey, None] = {}  # units that a quota keeps waiting
+        self.promised: dict[UnitKey, Promise] = {}  # units that know when they start: `promising`
 
     def __len__(self) -> int:
         """Pods that wait or whose bind is in flight."""
@@ -60,6 +75,12 @@ class Census:
             if entry.pods and isinstance(entry.key, GangKey)
         )
 
+    def led(self) -> Iterator[GangKey]:
+        """Gangs whose leader waits."""
+        for entry in tuple(self._entries.values()):
+            if isinstance(entry.key, GangKey) and any(map(leads, entry.pods.values())):
+                yield entry.key
+
     def key(self, uid: str) -> UnitKey | None:
         return self._unit_of.get(uid)
 
@@ -81,15 +102,31 @@ class Census:
             entry.why,
         )
 
+    def held_back(self) -> list[Unit]:
+        """The units that a quota keeps waiting, in the order in which they would be planned."""
+        found = [self._unit(self._entries[key]) for key in self._held]
+        return sorted((unit for unit in found if unit.pods), key=lambda unit: unit.order)
+
+    def nominated(self) -> dict[UnitKey, list[Pod]]:
+        """Pods that wait and were once told the node that they are to have, by unit."""
+        found: dict[UnitKey, list[Pod]] = {}
+        for key, entry in self._entries.items():
+            pods = [pod for pod in entry.pods.values() if pod.nominated]
+            if pods:
+                found[key] = pods
+        return found
+
     def was_refused(self, uid: str) -> bool:
         """Whether an earlier bind of the pod was refused for good."""
         key = self._unit_of.get(uid)
         return key is not None and uid in self._entries[key].refusals
 
     def starving(self, key: UnitKey, now: float) -> bool:
-        """Whether the unit could have been placed for longer than anybody should wait."""
+        """Whether the unit could have been placed for longer than anybody should wait; one that
+        knows when it starts does not starve."""
         entry = self._entries.get(key)
-        return entry is not None and self._is_starving(entry, now)
+        known = key in self.promised
+        return entry is not None and not known and self._is_starving(entry, now)
 
     def timed_out(self, unit: Unit, now: float) -> bool:
         """Whether the gang has been forming for longer than it may."""
@@ -106,7 +143,25 @@ class Census:
             gated=gated,
             refused=refused,
             group=self._group(gang) if gang else None,
+            reserved=self._kept(gang, entry) if gang else 0,
+            led=gang is not None and self._led(entry, ready),
+            unreserving=gang is not None and self._unreserving(ready),
         )
+
+    def _kept(self, gang: GangKey, entry: Entry) -> int:
+        """Room kept beyond the members that wait: each of them takes one of the places."""
+        kept = self._reserved.count(gang) if self._reserved is not None else 0
+        return max(0, kept - sum(not leads(pod) for pod in entry.pods.values())) if kept else 0
+
+    def _led(self, entry: Entry, ready: tuple[Pod, ...]) -> bool:
+        """Its leader waits, and nobody has come for a while."""
+        return entry.still and any(map(leads, ready)) and self._can_keep()
+
+    def _unreserving(self, ready: tuple[Pod, ...]) -> bool:
+        return self._reserved is not None and not self._reserved.possible and any(map(leads, ready))
+
+    def _can_keep(self) -> bool:
+        return self._reserved is not None and self._reserved.possible
 
     def _there(self, gang: GangKey, entry: Entry) -> int:
         """
@@ -125,7 +180,7 @@ class Census:
         if not isinstance(entry.key, GangKey) or not entry.pods or entry.suspended:
             return False
         size = size_of(entry.sizes, self._group(entry.key))
-        there = len(entry.pods) + self._there(entry.key, entry)
+        there = len(entry.pods) + self._there(entry.key, entry) + self._kept(entry.key, entry)
         return not entry.refusals and size is not None and there < size
 
     def _rank(self, entry: Entry, now: float) -> Rank:

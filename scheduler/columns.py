@@ -96,7 +96,7 @@ class Columns:
             column[row] = count
         self._touch(row)
         self.gpu_host[row] = node.gpus > 0
-        self.has_topology[row] = node.topology is not None
+        self.has_topology[row] = _knows_zones(node)
         self.vram[row] = node.vram
         self.taints[row] = _code(
             (node.taints, node.unschedulable), self._taint_codes, self.taint_sets
@@ -257,8 +257,13 @@ def _statics(node: Node) -> tuple[object, ...]:
         node.features,
         node.unschedulable,
         node.vram,
-        node.topology is None,
+        _knows_zones(node),
+        () if node.topology is None else tuple(gpu.model for gpu in node.topology.gpus),
     )
+
+
+def _knows_zones(node: Node) -> bool:
+    return node.topology is not None and bool(node.topology.zones)
 
 
 def _code(found: K, codes: dict[K, int], found_by_code: list[K]) -> int:

@@ -4,9 +4,10 @@ The PodScheduled condition of pods that wait, written behind binds and only when
     tell ──▶ wanted (one for each pod, the latest) ──worker, when no bind is in flight──▶ PATCH
 
 `Unschedulable` is a promise to autoscalers that another node would help, so a gang that is still
-forming carries `WaitingForPodGroup` instead, and a pod that the API server refuses to bind, on
-whatever node, carries `BindingRefused`. A write that fails is given up when the pod is gone or
-the server refuses, and tried again otherwise; what changed meanwhile replaces it.
+forming carries `WaitingForPodGroup` instead, one that its tenant's quota holds back
+`QuotaExceeded`, and a pod that the API server refuses to bind, on whatever node, `BindingRefused`.
+A write that fails is given up when the pod is gone or the server refuses, and tried again
+otherwise; what changed meanwhile replaces it.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from .model import Condition, Pod
 UNSCHEDULABLE: Final = "Unschedulable"
 WAITING: Final = "WaitingForPodGroup"
 REFUSED: Final = "BindingRefused"
+QUOTA: Final = "QuotaExceeded"
 
 _PAUSE: Final = 0.05
 _PATIENCE: Final = 20  # pauses after which a condition is written although binds are in flight

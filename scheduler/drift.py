@@ -38,6 +38,9 @@ def _recount(cache: Cache, held: Iterable[Held]) -> Snapshot:
     for one in held:
         if one.node in snapshot:
             snapshot.charge(one.pod, one.node, one.assignment)
+    for name in snapshot.columns.rows:
+        for kept in cache.holds.on(name):
+            snapshot.charge(kept.pod, name, kept.assignment)
     return snapshot
 
 

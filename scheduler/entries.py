@@ -25,6 +25,7 @@ class State(StrEnum):
     BINDING = "binding"
     REFUSED = "refused"
     SUSPENDED = "suspended"
+    HELD = "held"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Entry:
     signature: tuple[object, ...] | None = None  # the one it was last parked under
     woken: tuple[object, ...] | None = None  # the one it was woken for and answers for now
     suspended: bool = False
+    still: bool = False  # nobody has come for a while
     why: NoFit | None = None
     refusals: dict[str, tuple[int, float]] = field(default_factory=dict)
     """uid -> how often its bind was refused for good, and until when it is left alone; 0: no more
@@ -98,6 +100,11 @@ class Entry:
             self.sizes = +self.sizes
         return pod
 
+    @property
+    def tenant(self) -> str:
+        """A unit lives in one namespace, and a namespace has one tenant."""
+        return next((pod.terms.tenant for pod in self.pods.values()), "")
+
     def first(self) -> tuple[int, float, str]:
         """The order of the first of its pods."""
         if self._first is None:
@@ -130,4 +137,4 @@ class Entry:
 
 def matters(pod: Pod) -> tuple[object, ...]:
     """What can change where or when a pending pod is tried."""
-    return pod.shape, pod.priority, pod.gang, pod.gates
+    return pod.shape, pod.priority, pod.gang, pod.gates, pod.claims

@@ -6,12 +6,17 @@ what was found. `cluster.correlation` bounds the notes and folds repeats into se
 pod belongs in its condition (`conditions`): an Event may be dropped.
 """
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from cluster import correlation
+from policies import vocabulary
+from policies.faults import Fault
 
 from .model import Pod
 from .outcome import NoFit, Placement
+from .units import Unit
 from .wholeness import Half
 
 SCHEDULED: Final = "Scheduled"
@@ -20,6 +25,13 @@ GANG_WAITING: Final = "GangWaiting"
 GANG_SCHEDULED: Final = "GangScheduled"
 GANG_TIMED_OUT: Final = "GangTimedOut"
 GANG_RELEASED: Final = "GangReleased"
+QUOTA_EXCEEDED: Final = "QuotaExceeded"
+PREEMPTED: Final = "Preempted"
+PREEMPTING: Final = "Preempting"
+START_PROMISED: Final = "StartPromised"
+PROMISE_MOVED: Final = "PromiseMoved"
+RESERVATION_ENDED: Final = "ReservationEnded"
+POLICIES_REFUSED: Final = "PoliciesRefused"
 
 
 def scheduled(placement: Placement) -> correlation.Report:
@@ -29,6 +41,54 @@ def scheduled(placement: Placement) -> correlation.Report:
 
 def failed_scheduling(pod: Pod, why: NoFit) -> correlation.Report:
     return correlation.report(_about(pod), FAILED, why.text, action="Scheduling", warning=True)
+
+
+def quota_exceeded(pod: Pod, why: NoFit) -> correlation.Report:
+    return correlation.report(
+        _about(pod), QUOTA_EXCEEDED, why.text, action="Scheduling", warning=True
+    )
+
+
+def preempted(pod: Pod, unit: Unit) -> correlation.Report:
+    note = f"Preempted by {_unit(unit)}"
+    return correlation.report(_about(pod), PREEMPTED, note, action="Preempting", warning=True)
+
+
+def preempting(unit: Unit, victims: Sequence[Pod]) -> correlation.Report:
+    named = ", ".join(str(pod.key) for pod in victims[:5])
+    more = f" and {len(victims) - 5} more" if len(victims) > 5 else ""
+    note = f"{_unit(unit)} waits for {_count(len(victims), 'pod')} to end: {named}{more}"
+    return correlation.report(_about(unit.pods[0]), PREEMPTING, note, action="Preempting")
+
+
+def start_promised(unit: Unit, start: float, waits_for: Sequence[str]) -> correlation.Report:
+    """On the first pod; `start` in seconds of the epoch."""
+    named = f", when {', '.join(waits_for)} have ended" if waits_for else ""
+    note = f"{_unit(unit)} is expected to start by {instant_text(start)}{named}"
+    return correlation.report(_about(unit.pods[0]), START_PROMISED, note, action="Scheduling")
+
+
+def promise_moved(unit: Unit, start: float | None, why: str) -> correlation.Report:
+    """None: there is no time to be named for now."""
+    when = "at a time not known yet" if start is None else f"by {instant_text(start)}"
+    note = f"{_unit(unit)} is expected to start {when}: {why}"
+    about = _about(unit.pods[0])
+    return correlation.report(about, PROMISE_MOVED, note, action="Scheduling", warning=True)
+
+
+def instant_text(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def reservation_ended(pod: Pod, gang: str, why: str) -> correlation.Report:
+    note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
+    return correlation.report(_about(pod), RESERVATION_ENDED, note, action="Reserving")
+
+
+def _unit(unit: Unit) -> str:
+    what = "pod group" if unit.is_gang else "pod"
+    whose = f" of tenant {unit.tenant}" if unit.tenant else ""
+    return f"{what} {unit.key}{whose}"
 
 
 def failed_binding(pod: Pod, why: str) -> correlation.Report:
@@ -44,6 +104,16 @@ def refused_binding(pod: Pod, why: str) -> correlation.Report:
 def gate_not_lifted(pod: Pod, why: str) -> correlation.Report:
     note = f"the gang is complete and its gate was not lifted: {why}"
     return correlation.report(_about(pod), FAILED, note, action="Scheduling", warning=True)
+
+
+def policies_refused(fault: Fault) -> correlation.Report:
+    """About the object that is faulty, where it is one; else about the product's namespace."""
+    kind, _, name = fault.source.partition("/")
+    about = correlation.Ref("Namespace", vocabulary.SYSTEM_NAMESPACE)
+    if kind in ("ClusterPolicy", "TenantPolicy"):
+        about = correlation.Ref(kind, name, api_version=vocabulary.POLICY_API_VERSION)
+    note = f"the scheduler goes by the last good policies: {fault}"
+    return correlation.report(about, POLICIES_REFUSED, note, action="Load", warning=True)
 
 
 def gang_waiting(pod: Pod, text: str) -> correlation.Report:

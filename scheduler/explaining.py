@@ -22,6 +22,8 @@ from .columns import Bools
 from .filters import Memo
 from .model import PODS, Pod, Shape
 from .snapshot import Snapshot
+from .wishes.claims import NO_CLAIMS
+from .wishes.fabric import NO_FABRIC
 from .wishes.nodes import ANY_NODE
 from .wishes.peers import NO_PEERS
 from .wishes.taints import Toleration
@@ -59,10 +61,15 @@ class Explanation:
 
 
 def explain(
-    pod: Pod, snapshot: Snapshot, memo: Memo, *, closed: Bools | None = None
+    pod: Pod,
+    snapshot: Snapshot,
+    memo: Memo,
+    *,
+    closed: Bools | None = None,
+    outside: filters.Outside | None = None,
 ) -> Explanation:
     """For a pod as it stands now; one that fits has no reasons."""
-    why = filters.explain(snapshot, pod, memo, closed=closed)
+    why = filters.explain(snapshot, pod, memo, closed=closed, outside=outside)
     reasons = tuple(sorted(why.reasons, key=lambda row: (-row[1], row[0])))
     if why.sentence:
         reasons = ((why.sentence, why.nodes),)
@@ -112,7 +119,8 @@ def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, B
     for code, text in enumerate(filters.STATIC):
         if code:
             yield text, codes == code
-    for book in (snapshot.ports, snapshot.volumes, snapshot.peers):
+    yield from snapshot.places.refused(shape)
+    for book in (snapshot.ports, snapshot.volumes, snapshot.peers, snapshot.devices):
         yield from book.refuse(pod, columns.alive)
     for name, asked in shape.requests:
         text = filters.TOO_MANY_PODS if name == PODS else f"Insufficient {name}"
@@ -159,8 +167,12 @@ def _relaxed(shape: Shape) -> Iterator[tuple[str, Shape]]:
         yield "drop the pod affinity and topology spread", replace(shape, peers=NO_PEERS)
     if shape.volumes != NO_VOLUMES:
         yield "use other volumes", replace(shape, volumes=NO_VOLUMES)
+    if shape.claims is not NO_CLAIMS:
+        yield "claim no devices", replace(shape, claims=NO_CLAIMS)
     if shape.vram:
         yield "ask for less VRAM", replace(shape, vram=0)
+    if shape.fabric is not NO_FABRIC:
+        yield "ask for no topology level and no fabric", replace(shape, fabric=NO_FABRIC)
     if shape.ask.strict:
         loose = replace(shape.ask, policy="best-effort")
         yield "use NUMA policy best-effort", replace(shape, ask=loose)

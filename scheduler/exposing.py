@@ -14,6 +14,7 @@ def expose(
     drift: Callable[[], int],
     leads: Callable[[], bool],
     events_dropped: Callable[[], int],
+    policy_faults: Callable[[], int],
 ) -> None:
     """Register everything that is read when asked for."""
     metrics.watch_each(
@@ -50,3 +51,8 @@ def expose(
     metrics.watch("nodes", "Nodes in the picture.", lambda: float(len(scheduler.cache.snapshot)))
     metrics.watch("placed_pods", "Pods that hold a node.", lambda: float(len(scheduler.cache)))
     metrics.watch("events_dropped", "Events not written.", lambda: float(events_dropped()))
+    metrics.watch(
+        "policy_faults",
+        "Faults of the newest policies; while there are some, the last good ones are in force.",
+        lambda: float(policy_faults()),
+    )

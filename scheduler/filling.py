@@ -11,6 +11,7 @@ for GPUs while others have room. Every choice among nodes ends in the node's nam
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -18,11 +19,16 @@ from . import domains, filters, scores
 from .columns import Bools, Columns, Ints
 from .domains import Choice, Codes, Floats
 from .filters import Memo
+from .hardware import packing
 from .hardware.choice import Misfit
 from .model import PODS, Pod, Shape
 from .outcome import NoFit, Placement
 from .snapshot import Snapshot
+from .tables import Level
+from .wishes.claims import NO_CLAIMS
 from .wishes.volumes import NO_VOLUMES
+
+_MOST_WISHES: Final = 4  # grades of what is preferred that are tried, best first
 
 
 def dominant(shape: Shape, columns: Columns) -> tuple[str, float]:
@@ -40,11 +46,11 @@ def dominant(shape: Shape, columns: Columns) -> tuple[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What an attempt stands on. `levels`: topology label keys, narrowest first."""
+    """What an attempt stands on. `levels`: topology levels, narrowest first."""
 
     snapshot: Snapshot
     memo: Memo
-    levels: tuple[str, ...] = ()
+    levels: tuple[Level, ...] = ()
     closed: Bools | None = None
     """Rows held for somebody else."""
     spread: bool = False
@@ -55,7 +61,7 @@ class Ground:
         return rows if self.closed is None else rows & ~self.closed
 
     def codes(self) -> list[Codes]:
-        return [self.snapshot.columns.codes(key) for key in self.levels]
+        return self.snapshot.places.nearness(self.levels)
 
 
 @dataclass(slots=True)
@@ -64,15 +70,20 @@ class Filling:
 
     ground: Ground
     within: Bools | None = None
+    outside: str = ""
+    """The reason of rows that are not within; empty: they are as good as any."""
     placements: list[Placement] = field(default_factory=list)
     left: list[Pod] = field(default_factory=list)
     rows: dict[int, None] = field(default_factory=dict)  # nodes that this unit uses, in order
+    alike: int = 1
+    """How many equal pods are still to be placed one by one."""
 
     def fill(self, members: Sequence[Pod]) -> None:
         """Place as many of these equal pods as possible; the others are left."""
         pod, snapshot = members[0], self.ground.snapshot
         done = 0
-        if not pod.shape.refusals and not snapshot.volumes.trouble(pod):
+        trouble = snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
+        if not pod.shape.refusals and not trouble:
             rows = self.ground.open(pod.shape)
             if self.within is not None:
                 rows = rows & self.within
@@ -102,7 +113,17 @@ class Filling:
     def why(self) -> NoFit:
         """The reasons of the first pod that was left, as things stand in this attempt."""
         ground = self.ground
-        return filters.explain(ground.snapshot, self.left[0], ground.memo, closed=ground.closed)
+        return filters.explain(
+            ground.snapshot,
+            self.left[0],
+            ground.memo,
+            closed=ground.closed,
+            outside=self.bound(),
+        )
+
+    def bound(self) -> filters.Outside | None:
+        """The rows that the attempt may not use, with their reason."""
+        return (self.outside, ~self.within) if self.outside and self.within is not None else None
 
     # --- plain pods ---
 
@@ -144,12 +165,23 @@ class Filling:
             return mine
         pool = self._preferred(pod, rows, room, wanted)
         columns = self.ground.snapshot.columns
-        name, _ = dominant(pod.shape, columns)
-        free = columns.free(name) - wanted * pod.shape.amount(name)
-        leftover: Floats = free / np.maximum(columns.allocatable(name), 1)
+        leftover = self._leftover(pod.shape, pool, wanted)
         return domains.choose(
             pool, wanted, self.ground.codes(), leftover=leftover, rank=columns.rank
         )
+
+    def _leftover(self, shape: Shape, room: Ints, wanted: int) -> Floats:
+        """What speaks against each row as the one that takes all; GPUs are packed by island."""
+        snapshot, columns = self.ground.snapshot, self.ground.snapshot.columns
+        name, _ = dominant(shape, columns)
+        each = shape.amount(name)
+        if name in filters.GPUS:
+            islands = self.ground.memo.islands
+            islands.renew(columns, snapshot.layouts)
+            return packing.costs(columns, islands, name, each=each, room=room, wanted=wanted)
+        free = columns.free(name) - wanted * each
+        leftover: Floats = free / np.maximum(columns.allocatable(name), 1)
+        return leftover
 
     def _on_mine(self, room: Ints, wanted: int) -> Choice | None:
         """The nodes in use, when they hold all or save another node."""
@@ -172,9 +204,11 @@ class Filling:
         pool, needed = room, domains.fewest(room, wanted)
         wishes = scores.preferences(self.ground.snapshot, pod, rows & (room > 0), self.ground.memo)
         if wishes is not None:
-            best = wishes[room > 0].max()
-            liked = np.where((room > 0) & (wishes == best), room, 0)
-            pool = liked if domains.fewest(liked, wanted) == needed else pool
+            for least in np.unique(wishes[room > 0])[: -_MOST_WISHES - 1 : -1]:
+                liked = np.where((room > 0) & (wishes >= least), room, 0)
+                if domains.fewest(liked, wanted) == needed:
+                    pool = liked
+                    break
         if pod.shape.ask.gpus == 0:
             hosts: Bools = self.ground.snapshot.columns.gpu_host
             plain = np.where(hosts, np.int64(0), pool)
@@ -185,6 +219,7 @@ class Filling:
 
     def _one_by_one(self, members: Sequence[Pod], rows: Bools) -> int:
         for done, pod in enumerate(members):
+            self.alike = len(members) - done
             if not self._place(pod, rows):
                 return done
         return len(members)
@@ -211,11 +246,20 @@ class Filling:
         if found is not None:
             rows = rows[found[rows] == found[rows].max()]
         if not ground.spread:
-            rows = self._near(rows)
-            name, _ = dominant(pod.shape, columns)
-            spare = columns.free(name)[rows] / np.maximum(columns.allocatable(name)[rows], 1)
+            rows = self._suiting(pod, self._near(rows))
+            near = np.zeros_like(fits)
+            near[rows] = True
+            room = filters.capacity(ground.snapshot, pod.shape, near)
+            spare = self._leftover(pod.shape, room, 1)[rows]
             rows = rows[spare == spare.min()]
         return int(rows[np.argmin(columns.rank[rows])])
+
+    def _suiting(self, pod: Pod, rows: Ints) -> Ints:
+        """Of these rows those whose devices suit the pod's claims best."""
+        if len(rows) == 1 or pod.shape.claims is NO_CLAIMS:
+            return rows
+        costs = self.ground.snapshot.devices.costs(pod, rows, alike=self.alike)
+        return rows if costs is None else rows[costs == costs.min()]
 
     def _near(self, rows: Ints) -> Ints:
         """Of these rows those that the unit uses, else those in its domains, narrowest first."""

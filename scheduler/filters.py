@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 from policies import quantity, vocabulary
 
 from .columns import Bools, Columns, Ints
-from .hardware.choice import NO_TOPOLOGY, Misfit
+from .hardware import packing
+from .hardware.choice import NO_TOPOLOGY, SHORT_OF_ROOM, Misfit
 from .model import LARGEST, PODS, Pod, Shape
 from .outcome import NoFit
 from .rules import nodes
 from .snapshot import Snapshot
+from .wishes.claims import NO_CLAIMS
 from .wishes.taints import CORDON, Taint, Toleration, tolerated
 from .wishes.volumes import NO_VOLUMES
 
@@ -45,6 +47,8 @@ _VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 
 GPUS: Final = frozenset(vocabulary.GPU_RESOURCES)
 
 Codes = NDArray[np.uint8]
+Outside = tuple[str, Bools]
+"""A reason, and the rows that it keeps a gang out of."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,7 @@ class Memo:
     wishes: dict[tuple[object, ...], tuple[tuple[int, int], object]] = field(default_factory=dict)
     loads: dict[tuple[int, ...], tuple[int, NDArray[np.int16]]] = field(default_factory=dict)
     misfits: dict[object, tuple[tuple[int, ...], NoFit]] = field(default_factory=dict)
+    islands: packing.Islands = field(default_factory=packing.Islands)
     limit: int = 1024
 
     def remember(self, where: dict[Any, Any], key: object, value: object) -> None:
@@ -102,7 +107,9 @@ def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
     if shape.nodes.features:
         rows &= nodes.declaring(columns, shape.nodes)
     if shape.vram:
-        rows &= columns.vram >= int(shape.vram * _VRAM_TOLERANCE)
+        rows &= snapshot.places.vram() >= int(shape.vram * _VRAM_TOLERANCE)
+    for _, refused in snapshot.places.refused(shape):
+        rows &= ~refused
     if shape.ask.needs_topology:
         rows &= columns.has_topology
     return rows
@@ -111,20 +118,24 @@ def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
 def depends(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether more than amounts changes for the pod when others are placed."""
     shape = pod.shape
-    return bool(shape.ports) or shape.volumes != NO_VOLUMES or snapshot.peers.concerns(pod)
+    if shape.ports or shape.volumes != NO_VOLUMES or shape.claims is not NO_CLAIMS:
+        return True
+    return snapshot.peers.concerns(pod)
 
 
 def interacts(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether one of several equal pods, once placed, changes more than amounts for the others."""
     shape = pod.shape
     steady = snapshot.volumes.steady(pod)
-    return bool(shape.ports) or not steady or snapshot.peers.concerns(pod)
+    if shape.ports or not steady or shape.claims is not NO_CLAIMS:
+        return True
+    return snapshot.peers.concerns(pod)
 
 
 def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
-    """Those of the rows that ports, volumes and other pods leave open."""
+    """Those of the rows that ports, volumes, other pods and devices leave open."""
     left = rows
-    for book in (snapshot.ports, snapshot.volumes, snapshot.peers):
+    for book in (snapshot.ports, snapshot.volumes, snapshot.peers, snapshot.devices):
         for _, refused in book.refuse(pod, left):
             left = left & ~refused
     return left
@@ -132,7 +143,7 @@ def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
 
 def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
     """The rows that could take the pod as things stand."""
-    if pod.shape.refusals or snapshot.volumes.trouble(pod):
+    if pod.shape.refusals or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod):
         return np.zeros_like(snapshot.columns.alive)
     rows = candidates(snapshot, pod.shape, memo)
     rows &= capacity(snapshot, pod.shape, rows, 1) > 0
@@ -151,10 +162,14 @@ def capacity(snapshot: Snapshot, shape: Shape, rows: Bools, most: int = LARGEST)
         fits = rows.copy()
         for name, count in shape.requests:
             fits &= columns.free(name) >= count
+        if snapshot.grid.matters(shape.ask):
+            fits &= snapshot.grid.most(shape.ask) > 0
         return fits.astype(np.int64)
     room = np.where(rows, np.int64(most), np.int64(0))
     for name, count in shape.requests:
         np.minimum(room, columns.free(name) // count, out=room)
+    if snapshot.grid.matters(shape.ask):
+        np.minimum(room, snapshot.grid.most(shape.ask), out=room)
     return np.maximum(room, 0)
 
 
@@ -164,18 +179,30 @@ def fits_now(snapshot: Snapshot, shape: Shape, node: str, memo: Memo) -> bool:
     row = columns.rows.get(node)
     if row is None or statics(snapshot, shape, memo)[row] != 0:
         return False
+    if any(refused[row] for _, refused in snapshot.places.refused(shape)):
+        return False
     return all(columns.free_at(row, name) >= count for name, count in shape.requests)
 
 
-def explain(snapshot: Snapshot, pod: Pod, memo: Memo, *, closed: Bools | None = None) -> NoFit:
-    """Why no node takes the pod now, counted over all nodes; `closed` ones are held for others."""
+def explain(
+    snapshot: Snapshot,
+    pod: Pod,
+    memo: Memo,
+    *,
+    closed: Bools | None = None,
+    outside: Outside | None = None,
+) -> NoFit:
+    """
+    Why no node takes the pod now, counted over all nodes; `closed` ones are held for others,
+    `outside` ones are where the rest of its gang is not.
+    """
     total, shape = len(snapshot), pod.shape
     if shape.refusals:
         return NoFit(total, sentence="; ".join(shape.refusals))
     columns = snapshot.columns
     if shape.ask.needs_topology and total and not (columns.has_topology & columns.alive).any():
         return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
-    if total and (trouble := nodes.trouble(shape.nodes) or snapshot.volumes.trouble(pod)):
+    if total and (trouble := _trouble(snapshot, pod)):
         return NoFit(total, sentence=trouble)
     counts: Counter[str] = Counter()
     codes = statics(snapshot, shape, memo)
@@ -186,16 +213,25 @@ def explain(snapshot: Snapshot, pod: Pod, memo: Memo, *, closed: Bools | None = 
     left = _count_resources(snapshot, shape, left, counts)
     left = _count(snapshot.volumes.refuse(pod, left), left, counts)
     left = _count(snapshot.peers.refuse(pod, left), left, counts)
+    left = _count(snapshot.devices.refuse(pod, left), left, counts)
     if shape.nodes.features:
         unable = ~nodes.declaring(columns, shape.nodes)
         left = _count(iter([(nodes.UNDECLARED, unable)]), left, counts)
+    left = _count(iter(snapshot.places.refused(shape)), left, counts)
     left = _count_vram(snapshot, shape, left, counts)
+    if outside is not None:
+        left = _count(iter([outside]), left, counts)
     if closed is not None:
         left = _count(iter([(HELD, closed)]), left, counts)
-    for row in np.flatnonzero(left):
-        counts[_inside(snapshot, pod, columns.names[row])] += 1
+    _count_insides(snapshot, pod, left, counts)
     reasons = tuple(sorted((reason, n) for reason, n in counts.items() if reason and n))
     return NoFit(total, reasons)
+
+
+def _trouble(snapshot: Snapshot, pod: Pod) -> str:
+    """What no node can help with."""
+    mine = nodes.trouble(pod.shape.nodes) or snapshot.places.trouble(pod.shape)
+    return mine or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
 
 
 def _count(found: Iterator[tuple[str, Bools]], rows: Bools, counts: Counter[str]) -> Bools:
@@ -222,14 +258,35 @@ def _count_vram(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[s
     if not shape.vram:
         return rows
     columns = snapshot.columns
-    short = rows & (columns.vram < int(shape.vram * _VRAM_TOLERANCE))
-    largest = int(columns.vram[columns.alive].max(initial=0))
+    vram = snapshot.places.vram()
+    short = rows & (vram < int(shape.vram * _VRAM_TOLERANCE))
+    largest = int(vram[columns.alive].max(initial=0))
     text = (
         f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(shape.vram)} a GPU, "
         f"largest {quantity.binary(largest)}"
     )
     counts[text] += int(np.count_nonzero(short))
     return rows & ~short
+
+
+def _count_insides(snapshot: Snapshot, pod: Pod, rows: Bools, counts: Counter[str]) -> None:
+    """By what is free inside the hosts, told with the largest that any of them has free."""
+    ask, names = pod.shape.ask, snapshot.columns.names
+    left = rows
+    if ask.policy == "single-numa" and not ask.apart:
+        left = rows & (snapshot.grid.most(ask) > 0)
+    said: dict[str, list[int]] = {
+        vocabulary.NO_SINGLE_NUMA_NODE: np.flatnonzero(rows & ~left).tolist()
+    }
+    for row in map(int, np.flatnonzero(left)):
+        said.setdefault(_inside(snapshot, pod, names[row]), []).append(row)
+    for reason, found in said.items():
+        text = reason
+        if found and reason in SHORT_OF_ROOM:
+            short = np.zeros_like(rows)
+            short[found] = True
+            text = f"{reason}: {snapshot.grid.shortage(ask, short)}"
+        counts[text] += len(found)
 
 
 def _inside(snapshot: Snapshot, pod: Pod, node: str) -> str:

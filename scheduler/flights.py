@@ -1,7 +1,7 @@
 """
 Plans on their way into the API: assumed at once, bound in a task each, answered one way or another.
 
-    start ──▶ assumed in the cache ──volumes──▶ bind ──▶ every pod answered
+    start ──▶ assumed in the cache ──volumes, devices──▶ bind ──▶ every pod answered
                                                bound    confirmed; a gang may be whole now
                                                failed   forgotten, and back in the queue
                                                refused  the same, and left alone for minutes
@@ -16,6 +16,8 @@ from typing import Final
 
 from .binder import Binder, Bound, Result, Unbound
 from .cache import Cache
+from .dra.preparing import SECONDS as CLAIM_SECONDS
+from .dra.preparing import Claiming
 from .metrics import Metrics
 from .model import GangKey, Pod
 from .outcome import Placed, Placement
@@ -61,8 +63,9 @@ class Flights:
         freed: Callable[[Iterable[str]], None],
         wake: Callable[[], None],
         preparing: Preparing | None = None,
+        claiming: Claiming | None = None,
     ) -> None:
-        self._preparing = preparing
+        self._preparing, self._claiming = preparing, claiming
         self._cache, self._queue, self._wholeness = cache, queue, wholeness
         self._binder, self._telling, self._metrics, self._now = binder, telling, metrics, now
         self._pending, self._freed, self._wake = pending, freed, wake
@@ -113,11 +116,16 @@ class Flights:
     async def _bind(self, flight: _Flight) -> None:
         unit = flight.unit
         ready, results = await self._prepare(flight)
+        ready = await self._claim(flight, ready, results)
         start = self._now()
         # A gang has time to be planned and bound once more before its timeout takes it apart.
         seconds = min(BIND_SECONDS, unit.timeout / 2) if unit.is_gang else BIND_SECONDS
         results += await self._binder.bind(ready, deadline=start + seconds, first=flight.first)
         self._metrics.binding.observe(self._now() - start)
+        if self._claiming is not None:
+            await self._claiming.undo(
+                [one.placement for one in results if isinstance(one, Unbound)]
+            )
         self.pods -= len(flight.placements)
         bound = [one.placement for one in results if isinstance(one, Bound)]
         self._take(results)
@@ -143,6 +151,20 @@ class Flights:
             why = "other members of the pod group have no volumes yet"
             return (), [*failed, *(Unbound(one, why) for one in found.ready)]
         return found.ready, failed
+
+    async def _claim(
+        self, flight: _Flight, ready: tuple[Placement, ...], results: list[Result]
+    ) -> tuple[Placement, ...]:
+        """Who may be bound once claims have their devices; who failed is added to the results."""
+        if self._claiming is None or not self._claiming.needed(ready):
+            return ready
+        found = await self._claiming.prepare(ready, deadline=self._now() + CLAIM_SECONDS)
+        results += [Unbound(one.placement, one.why) for one in found.failed]
+        if found.failed and len(found.ready) < flight.unit.need:
+            why = "other members of the pod group have no devices yet"
+            results += [Unbound(one, why) for one in found.ready]
+            return ()
+        return found.ready
 
     def _take(self, results: list[Result]) -> None:
         """Forget all that failed before any is put back: a gang counts its members only then."""

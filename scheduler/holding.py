@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from . import planner
+from . import gathering, planner
+from .gathering import Mates
 from .model import PODS, Node, Pod
 from .outcome import Placed
 from .snapshot import Snapshot
@@ -77,9 +78,22 @@ class Holding:
         return self.end(self.hold.key)
 
 
-def choose(unit: Unit, snapshot: Snapshot, stay: Iterable[tuple[Pod, str]] = ()) -> frozenset[str]:
-    """Nodes that would hold the gang if they were empty but for the pods that `stay`."""
-    nodes = _roomiest_first(unit, snapshot)[:MOST_NODES]
+def choose(
+    unit: Unit,
+    snapshot: Snapshot,
+    stay: Iterable[tuple[Pod, str]] = (),
+    mates: Mates = (),
+) -> frozenset[str]:
+    """
+    Nodes that would hold the gang if they were empty but for the pods that `stay`.
+
+    `mates` are members that have a node: where all must share a domain, theirs is it.
+    """
+    nodes = _roomiest_first(unit, snapshot)
+    open_rows = gathering.joinable(unit.pods, snapshot, mates)
+    if open_rows is not None:
+        nodes = [node for node in nodes if open_rows[snapshot.columns.rows[node.name]]]
+    nodes = nodes[:MOST_NODES]
     staying: dict[str, list[tuple[Pod, str]]] = {}
     for pod, name in stay:
         staying.setdefault(name, []).append((pod, name))
@@ -87,6 +101,7 @@ def choose(unit: Unit, snapshot: Snapshot, stay: Iterable[tuple[Pod, str]] = ())
     while nodes:
         few = nodes[:count]
         picture = Snapshot.of(few, [row for node in few for row in staying.get(node.name, ())])
+        picture.adopt(snapshot.places.tables)
         match planner.plan(unit, picture):
             case Placed() as plan:
                 return frozenset(one.node for one in plan.placements)

@@ -129,11 +129,20 @@ class Keeping:
         now = self._now()
         if not self._queue.starving(unit.key, now) or not self.holding.wanted(unit, now):
             return
-        nodes = choose(unit, snapshot, _staying(known()))
+        nodes = choose(unit, snapshot, _staying(known()), _mates(unit, known()))
         self.holding.begin(unit, nodes, now)
         if nodes:
             self._metrics.holds.inc()
         logger.info("nodes held", extra={"unit": str(unit.key), "nodes": len(nodes)})
+
+
+def _mates(unit: Unit, pods: Iterable[Pod]) -> list[tuple[Pod, str]]:
+    """Members of the gang that have a node."""
+    return [
+        (pod, pod.node)
+        for pod in pods
+        if pod.gang and pod.gang.key == unit.key and pod.node and not pod.finished
+    ]
 
 
 def _staying(pods: Iterable[Pod]) -> Iterable[tuple[Pod, str]]:

@@ -16,65 +16,41 @@ survives a restart, and nothing needs to: the watches tell all of it again.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.watch import Event, Kind
 
-from . import answers, filters, gates, planner
-from .binder import Binder
+from . import filters, gates, planner
 from .cache import Cache
+from .dra.aside import Aside
 from .drift import Drift, drift
 from .flights import Flights
 from .groups import Groups
-from .holding import HOLD_SECONDS
+from .hands import Hands, Settings
 from .inspection import Inspection
 from .keeping import Keeping
+from .looking import Looking
 from .metrics import Metrics
 from .model import GangKey, Node, Pod, PodKey
-from .outcome import NoFit, Placed
+from .outcome import NoFit, Placed, Plan
 from .parking import Help
-from .queueing import STARVING_AFTER, Queue
-from .release import Releaser
-from .rules.volumes import Volumes
-from .telling import Telling
+from .queueing import Queue
+from .tables import Tables
+from .tenancy.tenancy import Surroundings, Tenancy
 from .units import Unit
 from .volumes.feeds import Feed
-from .volumes.preparing import Preparing
 from .wholeness import Wholeness
 
-# Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
-MOST_IN_FLIGHT: Final = 128
 STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    most_in_flight: int = MOST_IN_FLIGHT
-    """Pods whose binds are in flight; planning waits beyond."""
-    starving_after: float = STARVING_AFTER
-    """Seconds after which a unit goes before others of its priority."""
-    hold_seconds: float = HOLD_SECONDS
-    """How long nodes are held for a gang that starves."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """Whatever the scheduler acts through."""
-
-    binder: Binder
-    gates: gates.Gates
-    releaser: Releaser
-    telling: Telling
-    preparing: Callable[[Volumes], Preparing] | None = None
-    """Makes what gives claims their volumes before a bind."""
 
 
 class Scheduler:
     """Feed `on_pod` and `on_node` from informers, and start `run()` when both are in sync.
 
-    `leading` is asked before anything is decided; `known` lists the pods that the watch has shown.
+    `leading` is asked before anything is decided; `known` lists the pods that the watch has shown;
+    `epoch` is the time of day, `now` a clock that never jumps.
     """
 
     def __init__(
@@ -86,19 +62,22 @@ class Scheduler:
         now: Callable[[], float],
         leading: Callable[[], bool] = lambda: True,
         known: Callable[[], Iterable[Pod]] = tuple,
+        epoch: Callable[[], float] = time.time,
         settings: Settings = Settings(),  # noqa: B008 (frozen, and without state)
     ) -> None:
         self._wake = asyncio.Event()
         self.cache = Cache()
         self.groups = Groups(self._regroup)
-        self.wholeness = Wholeness(self.groups.find)
+        self.wholeness = Wholeness(self.groups.find, self.cache.reservations.count)
         self.queue = Queue(
             bound=self.cache.bound,
             group=self.groups.find,
             half_bound=self.wholeness.half_bound,
             done=self.wholeness.done,
-            class_of=lambda pod: (pod.shape, self.cache.snapshot.peers.signature(pod)),
+            class_of=self._class_of,
             starving_after=settings.starving_after,
+            standing=self.cache.accounts.standing,
+            reserved=self.cache.reservations,
         )
         self.keeping = Keeping(
             queue=self.queue,
@@ -114,11 +93,39 @@ class Scheduler:
         self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
         self._memo = planner.Memo()
         self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
+        around = Surroundings(
+            scheduler=name,
+            cache=self.cache,
+            queue=self.queue,
+            metrics=metrics,
+            evictor=hands.evictor,
+            group=self.groups.find,
+            now=now,
+            epoch=epoch,
+            wake=self._wake.set,
+            freed=self._note,
+            leads=self._goes_on,
+            reserved=self._unreserved,
+        )
+        self.tenancy = Tenancy(around, self._plan, self._memo)
+        self._looking = Looking(
+            cache=self.cache,
+            queue=self.queue,
+            wholeness=self.wholeness,
+            keeping=self.keeping,
+            memo=self._memo,
+            now=now,
+            pods=self._pods,
+            known=known,
+        )
         self._changed: set[str] = set()  # nodes on which something may have become possible
+        self.cache.on_nodes = self._note
         self._stirred = False  # something that no node shows may have helped somebody
         self._stir_at = 0.0  # not before, so that a stream of such changes costs little
         self._most_flying = settings.most_in_flight  # pods
         self._ending = False
+        self._aside = Aside(self.cache.snapshot.devices.facts, self._queue_up)
+        self._claiming = hands.claiming and hands.claiming(self.cache.snapshot.devices, self.stir)
         self.flights = Flights(
             cache=self.cache,
             queue=self.queue,
@@ -131,6 +138,7 @@ class Scheduler:
             freed=self._note,
             wake=self._wake.set,
             preparing=hands.preparing and hands.preparing(self.cache.snapshot.volumes),
+            claiming=self._claiming,
         )
 
     @property
@@ -141,6 +149,13 @@ class Scheduler:
     def waits(self, uid: str) -> bool:
         """Whether this pod still wants a node, as far as the watch has said."""
         return uid in self._pods
+
+    def _class_of(self, pod: Pod) -> tuple[object, ...]:
+        """Equal for pods that fit the same nodes; members with a node may pin a gang to theirs."""
+        signature = self.cache.snapshot.signature(pod)
+        if pod.gang is None or not pod.shape.fabric.gathers or not self.cache.bound(pod.gang.key):
+            return pod.shape, signature
+        return pod.shape, signature, pod.gang.key
 
     # --- what the watches say ---
 
@@ -169,22 +184,40 @@ class Scheduler:
             self._gates.drop(pod.uid)
         if pod.scheduler == self._name and gates.waits(pod):
             self._pods[pod.uid] = pod
-            if held is None:
-                self.queue.put(pod, self._now())
-                self._wake.set()
+            if held is None and not self._aside.keep(pod):
+                self._queue_up(pod)
         else:
             self._settle(pod)
 
     def on_feed(self, feed: Feed, event: Event[Any]) -> None:
         """Something that no node shows, such as a volume; may help those that look at it."""
         if feed.take(event):
-            self.cache.snapshot.stirred()
-            self._stirred = True
-            self._wake.set()
+            self.stir()
+
+    def stir(self) -> None:
+        """Something that no node shows has changed."""
+        self.cache.snapshot.stirred()
+        self._stirred = True
+        self._wake.set()
+
+    def _queue_up(self, pod: Pod) -> None:
+        self.queue.put(pod, self._now())
+        self._wake.set()
+
+    def adopt(self, tables: Tables) -> None:
+        """Other policies are in force: any node may have become open to anybody."""
+        self.cache.snapshot.adopt(tables)
+        self.cache.know_models(tables.vram)
+        self.cache.accounts.adopt(tables.policy)
+        self.cache.recount()
+        self._stirred = True
+        self._note(tuple(self.cache.snapshot.columns.rows))
+        self._wake.set()
 
     def _lost(self, pod: Pod) -> None:
         self._note(self.cache.drop_pod(pod.uid))
         self._stirred = True
+        self.tenancy.gone(pod)
         self.wholeness.drop(pod.uid)
         self.keeping.lost(pod)
         self._settle(pod)
@@ -192,12 +225,22 @@ class Scheduler:
     def _settle(self, pod: Pod) -> None:
         """The pod has a node, or wants none any more."""
         self._pods.pop(pod.uid, None)
+        self._aside.drop(pod.uid)
         self.queue.remove(pod.uid, self._now())
         self._telling.drop(pod.uid)
         self._gates.drop(pod.uid)
         if pod.gang is not None:
             self.queue.reconsider(pod.gang.key, self._now())
             self._wake.set()
+
+    def _goes_on(self, uid: str) -> bool:
+        """Whether the pod waits for a node, or has one and is not ending."""
+        held = self.cache.held(uid)
+        return uid in self._pods or (held is not None and not held.pod.terminating)
+
+    def _unreserved(self, gang: GangKey, why: str) -> None:
+        self._telling.unreserved(gang, why, self._known())
+        self._regroup(gang)
 
     def _regroup(self, gang: GangKey) -> None:
         self.wholeness.regroup(gang)
@@ -215,7 +258,8 @@ class Scheduler:
         """Until cancelled; an exception that leaves it is a bug of this program."""
         while True:
             self._wake.clear()
-            if (broken := self.flights.broken or self.keeping.broken) is not None:
+            broken = self.flights.broken or self.keeping.broken or self.tenancy.broken
+            if broken is not None:
                 raise broken
             await self.drain()
             due = self._next_at()
@@ -240,6 +284,7 @@ class Scheduler:
         self._note(self.keeping.tick())
         self._wake_parked()
         now = self._now()
+        self.tenancy.tick(now)
         for forming in self.queue.tick(now):
             timed_out = self.queue.timed_out(forming, now)
             self._telling.forming(forming, timed_out=timed_out)
@@ -274,19 +319,23 @@ class Scheduler:
         self.queue.wake(now, helps)
 
     def _next_at(self) -> float | None:
-        due = [self.queue.next_at(), self.keeping.next_at()]
+        due = [self.queue.next_at(), self.keeping.next_at(), self.tenancy.next_at()]
         if self._stirred:
             due.append(self._stir_at)
         return min((at for at in due if at is not None), default=None)
 
     def _schedule(self, unit: Unit) -> None:
         start = self._now()
-        closed = self.keeping.closed_to(unit)
-        found = planner.plan(unit, self.cache.snapshot, memo=self._memo, closed=closed)
+        found = self.tenancy.plan(unit, self.keeping.closed_to(unit))
         self._metrics.planning.observe(self._now() - start)
         match found:
+            case NoFit(held_back=why) if why:
+                self._metrics.attempts.labels("held_back").inc()
+                self.queue.hold_back(unit.key, self._now(), found)
+                self._telling.held_back(unit, found)
             case Placed():
                 self._metrics.attempts.labels("placed").inc()
+                self.tenancy.placed(unit)
                 self.flights.start(unit, found)
                 self._stirred = True
             case NoFit():
@@ -295,51 +344,24 @@ class Scheduler:
                     self._metrics.gangs.labels("no_fit").inc()
                 self.queue.park(unit.key, self._now(), found)
                 self._telling.misfit(unit, unit.pods, found)
+                self.tenancy.misfit(unit)
                 self.keeping.hold(unit, self.cache.snapshot, self._known)
+                if self._claiming is not None:
+                    self._claiming.free(unit.pods, found)
+
+    def _plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
+        mates = self.cache.mates(unit.key) if isinstance(unit.key, GangKey) and unit.bound else ()
+        return planner.plan(unit, self.cache.snapshot, memo=memo, closed=closed, mates=mates)
 
     # --- looking in ---
 
     def inspect(self, which: str | PodKey) -> Inspection | None:
         """A pod by its uid or its key; None: no such pod is waiting or was shown."""
-        pod = self._find(which)
-        if pod is None:
-            return None
-        key = self.queue.key(pod.uid)
-        look = None if key is None else self.queue.look(key)
-        held = self.cache.held(pod.uid)
-        gang = pod.gang.key if pod.gang else None
-        return Inspection(
-            pod,
-            look,
-            node=held.node if held else pod.node,
-            bound=self.wholeness.live(gang) if gang else 0,
-            half_bound=gang is not None and self.wholeness.half_bound(gang),
-            closed=self.keeping.closed_to(look.unit) if look else frozenset(),
-        )
+        return self._looking.inspect(which)
 
     def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Why a pod waits, see `answers`; None: no such pod is known."""
-        seen = self.inspect(PodKey(namespace, name))
-        if seen is None:
-            return None
-        gang = seen.pod.gang
-        members: list[tuple[Pod, str]] = []
-        if gang is not None:
-            mine = {pod.uid: pod for pod in self._known() if pod.gang and pod.gang.key == gang.key}
-            for pod in mine.values():
-                held = self.cache.held(pod.uid)
-                if not pod.finished:
-                    members.append((pod, held.node if held else pod.node))
-        snapshot = self.cache.snapshot
-        return answers.answer(seen, snapshot, self._memo, members=members, now=self._now())
-
-    def _find(self, which: str | PodKey) -> Pod | None:
-        if isinstance(which, str) and which in self._pods:
-            return self._pods[which]
-        for pod in (*self._pods.values(), *self._known()):
-            if which in (pod.uid, pod.key):
-                return pod
-        return None
+        return self._looking.explain(PodKey(namespace, name))
 
     def drift(self) -> Drift:
         """How far the books are from what the pods hold; nothing, or there is a bug."""

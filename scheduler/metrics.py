@@ -19,7 +19,8 @@ _PLANNING: Final = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 
 _BINDING: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 _WAITING: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
-RESULTS: Final = ("placed", "no_fit", "bind_failed", "bind_refused")
+RESULTS: Final = ("placed", "no_fit", "held_back", "bind_failed", "bind_refused")
+STEPS: Final = ("search", "evicted", "refused", "placed", "in_vain")
 OUTCOMES: Final = ("scheduled", "no_fit", "timed_out", "released", "kept")
 
 
@@ -53,6 +54,12 @@ class Metrics:
             f"{_GANG}completion_latency_seconds",
             "Time from the first member of a gang to the last bind of a plan.",
             _WAITING,
+        )
+        self.preemption = self._counters(
+            f"{_PREFIX}preemption",
+            "Searches for victims, pods evicted, refused and evicted in vain, units placed by it.",
+            "step",
+            STEPS,
         )
         self.holds = self._counter(
             f"{_GANG}starvation_preventions", "Gangs for which nodes were held."

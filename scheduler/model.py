@@ -14,18 +14,25 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
-from policies import intent, numa_nodes, quantity, requests, vocabulary
+from policies import host_objects, intent, numa_nodes, quantity, requests, vocabulary
 
 from . import images as node_images
+from . import terms
 from .errors import ModelError
+from .hardware import wants
 from .hardware.assignment import Assignment, parse
 from .hardware.choice import ASK_NOTHING, Ask
 from .raw import Json, instant, mapping, pairs, rows, whole, words
+from .terms import NO_TERMS, Terms
 from .unhonoured import asked_in_vain, sentence
+from .wishes import claims as claim_wishes
+from .wishes import fabric as fabric_wishes
 from .wishes import nodes as node_wishes
 from .wishes import peers as peer_wishes
 from .wishes import ports as port_wishes
 from .wishes import volumes as volume_wishes
+from .wishes.claims import NO_CLAIMS, ClaimWish
+from .wishes.fabric import NO_FABRIC, NOBODY, FabricWish, Standing
 from .wishes.nodes import ANY_NODE, NodeWish
 from .wishes.peers import NO_PEERS, PeerWish
 from .wishes.ports import Port
@@ -90,6 +97,9 @@ class Shape:
     ports: tuple[Port, ...] = ()
     peers: PeerWish = NO_PEERS
     volumes: VolumeWish = NO_VOLUMES
+    claims: ClaimWish = NO_CLAIMS
+    fabric: FabricWish = NO_FABRIC
+    standing: Standing = NOBODY
     refusals: tuple[str, ...] = ()
     """Sentences that say why no node will do, whatever is free."""
 
@@ -134,6 +144,9 @@ class Pod:
     gang: Gang | None = None
     assignment: Assignment | None = None
     condition: Condition | None = None
+    claims: tuple[str | None, ...] = ()
+    """The name of the claim for each ref of `shape.claims`; None: not made yet, "": none needed."""
+    terms: Terms = NO_TERMS
 
     @property
     def finished(self) -> bool:
@@ -185,6 +198,13 @@ class Pod:
                 mapping(about.get("annotations")).get(vocabulary.NUMA_ASSIGNED_ANNOTATION)
             ),
             condition=_condition(status),
+            claims=claim_wishes.generated(shape.claims, status),
+            terms=terms.read(
+                dict(labels),
+                words(about.get("annotations")),
+                obj,
+                wishes.expected_duration,
+            ),
         )
 
 
@@ -205,7 +225,7 @@ class Node:
     topology: numa_nodes.Topology | None = None
     gpus: int = 0
     vram: int = 0
-    """Bytes of each GPU; 0: nobody said."""
+    """Bytes of a GPU, the largest of its host; 0: nobody said."""
 
     @classmethod
     def read(cls, obj: Json) -> Self:
@@ -215,10 +235,10 @@ class Node:
         labels = words(about.get("labels"))
         try:
             amounts = _allocatable(status)
-            vram = _vram(labels)
         except quantity.QuantityError as exc:
             raise ModelError(f"node {name}: {exc}") from exc
         gpus = requests.gpus(amounts)
+        topology = host_objects.read(labels, words(about.get("annotations")), gpus=gpus)
         taints, against = read_taints(spec.get("taints"))
         return cls(
             name=name,
@@ -229,9 +249,9 @@ class Node:
             images=node_images.read(status),
             features=_features(status),
             unschedulable=spec.get("unschedulable") is True,
-            topology=numa_nodes.read(labels, words(about.get("annotations")), gpus=gpus),
+            topology=topology,
             gpus=gpus,
-            vram=vram,
+            vram=host_objects.vram(labels, topology),
         )
 
 
@@ -249,7 +269,7 @@ def _shape(
     amounts = {name: min(n, LARGEST) for name, n in requests.effective(obj).items() if n > 0}
     gpus = requests.gpus(amounts)
     annotations = words(mapping(obj.get("metadata")).get("annotations"))
-    refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(spec, annotations)))
+    refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(spec)))
     if wishes.vram and not gpus:
         refusals = (*refusals, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
     return Shape(
@@ -257,14 +277,33 @@ def _shape(
         selector=tuple(sorted(words(spec.get("nodeSelector")).items())),
         unsaid=_unsaid(obj, amounts),
         tolerations=read_tolerations(spec.get("tolerations")),
-        ask=_ask(amounts, gpus, wishes.numa, by_default=_numa_by_default(annotations)),
+        ask=wants.read(
+            obj,
+            amounts,
+            wishes.numa,
+            by_default=_numa_by_default(annotations),
+            member=wishes.gang is not None,
+        ),
         vram=-(-wishes.vram // gpus) if wishes.vram and gpus else 0,
         nodes=node_wishes.read(spec),
         ports=port_wishes.read(spec),
-        peers=peer_wishes.read(key.namespace, labels, spec),
+        peers=_peers(key, labels, spec, wishes),
         volumes=volume_wishes.read(key.namespace, key.name, spec),
+        claims=claim_wishes.read(spec),
+        fabric=fabric_wishes.read(wishes.fabric, dict(labels), gpus=gpus),
+        standing=fabric_wishes.standing(dict(labels)),
         refusals=refusals,
     )
+
+
+def _peers(
+    key: PodKey, labels: tuple[tuple[str, str], ...], spec: Json, wishes: intent.Intent
+) -> PeerWish:
+    """A gang wants to be together: only pods of their own are spread over zones."""
+    found = peer_wishes.read(key.namespace, labels, spec)
+    if wishes.fabric.spread_zones and wishes.gang is None:
+        return fabric_wishes.over_zones(found, dict(labels))
+    return found
 
 
 def _unsaid(obj: Json, amounts: Mapping[str, int]) -> tuple[int, int]:
@@ -288,23 +327,6 @@ def _numa_by_default(annotations: Mapping[str, str]) -> bool:
     except orjson.JSONDecodeError:
         return False
     return bool(mapping(profile.get("numa")).get("by", "user") != "user")
-
-
-def _ask(amounts: Mapping[str, int], gpus: int, numa: intent.Numa, *, by_default: bool) -> Ask:
-    aligned = {"cpu", "memory", "gpu"}
-    if numa.resources is not None:
-        named = {"gpu" if r in vocabulary.GPU_RESOURCES else r for r in numa.resources}
-        aligned &= named
-    return Ask(
-        cpu=amounts.get("cpu", 0),
-        memory=amounts.get("memory", 0),
-        gpus=gpus,
-        policy=numa.policy or "none",
-        aligned=frozenset(aligned),
-        prefer=numa.prefer,
-        avoid=numa.avoid,
-        by_default=by_default,
-    )
 
 
 def _gang(key: PodKey, wish: intent.Gang | None) -> tuple[Gang | None, tuple[str, ...]]:
@@ -361,18 +383,3 @@ def _allocatable(status: Json) -> dict[str, int]:
 def _features(status: Json) -> tuple[str, ...]:
     found = status.get("declaredFeatures")
     return tuple(sorted(map(str, found))) if isinstance(found, list) else ()
-
-
-def _vram(labels: Mapping[str, str]) -> int:
-    """Ours is a quantity; GPU feature discovery writes mebibytes."""
-    if text := labels.get(vocabulary.GPU_VRAM_LABEL):
-        return _lenient(text)
-    return _lenient(labels.get(vocabulary.GFD_MEMORY_LABEL, "0")) * 2**20
-
-
-def _lenient(text: str) -> int:
-    """A label that says nothing usable counts as unsaid: a typing slip must not lose the node."""
-    try:
-        return max(0, quantity.units(text))
-    except quantity.QuantityError:
-        return 0

@@ -54,9 +54,13 @@ class NoFit:
     gang: GangCount | None = None
     forming: bool = False
     """Members are missing: nothing was tried, and nothing is wrong with the cluster."""
+    held_back: str = ""
+    """The tenant's quota keeps it waiting, in these words: nothing was tried."""
 
     @property
     def text(self) -> str:
+        if self.held_back:
+            return self.held_back
         if self.forming and self.gang is not None:
             return self.gang.text
         said = self._nodes_text()

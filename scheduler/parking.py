@@ -2,8 +2,8 @@
 Units that did not fit, filed so that waking them costs by what differs, not by how many wait.
 
     class        pods that fit the same nodes      asked once whether a change may help
-    signature    units of the same classes in      equal units are interchangeable: when the first
-                 the same numbers, same need       does not fit, the others do not either
+    signature    units of one tenant with the      equal units are interchangeable: when the first
+                 same classes, numbers and need    does not fit, the others do not either
 
 A change therefore wakes one unit of each signature that it may help. When that one is placed,
 `next_of` names the one to follow; when it does not fit, the others stay. A backlog of thousands of
@@ -61,7 +61,7 @@ class Parking:
         self.discard(unit.key)
         pods = {self._class_of(pod): pod for pod in unit.pods}
         counts = Counter(self._class_of(pod) for pod in unit.pods)
-        signature = (unit.is_gang, unit.need, frozenset(counts.items()))
+        signature = (unit.tenant, unit.is_gang, unit.need, frozenset(counts.items()))
         for name, pod in pods.items():
             self._classes.setdefault(name, _Class(pod)).signatures[signature] += 1
         heapq.heappush(self._lines.setdefault(signature, []), (rank, unit.key))

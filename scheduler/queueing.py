@@ -10,28 +10,31 @@ Units waiting for a node. A unit is one pod or one whole gang.
                                                  └──────── put_back: a bind failed ───────┘
     REFUSED     the API server refuses to bind members for good: left alone for minutes
     SUSPENDED   bound members of a partial gang are being released: nobody plans it meanwhile
+    HELD        the tenant's quota keeps it waiting, whatever is free: see `held_back`
 
 Every unit is in exactly one of these places, so that none is lost or tried twice at once. Backoff
 is 1 s after the first failure and doubles to 10 s; a parked unit is woken by what may help it
 (`parking`), and after five minutes in any case. While a gang forms nobody calls it unschedulable;
 it is due to be told about when its membership has been still for a moment, and at its timeout.
 
-The order: gangs that stand half bound, then priority, then what waits too long or runs short of
-members, then age, then uid. No I/O and no clock of its own: `loop` drives it and passes the time
-in. The queue holds what is *not* placed; what is placed belongs to `cache`.
+The order: gangs that stand half bound, then between tenants whose turn it is (`turns`), then
+priority, then what waits too long or runs short of members, then age, then uid. No I/O and no
+clock of its own: `loop` drives it and passes the time in. The queue holds what is *not* placed;
+what is placed belongs to `cache`.
 """
 
 import heapq
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final
 
-from .census import Census
+from .census import Census, Rooms
 from .entries import Entry, State, matters
 from .groups import Group
 from .model import GangKey, Pod
 from .outcome import NoFit
-from .parking import Help, Parking, Rank, Signature
+from .parking import Help, Parking, Signature
+from .turns import SPARE, Turns
 from .units import Unit, UnitKey, key_of
 
 FIRST_BACKOFF: Final = 1.0
@@ -42,9 +45,6 @@ LONGEST_REFUSAL: Final = 3600.0
 STILL: Final = 1.0  # seconds without a new member after which a forming gang is told about
 ASK_AGAIN: Final = 30.0  # seconds after which a gate that is still there is to be lifted again
 STARVING_AFTER: Final = 60.0
-SPARE: Final = 1024  # void items that a heap may hold
-
-T = TypeVar("T")
 
 
 class Queue(Census):
@@ -60,6 +60,8 @@ class Queue(Census):
         done: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
         class_of: Callable[[Pod], Hashable] = lambda pod: pod.shape,
         starving_after: float = STARVING_AFTER,
+        standing: Callable[[str], Any] = lambda tenant: tenant,
+        reserved: Rooms | None = None,
     ) -> None:
         super().__init__(
             bound=bound,
@@ -67,8 +69,9 @@ class Queue(Census):
             half_bound=half_bound,
             done=done,
             starving_after=starving_after,
+            reserved=reserved,
         )
-        self._active: list[tuple[Rank, int, UnitKey]] = []
+        self._active = Turns(stands=self._stands, standing=standing)
         self._timers: list[tuple[float, int, UnitKey]] = []
         self._parking = Parking(class_of)
         self._lifts: dict[str, Pod] = {}  # uid -> pod whose gang gate may be lifted
@@ -88,6 +91,7 @@ class Queue(Census):
         entry.put(pod)
         self._unit_of[pod.uid] = key
         if old is None or matters(old) != matters(pod):
+            entry.still = False
             self._reconsider(entry, now)
 
     def put_back(self, pods: Sequence[Pod], now: float) -> None:
@@ -120,6 +124,7 @@ class Queue(Census):
         if not entry.pods and not entry.flying:
             self._leave(entry, now)
             self._parking.discard(key)
+            self._held.pop(key, None)
             del self._entries[key]
         elif flew and entry.pods:
             return  # the members that wait are as they were
@@ -156,10 +161,7 @@ class Queue(Census):
 
     def pop(self, now: float) -> Unit | None:
         """The next unit to plan; answer with `take` for who was placed and `park` for the rest."""
-        while self._active:
-            _, token, key = heapq.heappop(self._active)
-            if not self._stands(key, token):
-                continue
+        while (key := self._active.pop()) is not None:
             entry = self._entries[key]
             entry.pardon(now)
             unit = self._unit(entry)
@@ -215,6 +217,32 @@ class Queue(Census):
             self._wake(key, signature, now)
         return len(found)
 
+    def hold_back(self, key: UnitKey, now: float, why: NoFit) -> None:
+        """The unit's tenant may not have it now; `let_go` when it may."""
+        entry = self._entries.get(key)
+        if entry is None or not entry.pods:
+            return
+        self._leave(entry, now)
+        entry.why = why
+        if self._unit(entry).plannable:
+            self._place(entry, State.HELD)
+            self._held[key] = None
+            self._timer(entry, now + LONGEST_PARKING)
+        else:
+            self._sort(entry, now)
+
+    def let_go(self, key: UnitKey, now: float) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and entry.state is State.HELD:
+            self._sort(entry, now)
+
+    def retry(self, key: UnitKey, now: float) -> None:
+        """What the unit waits for has happened: it is tried at once."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.state in (State.PARKED, State.BACKOFF):
+            entry.ready_at = now
+            self._ready(entry, now)
+
     def lifts(self) -> list[Pod]:
         """Pods whose gang is complete and whose gang gate is to be lifted, each told once."""
         found, self._lifts = list(self._lifts.values()), {}
@@ -232,6 +260,7 @@ class Queue(Census):
                 self._flush(entry, now)
                 continue
             if entry.state is State.FORMING:
+                entry.still = True
                 due.append(self._unit(entry))
             self._sort(entry, now, keep=True)
         return due
@@ -290,7 +319,8 @@ class Queue(Census):
             entry.waiting_since = now
         if now >= entry.ready_at:
             self._place(entry, State.ACTIVE)
-            self._push(self._active, (self._rank(entry, now), entry.token, entry.key))
+            item = (self._rank(entry, now), entry.token, entry.key)
+            self._active.push(entry.tenant, item, units=len(self._entries))
         else:
             self._place(entry, State.BACKOFF)
             self._timer(entry, entry.ready_at)
@@ -298,6 +328,8 @@ class Queue(Census):
     def _place(self, entry: Entry, state: State) -> None:
         if entry.state is State.PARKED:
             self._parking.discard(entry.key)
+        if entry.state is State.HELD:
+            self._held.pop(entry.key, None)
         if state is State.FORMING:
             entry.waiting_since = None
         entry.state = state
@@ -352,11 +384,9 @@ class Queue(Census):
         entry.ready_at = now + delay
 
     def _timer(self, entry: Entry, at: float) -> None:
-        self._push(self._timers, (at, entry.token, entry.key))
-
-    def _push(self, heap: list[tuple[T, int, UnitKey]], item: tuple[T, int, UnitKey]) -> None:
-        """What is void is thrown away now and then: a standby pushes for weeks and never pops."""
-        heapq.heappush(heap, item)
+        """What is void is thrown away now and then: a standby sets timers for weeks."""
+        heap = self._timers
+        heapq.heappush(heap, (at, entry.token, entry.key))
         if len(heap) > 4 * len(self._entries) + SPARE:
             heap[:] = [one for one in heap if self._stands(one[2], one[1])]
             heapq.heapify(heap)

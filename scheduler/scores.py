@@ -9,6 +9,10 @@ Which of the nodes that fit are better: kube-scheduler's default scores, over al
     NodeResourcesFit   1   LeastAllocated: the more is left, the better     spreading
     BalancedAllocation 1   CPU and memory used up evenly                         "
 
+and the product's own, which only pods have that ask for GPUs or that admission has stamped:
+
+    places                 liked hardware tier, lesser GPUs, better fabric   preferences
+
 Each gives 0 to 100, where needed in proportion to the best of the rows that are compared, rounded
 as kube-scheduler rounds. A score that is the same for all of these rows is left out: it decides
 nothing. What depends on the nodes' own facts is kept in the `Memo`.
@@ -63,9 +67,10 @@ def preferences(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints |
     """What the user prefers, for each of the rows; None when the pod prefers nothing there."""
     likes = _likes(snapshot.columns, pod.shape, memo)
     peers = snapshot.peers.scores(pod, rows)
-    if likes is _NOTHING and peers is None:
+    own = snapshot.places.likes(pod.shape)
+    if likes is _NOTHING and peers is None and own is None:
         return None
-    found: list[Ints] = []
+    found: list[Ints] = [] if own is None else [own]
     if likes.against is not None and (worst := _top(likes.against, rows)):
         found.append(_TAINTS * (BEST - BEST * likes.against // worst))
     if likes.affinity is not None and (best := _top(likes.affinity, rows)):

@@ -12,17 +12,23 @@ Who the pods are is not known here: `cache` remembers, and feeds this picture fr
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 from .columns import Columns
 from .errors import InvariantError
 from .hardware.assignment import NOWHERE, Assignment
 from .hardware.choice import Misfit, choose
+from .hardware.grid import Grid
 from .hardware.layout import Claim, Layout
 from .model import Node, Pod
+from .rules.devices import Devices
 from .rules.peers import Peers
+from .rules.places import Places
 from .rules.ports import Ports
 from .rules.volumes import Volumes
+from .tables import Tables
+from .wishes.claims import NO_CLAIMS
 
 
 class Snapshot:
@@ -34,14 +40,17 @@ class Snapshot:
     def __init__(self) -> None:
         self.columns = Columns()
         self.layouts: dict[str, Layout] = {}  # node name -> its inside, where known
+        self.grid = Grid(self.columns, self.layouts)
         self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler makes room for
         self.freed = 0
         self.moved = 0
         self.ports = Ports(self.columns)
         self.peers = Peers(self.columns)
         self.volumes = Volumes(self.columns)
+        self.devices = Devices(self.columns)
+        self.places = Places(self.columns)
         self._books = (self.ports, self.volumes, self.peers)
-        self._trail: list[tuple[str, Pod, Assignment]] = []
+        self._trail: list[tuple[str, Pod, Assignment, int]] = []  # the sign undoes it
         self._trials = 0
 
     @classmethod
@@ -75,6 +84,7 @@ class Snapshot:
         elif old is None or old.topology != node.topology:
             claims = tuple(_claim(pod, assignment) for pod, assignment in held)
             self.layouts[node.name] = Layout.of(node.topology, claims)
+            self.grid.managed |= node.topology.manager is not None
         self.freed += 1
         self.moved += 1
         return True
@@ -82,6 +92,7 @@ class Snapshot:
     def drop_node(self, name: str) -> None:
         for book in self._books:
             book.drop(self.columns.rows[name])
+        self.devices.drop(self.columns.rows[name])
         self.columns.drop(name)
         self.layouts.pop(name, None)
         self.moved += 1
@@ -102,7 +113,13 @@ class Snapshot:
             if self.columns.free_at(row, name) < 0:
                 raise InvariantError(f"node {node} has less than nothing left of {name}")
         if self._trials:
-            self._trail.append((node, pod, assignment))
+            self._trail.append((node, pod, assignment, -1))
+
+    def adopt(self, tables: Tables) -> None:
+        """Go by these tables from now on: what was derived from others is derived anew."""
+        self.places.adopt(tables)
+        self.columns.statics += 1
+        self.stirred()
 
     def stirred(self) -> None:
         """Facts that rules read beside nodes and pods have changed: storage, namespaces."""
@@ -112,7 +129,12 @@ class Snapshot:
     def suppose(self, pod: Pod, node: str) -> None:
         """As `charge`, inside a trial."""
         self._move(pod, node, NOWHERE, +1)
-        self._trail.append((node, pod, NOWHERE))
+        self._trail.append((node, pod, NOWHERE, -1))
+
+    def suppose_gone(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        """As `release`, inside a trial."""
+        self._move(pod, node, assignment, -1)
+        self._trail.append((node, pod, assignment, +1))
 
     def nominate(self, pod: Pod) -> None:
         """Another scheduler means to give the pod its `nominated` node; "" when no longer."""
@@ -125,7 +147,18 @@ class Snapshot:
     def choose(self, pod: Pod, node: str) -> Assignment | Misfit:
         """Where on this host the pod would sit."""
         layout = self.layouts.get(node)
-        return NOWHERE if layout is None else choose(layout, pod.shape.ask)
+        if layout is None:
+            return NOWHERE
+        gang = pod.gang.key if pod.gang is not None else None
+        if pod.shape.claims is NO_CLAIMS:
+            return choose(layout, pod.shape.ask, gang=gang, vram=pod.shape.vram)
+        decide = partial(choose, layout, gang=gang, vram=pod.shape.vram)
+        return self.devices.choose(pod, self.columns.rows[node], layout.rooms, decide)
+
+    def signature(self, pod: Pod) -> tuple[object, ...]:
+        """Equal for pods of one shape that fit the same nodes."""
+        mine = self.peers.signature(pod)
+        return mine if pod.shape.claims is NO_CLAIMS else (*mine, *self.devices.signature(pod))
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -136,8 +169,8 @@ class Snapshot:
         finally:
             self._trials -= 1
             while len(self._trail) > mark:
-                node, pod, assignment = self._trail.pop()
-                self._move(pod, node, assignment, -1)
+                node, pod, assignment, sign = self._trail.pop()
+                self._move(pod, node, assignment, sign)
 
     def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
         row = self.columns.rows[node]
@@ -146,6 +179,11 @@ class Snapshot:
             self.columns.pretend(row, pod.shape.unsaid, sign)
         for book in self._books:
             (book.take if sign > 0 else book.give)(pod, row)
+        if pod.shape.claims is not NO_CLAIMS:
+            if sign > 0:
+                self.devices.take(pod, row, assignment)
+            else:
+                self.devices.give(pod, row)
         self.moved += 1
         layout = self.layouts.get(node)
         if layout is not None:
@@ -159,6 +197,7 @@ class Snapshot:
                 self.columns.used_at(row),
                 self.layouts[name].state() if name in self.layouts else (),
                 *(book.state(row) for book in self._books),
+                self.devices.state(row),
             )
             for name, row in self.columns.rows.items()
         }
@@ -166,4 +205,6 @@ class Snapshot:
 
 def _claim(pod: Pod, assignment: Assignment) -> Claim:
     ask = pod.shape.ask
-    return Claim(ask.cpu, ask.memory, ask.gpus, assignment)
+    if pod.gang is None:
+        return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages)
+    return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, pod.gang.key, ask.apart)

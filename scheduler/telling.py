@@ -49,6 +49,20 @@ class Telling:
             self.record(events.failed_scheduling(pod, why))
             self.conditions.tell(pod, conditions.UNSCHEDULABLE, why.text)
 
+    def held_back(self, unit: Unit, why: NoFit) -> None:
+        """No lack of room: another node would not help."""
+        logger.info("held back", extra={"unit": str(unit.key), "why": why.text})
+        for pod in unit.pods:
+            self.record(events.quota_exceeded(pod, why))
+            self.conditions.tell(pod, conditions.QUOTA, why.text)
+
+    def unreserved(self, gang: GangKey, why: str, known: Iterable[Pod]) -> None:
+        """Room is kept no longer for members to come; said to the leader, if it is there."""
+        logger.info("reservation ended", extra={"unit": str(gang), "why": why})
+        for pod in known:
+            if pod.gang is not None and pod.gang.key == gang and pod.gang.leader:
+                self.record(events.reservation_ended(pod, gang.name, why))
+
     def forming(self, unit: Unit, *, timed_out: bool) -> None:
         text = units.waiting_text(unit, timed_out=timed_out)
         logger.info("waiting", extra={"unit": str(unit.key), "why": text})

@@ -5,17 +5,14 @@ A wish that is not honoured is named here, so that the pod is refused with the w
 than placed against it. An entry leaves this module when a filter takes it up.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from policies import vocabulary
-
-Json = Mapping[str, Any]
+from .raw import Json, rows
 
 
-def asked_in_vain(spec: Json, annotations: Mapping[str, str]) -> tuple[str, ...]:
+def asked_in_vain(spec: Json) -> tuple[str, ...]:
     """The names of what is asked for in vain, each once, in a fixed order."""
-    return tuple(dict.fromkeys([*_devices(spec), *_annotations(annotations)]))
+    return tuple(dict.fromkeys(_devices(spec)))
 
 
 def sentence(wish: str) -> str:
@@ -23,14 +20,6 @@ def sentence(wish: str) -> str:
 
 
 def _devices(spec: Json) -> Iterator[str]:
-    if spec.get("resourceClaims"):
-        yield "resource claims"
-
-
-def _annotations(annotations: Mapping[str, str]) -> Iterator[str]:
-    if annotations.get(vocabulary.REQUIRE_CLIQUE_ANNOTATION) == "true":
-        yield vocabulary.REQUIRE_CLIQUE_ANNOTATION
-    if annotations.get(vocabulary.CO_LOCATE_ANNOTATION) == "strict":
-        yield f"{vocabulary.CO_LOCATE_ANNOTATION}=strict"
-    if annotations.get(vocabulary.MIN_FABRIC_TIER_ANNOTATION):
-        yield vocabulary.MIN_FABRIC_TIER_ANNOTATION
+    for row in rows(spec.get("resourceClaims")):
+        if not (row.get("resourceClaimName") or row.get("resourceClaimTemplateName")):
+            yield "a resource claim by neither name nor template"

@@ -39,12 +39,22 @@ class Unit:
     """Pending members whose bind the API server refuses, left out for a while."""
     group: Group | None = None
     """What the gang's PodGroup object says, where there is one."""
+    reserved: int = 0
+    """Members that do not exist yet and for which room is kept."""
+    led: bool = False
+    """Its leader is going to make the members that are missing: it may be planned without them."""
+    unreserving: bool = False
+    """Its leader waits, and could go first if room could be kept for the others."""
     _size: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Counted once: gangs are large, and their size is asked for again and again.
         stated = (pod.gang.min_available for pod in (*self.pods, *self.gated) if pod.gang)
         object.__setattr__(self, "_size", size_of(stated, self.group))
+
+    @property
+    def tenant(self) -> str:
+        return next((pod.terms.tenant for pod in (*self.pods, *self.gated)), "")
 
     @property
     def is_gang(self) -> bool:
@@ -63,7 +73,8 @@ class Unit:
     @property
     def need(self) -> int:
         """How many of the pending pods a plan must place, at the least."""
-        return min(max(self.size - self.bound, 1), len(self.pods)) if self.pods else 0
+        missing = self.size - self.bound - self.reserved
+        return min(max(missing, 1), len(self.pods)) if self.pods else 0
 
     @property
     def exist(self) -> int:
@@ -71,14 +82,14 @@ class Unit:
 
     @property
     def forming(self) -> bool:
-        return self.size_unknown or self.exist < self.size
+        return self.size_unknown or self.exist + self.reserved < self.size
 
     @property
     def plannable(self) -> bool:
         """Enough members may be given a node now."""
         if not self.pods or self.size_unknown:
             return False
-        return len(self.pods) + self.bound >= self.size
+        return self.led or len(self.pods) + self.bound + self.reserved >= self.size
 
     @property
     def timeout(self) -> float:
@@ -123,6 +134,10 @@ def key_of(pod: Pod) -> UnitKey:
     return pod.key if pod.gang is None else pod.gang.key
 
 
+def leads(pod: Pod) -> bool:
+    return pod.gang is not None and pod.gang.leader
+
+
 def forming_count(unit: Unit) -> GangCount:
     return GangCount(unit.key.name, unit.exist, unit.size, "pods exist")
 
@@ -136,6 +151,8 @@ def waiting_text(unit: Unit, *, timed_out: bool = False) -> str:
         text = forming_count(unit).text
     if unit.refused:
         text += f", {unit.refused} more refused by the API server"
+    if unit.unreserving:
+        text += "; its leader cannot go first: the kind ResourceReservation is not installed"
     return f"{text}, timed out after {unit.timeout:g}s" if timed_out else text
 
 

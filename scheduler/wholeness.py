@@ -20,6 +20,8 @@ that failed does not wait for siblings that will never come again.
 Finished pods that were deleted, and bare ones, are no evidence for 2. A gang that was found short
 and has nobody waiting is left alone: nothing says that this scheduler owes it anything.
 
+A gang for whose missing members room is kept waits for nobody, and is not half bound.
+
 Pure books: no I/O, the time is passed in.
 """
 
@@ -72,8 +74,12 @@ class Half:
 class Wholeness:
     """Feed it every pod with a gang; `group` says what a gang's PodGroup object says."""
 
-    def __init__(self, group: Callable[[GangKey], Group | None] = lambda _: None) -> None:
-        self._group = group
+    def __init__(
+        self,
+        group: Callable[[GangKey], Group | None] = lambda _: None,
+        reserved: Callable[[GangKey], int] = lambda _: 0,
+    ) -> None:
+        self._group, self._reserved = group, reserved
         self._gangs: dict[GangKey, _Gang] = {}
         self._in: dict[str, GangKey] = {}  # pod uid -> the gang it is booked under
         self._short: set[GangKey] = set()
@@ -202,7 +208,7 @@ class Wholeness:
         if size is not None and not gang.whole:
             ended = self._ended(gang) if gang.over else 0
             gang.whole = len(gang.live) + ended >= size
-        if gang.whole or size is None:
+        if gang.whole or size is None or len(gang.live) + self._reserved(key) >= size:
             self._short.discard(key)
             gang.since = None
         else:

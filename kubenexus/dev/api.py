@@ -112,8 +112,10 @@ class Api:
             )
             self._local.connection = connection
             self._open.append(connection)
-        connection.timeout = timeout
+        connection.timeout = timeout  # of a socket that is opened for this call
         kept = connection.sock is not None
+        if kept:
+            connection.sock.settimeout(timeout)
         try:
             connection.request(method, path, payload, {"Content-Type": content_type})
             response = connection.getresponse()

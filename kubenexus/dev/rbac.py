@@ -65,18 +65,27 @@ SCHEDULER_RULES: Final = (
     rule("", "persistentvolumes persistentvolumeclaims", (*READ, "patch", "update")),
     rule("", "replicationcontrollers", READ),
     rule("", "pods", (*READ, "update", "patch", "delete")),
-    rule("", "pods/binding", ("create",)),
+    rule("", "pods/binding pods/eviction", ("create",)),
     rule("", "pods/status", ("patch", "update")),
     rule("apps", "replicasets statefulsets", READ),
     rule("batch", "jobs", READ),
     rule("policy", "poddisruptionbudgets", READ),
     rule("storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities", READ),
     rule("storage.k8s.io", "volumeattachments", READ),
-    rule("resource.k8s.io", "resourceslices resourceclaims deviceclasses", READ),
+    rule("resource.k8s.io", "resourceslices deviceclasses devicetaintrules", READ),
+    # A claim for devices is kept from being deleted, then given its devices and its pods. From
+    # Kubernetes 1.36 on the latter is a right of its own, asked for under a name of its own.
+    rule("resource.k8s.io", "resourceclaims", (*READ, "patch", "update")),
+    rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", ("patch", "update")),
     rule("scheduling.k8s.io", "priorityclasses podgroups workloads", READ),
     rule("scheduling.x-k8s.io", "podgroups", READ),
     rule("topology.node.k8s.io", "noderesourcetopologies", READ),
     rule(vocabulary.POLICY_GROUP, "clusterpolicies tenantpolicies", READ),
+    # What tenants used is remembered there.
+    rule(vocabulary.POLICY_GROUP, "clusterpolicies/status tenantpolicies/status", ("patch",)),
+    # Room that is kept for members to come is written down before their leader is bound.
+    rule(vocabulary.GROUP, "resourcereservations", (*READ, "create", "patch", "delete")),
+    rule(vocabulary.GROUP, "resourcereservations/status", ("patch",)),
     *_EVENTS,
 )
 

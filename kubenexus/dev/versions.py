@@ -19,6 +19,8 @@ KNOWN_KUBERNETES: Final = ("1.37.1", "1.36.4")
 ETCD: Final = "3.7.3"
 KWOK: Final = "0.8.0"
 HELM: Final = "4.3.1"
+# The major before it, which many still install charts with.
+HELM_3: Final = "3.22.0"
 # The last whose commands lie in its main module.
 CERT_MANAGER: Final = "1.11.5"
 
@@ -74,6 +76,18 @@ def _helm() -> tuple[Program, ...]:
     return (Program("helm", f"{module}/cmd/helm", module, HELM, folder, stamp),)
 
 
+def _helm_3() -> tuple[Program, ...]:
+    """Renders for the Kubernetes of its own libraries where it has no cluster to ask."""
+    module, minor = "helm.sh/helm/v3", DEFAULT_KUBERNETES.split(".")[1]
+    stamp = (
+        f"{module}/internal/version.version=v{HELM_3}",
+        f"{module}/pkg/chartutil.k8sVersionMinor={minor}",
+        f"{module}/pkg/lint/rules.k8sVersionMinor={minor}",
+    )
+    folder = MODULES / "helm" / HELM_3
+    return (Program("helm", f"{module}/cmd/helm", module, HELM_3, folder, stamp),)
+
+
 def _cert_manager() -> tuple[Program, ...]:
     module, folder = "github.com/cert-manager/cert-manager", MODULES / "cert-manager" / CERT_MANAGER
     return tuple(
@@ -84,7 +98,7 @@ def _cert_manager() -> tuple[Program, ...]:
 
 def tools() -> Mapping[str, tuple[Program, ...]]:
     """Name -> programs that stand beside a control plane and are built when they are asked for."""
-    return {"helm": _helm(), "cert-manager": _cert_manager()}
+    return {"helm": _helm(), "helm-3": _helm_3(), "cert-manager": _cert_manager()}
 
 
 def tool(name: str) -> tuple[Program, ...]:

@@ -32,7 +32,7 @@ def _commands() -> Iterator[tuple[str, Callable[..., Any]]]:
         if not below:
             yield f"kubenexus {name}", call
         for inner, inner_call in below:
-            alone = len(below) == 1
+            alone = len(below) == 1 and _part(name).registered_callback is None
             yield f"kubenexus {name}" if alone else f"kubenexus {name} {inner}", inner_call
 
 

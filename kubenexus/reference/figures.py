@@ -68,11 +68,19 @@ def _counted() -> Iterator[Row]:
 def _read_when_asked() -> Iterator[Row]:
     for module in sorted(Path(scheduler_metrics.__file__).parent.rglob("*.py")):
         for call in _calls(module):
-            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            name = _of_metrics(call.func)
             if name in ("watch", "watch_each"):
                 text = [str(ast.literal_eval(arg)) for arg in call.args[: 3 if "_" in name else 2]]
                 label = markdown.code(text[2]) if len(text) > 2 else ""
                 yield f"{_READ}{text[0]}", "gauge", label, text[1]
+
+
+def _of_metrics(function: ast.expr) -> str:
+    """`watch` of `metrics.watch`; nothing where something else is watched."""
+    match function:
+        case ast.Attribute(value=ast.Name(id="metrics"), attr=name):
+            return name
+    return ""
 
 
 def _calls(module: Path) -> Iterator[ast.Call]:

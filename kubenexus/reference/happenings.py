@@ -48,6 +48,25 @@ SCHEDULING: Final[tuple[Row, ...]] = (
         "the gang could not be completed in time and this member was deleted, so that its"
         " controller makes it anew and the gang starts whole",
     ),
+    (
+        events.QUOTA_EXCEEDED,
+        "Warning",
+        "the tenant's quota, or that of a group above it, keeps the pod waiting; the note says"
+        " what is asked, used and allowed",
+    ),
+    (events.PREEMPTED, "Warning", "the pod is ended so that another pod or gang can be placed"),
+    (
+        events.RESERVATION_ENDED,
+        "Normal",
+        "room is kept no longer for members of a gang that its leader was to make",
+    ),
+    (events.PREEMPTING, "Normal", "the pod or gang waits for others to end; the note names them"),
+    (
+        events.POLICIES_REFUSED,
+        "Warning",
+        "newer policies have faults and the scheduler goes by the last good ones; on the policy"
+        " object, or on the product's namespace for policies from files",
+    ),
 )
 CONDITIONS: Final[tuple[Row, ...]] = (
     (
@@ -56,6 +75,11 @@ CONDITIONS: Final[tuple[Row, ...]] = (
         "no node takes the pod as things stand; another node might: autoscalers act on it",
     ),
     (scheduling.WAITING, "`PodScheduled`", "the pod's gang is not complete; nothing was tried"),
+    (
+        scheduling.QUOTA,
+        "`PodScheduled`",
+        "the tenant's quota keeps the pod waiting; another node would not help",
+    ),
     (
         scheduling.REFUSED,
         "`PodScheduled`",

@@ -6,57 +6,41 @@ must not look as if it were obeyed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from kubenexus.reference import markdown
+from kubenexus.reference.hardware_words import HARDWARE
+from kubenexus.reference.word import ADMIN, NOBODY, USER, Word, each
 from policies import vocabulary as v
 from policies.vocabulary import Key, annotation, label
 
 _HEADS: Final = ("Key", "On", "Values", "Written by", "What it does")
-_USER: Final = "user or policy"
-_ADMIN: Final = "cluster admin"
 _WEBHOOK: Final = "webhook"
 _SCHEDULER: Final = "scheduler"
 _LABELER: Final = "labeler or cluster admin"
-_KUBERNETES: Final = "Kubernetes"
 _TODAY: Final = "Checked at admission; the scheduler does not read it yet"
-_NOBODY: Final = "Reserved; nothing reads it yet"
-_IN_VAIN: Final = "A pod that asks for it is not placed, and told so: not honoured yet"
-
-
-class Word(NamedTuple):
-    key: str
-    on: str
-    values: str
-    by: str
-    does: str
-
-
-def _each(values: Iterable[str]) -> str:
-    return markdown.codes(values)
-
 
 GANG: Final = (
     Word(
         v.GANG_NAME_LABEL,
         "Pod label",
         "a label value of 1 to 63 characters",
-        _USER,
+        USER,
         "The gang that the pod belongs to. A gang is namespace and name",
     ),
     Word(
         v.GANG_MIN_AVAILABLE_LABEL,
         "Pod label",
         "whole number from 1 to 999999",
-        _USER,
+        USER,
         "So many members have a node in one plan, or none is bound. Where it is missing it is"
         " taken from the controller, where one says how many pods it makes",
     ),
     Word(
         v.GANG_ROLE_LABEL,
         "Pod label",
-        _each(v.GANG_ROLES),
-        _USER,
+        each(v.GANG_ROLES),
+        USER,
         "The leader is planned first. Templates of one role alone declare that the other is made"
         " elsewhere. Default `worker`",
     ),
@@ -64,14 +48,14 @@ GANG: Final = (
         v.GANG_TIMEOUT_ANNOTATION,
         "Pod annotation",
         "duration; default 10s and 50ms a member",
-        _USER,
+        USER,
         "How long the gang may take to form, and then to be bound whole",
     ),
     Word(
         v.GANG_GROUP_ANNOTATION,
         "Pod annotation",
         "a group's name",
-        _USER,
+        USER,
         "Names a group; without a size anywhere it holds nobody back, and admission warns",
     ),
     Word(
@@ -86,42 +70,40 @@ NUMA: Final = (
     Word(
         v.NUMA_POLICY_ANNOTATION,
         "Pod annotation",
-        _each(v.NUMA_POLICIES),
-        _USER,
+        each(v.NUMA_POLICIES),
+        USER,
         "How the pod sits on a host's NUMA nodes; the last three are kept strictly",
     ),
     Word(
         v.NUMA_RESOURCES_ANNOTATION,
         "Pod annotation",
         "comma list of resource names; default CPU, memory and GPUs",
-        _USER,
+        USER,
         "Which amounts must sit together",
     ),
     Word(
         v.NUMA_AFFINITY_ANNOTATION,
         "Pod annotation",
         "comma list of ids",
-        _USER,
+        USER,
         "NUMA nodes of each host that win among equals",
     ),
     Word(
         v.NUMA_ANTI_AFFINITY_ANNOTATION,
         "Pod annotation",
         "comma list of ids",
-        _USER,
+        USER,
         "NUMA nodes of each host that are closed to the pod",
     ),
     Word(
         v.MEMORY_INTENSIVE_ANNOTATION,
         "Pod annotation",
         "`true`, `false`",
-        _USER,
+        USER,
         "Expressions read it as `numa`; the scheduler does not yet",
     ),
-    Word(v.NUMA_DISTANCE_WEIGHT_ANNOTATION, "Pod annotation", "0 to 100", _USER, _TODAY),
-    Word(
-        v.GANG_NUMA_SPREAD_ANNOTATION, "Pod annotation", _each(v.GANG_NUMA_SPREADS), _USER, _TODAY
-    ),
+    Word(v.NUMA_DISTANCE_WEIGHT_ANNOTATION, "Pod annotation", "0 to 100", USER, _TODAY),
+    Word(v.GANG_NUMA_SPREAD_ANNOTATION, "Pod annotation", each(v.GANG_NUMA_SPREADS), USER, _TODAY),
     Word(
         v.NUMA_ASSIGNED_ANNOTATION,
         "Pod annotation",
@@ -156,14 +138,14 @@ NUMA: Final = (
         "Node label",
         "mebibytes a second",
         _LABELER,
-        _NOBODY,
+        "Memory bandwidth of one NUMA node; by hand where firmware does not tell it",
     ),
     Word(
         v.numa_node_label(0, "distance-").replace("-0-", "-<i>-") + "<j>",
         "Node label",
         "whole number, 10 for itself",
         _LABELER,
-        _NOBODY,
+        "How far one NUMA node is from another",
     ),
     Word(
         v.gpu_numa_labels(0)[0].replace("0", "<i>"),
@@ -184,23 +166,24 @@ WHO: Final = (
     Word(
         v.TIER_LABEL,
         "Namespace label, Pod label",
-        "a tier of the cluster policies; shipped: " + _each(v.TIERS),
+        "a tier of the cluster policies; shipped: " + each(v.TIERS),
         "cluster admin on the namespace, webhook on the pod",
         "The tenant's tier. A pod may lower its own, never raise it",
     ),
     Word(
         v.WORKLOAD_TYPE_LABEL,
         "Pod label",
-        _each(v.WORKLOAD_TYPES),
+        each(v.WORKLOAD_TYPES),
         "user or webhook",
         "What kind of work the pod does; a pod that says it is believed",
     ),
     Word(
         v.HARDWARE_TIER_LABEL,
         "Node label, Pod label",
-        _each(v.HARDWARE_TIERS),
+        each(v.HARDWARE_TIERS),
         "cluster admin on the node, webhook on the pod",
-        "Which hardware; the shipped policies turn it into a preferred node affinity",
+        "Which hardware: on a node its tier, else its GPU model's; on a pod the one that is"
+        " liked best. What the tenant's tier may not use is refused",
     ),
     Word(
         v.PROFILE_ANNOTATION,
@@ -209,58 +192,22 @@ WHO: Final = (
         _WEBHOOK,
         "What was decided and by which policies; the scheduler reads who asked for the NUMA policy",
     ),
-    Word(v.EXPECTED_DURATION_ANNOTATION, "Pod annotation", "duration", _USER, _TODAY),
-    Word(v.PREEMPTIBLE_LABEL, "Pod label", "`true`, `false`", _USER, _NOBODY),
-    Word(v.BACKFILL_LABEL, "Pod label", "`true`, `false`", _USER, _NOBODY),
-    Word(v.RESERVED_TIER_LABEL, "Node label", "a tier", _ADMIN, _NOBODY),
+    Word(v.EXPECTED_DURATION_ANNOTATION, "Pod annotation", "duration", USER, _TODAY),
+    Word(v.PREEMPTIBLE_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
+    Word(v.BACKFILL_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
+    Word(
+        v.RESERVED_TIER_LABEL,
+        "Node label",
+        "a tier, `none`",
+        ADMIN,
+        "The node is closed to tiers of lower rank; to all where no policy names the tier",
+    ),
     Word(
         v.SPARK_ROLE_LABEL,
         "Pod label",
-        _each(v.SPARK_ROLES),
+        each(v.SPARK_ROLES),
         "Spark",
         "A gang's role where the canonical label does not say it",
-    ),
-)
-HARDWARE: Final = (
-    Word(
-        v.VRAM_ANNOTATION,
-        "Pod annotation",
-        "quantity",
-        _USER,
-        "Memory over all GPUs of the pod; nodes whose GPUs have less, by more than 2 %, are"
-        " refused",
-    ),
-    Word(v.GPU_VRAM_LABEL, "Node label", "quantity", _ADMIN, "Memory of one GPU of the node"),
-    Word(
-        v.GFD_MEMORY_LABEL,
-        "Node label",
-        "mebibytes",
-        "GPU feature discovery",
-        f"The same, where `{v.GPU_VRAM_LABEL}` does not say it",
-    ),
-    Word(
-        v.GPU_CLIQUE_LABEL, "Node label", "a label value", _ADMIN, "Topology level, the narrowest"
-    ),
-    Word(v.RACK_LABEL, "Node label", "a label value", _ADMIN, "Topology level"),
-    Word(v.FABRIC_ID_LABEL, "Node label", "a label value", _ADMIN, "Topology level"),
-    Word(v.ZONE_LABEL, "Node label", "a label value", _KUBERNETES, "Topology level, the widest"),
-    Word(v.CO_LOCATE_ANNOTATION, "Pod annotation", "`strict`", _USER, _IN_VAIN),
-    Word(v.REQUIRE_CLIQUE_ANNOTATION, "Pod annotation", "`true`", _USER, _IN_VAIN),
-    Word(v.MIN_FABRIC_TIER_ANNOTATION, "Pod annotation", "a fabric", _USER, _IN_VAIN),
-    Word(v.NETWORK_SENSITIVE_ANNOTATION, "Pod annotation", "`true`, `false`", _USER, _NOBODY),
-    Word(v.SPREAD_ZONES_ANNOTATION, "Pod annotation", "`true`, `false`", _USER, _NOBODY),
-    *(
-        Word(name, "Node label", "a label value", "cluster admin or its tools", _NOBODY)
-        for name in (
-            v.GPU_COUNT_LABEL,
-            v.GPU_MODEL_LABEL,
-            v.GPU_TOPOLOGY_LABEL,
-            v.GFD_PRODUCT_LABEL,
-            v.GFD_COUNT_LABEL,
-            v.GPU_CLASS_LABEL,
-            v.FABRIC_TYPE_LABEL,
-            v.AZ_LABEL,
-        )
     ),
 )
 DEVELOPMENT: Final = (
@@ -281,7 +228,6 @@ FAMILIES: Final[tuple[tuple[str, Sequence[Key]], ...]] = (
 )
 # Kubernetes' own, which the scheduler reads or writes as kube-scheduler does.
 STANDARD: Final = (
-    label(v.REGION_LABEL),
     label(v.HOSTNAME_LABEL),
     label(v.OS_LABEL),
     label(v.ARCH_LABEL),
@@ -318,7 +264,7 @@ def page() -> str:
         markdown.table(("Meaning", "Canonical", "Also accepted"), _families()),
         f"`{'`, `'.join(v.NUMA_POLICY_ALIASES)}` as a NUMA policy means"
         f" `{'`, `'.join(v.NUMA_POLICY_ALIASES.values())}`. GPUs are counted under"
-        f" {_each(v.GPU_RESOURCES)}.",
+        f" {each(v.GPU_RESOURCES)}.",
         "## Kubernetes' own",
         "Read or written as kube-scheduler and the API server do: "
         + ", ".join(markdown.code(key.name) for key in STANDARD)

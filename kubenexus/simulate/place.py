@@ -9,7 +9,6 @@ Once is enough: nothing ends or frees room here. Pods of another scheduler take 
 nobody can say where it would put them.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -17,20 +16,23 @@ from kubenexus.simulate.outcome import Fate, Pod
 from policies import vocabulary
 from scheduler import model, planner, units
 from scheduler.errors import ModelError
+from scheduler.gathering import Mates
 from scheduler.outcome import NoFit, Placed
 from scheduler.snapshot import Snapshot
+from scheduler.tables import PLAIN, Tables
 
 Json = Mapping[str, Any]
 
 _GATED: Final = "has scheduling gates; nobody places it until they are lifted"
 
 
-def place(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, Pod]:
+def place(nodes: Iterable[Json], pods: Iterable[Json], tables: Tables = PLAIN) -> dict[str, Pod]:
     """The fate of every pod, by uid; `ModelError` for a node that cannot be read."""
     snapshot = Snapshot.of(model.Node.read(node) for node in nodes)
+    snapshot.adopt(tables)
     fates: dict[str, Pod] = {}
     waiting: list[model.Pod] = []
-    bound: Counter[model.GangKey] = Counter()
+    bound: dict[units.UnitKey, list[tuple[model.Pod, str]]] = {}
     for obj in pods:
         try:
             pod = model.Pod.read(obj)
@@ -41,15 +43,15 @@ def place(nodes: Iterable[Json], pods: Iterable[Json]) -> dict[str, Pod]:
         if pod.node:
             fates[pod.uid] = _named(pod, snapshot)
             if pod.gang is not None and pod.node in snapshot:
-                bound[pod.gang.key] += 1
+                bound.setdefault(pod.gang.key, []).append((pod, pod.node))
         elif pod.scheduler != vocabulary.SCHEDULER_NAME:
             fates[pod.uid] = Pod(pod.key.name, Fate.LEFT, scheduler=pod.scheduler)
         elif pod.gated:
             fates[pod.uid] = _pending(pod, _GATED)
         else:
             waiting.append(pod)
-    for unit in units.units(waiting, lambda key: bound[key]):
-        fates |= _planned(unit, snapshot)
+    for unit in units.units(waiting, lambda key: len(bound.get(key, ()))):
+        fates |= _planned(unit, snapshot, bound.get(unit.key, ()))
     return fates
 
 
@@ -61,8 +63,8 @@ def _named(pod: model.Pod, snapshot: Snapshot) -> Pod:
     return Pod(pod.key.name, Fate.PLACED, scheduler=pod.scheduler, node=pod.node)
 
 
-def _planned(unit: units.Unit, snapshot: Snapshot) -> dict[str, Pod]:
-    match planner.plan(unit, snapshot):
+def _planned(unit: units.Unit, snapshot: Snapshot, mates: Mates) -> dict[str, Pod]:
+    match planner.plan(unit, snapshot, mates=mates):
         case NoFit() as misfit:
             return {pod.uid: _pending(pod, misfit.text) for pod in unit.pods}
         case Placed() as plan:

@@ -16,6 +16,7 @@ from kubenexus.simulate.apiserver import Answer, ApiServer
 from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, Inputs, Manifest
 from policies import quantity, vocabulary, workloads
 from policies.policyset import PolicySet
+from scheduler.tables import Tables
 
 Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ def simulate(inputs: Inputs, policies: PolicySet) -> outcome.Result:
         if manifest.type in workloads.KINDS
     ]
     pods = [pod.obj for one in admitted for pod in one.pods if not pod.refusals]
-    placed = place.place(inputs.cluster.nodes, pods)
+    placed = place.place(inputs.cluster.nodes, pods, Tables.of(policies))
     return outcome.Result(
         _totals(inputs.cluster.nodes), tuple(_told(one, placed) for one in admitted)
     )

@@ -21,6 +21,7 @@ def lines(answer: Json) -> Iterator[str]:
     yield from _block("Reasons", _reasons(answer.get("reasons") or ()))
     yield from _block("Each of these alone would help", answer.get("changes") or ())
     yield from _block("Nearest node", _nearest(answer.get("nearest") or {}))
+    yield from _block("Start", _start(answer.get("start") or {}))
     yield from _gang(answer.get("gang") or {})
 
 
@@ -49,6 +50,15 @@ def _nearest(found: Json) -> Iterator[str]:
     ]
     rules = [text for text in found["reasons"] if not text.startswith("Insufficient ")]
     yield f"{found['node']}: {'; '.join([*short, *rules]) or 'takes the pod alone'}"
+
+
+def _start(found: Json) -> Iterator[str]:
+    if found.get("expected"):
+        yield f"expected by {found['expected']}"
+    if found.get("waits_for"):
+        yield f"waits for {', '.join(found['waits_for'])} to end"
+    if found.get("ahead"):
+        yield f"promised ahead of it: {', '.join(found['ahead'])}"
 
 
 def _gang(found: Json) -> Iterator[str]:

@@ -17,7 +17,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
+
+from policies.cel.reading import EVERYTHING, View, kept
 
 ResultType = Literal["bool", "string", "int", "any"]
 """What the author may return: `bool` for rules, `string` for messages, `any` for variables."""
@@ -128,6 +130,16 @@ class Activation:
     )  # variable -> why it has none
     native: dict[str, Any] = field(default_factory=dict)  # engine -> its own form of `values`
     memo: dict[tuple[str, str], object] = field(default_factory=dict)  # (fact, variable) -> fact
+    view: View = EVERYTHING
+    """What the programs that will meet it reach of its objects."""
+    trimmed: dict[str, object] = field(default_factory=dict)  # object -> what is reached of it
+
+    def handed(self) -> dict[str, object]:
+        """The values for an engine to convert: objects without what no program reaches."""
+        for name, parts in self.view.parts.items():
+            if name not in self.trimmed and name in self.values:
+                self.trimmed[name] = kept(self.values[name], parts)
+        return {**self.values, **self.trimmed} if self.trimmed else self.values
 
     def bind(self, name: str, value: object) -> None:
         """Give a variable its value."""
@@ -161,6 +173,14 @@ class Program(Protocol):
 
     def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
         """The same with its CEL type's name first, as `int` and `uint` are both Python's int."""
+
+
+@runtime_checkable
+class Sparing(Protocol):
+    """A program that knows what it reaches of its objects; any other may reach everything."""
+
+    def reads(self) -> View:
+        """Worked out at each call."""
 
 
 class Engine(Protocol):

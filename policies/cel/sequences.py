@@ -15,6 +15,7 @@ from policies.cel.functions import Function, FunctionError, Overload
 _SUMMABLE: Final = ("int", "uint", "double", "duration")
 _COMPARABLE: Final = (*_SUMMABLE, "bool", "timestamp", "string", "bytes")
 _INT64: Final = 2**63
+_SHORT: Final = 256  # characters of a text and a pattern that are worth remembering
 
 MAX_STEPS: Final = 10_000
 """What one evaluation may visit; fixed in the engine."""
@@ -134,6 +135,14 @@ def pattern_fault(pattern: str) -> str | None:
 
 def matches(text: str, pattern: str) -> bool:
     """CEL's own `matches`, with the pattern compiled once rather than at each call."""
+    if len(text) + len(pattern) <= _SHORT:
+        return _matches_short(text, pattern)
+    return _pattern(pattern).search(text) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def _matches_short(text: str, pattern: str) -> bool:
+    """The same, remembered: labels and names come in few values and are matched all the time."""
     return _pattern(pattern).search(text) is not None
 
 

@@ -22,6 +22,8 @@ class FarSide:
         self.lift_faults: deque[Exception] = deque()
         self.deletes: list[str] = []
         self.delete_faults: deque[Exception] = deque()
+        self.evicted: list[str] = []
+        self.evict_faults: dict[str, Exception] = {}  # pod name -> what answers its evictions
 
     def nodes(self) -> dict[str, str]:
         return {name: pod["spec"].get("nodeName", "") for name, pod in self.pods.items()}
@@ -51,6 +53,19 @@ class FarSide:
         found["metadata"].setdefault("annotations", {}).update(annotations or {})
         if fault is not None:
             raise fault
+
+    async def evict(
+        self, namespace: str, pod: str, *, uid: str | None = None, dry_run: bool = False
+    ) -> None:
+        """The pod is going from then on; `finish` ends it."""
+        found = self._find(pod)
+        if found["metadata"]["uid"] != uid:
+            raise errors.Conflict("the uid is another")
+        if pod in self.evict_faults:
+            raise self.evict_faults[pod]
+        if not dry_run:
+            self.evicted.append(pod)
+            found["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
 
     async def get(
         self,

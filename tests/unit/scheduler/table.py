@@ -10,11 +10,13 @@ from cluster.watch import Event, Kind
 from scheduler.binder import Binder
 from scheduler.conditions import Conditions
 from scheduler.gates import Gates
-from scheduler.loop import Hands, Scheduler
+from scheduler.hands import Hands
+from scheduler.loop import Scheduler
 from scheduler.metrics import Metrics
 from scheduler.model import Node, Pod
 from scheduler.release import Policy, Releaser
 from scheduler.telling import Telling
+from scheduler.tenancy.evicting import Evictor
 from scheduler.volumes.preparing import Patches, Preparing
 from tests.unit.scheduler.builders import a_node, pod_json
 from tests.unit.scheduler.far_side import FarSide
@@ -89,9 +91,16 @@ class Bench:
                     sleep=self.sleep,
                 ),
                 telling=telling,
+                evictor=Evictor(
+                    self.api,
+                    record=self.reports.append,
+                    may_write=lambda: self.leading,
+                    sleep=self.sleep,
+                ),
             ),
             metrics=self.metrics,
             now=lambda: self.now,
+            epoch=lambda: self.now,
             leading=lambda: self.leading,
             known=lambda: self._seen.values(),
             **more,
@@ -147,7 +156,8 @@ class Bench:
             await self.scheduler.drain()
 
     def _busy(self) -> bool:
-        return self.scheduler.binding > 0 or self.scheduler.keeping.releasing > 0
+        parts = self.scheduler
+        return parts.binding > 0 or parts.keeping.releasing > 0 or parts.tenancy.preempting.asking
 
     async def lift(self) -> None:
         """Let the gates be lifted that were asked to be, and the watch show it."""

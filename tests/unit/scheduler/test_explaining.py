@@ -66,9 +66,15 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
             [a_node("a")],
             {"resourceClaims": [{}]},
             Explanation(
-                "0/1 nodes are available: asks for resource claims, which this scheduler does not "
-                "honour yet.",
-                (("asks for resource claims, which this scheduler does not honour yet", 1),),
+                "0/1 nodes are available: asks for a resource claim by neither name nor template, "
+                "which this scheduler does not honour yet.",
+                (
+                    (
+                        "asks for a resource claim by neither name nor template, which this "
+                        "scheduler does not honour yet",
+                        1,
+                    ),
+                ),
                 None,
                 (),
             ),

@@ -8,7 +8,7 @@ import pytest
 
 from cluster import errors
 from scheduler.entries import State
-from scheduler.loop import Settings
+from scheduler.hands import Settings
 from scheduler.model import GangKey, PodKey
 from scheduler.release import Policy
 from tests.unit.scheduler.far_side import FarSide

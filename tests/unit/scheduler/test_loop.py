@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from scheduler.loop import Settings
+from scheduler.hands import Settings
 from tests.unit.scheduler.far_side import FarSide, Lost
 from tests.unit.scheduler.table import Bench
 

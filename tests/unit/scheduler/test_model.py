@@ -118,10 +118,19 @@ PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": 
             [],
             id="ephemeral volume claims",
         ),
-        pytest.param({"resourceClaims": [{"name": "g"}]}, ["resource claims"], id="devices"),
+        pytest.param(
+            {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "t"}]},
+            [],
+            id="devices by claim",
+        ),
+        pytest.param(
+            {"resourceClaims": [{"name": "g"}]},
+            ["a resource claim by neither name nor template"],
+            id="devices by nothing",
+        ),
         pytest.param(
             {"annotations": {vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true"}},
-            [vocabulary.REQUIRE_CLIQUE_ANNOTATION],
+            [],
             id="a required clique",
         ),
     ],

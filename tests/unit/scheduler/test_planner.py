@@ -144,7 +144,7 @@ def test_node_choice(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
         pytest.param(
             [a_node("a"), a_node("b", zones=2)],
             {"numa": "single-numa", "cpu": "3"},
-            "0/2 nodes are available: 1 no single NUMA node has sufficient capacity, "
+            "0/2 nodes are available: 1 no single NUMA node has sufficient capacity: need cpu 3; largest free cpu 2, "
             "1 node(s) had no NUMA topology.",
             id="too large for one NUMA node",
         ),
@@ -163,8 +163,8 @@ def test_node_choice(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
         pytest.param(
             [a_node("a")],
             {"resourceClaims": [{"name": "gpu"}]},
-            "0/1 nodes are available: asks for resource claims, which this scheduler does not "
-            "honour yet.",
+            "0/1 nodes are available: asks for a resource claim by neither name nor template, "
+            "which this scheduler does not honour yet.",
             id="what is not honoured is named",
         ),
     ],
@@ -280,8 +280,8 @@ def test_who_asked_for_a_strict_policy(by: str, want: dict[str, str] | str) -> N
             [a_node("a", cpu="2"), a_node("b", cpu="1")],
             [a_pod("one", gang=("g", 2)), a_pod("bad", gang=("g", 2), resourceClaims=[{}])],
             0,
-            "0/2 nodes are available: asks for resource claims, which this scheduler does not "
-            "honour yet. waiting for pod group g: 1/2 members fit",
+            "0/2 nodes are available: asks for a resource claim by neither name nor template, "
+            "which this scheduler does not honour yet. waiting for pod group g: 1/2 members fit",
             id="one member that cannot be honoured stops the gang",
         ),
     ],

@@ -1,0 +1,24 @@
+"""One key of the reference, and who writes keys."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kubenexus.reference import markdown
+
+USER: Final = "user or policy"
+ADMIN: Final = "cluster admin"
+KUBERNETES: Final = "Kubernetes"
+DISCOVERY: Final = "GPU feature discovery"
+NOBODY: Final = "Reserved; nothing reads it yet"
+
+
+class Word(NamedTuple):
+    key: str
+    on: str
+    values: str
+    by: str
+    does: str
+
+
+def each(values: Iterable[str]) -> str:
+    return markdown.codes(values)

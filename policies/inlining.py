@@ -1,0 +1,65 @@
+"""
+An expression with its variables written out, where that is sure to mean the same.
+
+A variable is evaluated by itself, its value leaves the engine and enters it again, and the objects
+are converted anew for whoever reads it: for the small ones, such as a pod's labels or nothing, that
+costs many times what evaluating them in place does. Left alone are variables
+
+    with loops                      written out they would run as often as they are read
+    of types that JSON lacks        a uint that leaves the engine comes back as an int
+    near names that loops take      they would stand for something else there
+
+None where any variable has to be left alone: then the expression stays as it was written. Pure
+text, which the compiler reads as it reads any other.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from policies.cel.protocol import ADMISSION
+
+LONGEST: Final = 20_000  # characters; beyond, compiling costs more than is saved
+
+_NAMES: Final = "|".join(name for name, _ in ADMISSION.variables)
+# Comments and texts first, so that what only looks like a variable is passed over.
+_TOKEN: Final = re.compile(
+    r"""//[^\n]*|'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*\""""
+    r"""|(?<![\w.])variables\s*\.\s*([A-Za-z_]\w*)""",
+    re.S,
+)
+_RAW: Final = re.compile(r"""(?<!\w)[rRbB]{1,2}['"]""")
+_LOOP: Final = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|map|filter|transform\w+)\s*\(")
+_TAKEN: Final = re.compile(rf"[(,]\s*(?:{_NAMES})\s*,")
+_ODD: Final = re.compile(
+    r"uint|\d[uU]\b|bytes|timestamp|duration|optional|\?\s*\.|\.\s*\?|\[\s*\?|cel\s*\.|\btype\s*\("
+)
+_PLAIN: Final = re.compile(r"(?:bool|string|int|double|dyn|null_type|list|map|[<>, ])+")
+
+
+def may_be_written_out(source: str, result_type: str) -> bool:
+    """Whether a variable's expression means the same wherever it is read."""
+    odd = _ODD.search(source) or _LOOP.search(source) or _RAW.search(source)
+    return odd is None and _PLAIN.fullmatch(result_type) is not None
+
+
+def written_out(source: str, variables: Mapping[str, str]) -> str | None:
+    """
+    The expression with the expressions of the variables in their place.
+
+    `variables` are those that may be written out, none of them reading another one any more.
+    """
+    if _RAW.search(source) or _TAKEN.search(source):
+        return None
+    parts: list[str] = []
+    end = 0
+    for found in _TOKEN.finditer(source):
+        name = found[1]
+        if name is None:
+            continue
+        if name not in variables:
+            return None
+        parts += [source[end : found.start()], f"({variables[name]}\n)"]
+        end = found.end()
+    whole = "".join((*parts, source[end:]))
+    return whole if len(whole) <= LONGEST else None

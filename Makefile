@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-docs cel-conformance faults gang-faults parity fuzz-webhook lint wheel binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-hardware bench-docs cel-conformance faults gang-faults parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -25,18 +26,18 @@ test-unit: $(VENV)/dev ## Tests that need no cluster; seconds
 test-conformance: $(VENV)/dev ## The CEL conformance suite on both engines
 	$(PYTEST) -q --junitxml=build/tests/conformance.xml tests/conformance
 
-test-cluster: $(VENV)/dev binaries ## Tests on a real kube-apiserver
-	$(PYTEST) -q --junitxml=build/tests/cluster.xml tests/cluster
+test-cluster: $(VENV)/dev binaries ## Tests on a real kube-apiserver, one for each of two workers
+	$(PYTEST) -q -n 2 --dist loadfile --no-loadscope-reorder --junitxml=build/tests/cluster.xml tests/cluster
 
 binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
-	@$(BIN)/kubenexus dev build --tool helm --tool cert-manager
+	@$(BIN)/kubenexus dev build --tool helm --tool helm-3 --tool cert-manager
 
 # Benchmarks print a table and write build/bench/NAME.json; the tables in docs/ are made from these files.
 
 bench-policy: $(VENV)/dev ## What evaluating policies costs, against the bare engine
 	$(BIN)/python -m tests.bench.bench_policy
 
-bench-docs: $(VENV)/dev ## The tables of docs/performance.md from the benchmarks that were run
+bench-docs: $(VENV)/dev ## The tables of docs/ from the benchmarks that were run
 	$(BIN)/python -m tests.bench.tables
 
 bench-webhook: $(VENV)/dev binaries ## What admission costs a cluster, beside ValidatingAdmissionPolicy (needs wrk)
@@ -44,6 +45,9 @@ bench-webhook: $(VENV)/dev binaries ## What admission costs a cluster, beside Va
 
 bench-scheduler: $(VENV)/dev binaries ## Gangs and pods beside kube-scheduler, stock and native gang (hours; ARGS=--quick for minutes)
 	$(BIN)/python -m tests.bench.bench_scheduler $(ARGS)
+
+bench-hardware: $(VENV)/dev ## What NUMA, GPUs and fabric cost planning, and a GPU cluster's trace replayed (ARGS="--trace DIR")
+	$(BIN)/python -m tests.bench.bench_hardware $(ARGS)
 
 cel-conformance: $(VENV)/dev ## The CEL conformance table of docs/cel.md
 	$(BIN)/python -m tests.conformance.cel_spec --write build/bench/cel-conformance.json
@@ -73,6 +77,9 @@ lint: $(VENV)/dev ## Style, types and arrows
 wheel: $(VENV)/dev ## Build the wheel, install it elsewhere, run the unit tests against it
 	tests/wheel.sh
 
+docs: $(DOCS)/ready ## The documentation as a site in build/site; a link to nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+
 generate: $(VENV)/dev ## Write the files that are made from code: schemas, CRDs and parts of the chart
 	@$(BIN)/python -m kubenexus.generate
 	@$(BIN)/python -m kubenexus.install.chart
@@ -84,6 +91,7 @@ lock: ## Compile requirements/*.txt anew from pyproject.toml (needs uv)
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml -o requirements/run.txt
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --group build -c requirements/dev.txt -o requirements/build.txt
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --group docs -c requirements/dev.txt -o requirements/docs.txt
 
 clean: ## Remove what was installed and built here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -99,4 +107,10 @@ $(VENV)/run: requirements/run.txt requirements/build.txt pyproject.toml
 $(VENV)/dev: $(VENV)/run requirements/dev.txt
 	@echo "installing the development tools into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# The site's tools have a place of their own: nothing that is tested stands beside them.
+$(DOCS)/ready: requirements/docs.txt
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --require-hashes -r requirements/docs.txt
 	@touch $@

@@ -82,6 +82,12 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "kubenexus.fullname" .
 {{- end -}}
 {{- end -}}
 
+{{- /* The class of pods that name none. dict "root" $ "system" "system-node-critical" */ -}}
+{{- define "kubenexus.priorityClass" -}}
+{{- $own := ternary (include "kubenexus.fullname" .root) .system .root.Values.priorityClass.create -}}
+{{- .root.Values.priorityClass.name | default $own -}}
+{{- end -}}
+
 {{- define "kubenexus.excluded" -}}
 {{- toYaml (append .Values.excludeNamespaces .Release.Namespace | uniq) -}}
 {{- end -}}
@@ -135,9 +141,7 @@ securityContext:
 
 {{- /* Where the pods of a Deployment go. dict "root" $ "component" "webhook" "values" .Values.webhook */ -}}
 {{- define "kubenexus.placing" -}}
-{{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
-{{- end }}
+priorityClassName: {{ .values.priorityClassName | default (include "kubenexus.priorityClass" (dict "root" .root "system" "system-cluster-critical")) }}
 {{- with .values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}

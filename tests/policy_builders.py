@@ -70,10 +70,9 @@ def judged(
     namespace: Mapping[str, Any] | None = None,
     now: datetime = NOW,
     inject: bool = True,
-    trace: bool = False,
     **request: Any,
 ) -> Evaluation:
     """What the documents make of an object in the namespace of tenant a."""
     where = a_namespace(tenant="a") if namespace is None else namespace
     admission = Admission.of(a_pod() if obj is None else obj, namespace=where, **request)
-    return evaluate(admission, loaded(*documents), now=now, inject=inject, trace=trace)
+    return evaluate(admission, loaded(*documents), now=now, inject=inject)

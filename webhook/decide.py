@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from policies import intent, numa_rules, proposal, quantity, rules, vocabulary
+from policies import intent, numa_rules, proposal, quantity, quota_rules, rules, vocabulary
 from policies.admission import Admission, mapping
 from policies.evaluate import evaluate
 from policies.evaluation import BUILTIN, Evaluation, Excepted, Failure, Injection
@@ -150,10 +150,12 @@ def validate(
     asked = members[0].intent if review.kind == "Pod" and members else None
     admission = _admission(review, facts, review.object, asked)
     found = evaluate(admission, policies, now=now, inject=False)
-    checked = _checked(review, facts, members, found)
+    checked = _checked(review, facts, members, found, policies)
     problems = [*checked.problems, *identity.problems(review, found.who, policies.tables), *done]
     if proposal.is_policy(review.group):
         problems += _proposed(review, policies)
+    if proposal.is_reservation(review.group, review.kind):
+        problems += _reserved(review, now)
     failures = (
         *_failures(problems),
         *(failure for failure in found.failures if failure.denies),
@@ -181,7 +183,11 @@ def _is_judged(review: Review, policies: PolicySet) -> bool:
 
 
 def _checked(
-    review: Review, facts: Facts, members: Sequence[rules.Member], found: Evaluation
+    review: Review,
+    facts: Facts,
+    members: Sequence[rules.Member],
+    found: Evaluation,
+    policies: PolicySet,
 ) -> rules.Findings:
     """What the product's own rules find; an update is held against what it found."""
     if review.object is None or review.subresource not in _JUDGED:
@@ -189,15 +195,26 @@ def _checked(
     # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
     sizes = facts.numa_sizes if _numa_by(review.object, found) == "user" else ()
     checked = rules.check(members, owner=facts.owner, numa_sizes=sizes)
-    if review.operation != "UPDATE" or review.old_object is None:
-        return checked
-    before = rules.check(rules.members(review.old_object), owner=facts.owner).problems
-    return replace(checked, problems=tuple(row for row in checked.problems if row not in before))
+    tenant, tables = found.who.tenant, policies.tables
+    problems = (*checked.problems, *quota_rules.check(members, tenant, tables))
+    if problems and review.operation == "UPDATE" and review.old_object is not None:
+        old = rules.members(review.old_object)
+        before = (
+            *rules.check(old, owner=facts.owner).problems,
+            *quota_rules.check(old, tenant, tables),
+        )
+        problems = tuple(row for row in problems if row not in before)
+    return replace(checked, problems=problems)
 
 
 def _proposed(review: Review, policies: PolicySet) -> Iterable[Problem]:
     for fault in proposal.faults(review.object or {}, policies):
         yield Problem("policy", fault.path, fault.message, "correct it and apply it again")
+
+
+def _reserved(review: Review, now: datetime) -> Iterable[Problem]:
+    for fault in proposal.reservation_faults(review.object or {}, now=now):
+        yield Problem("reservation", fault.path, fault.message, "correct it and apply it again")
 
 
 def _notes(notes: Iterable[rules.Note]) -> Iterable[Failure]:

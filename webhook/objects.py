@@ -19,8 +19,9 @@ from cluster import errors, resources
 from cluster.client import Client
 from cluster.correlation import Ref, report
 from cluster.events import Recorder
-from cluster.watch import Event, Informer
+from cluster.watch import Event, Informer, Kind
 from policies import conditions, vocabulary
+from policies.admission import mapping
 from policies.conditions import Loaded
 from webhook.keeper import Objects
 
@@ -73,6 +74,8 @@ class PolicyObjects:
         return False
 
     def _changed(self, event: Event[resources.Obj] | None = None) -> None:
+        if event is not None and not _matters(event):
+            return
         if self._pending is None and all(one.synced.is_set() for one in self._informers):
             loop = asyncio.get_running_loop()
             self._pending = loop.call_later(SETTLE_SECONDS, self._settled)
@@ -102,3 +105,16 @@ class PolicyObjects:
             about = known.get(fault.source, system)
             note = f"the last good policies stay in force: {fault}"
             self._recorder.record(report(about, REFUSED, note, action="Load", warning=True))
+
+
+def _matters(event: Event[resources.Obj]) -> bool:
+    """Not where somebody else's part of the status is all that changed."""
+    if event.kind is not Kind.MODIFIED or event.old is None:
+        return True
+    return _judged(event.old) != _judged(event.object)
+
+
+def _judged(obj: resources.Obj) -> tuple[object, ...]:
+    status = mapping(obj.get("status"))
+    generation = mapping(obj.get("metadata")).get("generation")
+    return generation, obj.get("spec"), status.get("conditions"), status.get("observedGeneration")

@@ -111,6 +111,8 @@ def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], lis
         [{"name": "tenant-changed", "expression": moved}],
     )
     yield "validate.policies", [sending.POLICY_KINDS], [_SPEC_CHANGED]
+    # Its own are made while a gang waits to be bound.
+    yield "validate.reservations", [sending.RESERVATIONS], [binder, _SPEC_CHANGED]
 
 
 def _configuration(kind: str, webhooks: list[Json]) -> Json:

@@ -77,7 +77,43 @@ def parse(body: bytes) -> Review:
 def _is_deeper(body: bytes, value: Any) -> bool:
     """Whether the value is nested deeper than the limit."""
     if body.count(b"{") + body.count(b"[") <= DEPTH_LIMIT:
-        return False  # most reviews: so few brackets cannot be nested that deep
+        return False  # so few brackets cannot be nested that deep
+    if _ROOM is not None:
+        try:
+            orjson.dumps(_wrapped(value, _ROOM))
+        except orjson.JSONEncodeError:
+            return True  # nothing else can go wrong with what was JSON before
+        return False
+    return _walked(value)
+
+
+def _wrapped(value: Any, times: int) -> Any:
+    for _ in range(times):
+        value = [value]
+    return value
+
+
+def _room() -> int | None:
+    """
+    How many lists around a value make the encoder refuse exactly what is nested too deep.
+
+    It gives up at a depth of its own, and gets there several times sooner than a walk in Python.
+    None where it never does.
+    """
+    for times in range(_DEEPEST):
+        try:
+            orjson.dumps(_wrapped([], times + DEPTH_LIMIT))
+        except orjson.JSONEncodeError:
+            return times
+    return None
+
+
+_DEEPEST: Final = 1024
+_ROOM: Final = _room()
+
+
+def _walked(value: Any) -> bool:
+    """The same, level by level."""
     level = [value]
     for _ in range(DEPTH_LIMIT):
         level = [

@@ -165,3 +165,4 @@ POLICY_KINDS: Final = rule(
     list(_CHANGES),
     scope=CLUSTER,
 )
+RESERVATIONS: Final = rule(vocabulary.GROUP, ["resourcereservations"], list(_CHANGES))

@@ -142,8 +142,14 @@ class Bench:
 
     def _clear(self) -> None:
         """The pods that were made for real would slow down the arms that come after."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0"
-        self.plane.api().call("DELETE", path, timeout=300)
+        api, path = self.plane.api(), f"/api/v1/namespaces/{NAMESPACE}/pods"
+        while pods := api.call("GET", f"{path}?limit=500")["items"]:
+            api.each(
+                lambda pod: api.call(
+                    "DELETE", f"{path}/{pod['metadata']['name']}?gracePeriodSeconds=0"
+                ),
+                pods,
+            )
 
     # --- arms ---
 

@@ -1,8 +1,9 @@
 """
-`make bench-docs`: the tables of docs/performance.md from what the benchmarks left in build/bench.
+`make bench-docs`: the tables of the pages in docs/ from what the benchmarks left in build/bench.
 
 Each table stands between two marks that name its benchmark; a benchmark that was not run leaves
-its table as it is. Most benchmarks leave rows; the scheduler's leaves samples and renders itself.
+its table as it is. Most benchmarks leave rows; those of the scheduler and of hardware leave samples
+and render themselves, the latter with a plot.
 """
 
 import json
@@ -10,13 +11,19 @@ import re
 import sys
 from pathlib import Path
 
-from tests.bench import scheduler_report
+from tests.bench import hardware_plot, hardware_report, scheduler_report
 from tests.bench.rows import FOLDER
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = (DOCS / "performance.md", DOCS / "placement.md")
+PLOT = DOCS / "placement-trace.svg"
+HARDWARE = "hardware-"  # one benchmark, several tables
 
 
 def table(name: str) -> str | None:
+    if name.startswith(HARDWARE):
+        part, known = name.removeprefix(HARDWARE), hardware_report.read()
+        return hardware_report.markdown(known, part) if known and known.get(part) else None
     path = FOLDER / f"{name}.json"
     if not path.exists():
         return None
@@ -42,6 +49,16 @@ def rendered(page: str) -> str:
     return page
 
 
+def plot() -> str | None:
+    """The curves of the trace's main list of tasks."""
+    known = (hardware_report.read() or {}).get("trace", [])
+    samples = [one for one in known if one["list"] == "default"]
+    return hardware_plot.svg(samples, "GPUs in use while tasks arrive") if samples else None
+
+
 if __name__ == "__main__":
-    PAGE.write_text(rendered(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(rendered(page.read_text()))
+    if (drawn := plot()) is not None:
+        PLOT.write_text(drawn)
     sys.exit(0)

@@ -1,45 +1,75 @@
 """
-The programs of a release as processes of this machine: the webhook with the arguments, the rights
-and the certificate of its pods, the hooks with theirs, and somebody who makes pods all the time.
+The programs of a release as processes of this machine, each with the arguments, the files and the
+rights that its pod has, and somebody who makes pods all the time.
 """
 
+import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
 from kubenexus.dev import ports
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.own import COMMAND, environment
 from kubenexus.dev.plane import await_ready, healthy
 from kubenexus.dev.processes import Child
-from tests.cluster.chart_rig import FULL, NAMESPACE, Json, Rig, run
+from policies import loader
+from tests.cluster.chart_rig import FULL, NAMESPACE, Done, Json, Rig, run
+
+MARK: Final = "example.com/round"
+"""A label that a policy of the test writes, to see which replica admitted a pod."""
+
+# Ports that several processes of one machine cannot share.
+_PORTS: Final = ("--port=8443", "--metrics-port=9443", "--port=10259")
 
 
 class Creating(threading.Thread):
     """Makes and deletes pods, one after the other, until stopped; remembers every failure."""
 
-    def __init__(self, rig: Rig, name: str = "created") -> None:
+    def __init__(self, rig: Rig, name: str = "created", *, pause: float = 0.02) -> None:
         super().__init__(name=name, daemon=True)
+        self._pause = pause
         self._api, self._over = rig.plane.api(), threading.Event()
         self.made, self.failures = 0, list[str]()
+        self.marks: Counter[str] = Counter()  # value of MARK -> pods that had it
 
     def run(self) -> None:
         where = "/api/v1/namespaces/default/pods"
         for number in itertools.count():
-            if self._over.wait(0.02):
+            if self._over.wait(self._pause):
                 return
             try:
-                self._api.call("POST", where, a_pod(f"{self.name}-{number}"))
+                pod = self._api.call("POST", where, a_pod(f"{self.name}-{number}"))
                 self.made += 1
+                self.marks[(pod["metadata"].get("labels") or {}).get(MARK, "")] += 1
                 self._api.call("DELETE", f"{where}/{self.name}-{number}?gracePeriodSeconds=0")
             except (CallFailed, OSError) as exc:
-                self.failures.append(str(exc))
+                self.failures.append(f"{datetime.now(UTC):%T.%f} {exc}")
 
     def stop(self) -> None:
         self._over.set()
         if self.is_alive():
             self.join(60)
+
+
+@contextlib.contextmanager
+def creating(rig: Rig, name: str, *, count: int, pause: float) -> Iterator[list[Creating]]:
+    """Several who make pods meanwhile; that one could not be made is the end of the test."""
+    found = [Creating(rig, f"{name}-{number}", pause=pause) for number in range(count)]
+    for one in found:
+        one.start()
+    try:
+        yield found
+    finally:
+        for one in found:
+            one.stop()
+    failures = [failure for one in found for failure in one.failures]
+    assert not failures, failures[:10]
+    assert all(one.made > 0 for one in found)
 
 
 def a_pod(name: str, *gates: str) -> Json:
@@ -63,56 +93,129 @@ def a_pod(name: str, *gates: str) -> Json:
     }
 
 
-def serve(rig: Rig, port: int) -> Child:
-    """The webhook with the arguments, the rights and the certificate of its pods."""
-    pod = rig.get("deployment", f"{FULL}-webhook", "--namespace", NAMESPACE)["spec"]["template"]
-    files = rig.secret(f"{FULL}-webhook-tls")
-    (metrics,) = ports.free(1)
-    own = {
-        "--cert-file=/tls/tls.crt": f"--cert-file={files['tls.crt']}",
-        "--key-file=/tls/tls.key": f"--key-file={files['tls.key']}",
-        "--port=8443": f"--port={port}",
-        "--metrics-port=9443": f"--metrics-port={metrics}",
-    }
-    (container,) = pod["spec"]["containers"]
-    arguments = [own.get(word, word) for word in container["args"]]
-    assert not set(own) & set(arguments)
+# --- What a kubelet makes of a pod. ---
+
+
+def pod_of(rig: Rig, kind: str, component: str) -> Json:
+    """What the pods of a Deployment, DaemonSet or CronJob of the release are like."""
+    found = rig.get(kind, f"{FULL}-{component}", "--namespace", NAMESPACE)["spec"]
+    if kind == "cronjob":
+        found = found["jobTemplate"]["spec"]
+    spec: Json = found["template"]["spec"]
+    return spec
+
+
+def hook_of(rig: Rig, component: str, *values: str) -> Json:
+    """What the pod of a hook is like; Helm has its Job only while it runs."""
+    (found,) = [
+        one["spec"]["template"]["spec"]
+        for one in rig.template(*values)
+        if (one["kind"], one["metadata"]["name"]) == ("Job", f"{FULL}-{component}")
+    ]
+    spec: Json = found
+    return spec
+
+
+def account_of(spec: Json) -> str:
+    return str(spec["serviceAccountName"]).removeprefix(f"{FULL}-")
+
+
+def arguments(
+    rig: Rig, spec: Json, container: Json, *, others: Mapping[str, str] | None = None
+) -> list[str]:
+    """The container's arguments, with what is elsewhere on this machine; `others` wins."""
+    moved = dict(_mounted(rig, spec, container))
+    moved["/etc/kubenexus/library"] = str(loader.LIBRARY)
+    taken = (word for word in _PORTS if word in container["args"])
+    own = {word: f"{word.partition('=')[0]}={ports.free(1)[0]}" for word in taken}
+    own |= others or {}
+    return [
+        there
+        for word in container["args"]
+        for there in _reached(own.get(word) or _at_home(word, moved))
+    ]
+
+
+def _mounted(rig: Rig, spec: Json, container: Json) -> Iterator[tuple[str, str]]:
+    """Where the container sees a volume -> where its files are here."""
+    volumes = {one["name"]: one for one in spec.get("volumes") or ()}
+    for mount in container.get("volumeMounts") or ():
+        volume = volumes[mount["name"]]
+        for kind, key in (("secret", "secretName"), ("configMap", "name")):
+            if kind in volume:
+                yield mount["mountPath"], str(rig.files(kind.lower(), volume[kind][key]))
+
+
+def _at_home(word: str, moved: Mapping[str, str]) -> str:
+    option, equals, value = word.partition("=")
+    for path, here in moved.items():
+        if value == path or value.startswith(f"{path}/"):
+            return f"{option}={here}{value.removeprefix(path)}"
+    return option + equals + value
+
+
+def _reached(word: str) -> Iterator[str]:
+    """The webhook's Service is `localhost` here, under its own name."""
+    name = f"{FULL}-webhook.{NAMESPACE}.svc"
+    yield word.replace(f"https://{name}:", "https://localhost:")
+    if f"https://{name}:" in word:
+        yield f"--server-name={name}"
+
+
+def done(rig: Rig, spec: Json, container: Json, *more: str) -> Done:
+    """A container that ends, run to its end."""
+    words = arguments(rig, spec, container)
+    kubeconfig = rig.account(account_of(spec))
+    return run(*words, f"--kubeconfig={kubeconfig}", *more, timeout=120)
+
+
+def started(rig: Rig, spec: Json, *, name: str, own: Mapping[str, str] | None = None) -> Child:
+    """A container that goes on."""
+    (container,) = spec["containers"]
     child = Child(
-        "webhook",
-        [*COMMAND, *arguments, f"--kubeconfig={rig.account('webhook')}", f"--host={ports.HOST}"],
-        log=rig.folder / "webhook.log",
+        name,
+        [
+            *COMMAND,
+            *arguments(rig, spec, container, others=own),
+            f"--kubeconfig={rig.account(account_of(spec))}",
+            f"--host={ports.HOST}",
+        ],
+        log=rig.folder / f"{name}.log",
         env=environment(os.environ),
     )
     child.start()
+    return child
+
+
+# --- The programs. ---
+
+
+def serve(rig: Rig, port: int, *, name: str = "webhook") -> Child:
+    """A replica of the webhook, as the Deployment has it now."""
+    spec = pod_of(rig, "deployment", "webhook")
+    child = started(rig, spec, name=name, own={"--port=8443": f"--port={port}"})
     url = f"https://{ports.HOST}:{port}/readyz"
     await_ready([child], lambda: healthy(url), deadline=60)
     return child
 
 
-def register(rig: Rig, port: int, *values: str, seconds: int = 60) -> None:
-    """What the hook after an installation, upgrade or rollback does, with the hook's rights."""
-    rig.hook_rights("register", *values)
-    known = rig.get("configmap", f"{FULL}-registration", "--namespace", NAMESPACE)
-    path = rig.folder / "configurations.yaml"
-    path.write_text(known["data"]["configurations.yaml"])
-    done = run(
-        "install",
-        "register",
-        f"--kubeconfig={rig.account('register')}",
-        f"--configurations={path}",
-        f"--ca-file={rig.secret(f'{FULL}-webhook-tls')['ca.crt']}",
-        f"--url=https://localhost:{port}/readyz",
-        f"--server-name={FULL}-webhook.{NAMESPACE}.svc",
-        f"--timeout={seconds}",
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+def hook(rig: Rig, component: str, *values: str, more: Sequence[str] = ()) -> Done:
+    """What a hook does, with the hook's rights; `more` are further arguments."""
+    spec = hook_of(rig, component, *values)
+    rig.hook_rights(account_of(spec), *values)
+    (container,) = spec["containers"]
+    return done(rig, spec, container, *more)
 
 
-def probe(rig: Rig, *, seconds: int = 30) -> tuple[int, str]:
-    kubeconfig = rig.account("register")
-    done = run("install", "probe", f"--kubeconfig={kubeconfig}", f"--timeout={seconds}")
-    return done.returncode, done.stderr
+def register(rig: Rig, *values: str) -> None:
+    """What the hook after an installation, upgrade or rollback does."""
+    found = hook(rig, "register", *values)
+    assert found.returncode == 0, found.stderr
+
+
+def probe(rig: Rig, *values: str, seconds: int = 30) -> tuple[int, str]:
+    found = hook(rig, "probe", *values, more=[f"--timeout={seconds}"])
+    return found.returncode, found.stderr
 
 
 def registered(rig: Rig) -> list[Json]:

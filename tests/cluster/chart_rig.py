@@ -16,11 +16,13 @@ What differs from a real installation, all of it:
 
 import base64
 import contextlib
+import functools
 import json
 import os
+import ssl
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,7 @@ import pytest
 import yaml
 
 from kubenexus import clusterfile
-from kubenexus.dev import binaries, own
+from kubenexus.dev import binaries, own, ports
 from kubenexus.dev.binaries import Binaries
 from kubenexus.dev.errors import DevError
 from kubenexus.dev.plane import ControlPlane
@@ -95,9 +97,7 @@ class Rig:
         return done
 
     def template(self, *args: str) -> list[Json]:
-        done = self.helm("template", RELEASE, str(CHART), *args)
-        assert done.returncode == 0, done.stderr
-        return [one for one in yaml.safe_load_all(done.stdout) if one]
+        return [one for one in yaml.safe_load_all(_rendered(self, args)) if one]
 
     def kubectl(self, *args: str, input: str | None = None) -> Done:
         return self.plane.kubectl(*args, input=input)
@@ -127,9 +127,8 @@ class Rig:
     def account(self, component: str, *, node: str | None = None) -> Path:
         """A kubeconfig for a component's service account; bound to a node where one is given."""
         bound = [f"--bound-object-name={node}", "--bound-object-kind=Node"] if node else []
-        token = self.kubectl(
-            "create", "token", f"{FULL}-{component}", "--namespace", NAMESPACE, *bound
-        )
+        name = f"{FULL}-{component}"
+        token = self.kubectl("create", "token", name, "--namespace", NAMESPACE, *bound)
         assert token.returncode == 0, token.stderr
         path = self.folder / f"{component}{'-' + node if node else ''}.kubeconfig"
         path.write_text(yaml.safe_dump(self._kubeconfig(token.stdout.strip())))
@@ -151,20 +150,21 @@ class Rig:
             ],
         }
 
-    def secret(self, name: str) -> dict[str, Path]:
-        """The files of a secret, as a volume would have them."""
-        found = self.get("secret", name, "--namespace", NAMESPACE)
-        link = self.folder / name
+    def files(self, kind: str, name: str) -> Path:
+        """The folder with the files of a secret or ConfigMap, as a volume would have them."""
+        found = self.get(kind, name, "--namespace", NAMESPACE)
+        link = self.folder / f"{kind}-{name}"
         # Swapped in one step, as a kubelet does.
-        folder = self.folder / f"{name}-{found['metadata']['resourceVersion']}"
+        folder = self.folder / f"{kind}-{name}-{found['metadata']['resourceVersion']}"
         folder.mkdir(exist_ok=True)
-        for key, value in found["data"].items():
-            (folder / key).write_bytes(base64.b64decode(value))
-        scratch = self.folder / f".{name}"
+        for key, value in (found.get("data") or {}).items():
+            data = base64.b64decode(value) if kind == "secret" else value.encode()
+            (folder / key).write_bytes(data)
+        scratch = self.folder / f".{kind}-{name}"
         scratch.unlink(missing_ok=True)
         scratch.symlink_to(folder)
         scratch.replace(link)
-        return {key: link / key for key in found["data"]}
+        return link
 
     def reach_by_name(self) -> None:
         """Let the API server find the webhook's Service on this machine."""
@@ -175,6 +175,24 @@ class Rig:
             "--type=merge", f"--patch={json.dumps(change)}",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+
+
+@functools.cache
+def _rendered(rig: Rig, args: tuple[str, ...]) -> str:
+    done = rig.helm("template", RELEASE, str(CHART), *args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def served(port: int) -> bytes:
+    """The certificate that a port of this machine shows."""
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((ports.HOST, port)))
+
+
+def leaf(data: Mapping[str, str]) -> bytes:
+    """The certificate of a secret's data; its authorities follow it in the same text."""
+    pem = base64.b64decode(data["tls.crt"]).decode()
+    return ssl.PEM_cert_to_DER_cert(pem[: pem.index("-----END") + len("-----END CERTIFICATE-----")])
 
 
 def run(*args: str, timeout: float = 60.0) -> Done:

@@ -1,5 +1,5 @@
 """
-The real control plane under the cluster tests, one for the whole session.
+The real control plane under the cluster tests, one for the whole session of a worker.
 
     control_plane   etcd, kube-apiserver, kube-controller-manager and kwok, without nodes
     kubectl         kubectl(*args, user="admin", input=None) -> CompletedProcess
@@ -30,7 +30,17 @@ from kubenexus.dev.stack import Stack
 
 KUBERNETES = os.environ.get("KUBENEXUS_TEST_KUBERNETES", versions.DEFAULT_KUBERNETES)
 
+# Modules that take longest, first: what is left when one worker has nothing more to do is short.
+LONGEST = ("test_parity", "test_image", "test_chart_release", "test_gang_truth", "test_faults")
+
 _numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    last = len(LONGEST)
+    items.sort(
+        key=lambda item: LONGEST.index(name) if (name := item.path.stem) in LONGEST else last
+    )
 
 
 class Kubectl(Protocol):

@@ -12,10 +12,11 @@ import yaml
 
 from kubenexus.dev.binaries import Binaries
 from kubenexus.install import plain
-from policies import vocabulary
+from policies import host_objects, vocabulary
 from tests.cluster import chart_rig
-from tests.cluster.chart_rig import CHART, OWN_CERTIFICATES, RELEASE, ROOT, Json, Rig
+from tests.cluster.chart_rig import CHART, OWN_CERTIFICATES, RELEASE, ROOT, Done, Json, Rig
 from tests.cluster.waiting import eventually
+from tests.unit.labeler import trees
 
 CI = sorted((CHART / "ci").glob("*.yaml"))
 
@@ -158,6 +159,37 @@ def test_the_labeler_cannot_taint_its_node(rig: Rig, labeler: Path) -> None:
     patch = json.dumps({"spec": {"unschedulable": True}})
     done = rig.kubectl("patch", "node", "node-0", f"--patch={patch}", f"--kubeconfig={labeler}")
     assert (done.returncode, "labels and annotations only" in done.stderr) == (1, True), done.stderr
+
+
+def test_the_labeler_at_work(rig: Rig, labeler: Path, tmp_path: Path) -> None:
+    """It tells its own node's inside, once; the same again writes nothing, another node is closed."""
+    host = trees.tree(tmp_path, cpus=["0-31", "32-63"], memory=[9, 8], devices=trees.eight_gpus())
+
+    def look(node: str) -> Done:
+        options = (f"--node={node}", f"--sys={host}", f"--kubeconfig={labeler}", "--once")
+        return chart_rig.run("labeler", *options)
+
+    def metadata() -> Json:
+        """Heartbeats write the status, and with it the version: the rest is compared."""
+        found: Json = rig.get("node", "node-0", "--show-managed-fields")["metadata"]
+        found["managedFields"] = [
+            row for row in found["managedFields"] if row.get("subresource") != "status"
+        ]
+        return {**found, "resourceVersion": ""}
+
+    first, told = look("node-0"), metadata()
+    again, still = look("node-0"), metadata()
+    other = look("node-1")
+    topology = host_objects.read(told["labels"], told["annotations"], gpus=8)
+    assert topology is not None
+    assert ([zone.cpu for zone in topology.zones], [gpu.zone for gpu in topology.gpus]) == (
+        [32_000, 32_000],
+        [0, 0, 0, 0, 1, 1, 1, 1],
+    )
+    assert (first.returncode, "node described" in first.stderr) == (0, True), first.stderr
+    assert (again.returncode, again.stderr) == (0, "")
+    assert still == told
+    assert (other.returncode, "only the node that it runs on" in other.stderr) == (1, True)
 
 
 @pytest.fixture(scope="module")

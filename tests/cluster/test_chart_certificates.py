@@ -6,10 +6,8 @@ They run with an admin's rights, because the chart grants cert-manager nothing. 
 reached: see `chart_rig`.
 """
 
-import base64
 import json
 import os
-import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,8 +20,8 @@ from kubenexus.dev.errors import DevError
 from kubenexus.dev.processes import Child, stop_all
 from kubenexus.dev.progress import Lines
 from tests.cluster import chart_rig
-from tests.cluster.chart_programs import Creating, probe, register, serve
-from tests.cluster.chart_rig import FULL, NAMESPACE, Json, Rig
+from tests.cluster.chart_programs import Creating, creating, probe, register, serve
+from tests.cluster.chart_rig import FULL, NAMESPACE, Json, Rig, leaf, served
 from tests.cluster.waiting import eventually
 
 KINDS = Path(__file__).with_name("cert_manager")
@@ -81,16 +79,6 @@ def bundles(rig: Rig, *configurations: str) -> set[str]:
     }
 
 
-def served(port: int) -> bytes:
-    text = ssl.get_server_certificate((ports.HOST, port))
-    return ssl.PEM_cert_to_DER_cert(text)
-
-
-def leaf(data: dict[str, str]) -> bytes:
-    pem = base64.b64decode(data["tls.crt"]).decode()
-    return ssl.PEM_cert_to_DER_cert(pem[: pem.index("-----END") + len("-----END CERTIFICATE-----")])
-
-
 def renew(rig: Rig) -> None:
     """What `cmctl renew` does."""
     certificate = rig.get("certificate", NAME, f"--namespace={NAMESPACE}")
@@ -127,8 +115,8 @@ def unused(rig: Rig) -> list[Json]:
     return found
 
 
-def made(creating: Sequence[Creating]) -> int:
-    return sum(one.made for one in creating)
+def made(makers: Sequence[Creating]) -> int:
+    return sum(one.made for one in makers)
 
 
 def test_a_certificate_is_issued_injected_served_and_renewed_without_a_failed_pod(
@@ -140,29 +128,25 @@ def test_a_certificate_is_issued_injected_served_and_renewed_without_a_failed_po
     issued = eventually(lambda: secret(rig), "cert-manager issues the certificate")
     rig.reach_by_name()
     webhook = serve(rig, port)
-    # Each makes ten pods a second and more.
-    creating = [Creating(rig, f"created-{name}") for name in "abc"]
     try:
         assert served(port) == leaf(issued)
         rig.apply(unused(rig))
         eventually(lambda: bundles(rig, "unused") == {issued["ca.crt"]}, "the CA is injected")
-        register(rig, port, *values)
+        register(rig, *values)
         assert bundles(rig, NAME) == {issued["ca.crt"]}
-        code, said = probe(rig)
+        code, said = probe(rig, *values)
         assert code == 0, said
 
-        for one in creating:
-            one.start()
-        renew(rig)
-        renewed = eventually(
-            lambda: secret(rig, unlike=issued["tls.crt"]), "cert-manager renews the certificate"
-        )
-        rig.secret(SECRET)  # the kubelet's part: the files of the volume follow the secret
-        eventually(lambda: served(port) == leaf(renewed), "the new certificate is served")
-        before = made(creating)
-        eventually(lambda: made(creating) >= before + AFTER, "pods are made afterwards")
+        # Each makes ten pods a second and more.
+        with creating(rig, "created", count=3, pause=0.02) as makers:
+            renew(rig)
+            renewed = eventually(
+                lambda: secret(rig, unlike=issued["tls.crt"]), "cert-manager renews the certificate"
+            )
+            # The kubelet's part: the files of the volume follow the secret.
+            rig.files("secret", SECRET)
+            eventually(lambda: served(port) == leaf(renewed), "the new certificate is served")
+            before = made(makers)
+            eventually(lambda: made(makers) >= before + AFTER, "pods are made afterwards")
     finally:
-        for one in creating:
-            one.stop()
         webhook.stop()
-    assert [failure for one in creating for failure in one.failures] == []

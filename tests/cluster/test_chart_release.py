@@ -1,21 +1,37 @@
 """
-A release from its beginning to its end, with every hook run as a process, while pods are made all
-the time. How this differs from a real installation: see `chart_rig`.
+A release from its beginning to its end, with every hook and every program run as a process, while
+pods are made all the time. How this differs from a real installation: see `chart_rig`.
 """
 
+import contextlib
+import dataclasses
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
-from kubenexus.dev import ports, rbac
+from kubenexus.dev import binaries, ports, rbac
 from kubenexus.dev.binaries import Binaries
+from kubenexus.dev.errors import DevError
+from kubenexus.dev.progress import Lines
 from policies import vocabulary
-from tests.cluster import chart_rig
-from tests.cluster.chart_programs import Creating, a_pod, probe, register, registered, serve
-from tests.cluster.chart_rig import FULL, NAMESPACE, OWN_CERTIFICATES, RELEASE, Json, Rig, run
+from tests.cluster import chart_rig, chart_story
+from tests.cluster.chart_doors import Doors
+from tests.cluster.chart_programs import a_pod, creating, registered
+from tests.cluster.chart_rig import (
+    CHART,
+    FULL,
+    NAMESPACE,
+    OWN_CERTIFICATES,
+    RELEASE,
+    Json,
+    Rig,
+    run,
+)
+from tests.cluster.chart_story import Replicas, judged
 from tests.cluster.waiting import eventually
 from webhook import registration
 
@@ -31,7 +47,7 @@ def leftovers(rig: Rig) -> list[str]:
     kinds = (
         "deployments,daemonsets,jobs,cronjobs,services,configmaps,secrets,serviceaccounts,roles,"
         "rolebindings,clusterroles,clusterrolebindings,poddisruptionbudgets,networkpolicies,"
-        "validatingwebhookconfigurations,mutatingwebhookconfigurations,"
+        "validatingwebhookconfigurations,mutatingwebhookconfigurations,priorityclasses,"
         "validatingadmissionpolicies,validatingadmissionpolicybindings,customresourcedefinitions"
     )
     done = rig.kubectl("get", kinds, "--all-namespaces", "--output=name")
@@ -44,112 +60,29 @@ def leftovers(rig: Rig) -> list[str]:
 @pytest.mark.timeout(900)
 def test_a_release_comes_changes_and_goes_while_pods_are_made_all_the_time(rig: Rig) -> None:
     (port,) = ports.free(1)
-    values = (OWN_CERTIFICATES, f"--set=webhook.service.port={port},audit.enabled=true")
+    values = (
+        OWN_CERTIFICATES,
+        f"--set=webhook.service.port={port},audit.enabled=true,priorityClass.create=true",
+        "--set=webhook.workers=1,hooks.timeoutSeconds=60",
+    )
     # A gate that only this product's scheduler would lift.
     held = a_pod("held", vocabulary.GANG_GATE, "example.com/other")
     rig.apply([{**held, "metadata": {"name": "held", "namespace": "default"}}])
-    creating = Creating(rig)
-    creating.start()
-    webhook = None
-    try:
-        make_certificate(rig, *values)
-        rig.release("install", *values)
-        assert registered(rig) == []  # nobody answers yet
-        rig.hook_rights("register", *values)
-        code, said = probe(rig, seconds=2)
-        assert (code, "was not seen by mutation" in said) == (1, True), said
-
-        rig.reach_by_name()
-        webhook = serve(rig, port)
-        register(rig, port, *values)
-        code, said = probe(rig)
-        assert (code, "admission answers" in said) == (0, True), said
-        audited = run("audit", f"--kubeconfig={rig.account('audit')}", "--output=json")
-        assert audited.returncode in (0, 1), audited.stderr  # 2: not everything could be read
-        widen(rig)
-
-        rig.release("upgrade", *values, "--set=commonLabels.round=two")
-        register(rig, port, *values)
-        assert [one["metadata"]["labels"]["round"] for one in registered(rig)] == ["two", "two"]
-        assert "configmaps" in judged(rig)  # what the webhook added is not lost
-        back = rig.helm("rollback", RELEASE, "1", "--wait", "--timeout", "150s")
-        assert back.returncode == 0, back.stderr
-        register(rig, port, *values)
-        assert ["round" in one["metadata"]["labels"] for one in registered(rig)] == [False, False]
-
-        clean_up(rig, *values)
-        assert registered(rig) == []
-        gone = rig.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
-        assert gone.returncode == 0, gone.stderr
-    finally:
-        if webhook is not None:
-            webhook.stop()
-        creating.stop()
-    assert creating.failures == []
-    assert creating.made > 0
+    with contextlib.ExitStack() as ending:
+        ending.enter_context(creating(rig, "created", count=2, pause=0.2))
+        doors = ending.enter_context(Doors(port))
+        chart_story.install(rig, *values)
+        replicas = Replicas(rig, doors, ending)
+        chart_story.answer(rig, replicas, *values)
+        chart_story.work(rig, ending)
+        chart_story.rotate(rig, replicas)
+        chart_story.widen(rig)
+        chart_story.upgrade(rig, replicas, *values)
+        chart_story.roll_back(rig, *values)
+        chart_story.uninstall(rig, *values)
     eventually(lambda: leftovers(rig) == [], f"nothing is left: {leftovers(rig)}")
     spec = rig.get("pod", "held", "--namespace", "default")["spec"]
     assert spec["schedulingGates"] == [{"name": "example.com/other"}]
-
-
-def make_certificate(rig: Rig, *values: str) -> None:
-    """What the hook before an installation does; a second run finds nothing to do."""
-    rig.hook_rights("certificates", *values)
-    arguments = (
-        f"--kubeconfig={rig.account('certificates')}",
-        f"--namespace={NAMESPACE}",
-        f"--secret={FULL}-webhook-tls",
-        f"--service={FULL}-webhook",
-    )
-    said = [run("install", "certificates", *arguments) for _ in range(2)]
-    assert [done.returncode for done in said] == [0, 0], said
-    assert ("written" in said[0].stderr, "good as it is" in said[1].stderr) == (True, True), said
-
-
-def widen(rig: Rig) -> None:
-    """A policy about a kind that is not the product's own: the webhook widens its rules."""
-    policy = {
-        "apiVersion": vocabulary.POLICY_API_VERSION,
-        "kind": "ClusterPolicy",
-        "metadata": {"name": "about-config-maps"},
-        "spec": {
-            "matchConstraints": {"kinds": ["ConfigMap"], "operations": ["CREATE"]},
-            "validations": [{"name": "any", "expression": "true", "message": "never"}],
-        },
-    }
-    done = rig.kubectl("apply", "--filename=-", input=json.dumps(policy))
-    assert done.returncode == 0, done.stderr
-    eventually(lambda: "configmaps" in judged(rig), "the webhook has ConfigMaps sent")
-
-
-def judged(rig: Rig) -> str:
-    """The validating configuration's rules, as text."""
-    return json.dumps([one["rules"] for found in registered(rig) for one in found["webhooks"]])
-
-
-def clean_up(rig: Rig, *values: str) -> None:
-    """What the hook before the end does, with the hook's rights."""
-    rig.hook_rights("cleanup", *values)
-    secret = f"{FULL}-webhook-tls"
-    done = run(
-        "install",
-        "cleanup",
-        f"--kubeconfig={rig.account('cleanup')}",
-        f"--configuration={FULL}-webhook",
-        f"--namespace={NAMESPACE}",
-        f"--secret={secret}",
-        f"--secret={secret}-ca",
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    # The hook's own account, which Helm deletes with the hook.
-    objects = [
-        one
-        for one in rig.template(*values)
-        if "helm.sh/hook" in (one["metadata"].get("annotations") or {})
-    ]
-    names = yaml.safe_dump_all(objects)
-    rig.kubectl("delete", "--ignore-not-found", "--filename=-", input=names)
 
 
 def garbage(name: str) -> Json:
@@ -224,3 +157,48 @@ def test_rules_that_the_webhook_added_survive_an_upgrade_of_a_registration_with_
     assert (labels, "configmaps" in judged(rig)) == (["two", "two"], True)
     gone = rig.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
     assert (gone.returncode, registered(rig)) == (0, []), gone.stderr
+
+
+@pytest.fixture(scope="module")
+def helm_3(rig: Rig) -> Rig:
+    """The same control plane, with the Helm before this one."""
+    try:
+        folder = binaries.tool("helm-3", env=os.environ, show=Lines(print))
+    except DevError as exc:
+        pytest.fail(str(exc), pytrace=False)
+    return dataclasses.replace(rig, helm_path=folder / "helm")
+
+
+@pytest.mark.parametrize(
+    "values", sorted((CHART / "ci").glob("*.yaml")), ids=lambda path: path.stem
+)
+def test_helm_3_finds_no_fault_and_renders_the_same(rig: Rig, helm_3: Rig, values: Path) -> None:
+    found = helm_3.helm("lint", "--strict", str(CHART), f"--values={values}")
+    assert (found.returncode, "0 chart(s) failed" in found.stdout) == (0, True), found.stdout
+    rendered = [by_name(one.template(f"--values={values}")) for one in (rig, helm_3)]
+    assert rendered[0] == rendered[1]
+
+
+def by_name(objects: list[Json]) -> Mapping[tuple[str, str], Json]:
+    """Which of two hooks of the same weight comes first is Helm's own business."""
+    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+
+
+def test_helm_3_installs_upgrades_rolls_back_and_uninstalls(helm_3: Rig) -> None:
+    typo = helm_3.helm("install", RELEASE, str(CHART), "--set=webhok.replicas=1")
+    assert (typo.returncode, "webhok" in typo.stderr) == (1, True), typo.stderr
+    values = (OWN_CERTIFICATES, "--set=webhook.replicas=1,scheduler.replicas=1")
+    helm_3.release("install", *values)
+    helm_3.release("upgrade", *values, "--set=commonLabels.round=two")
+    assert labels(helm_3).get("round") == "two"
+    back = helm_3.helm("rollback", RELEASE, "1", "--wait", "--timeout", "150s")
+    assert (back.returncode, "round" in labels(helm_3)) == (0, False), back.stderr
+    gone = helm_3.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
+    assert gone.returncode == 0, gone.stderr
+    eventually(lambda: leftovers(helm_3) == [], f"nothing is left: {leftovers(helm_3)}")
+
+
+def labels(rig: Rig) -> Json:
+    found = rig.get("deployment", f"{FULL}-webhook", f"--namespace={NAMESPACE}")
+    about: Json = found["metadata"]["labels"]
+    return about

@@ -49,12 +49,12 @@ def test_a_pod_that_fits_nowhere_says_why_in_event_and_condition(yard: Yard) -> 
     assert (condition, told) == (("False", "Unschedulable", text), [("big", "Warning", text)])
 
 
-def test_what_is_not_honoured_is_refused_and_named(yard: Yard) -> None:
+def test_a_claim_that_does_not_exist_is_named(yard: Yard) -> None:
     yard.add_node("a")
     yard.create(yard.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}]))
     condition = until(lambda: yard.condition("p"), lambda found: bool(found[1]))
     assert (condition[1], yard.nodes_of_pods()) == ("Unschedulable", {"p": ""})
-    assert "asks for resource claims, which this scheduler does not honour yet" in condition[2]
+    assert f'could not find ResourceClaim "{yard.namespace}/mine"' in condition[2]
 
 
 def test_a_gang_waits_for_its_members_and_then_for_room_and_is_bound_whole(yard: Yard) -> None:

@@ -1,6 +1,7 @@
 """What is told about decisions, on an API server that keeps an audit log: annotations and Events."""
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cluster.correlation import OBJECT_BURST
 from kubenexus.dev.binaries import Binaries
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane import ControlPlane
@@ -28,6 +30,7 @@ PREFIX = "validate.workloads.kubenexus.io/"
 @dataclass(frozen=True)
 class Site:
     plane: ControlPlane
+    stack: Stack
     log: Path
 
     def policy(self, *, until: datetime) -> None:
@@ -59,22 +62,32 @@ class Site:
         got = self.plane.kubectl("apply", "-f", "-", input=json.dumps(obj))
         assert got.returncode == 0, got.stderr
 
-    def create(self, obj: Json) -> str:
+    def create(self, obj: Json, namespace: str = TENANT_NAMESPACE) -> str:
         path = "/apis/batch/v1" if obj["kind"] == "Job" else "/api/v1"
         plural = f"{obj['kind'].lower()}s"
         try:
-            self.plane.api().call("POST", f"{path}/namespaces/{TENANT_NAMESPACE}/{plural}", obj)
+            self.plane.api().call("POST", f"{path}/namespaces/{namespace}/{plural}", obj)
         except CallFailed as exc:
             return str(exc)
         return ""
 
-    def events(self, reason: str, name: str) -> list[Json]:
-        path = f"/apis/events.k8s.io/v1/namespaces/{TENANT_NAMESPACE}/events"
+    def events(self, reason: str, name: str, namespace: str = TENANT_NAMESPACE) -> list[Json]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
         return [
             row
             for row in self.plane.api().call("GET", path)["items"]
             if row["reason"] == reason and row["regarding"]["name"] == name
         ]
+
+    def dropped(self) -> int:
+        """What was worth an Event about something that had too many already."""
+        figure = 'kubenexus_webhook_events_dropped_total{why="object too noisy"} '
+        url = f"{self.stack.webhook_metrics_url}/metrics"
+        with urllib.request.urlopen(url, timeout=5.0) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith(figure):
+                    return int(float(line.removeprefix(figure)))
+        return 0
 
     def annotations(self, name: str) -> Json:
         """What the audit log has of the webhook about the create of the pod."""
@@ -107,8 +120,9 @@ def site(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
         for_tests=True,
         apiserver_flags=[f"--audit-policy-file={rules}", f"--audit-log-path={log}"],
     )
-    with plane, Stack(plane, scheduler=False, webhook_options=["--event-defaults"]):
-        here = Site(plane, log)
+    options = ["--event-defaults"]
+    with plane, Stack(plane, scheduler=False, webhook_options=options) as stack:
+        here = Site(plane, stack, log)
         here.policy(until=datetime.now(UTC) + timedelta(days=1))
         eventually(lambda: f"{NAME}/owned" in here.create(a_pod("probe")), "the policy")
         yield here
@@ -211,3 +225,20 @@ def test_workers_that_say_the_same_write_one_event(site: Site) -> None:
     eventually(about, "an Event about the refusals")
     eventually(lambda: any(row.get("series") for row in about()), "its count")
     assert len(about()) <= 2, "one, or two around the end of a period"
+
+
+def test_events_about_one_object_are_bounded_and_the_rest_is_counted(site: Site) -> None:
+    """Refusals of many pods are all about their namespace, which has so many Events and no more."""
+    noisy, refused = "noisy", 80
+    site.plane.api().apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": noisy}})
+    eventually(lambda: site.plane.has_default_account(noisy), "an account for pods")
+    before = site.dropped()
+    for number in range(refused):
+        assert "say whose it is" in site.create(a_pod(f"loud-{number}", namespace=noisy), noisy)
+
+    def told() -> int:
+        return len(site.events("PolicyDenied", noisy, noisy))
+
+    eventually(lambda: told() + site.dropped() - before == refused, "each told or counted")
+    # Every worker has a budget of its own for the namespace.
+    assert OBJECT_BURST <= told() <= 2 * OBJECT_BURST + 1

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
+from kubenexus.dev import versions
 from kubenexus.install import chart, roles
 from kubenexus.labeler import facts
 from policies import crds, vocabulary
@@ -98,6 +99,12 @@ def test_every_metric_that_the_chart_names_is_one() -> None:
 def test_the_chart_brings_every_kind() -> None:
     found = {path.name for path in (CHART / "files/crds").glob("*.yaml")}
     assert found == {f"{one['spec']['names']['plural']}.yaml" for one in crds.definitions()}
+
+
+def test_the_chart_asks_for_the_oldest_kubernetes_that_it_is_tested_on() -> None:
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    oldest = min(tuple(map(int, one.split("."))) for one in versions.KNOWN_KUBERNETES)
+    assert about["kubeVersion"] == f">={oldest[0]}.{oldest[1]}.0-0"
 
 
 def test_the_rules_that_helm_leaves_alone_are_those_that_the_webhook_writes() -> None:

@@ -16,15 +16,16 @@ import pytest
 from kubenexus.why import render
 from policies import compiled, expression, loader, numa_rules, rules, vocabulary
 from policies.compiler import Compiler
+from policies.faults import Fault
 from policies.intent import Problem
 from policies.policyset import PolicySet
-from scheduler import answers, conditions, events, filters, planner, units
+from scheduler import answers, conditions, events, filters, gathering, planner, units
 from scheduler.entries import Look, State
 from scheduler.hardware import choice
 from scheduler.inspection import Inspection
 from scheduler.model import Pod as SchedulerPod
 from scheduler.outcome import GangCount, NoFit
-from scheduler.rules import affinity, nodes, ports, spread
+from scheduler.rules import affinity, fabric, nodes, ports, spread
 from scheduler.rules import volumes as volume_rules
 from scheduler.snapshot import Snapshot
 from scheduler.unhonoured import asked_in_vain, sentence
@@ -143,6 +144,7 @@ REFUSED: Final[dict[str, Json]] = {
     "numa-memory-intensive": annotated(vocabulary.MEMORY_INTENSIVE_ANNOTATION, "yes"),
     "numa-weight": annotated(vocabulary.NUMA_DISTANCE_WEIGHT_ANNOTATION, "200"),
     "numa-spread": annotated(vocabulary.GANG_NUMA_SPREAD_ANNOTATION, "wide"),
+    "fabric": annotated(vocabulary.CO_LOCATE_ANNOTATION, "close"),
     "vram": annotated(vocabulary.VRAM_ANNOTATION, "80 GB"),
     "duration": annotated(vocabulary.EXPECTED_DURATION_ANNOTATION, "long"),
     "text": a_pod("train", labels={NAME: "train", MIN: 4}),  # type: ignore[dict-item]  # a slip of YAML
@@ -272,28 +274,55 @@ def pod_of(**more: Any) -> SchedulerPod:
     return SchedulerPod.read(obj)
 
 
+SINGLE: Final = f"{vocabulary.NO_SINGLE_NUMA_NODE}: need cpu 8, gpu 6; largest free cpu 32, gpu 4"
+
+
+def nearness() -> list[str]:
+    """What is said about topology levels, fabrics and tiers."""
+    clique = vocabulary.GPU_CLIQUE_LABEL
+    nodes = [
+        a_node("n0", gpus=3, labels={clique: "a"}),
+        a_node("n1", gpus=2),
+        a_node("n2", gpus=1, labels={clique: "b"}),
+    ]
+    snapshot = Snapshot.of(nodes)
+    asked_for = {vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true"}
+    pods = a_gang(4, name="train", gpus=1, cpu="1m", annotations=asked_for)
+    plan = planner.plan(units.units(pods)[0], snapshot)
+    assert isinstance(plan, NoFit)
+    unknown = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
+    row = a_gang(2, annotations=unknown)[0].shape.fabric
+    shares = [gathering.Share("clique", snapshot.columns.codes("none"), pin) for pin in (0, 1)]
+    tiers_of = a_node("n", labels={vocabulary.RESERVED_TIER_LABEL: "gold"})
+    other = a_node("m", labels={vocabulary.RESERVED_TIER_LABEL: "platinum"})
+    picture = Snapshot.of([tiers_of, other])
+    return [
+        plan.text,
+        *(share.outside for share in shares),
+        fabric.below(3),
+        fabric.trouble(snapshot.places.tables, row),
+        *(text for text, _ in picture.places.refused(pods[0].shape)),
+        "node(s) had a hardware tier that bronze may not use",
+        events.policies_refused(Fault("REASON", 0, 0, "", "")).note.removesuffix(": "),
+    ]
+
+
 def said_by_the_scheduler() -> list[str]:
     gang = GangCount("train", 3, 4, "pods exist")
     waits = units.Unit(units.key_of(pod_of()), (pod_of(),))
     half = Half(waits.key, (pod_of(),), 4, 10.2, True)  # type: ignore[arg-type]  # a gang's key
     vram = f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, largest 40Gi"
-    wishes = asked_in_vain(
-        {"resourceClaims": [{}]},
-        {
-            vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true",
-            vocabulary.CO_LOCATE_ANNOTATION: "strict",
-            vocabulary.MIN_FABRIC_TIER_ANNOTATION: "nvlink",
-        },
-    )
+    wishes = asked_in_vain({"resourceClaims": [{}]})
     return [
         gang.text,
         f"{units.forming_count(waits).text}, timed out after {waits.timeout:g}s",
-        NoFit(6, (("Insufficient nvidia.com/gpu", 5), (vocabulary.NO_SINGLE_NUMA_NODE, 1))).text,
+        NoFit(6, (("Insufficient nvidia.com/gpu", 5), (SINGLE, 1))).text,
         NoFit(3, sentence=vocabulary.NO_NUMA_TOPOLOGY).text,
         NoFit(2, ((vram, 2),)).text,
         NoFit().text,
         GangCount("train", 2, 4, "members fit").text,
         *(sentence(wish) for wish in wishes),
+        *nearness(),
         events.released_note(half),
         events.gang_kept(pod_of(), half, bare=True).note,
         events.failed_binding(pod_of(), "REASON").note,

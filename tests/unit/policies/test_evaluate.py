@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from kubenexus.policy.watching import Watch
 from policies.admission import Admission
 from policies.evaluate import evaluate
 from policies.evaluation import Excepted, Outcome
@@ -10,6 +11,7 @@ from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
     a_cluster_policy,
+    a_namespace,
     a_rule,
     a_tenant_policy,
     judged,
@@ -177,7 +179,8 @@ def test_a_tenant_cannot_except_itself_from_the_rules_of_the_cluster() -> None:
 
 
 def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> None:
-    found = judged(
+    watch = Watch()
+    policies = loaded(
         a_tenant_policy(
             variables=[
                 {"name": "name", "expression": "object.metadata.name"},
@@ -192,10 +195,11 @@ def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> N
                 a_rule("variables.broken == 'y'", "d"),
                 a_rule("true || variables.broken == 'z'", "e"),
             ],
-        ),
-        trace=True,
+        )
     )
-    evaluated = [row.rule for row in found.trace if row.rule.startswith("variables.")]
+    admission = Admission.of(a_pod(), namespace=a_namespace(tenant="a"))
+    found = evaluate(admission, watch.over(policies), now=NOW)
+    evaluated = [row.rule for row in watch.seen if row.section == "variables"]
     assert (evaluated, [row.passed for row in found.outcomes], found.refusals[0]) == (
         ["variables.name", "variables.loud", "variables.broken"],
         [True, True, None, None, True],

@@ -123,7 +123,8 @@ def pending(name: str, reason: str) -> Pod:
                 pending(
                     "p",
                     "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, "
-                    "1 no single NUMA node has sufficient capacity.",
+                    "1 no single NUMA node has sufficient capacity: need cpu 1, memory 1Gi, gpu 3; "
+                    "largest free cpu 8, memory 32Gi, gpu 2.",
                 )
             ],
             id="a strict pod that no NUMA node can hold stays pending",

@@ -1,0 +1,219 @@
+"""
+The results of the hardware benchmark as text: figures to reach, tables of the page, the plot.
+
+    {"at": …, "code": …, "machine": {…}, "planning": [sample …], "trace": [sample …]}
+
+A cell shows the median of the rounds or seeds and, in brackets, the least and the largest.
+"""
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from tests.bench import hardware_planning, rows
+from tests.bench.hardware_planning import GANGS, PLAIN, REACH, Case
+from tests.bench.hardware_replay import OURS, POLICIES
+
+FILE: Final = rows.FOLDER / "hardware.json"
+LARGE: Final = 8  # GPUs of the largest tasks
+
+Sample = dict[str, Any]
+Results = dict[str, Any]
+
+
+def read() -> Results | None:
+    return json.loads(FILE.read_text()) if FILE.exists() else None
+
+
+def line(sample: Sample) -> str:
+    """One measurement as it ends."""
+    if "policy" in sample:
+        return (
+            f"{sample['list']} seed {sample['seed']} {sample['policy']}: "
+            f"{100 * sample['rate']:.2f} % of GPUs in use, {100 * sample['rate_at_all']:.2f} % "
+            "when as many were asked for as there are"
+        )
+    case = Case(sample["nodes"], sample["gang"], sample["kind"])
+    return (
+        f"{case.about}, {case.kind}: plan {sample['plan_us']:.0f} us a pod, "
+        f"assume {sample['assume_us']:.0f} us, first plan {sample['first_ms']:.0f} ms"
+    )
+
+
+# --- figures to reach ---
+
+
+def judge(results: Results) -> list[rows.Row]:
+    return [*_judged_replays(results), *_judged_planning(results)]
+
+
+def _judged_replays(results: Results) -> list[rows.Row]:
+    found = []
+    for name in _lists(results):
+        leads = _leads([one for one in results["trace"] if one["list"] == name])
+        found.append(
+            rows.row(
+                f"{name}: GPUs in use at the end, ours less the best other, points",
+                min(leads),
+                0.0,
+                spread=f"{min(leads):.2f} to {max(leads):.2f}",
+                note=f"the least of {len(leads)} seeds",
+                most=False,
+            )
+        )
+    return found
+
+
+def _leads(samples: Sequence[Sample]) -> list[float]:
+    """Seed by seed, percentage points between ours and the best of the others."""
+    found = []
+    for seed in sorted({one["seed"] for one in samples}):
+        rates = {one["policy"]: one["rate"] for one in samples if one["seed"] == seed}
+        others = [rate for policy, rate in rates.items() if policy != OURS]
+        if OURS in rates and others:
+            found.append(100 * (rates[OURS] - max(others)))
+    return found
+
+
+def _judged_planning(results: Results) -> list[rows.Row]:
+    samples, found = results.get("planning", []), []
+    for case in _cases(samples):
+        if case.kind == PLAIN:
+            continue
+        ratios = hardware_planning.ratios(samples, case)
+        found.append(
+            rows.row(
+                f"{case.about}: planning with {case.kind} / plain",
+                statistics.median(ratios),
+                REACH,
+                spread=f"{min(ratios):.2f} to {max(ratios):.2f}",
+                note=f"{len(ratios)} rounds",
+            )
+        )
+    return found
+
+
+def _lists(results: Results) -> list[str]:
+    return list(dict.fromkeys(one["list"] for one in results.get("trace", [])))
+
+
+def _cases(samples: Sequence[Sample]) -> list[Case]:
+    found = {(one["nodes"], one["gang"], one["kind"]) for one in samples}
+    kinds = (PLAIN, hardware_planning.NUMA, hardware_planning.FABRIC)
+    return [
+        Case(nodes, gang, kind)
+        for nodes in sorted({nodes for nodes, _, _ in found})
+        for gang in GANGS
+        for kind in kinds
+        if (nodes, gang, kind) in found
+    ]
+
+
+# --- tables ---
+
+
+def markdown(results: Results, part: str) -> str:
+    """What goes between the marks `hardware-PART` of the page."""
+    machine = results["machine"]
+    about = (
+        f"Measured {results['at'][:10]} on {machine['cores']} cores, Python {machine['python']}, "
+        f"code {results['code']}."
+    )
+    if part == "trace":
+        return "\n\n".join([about, _reached(_judged_replays(results)), _replay_table(results)])
+    return "\n\n".join([about, _reached(_judged_planning(results)), _planning_table(results)])
+
+
+def _reached(judged: Sequence[rows.Row]) -> str:
+    body = [
+        (
+            one["figure"],
+            one["measured"],
+            one["reach"],
+            "yes" if one["holds"] else "**no**",
+            one["spread"],
+            one["note"],
+        )
+        for one in judged
+    ]
+    return _table(["Figure", "Measured", "Reach", "Holds", "Spread", "Note"], body)
+
+
+def _replay_table(results: Results) -> str:
+    body = []
+    for name in _lists(results):
+        for policy in POLICIES:
+            mine = [
+                one for one in results["trace"] if (one["list"], one["policy"]) == (name, policy)
+            ]
+            if mine:
+                body.append(
+                    (
+                        name,
+                        policy,
+                        _percent(mine, lambda one: one["rate"]),
+                        _percent(mine, lambda one: one["rate_at_all"]),
+                        _percent(mine, _large_placed),
+                    )
+                )
+    return _table(
+        [
+            "Tasks",
+            "Policy",
+            "GPUs in use at the end %",
+            "when 100 % were asked for %",
+            f"{LARGE}-GPU tasks placed %",
+        ],
+        body,
+    )
+
+
+def _large_placed(sample: Sample) -> float:
+    for gpus, tasks, dropped in sample["dropped"]:
+        if gpus == LARGE:
+            return 1 - int(dropped) / int(tasks)
+    return 1.0
+
+
+def _planning_table(results: Results) -> str:
+    samples = results.get("planning", [])
+    body = []
+    for case in _cases(samples):
+        mine = [
+            one
+            for one in samples
+            if (one["nodes"], one["gang"], one["kind"]) == (case.nodes, case.gang, case.kind)
+        ]
+        cells = (_span([one[name] for one in mine], ".0f") for name in _COLUMNS)
+        body.append((case.about, case.kind, *cells))
+    return _table(
+        ["Case", "Kind", "Plan, CPU us a pod", "Assume, CPU us a pod", "First plan, CPU ms"], body
+    )
+
+
+_COLUMNS: Final = ("plan_us", "assume_us", "first_ms")
+
+
+def _percent(samples: Sequence[Sample], value: Callable[[Sample], float]) -> str:
+    return _span([100 * value(one) for one in samples], ".2f")
+
+
+def _span(found: Sequence[float], form: str) -> str:
+    middle = format(statistics.median(found), form)
+    if len(found) == 1:
+        return middle
+    return f"{middle} ({format(min(found), form)}-{format(max(found), form)})"
+
+
+def _table(headings: Sequence[str], body: Sequence[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join('---' for _ in headings)} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in body)])
+
+
+def show(results: Results) -> int:
+    """Print everything; an exit code that says whether all that was measured is reached."""
+    for part in ("trace", "planning"):
+        if results.get(part):
+            print(f"\n{markdown(results, part)}")
+    return 0 if all(one["holds"] for one in judge(results)) else 1

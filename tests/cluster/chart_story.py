@@ -1,0 +1,283 @@
+"""
+The chapters of a release's life, each with the processes that a cluster would run for it.
+
+    install --> answer --> work --> rotate --> widen --> upgrade --> roll_back --> uninstall
+
+`test_chart_release` tells them in this order. What a chapter promises, it asserts.
+"""
+
+import base64
+import contextlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import yaml
+
+from kubenexus.dev import ports
+from kubenexus.dev.processes import Child
+from kubenexus.install import renewal
+from kubenexus.install.cli import endings
+from policies import vocabulary
+from tests.cluster.chart_doors import Doors
+from tests.cluster.chart_programs import (
+    MARK,
+    Creating,
+    a_pod,
+    arguments,
+    creating,
+    done,
+    hook,
+    pod_of,
+    probe,
+    register,
+    registered,
+    serve,
+    started,
+)
+from tests.cluster.chart_rig import FULL, NAMESPACE, RELEASE, Json, Rig, leaf, run, served
+from tests.cluster.waiting import eventually
+from tests.unit.labeler import trees
+
+SECRET: Final = f"{FULL}-webhook-tls"
+# Component -> what it asks for and is not granted.
+FORBIDDEN: Final = {
+    "webhook": ("get", "secrets", "--all-namespaces"),
+    "scheduler": ("delete", "node", "node-0", "--dry-run=server"),
+    "labeler": ("get", "pods", "--all-namespaces"),
+    "audit": ("delete", "pod", "held", "--namespace=default", "--dry-run=server"),
+    "rotation": ("get", "secrets", f"--namespace={NAMESPACE}"),
+}
+TOGETHER: Final = 10  # pods that old and new replicas each admit while both serve
+
+
+class Replicas:
+    """The webhook's pods behind its Service, newest last."""
+
+    def __init__(self, rig: Rig, doors: Doors, ending: contextlib.ExitStack) -> None:
+        self._rig, self._doors, self._ending = rig, doors, ending
+        self._running: list[tuple[int, Child]] = []
+        self._number = 0
+
+    @property
+    def ports(self) -> list[int]:
+        return [port for port, _ in self._running]
+
+    def add(self) -> None:
+        """One as the Deployment has it now; it is an endpoint once it is ready."""
+        (port,) = ports.free(1)
+        self._number += 1
+        child = serve(self._rig, port, name=f"webhook-{self._number}")
+        self._ending.callback(child.kill)
+        self._running.append((port, child))
+        self._doors.lead_to(*self.ports)
+
+    def end_oldest(self) -> None:
+        """It is no endpoint any more, and ends; the pause between the two is not waited for."""
+        (_, child), *self._running = self._running
+        self._doors.lead_to(*self.ports)
+        child.stop(grace=30)
+        assert child.exit_code == 0, child.tail()
+
+
+def install(rig: Rig, *values: str) -> None:
+    """The hook before it makes a certificate; a second run finds nothing to do."""
+    said = [hook(rig, "certificates", *values).stderr for _ in range(2)]
+    assert ("written" in said[0], "good as it is" in said[1]) == (True, True), said
+    rig.release("install", *values)
+    assert registered(rig) == []  # nobody answers yet
+    code, told = probe(rig, *values, seconds=2)
+    assert (code, "was not seen by mutation" in told) == (1, True), told
+
+
+def answer(rig: Rig, replicas: Replicas, *values: str) -> None:
+    """Two replicas, with a certificate that is soon due, as if the release were two months old."""
+    rig.apply(certificate_of(datetime.now(UTC) - timedelta(days=61)))
+    rig.reach_by_name()
+    replicas.add()
+    replicas.add()
+    register(rig, *values)
+    code, said = probe(rig, *values)
+    assert (code, "admission answers" in said) == (0, True), said
+
+
+def certificate_of(then: datetime) -> list[Json]:
+    """The secrets that the hook would have made at that time."""
+    names = [f"{FULL}-webhook{end}" for end in endings(NAMESPACE)]
+    kept = renewal.renewed(None, names=names, now=then)
+    pairs = {SECRET: kept.leaf, f"{SECRET}-ca": kept.authority}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "data": {
+                key: base64.b64encode(value).decode()
+                for key, value in {
+                    "tls.crt": pair.certificate,
+                    "tls.key": pair.key,
+                    "ca.crt": kept.bundle,
+                }.items()
+            },
+        }
+        for name, pair in pairs.items()
+    ]
+
+
+def work(rig: Rig, ending: contextlib.ExitStack) -> None:
+    """Scheduler, labeler and audit do their work with the rights that the chart gives them."""
+    scheduler = started(rig, pod_of(rig, "deployment", "scheduler"), name="scheduler")
+    ending.callback(scheduler.stop)
+    gang = {
+        vocabulary.GANG_NAME_LABEL: "pair",
+        vocabulary.GANG_MIN_AVAILABLE_LABEL: "2",
+    }
+    for name in ("pair-0", "pair-1"):
+        about = {"name": name, "namespace": "default", "labels": gang}
+        rig.apply([{**a_pod(name), "metadata": about}])
+    eventually(lambda: len(placed(rig)) == 2, "the gang is placed")
+    eventually(lambda: is_told(rig), "an Event says so")
+
+    labeler = pod_of(rig, "daemonset", "labeler")
+    (container,) = labeler["containers"]
+    tree = trees.tree(rig.folder / "sys", cpus=["0-3", "4-7"], memory=[1 << 20, 1 << 20])
+    words = arguments(rig, labeler, container, others={"--sys=/sys": f"--sys={tree}"})
+    kubeconfig = rig.account("labeler", node="node-0")
+    said = [
+        run(*words, "--once", f"--node={node}", f"--kubeconfig={kubeconfig}")
+        for node in ("node-0", "node-1")
+    ]
+    assert [one.returncode for one in said] == [0, 1], said
+    assert "only the node that it runs on" in said[1].stderr
+    labels = [
+        rig.get("node", f"node-{number}")["metadata"]["labels"].get(
+            vocabulary.NUMA_NODE_COUNT_LABEL
+        )
+        for number in (0, 1)
+    ]
+    assert labels == ["2", None]
+
+    audit = pod_of(rig, "cronjob", "audit")
+    audited = done(rig, audit, *audit["containers"])
+    assert audited.returncode in (0, 1), audited.stderr  # 2: not everything could be read
+    assert json.loads(audited.stdout) is not None
+    scheduler.stop()
+    asked = {
+        name: rig.kubectl(*words, f"--kubeconfig={rig.account(name)}")
+        for name, words in FORBIDDEN.items()
+    }
+    refused = {name for name, found in asked.items() if "Forbidden" in found.stderr}
+    assert refused == set(FORBIDDEN), asked
+    # What a program is refused that it needs, it says.
+    logs = [path.read_text().lower() for path in rig.folder.glob("*.log")]
+    assert [line for text in logs for line in text.splitlines() if "forbidden" in line] == []
+
+
+def placed(rig: Rig) -> list[str]:
+    pods = rig.get("pods", "--namespace=default", f"--selector={vocabulary.GANG_NAME_LABEL}=pair")
+    return [name for pod in pods["items"] if (name := pod["spec"].get("nodeName"))]
+
+
+def is_told(rig: Rig) -> bool:
+    found = rig.get("events", "--namespace=default", "--field-selector=reason=Scheduled")
+    return any(one["involvedObject"]["name"] == "pair-0" for one in found["items"])
+
+
+def rotate(rig: Rig, replicas: Replicas) -> None:
+    """The CronJob finds the certificate due; both replicas serve the new one, and none ends."""
+    spec = pod_of(rig, "cronjob", "rotation")
+    before = rig.get("secret", SECRET, f"--namespace={NAMESPACE}")["data"]
+    said = [done(rig, spec, one) for one in (*spec["initContainers"], *spec["containers"])]
+    assert [one.returncode for one in said] == [0, 0], said
+    after = rig.get("secret", SECRET, f"--namespace={NAMESPACE}")["data"]
+    changed = {key for key in after if before[key] != after[key]}
+    assert changed == {"tls.crt", "tls.key"}
+    rig.files("secret", SECRET)  # the kubelet's part: the files of the volume follow the secret
+    wanted = [leaf(after)] * len(replicas.ports)
+    eventually(
+        lambda: [served(port) for port in replicas.ports] == wanted, "the new certificate is served"
+    )
+
+
+def upgrade(rig: Rig, replicas: Replicas, *values: str) -> None:
+    """As a Deployment is rolled: one more, one fewer, until all are new."""
+    path = rig.folder / "round.yaml"
+    path.write_text(yaml.safe_dump({"policies": {"files": {"round.yaml": marking("two")}}}))
+    newer = (*values, "--set=commonLabels.round=two", f"--values={path}")
+    rig.release("upgrade", *newer)
+    replicas.add()
+    # Many at once: the API server keeps a connection as long as one is enough.
+    with creating(rig, "crowd", count=8, pause=0.05) as crowd:
+        replicas.end_oldest()
+        before = marks(crowd)
+        eventually(
+            lambda: min(marks(crowd)[mark] - before[mark] for mark in ("", "two")) >= TOGETHER,
+            "old and new replicas admit pods together",
+        )
+    replicas.add()
+    replicas.end_oldest()
+    register(rig, *newer)
+    assert [one["metadata"]["labels"]["round"] for one in registered(rig)] == ["two", "two"]
+    assert "configmaps" in judged(rig)  # what the webhook added is not lost
+
+
+def marks(makers: Sequence[Creating]) -> dict[str, int]:
+    return {mark: sum(one.marks[mark] for one in makers) for mark in ("", "two")}
+
+
+def marking(value: str) -> Json:
+    """A policy by whose label a replica that knows it is told from one that does not."""
+    return {
+        "apiVersion": vocabulary.POLICY_API_VERSION,
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "round"},
+        "spec": {
+            "matchConstraints": {"kinds": ["Pod"], "operations": ["CREATE"]},
+            "defaults": [{"set": {"labels": {MARK: value}}}],
+        },
+    }
+
+
+def roll_back(rig: Rig, *values: str) -> None:
+    back = rig.helm("rollback", RELEASE, "1", "--wait", "--timeout", "150s")
+    assert back.returncode == 0, back.stderr
+    register(rig, *values)
+    assert ["round" in one["metadata"]["labels"] for one in registered(rig)] == [False, False]
+
+
+def uninstall(rig: Rig, *values: str) -> None:
+    """The hook before the end, as a process; its own account is what Helm deletes with the hook."""
+    left = hook(rig, "cleanup", *values)
+    assert (left.returncode, registered(rig)) == (0, []), left.stderr
+    gone = rig.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
+    assert gone.returncode == 0, gone.stderr
+    objects = [
+        one
+        for one in rig.template(*values)
+        if "helm.sh/hook" in (one["metadata"].get("annotations") or {})
+    ]
+    names = yaml.safe_dump_all(objects)
+    rig.kubectl("delete", "--ignore-not-found", "--filename=-", input=names)
+
+
+def widen(rig: Rig) -> None:
+    """A policy about a kind that is not the product's own: the webhook widens its rules."""
+    policy = {
+        "apiVersion": vocabulary.POLICY_API_VERSION,
+        "kind": "ClusterPolicy",
+        "metadata": {"name": "about-config-maps"},
+        "spec": {
+            "matchConstraints": {"kinds": ["ConfigMap"], "operations": ["CREATE"]},
+            "validations": [{"name": "any", "expression": "true", "message": "never"}],
+        },
+    }
+    done = rig.kubectl("apply", "--filename=-", input=json.dumps(policy))
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: "configmaps" in judged(rig), "the webhook has ConfigMaps sent")
+
+
+def judged(rig: Rig) -> str:
+    """The validating configuration's rules, as text."""
+    return json.dumps([one["rules"] for found in registered(rig) for one in found["webhooks"]])

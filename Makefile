@@ -87,9 +87,9 @@ generate: $(VENV)/dev ## Write the files that are made from code: schemas, CRDs 
 manifests: $(VENV)/dev binaries ## Render deploy/*.yaml from the chart
 	@$(BIN)/python -m kubenexus.install.plain "$$($(BIN)/kubenexus dev build --tool helm | sed -n 's/^helm .* is ready in //p')/helm"
 
-lock: ## Compile requirements/*.txt anew from pyproject.toml (needs uv)
-	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml -o requirements/run.txt
-	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml --group dev -c requirements/run.txt -o requirements/dev.txt
+lock: ## Compile requirements/*.txt anew from pyproject.toml (needs uv); what runs is what is tested
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.txt
+	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml -c requirements/dev.txt -o requirements/run.txt
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --group build -c requirements/dev.txt -o requirements/build.txt
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header --group docs -c requirements/dev.txt -o requirements/docs.txt
 

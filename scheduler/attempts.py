@@ -187,9 +187,8 @@ def _in_one(
 ) -> Result:
     """The best attempt inside one domain: the first that holds all, else who holds most."""
     wanted = [len(one) for one in classes]
-    rank = ground.snapshot.columns.rank
     best: Result | None = None
-    for one in gathering.order(share, _rooms(classes, ground, among), wanted, need, rank):
+    for one in gathering.order(share, _rooms(classes, ground, among), wanted, need):
         if best is not None and best.count >= one.most:
             break
         within = _of(share, share.codes == one.code, among)

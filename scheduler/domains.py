@@ -42,18 +42,6 @@ def fewest(room: Ints, wanted: int) -> int:
     return int(np.searchsorted(held, wanted)) + 1 if len(held) and held[-1] >= wanted else 0
 
 
-def fewest_each(room: Ints, codes: Codes, wanted: int) -> Ints:
-    """For every code how many of its rows are needed; all of them where they do not suffice."""
-    rows = np.flatnonzero(room > 0)
-    rows = rows[np.lexsort((-room[rows], codes[rows]))]
-    mine, rooms = codes[rows], room[rows]
-    before = np.cumsum(rooms) - rooms
-    starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]]) if len(rows) else rows
-    sizes = np.diff(np.r_[starts, len(rows)])
-    needed = before - np.repeat(before[starts], sizes) < wanted
-    return np.bincount(mine[needed], minlength=int(codes.max(initial=0)) + 1)
-
-
 def choose(
     room: Ints, wanted: int, levels: Sequence[Codes], *, leftover: Floats, rank: Codes
 ) -> Choice | None:

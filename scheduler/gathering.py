@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 
-from . import domains
 from .columns import ABSENT, Bools, Codes, Ints
 from .model import Pod, Shape
 from .rules import fabric
@@ -82,13 +81,40 @@ def good_enough(gathering: Gathering, snapshot: Snapshot) -> Bools | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Domains:
+    """The rows of every domain side by side; derived from labels alone, and kept with them."""
+
+    codes: Codes
+    """The domain of each row; 0: none."""
+    rows: Ints
+    """Those that have one, domain by domain."""
+    starts: Ints
+    names: Codes
+    """The code of each domain."""
+    first: Codes
+    """The place of its first node among all names."""
+
+    @classmethod
+    def of(cls, codes: Codes, rank: Codes) -> "Domains":
+        rows = np.argsort(codes, kind="stable")
+        rows = rows[codes[rows] != ABSENT]
+        names, starts = np.unique(codes[rows], return_index=True)
+        first = np.minimum.reduceat(rank[rows], starts) if len(rows) else names
+        return cls(codes, rows, starts, names, first)
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
-    """The gang stays among rows with one code above 0."""
+    """The gang stays among the rows of one domain."""
 
     name: str
-    codes: Codes
+    domains: Domains
     pinned: int = _OPEN
     """The code that members with a node have; 0: they have none in common."""
+
+    @property
+    def codes(self) -> Codes:
+        return self.domains.codes
 
     @property
     def free(self) -> bool:
@@ -107,13 +133,18 @@ class Share:
 
 def share(levels: Sequence[Level], snapshot: Snapshot, mates: Mates) -> Share:
     places, columns = snapshot.places, snapshot.columns
-    codes = _combined([places.codes(level) for level in levels])
+    found = places.derived(tuple(levels), lambda: _domains(levels, snapshot))
     name = " and ".join(level.name for level in levels)
     rows = [columns.rows[node] for _, node in mates if node in snapshot]
     if not rows:
-        return Share(name, codes)
-    held = np.unique(codes[rows])
-    return Share(name, codes, int(held[0]) if len(held) == 1 else ABSENT)
+        return Share(name, found)
+    held = np.unique(found.codes[rows])
+    return Share(name, found, int(held[0]) if len(held) == 1 else ABSENT)
+
+
+def _domains(levels: Sequence[Level], snapshot: Snapshot) -> Domains:
+    codes = _combined([snapshot.places.codes(level) for level in levels])
+    return Domains.of(codes, snapshot.columns.rank)
 
 
 def _combined(found: Sequence[Codes]) -> Codes:
@@ -134,30 +165,45 @@ class Try:
     most: int
 
 
-def order(
-    share: Share, rooms: Sequence[Ints], wanted: Sequence[int], need: int, rank: Codes
-) -> list[Try]:
+def order(share: Share, rooms: Sequence[Ints], wanted: Sequence[int], need: int) -> list[Try]:
     """
     The domains to try. Where none could hold `need` members, the one that holds most, for its
     reasons. `rooms` are how many members of each class every row could take.
     """
-    size = int(share.codes.max(initial=0)) + 1
-    held = [np.bincount(share.codes, weights=room, minlength=size) for room in rooms]
-    most = np.sum([np.minimum(each, n) for each, n in zip(held, wanted, strict=True)], axis=0)
-    codes = np.arange(1, size) if share.free else np.array([share.pinned])
-    codes = codes[codes > ABSENT]
-    if len(codes) == 0:
+    found = share.domains
+    if len(found.names) == 0:
         return []
-    nodes = np.max(
-        [
-            domains.fewest_each(room, share.codes, want)
-            for room, want in zip(rooms, wanted, strict=True)
-        ],
-        axis=0,
-    )
-    first = np.full(size, len(rank), dtype=np.int64)
-    np.minimum.at(first, share.codes, rank)
-    whole = np.sum(held, axis=0)
-    ranked = codes[np.lexsort((first[codes], whole[codes], nodes[codes], -most[codes]))]
-    able = [code for code in ranked if most[code] >= need]
-    return [Try(int(code), int(most[code])) for code in able or ranked[:1]]
+    most, whole, nodes = _sums(found, rooms, wanted)
+    ranked = np.lexsort((found.first, whole, nodes, -most))
+    if not share.free:
+        ranked = ranked[found.names[ranked] == share.pinned]
+    able = ranked[most[ranked] >= need]
+    chosen = able if len(able) else ranked[:1]
+    return [
+        Try(int(code), int(n)) for code, n in zip(found.names[chosen], most[chosen], strict=True)
+    ]
+
+
+def _sums(found: Domains, rooms: Sequence[Ints], wanted: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+    """For each domain how many members it holds, what room it has, and how many nodes it takes."""
+    most = whole = nodes = np.zeros(len(found.names), dtype=np.int64)
+    for room, want in zip(rooms, wanted, strict=True):
+        mine = room[found.rows]
+        held = np.add.reduceat(mine, found.starts)
+        most, whole = most + np.minimum(held, want), whole + held
+        nodes = np.maximum(nodes, _fewest(found, mine, want))
+    return most, whole, nodes
+
+
+def _fewest(found: Domains, mine: Ints, wanted: int) -> Ints:
+    """How many nodes of each domain are needed; all that have room where they do not suffice."""
+    roomiest = np.maximum.reduceat(mine, found.starts)
+    if ((roomiest >= wanted) | (roomiest == 0)).all():
+        return (roomiest > 0).astype(np.int64)  # one of each will do
+    sizes = np.diff(np.r_[found.starts, len(mine)])
+    place = np.repeat(np.arange(len(sizes)), sizes)
+    by_room = np.lexsort((-mine, place))
+    rooms = mine[by_room]
+    before = np.cumsum(rooms) - rooms
+    needed = (before - np.repeat(before[found.starts], sizes) < wanted) & (rooms > 0)
+    return np.bincount(place[needed], minlength=len(sizes))

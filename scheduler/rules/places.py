@@ -10,8 +10,8 @@ All of it depends on the nodes' own facts and on the tables alone, and is kept w
 still. Pods that ask for nothing of it pay for one question: whether a node is reserved.
 """
 
-from collections.abc import Hashable
-from typing import Final
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar
 
 from ..columns import Bools, Codes, Columns, Ints
 from ..model import Shape
@@ -21,6 +21,7 @@ from . import fabric, tiers
 from .hardware import Hardware
 
 Refused = tuple[tuple[str, Bools], ...]
+T = TypeVar("T")
 
 _MOST: Final = 512
 _NOTHING: Final[Refused] = ()
@@ -38,6 +39,7 @@ class Places:
         self._likes: dict[Hashable, Ints | None] = {}
         self._codes: dict[Level, Codes] = {}
         self._near: dict[tuple[Level, ...], list[Codes]] = {}
+        self._derived: dict[Hashable, Any] = {}
         self._reserves = False
 
     def adopt(self, tables: Tables) -> None:
@@ -94,6 +96,15 @@ class Places:
             found = self._near[levels] = [self.codes(level) for level in known]
         return found
 
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made of the nodes' labels under this key, as long as they stand still."""
+        if self._at != self._columns.statics:
+            self._renew()
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: T = self._derived[key]
+        return found
+
     def vram(self) -> Ints:
         return self.hardware.vram()
 
@@ -117,5 +128,6 @@ class Places:
             self._likes.clear()
             self._codes.clear()
             self._near.clear()
+            self._derived.clear()
             self._reserves = tiers.reserves(self._columns)
             self._at = self._columns.statics

@@ -52,10 +52,12 @@ def main(arguments: Sequence[str]) -> int:
     known = hardware_report.read() or {}
     if not asked.report:
         try:
-            known = {**known, **measured(asked), **_about()}
+            found = measured(asked)
         except TraceError as exc:
             print(exc, file=sys.stderr)
             return 2
+        about = {**known.get("about", {}), **dict.fromkeys(found, _about())}
+        known = {**known, **found, "about": about}
         hardware_report.FILE.parent.mkdir(parents=True, exist_ok=True)
         hardware_report.FILE.write_text(json.dumps(known, indent=1) + "\n")
     if not known:

@@ -1,9 +1,11 @@
 """
-The results of the hardware benchmark as text: figures to reach, tables of the page, the plot.
+The results of the hardware benchmark as text: figures to reach, and the tables of the page.
 
-    {"at": …, "code": …, "machine": {…}, "planning": [sample …], "trace": [sample …]}
+    {"planning": [sample …], "trace": [sample …],
+     "about": {part: {"at": …, "code": …, "machine": {…}}}}
 
-A cell shows the median of the rounds or seeds and, in brackets, the least and the largest.
+Each part says what code it was measured on: one may be older than the other. A cell shows the
+median of the rounds or seeds and, in brackets, the least and the largest.
 """
 
 import json
@@ -115,10 +117,11 @@ def _cases(samples: Sequence[Sample]) -> list[Case]:
 
 def markdown(results: Results, part: str) -> str:
     """What goes between the marks `hardware-PART` of the page."""
-    machine = results["machine"]
+    said = results["about"][part]
+    machine = said["machine"]
     about = (
-        f"Measured {results['at'][:10]} on {machine['cores']} cores, Python {machine['python']}, "
-        f"code {results['code']}."
+        f"Measured {said['at'][:10]} on {machine['cores']} cores, Python {machine['python']}, "
+        f"code {said['code']}."
     )
     if part == "trace":
         return "\n\n".join([about, _reached(_judged_replays(results)), _replay_table(results)])

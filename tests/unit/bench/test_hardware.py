@@ -105,10 +105,10 @@ def results() -> dict[str, Any]:
         for kind, costs in ((PLAIN, (10.0, 20.0, 10.0)), (FABRIC, (25.0, 70.0, 29.0)))
         for n, cost in enumerate(costs)
     ]
+    machine = {"cores": 2, "python": "3"}
+    about = {"at": "2026-01-02T00:00:00+00:00", "code": "c", "machine": machine}
     return {
-        "at": "2026-01-02T00:00:00+00:00",
-        "code": "c",
-        "machine": {"cores": 2, "python": "3"},
+        "about": {"trace": about, "planning": about},
         "trace": [
             replayed(policy, seed, rate)
             for policy, both in rates.items()

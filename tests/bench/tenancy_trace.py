@@ -1,0 +1,144 @@
+"""
+Work of three tenants, made of a recorded GPU cluster: the public trace `cluster-trace-gpu-v2023`.
+
+    pods     the trace's whole-GPU tasks, with what they ask for
+    gangs    tasks that ask for the same and arrive within a minute of the one before
+    lasts    from being scheduled to being deleted, at least a minute and at most two hours
+    tenants  three, drawn with a seed in the ratio of their weights, 3 : 2 : 1
+    hosts    every so-manieth host of the trace
+    arrivals gangs in an order drawn with a seed, at random times whose rate gives the demand
+
+A gang lasts as long as the one of its tasks that lasts longest. The demand is what the GPUs would
+be busy for, if nobody ever waited, in relation to all GPU time.
+"""
+
+import csv
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kubenexus.simulate.virtual import Job
+from policies import vocabulary
+from policies.model_tenancy import Sharing
+from policies.policyset import Tables as PolicyTables
+from scheduler.model import Node, Pod
+from scheduler.tables import Tables
+from tests.bench import hardware_trace
+from tests.bench.hardware_trace import GPU, WHOLE, Trace, TraceError
+
+WEIGHTS: Final = {"a": 3, "b": 2, "c": 1}
+TOGETHER: Final = 60  # seconds between two tasks of one gang, at most
+SHORTEST, LONGEST = 60, 2 * 3600
+PODS: Final = "openb_pod_list_default.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Equal tasks that arrive together."""
+
+    count: int
+    cpu: int
+    memory: int
+    gpus: int
+    """Of each."""
+    lasts: int
+
+    @property
+    def work(self) -> int:
+        """GPU seconds."""
+        return self.count * self.gpus * self.lasts
+
+
+def read(folder: Path) -> tuple[Trace, tuple[Gang, ...]]:
+    hosts = hardware_trace.read(folder, "default")
+    try:
+        with (folder / PODS).open(newline="") as file:
+            gangs = tuple(_gangs(csv.DictReader(file)))
+    except (OSError, KeyError, ValueError) as exc:
+        raise TraceError(f"{folder}: no tasks to replay ({exc}); want {PODS}") from exc
+    return hosts, gangs
+
+
+def _gangs(rows: Iterable[dict[str, str]]) -> Iterable[Gang]:
+    groups: list[list[tuple[int, Gang]]] = []
+    last: dict[tuple[int, int, int], list[tuple[int, Gang]]] = {}
+    for row in sorted(rows, key=lambda row: (int(row["creation_time"]), row["name"])):
+        if int(row["num_gpu"]) < 1 or int(row["gpu_milli"]) != WHOLE:
+            continue
+        created = int(row["creation_time"])
+        lasts = int(row["deletion_time"]) - int(row["scheduled_time"] or created)
+        ask = int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"])
+        one = created, Gang(1, *ask, max(SHORTEST, min(LONGEST, lasts)))
+        known = last.get(ask)
+        if known is not None and created - known[-1][0] <= TOGETHER:
+            known.append(one)
+        else:
+            last[ask] = [one]
+            groups.append(last[ask])
+    for group in groups:
+        longest = max(one.lasts for _, one in group)
+        yield replace(group[0][1], count=len(group), lasts=longest)
+
+
+def hosts(trace: Trace, every: int) -> list[Node]:
+    return hardware_trace.nodes(replace(trace, hosts=trace.hosts[::every]))
+
+
+def work(
+    gangs: Sequence[Gang], gpus: int, *, demand: float, hours: float, seed: int
+) -> list[Job]:
+    """So many hours of arrivals at this demand."""
+    drawn = random.Random(seed)
+    budget = demand * gpus * hours * 3600
+    chosen: list[Gang] = []
+    spent = 0
+    while spent < budget:
+        chosen.append(drawn.choice(gangs))
+        spent += chosen[-1].work
+    times = sorted(drawn.uniform(0, hours * 3600) for _ in chosen)
+    names = drawn.choices(list(WEIGHTS), list(WEIGHTS.values()), k=len(chosen))
+    rows = zip(chosen, times, names, strict=True)
+    return [_job(gang, number, at, tenant) for number, (gang, at, tenant) in enumerate(rows)]
+
+
+def _job(gang: Gang, number: int, at: float, tenant: str) -> Job:
+    name = f"job-{number:05d}"
+    pods = tuple(
+        Pod.read(_pod(gang, name if gang.count == 1 else f"{name}-{i}", name, at, tenant))
+        for i in range(gang.count)
+    )
+    return Job(pods, at, float(gang.lasts))
+
+
+def _pod(gang: Gang, name: str, group: str, at: float, tenant: str) -> dict[str, Any]:
+    labels = {vocabulary.TENANT_LABEL: tenant}
+    if gang.count > 1:
+        labels[vocabulary.GANG_NAME_LABEL] = group
+        labels[vocabulary.GANG_MIN_AVAILABLE_LABEL] = str(gang.count)
+    amounts = {"cpu": f"{gang.cpu}m", "memory": f"{gang.memory}Mi", GPU: str(gang.gpus)}
+    whole = int(at)
+    stamp = f"2026-01-{1 + whole // 86400:02d}T{whole // 3600 % 24:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}Z"
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": tenant,
+            "uid": f"uid-{name}",
+            "labels": labels,
+            "annotations": {vocabulary.EXPECTED_DURATION_ANNOTATION: f"{gang.lasts}s"},
+            "creationTimestamp": stamp,
+        },
+        "spec": {
+            "schedulerName": vocabulary.SCHEDULER_NAME,
+            "containers": [{"name": "main", "resources": {"requests": amounts}}],
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def tables(half_life: str = "1h") -> Tables:
+    """The three tenants with their weights."""
+    tenants = [{"name": name, "weight": weight} for name, weight in WEIGHTS.items()]
+    sharing = Sharing.model_validate({"halfLife": half_life, "tenants": tenants})
+    return Tables(policy=PolicyTables({}, {}, {}, (), sharing=sharing))

@@ -183,6 +183,17 @@ class Filling:
         leftover: Floats = free / np.maximum(columns.allocatable(name), 1)
         return leftover
 
+    def _sparing(self, shape: Shape, room: Ints, wanted: int) -> Ints:
+        """The room on hosts whose whole islands stay whole, if one of them takes all."""
+        snapshot, islands = self.ground.snapshot, self.ground.memo.islands
+        name, _ = dominant(shape, snapshot.columns)
+        if name not in filters.GPUS:
+            return room
+        islands.renew(snapshot.columns, snapshot.layouts)
+        taken = wanted * shape.amount(name)
+        kept = packing.sparing(snapshot.columns, islands, name, taken) & (room >= wanted)
+        return np.where(kept, room, np.int64(0)) if kept.any() else room
+
     def _on_mine(self, room: Ints, wanted: int) -> Choice | None:
         """The nodes in use, when they hold all or save another node."""
         mine = sorted(self.rows, key=lambda row: (int(room[row]), row))
@@ -200,10 +211,15 @@ class Filling:
         return Choice(tuple(reversed(mine)), held - wanted)
 
     def _preferred(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> Ints:
-        """The room to choose from: what is preferred, then hosts without GPUs, if they suffice."""
+        """The room to choose from: what is preferred, then hosts without GPUs, if they suffice.
+
+        No preference breaks an island of GPUs that is whole while another host will do.
+        """
         pool, needed = room, domains.fewest(room, wanted)
         wishes = scores.preferences(self.ground.snapshot, pod, rows & (room > 0), self.ground.memo)
         if wishes is not None:
+            if pod.shape.ask.gpus and needed == 1:
+                pool = room = self._sparing(pod.shape, room, wanted)
             for least in np.unique(wishes[room > 0])[: -_MOST_WISHES - 1 : -1]:
                 liked = np.where((room > 0) & (wishes >= least), room, 0)
                 if domains.fewest(liked, wanted) == needed:

@@ -176,20 +176,33 @@ def costs(
     return found
 
 
-def _gentlest(
-    columns: Amounts, known: Islands, gpu: str, room: Ints, wanted: int, taken: int
-) -> Ints:
-    """The rows with room where one island holds them; that complete it, or break none, if any."""
-    free, able = columns.free(gpu), room >= wanted
+def sparing(columns: Amounts, known: Islands, gpu: str, taken: int) -> Bools:
+    """The rows on which taking so many GPUs leaves no pristine island broken."""
+    completes, spares = _gentle(columns, known, gpu, taken)
+    return completes | spares
+
+
+def _gentle(columns: Amounts, known: Islands, gpu: str, taken: int) -> tuple[Bools, Bools]:
+    """Rows where an island is completed, and rows where pristine ones stay whole."""
+    free = columns.free(gpu)
     completes = free == taken
     spares = free < columns.allocatable(gpu)
     if known.hosts:
         told = known.verdict(taken)
         completes = np.where(known.told, told.completes, completes)
         spares = np.where(known.told, told.spares, spares)
-        narrow = able & ~told.wide
+    return completes, spares
+
+
+def _gentlest(
+    columns: Amounts, known: Islands, gpu: str, room: Ints, wanted: int, taken: int
+) -> Ints:
+    """The rows with room where one island holds them; that complete it, or break none, if any."""
+    able = room >= wanted
+    if known.hosts:
+        narrow = able & ~known.verdict(taken).wide
         able = narrow if narrow.any() else able
-    for gentle in (completes, spares):
+    for gentle in _gentle(columns, known, gpu, taken):
         found = np.flatnonzero(gentle & able)
         if len(found):
             return found

@@ -194,3 +194,21 @@ def test_replicas_that_ask_for_it_are_balanced_over_zones() -> None:
         snapshot.charge(pod, plan.placements[0].node)
         found.append(zones[plan.placements[0].node])
     assert {zone: found.count(zone) for zone in "abc"} == {"a": 2, "b": 2, "c": 2}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "taken", "want"),
+    [
+        pytest.param(1, {}, {"a-h100"}, id="all islands are whole: what is liked decides"),
+        pytest.param(1, {"c-l4": 1}, {"c-l4"}, id="one is broken: it is used, liked or not"),
+        pytest.param(1, {"a-h100": 1, "c-l4": 1}, {"a-h100"}, id="of broken ones the liked"),
+        pytest.param(4, {"c-l4": 1}, {"a-h100"}, id="taking a whole island breaks none"),
+    ],
+)
+def test_no_liking_breaks_a_whole_island(gpus: int, taken: dict[str, int], want: set[str]) -> None:
+    there = [(a_pod(f"old-{node}", gpus=count), node) for node, count in taken.items()]
+    snapshot = Snapshot.of(KINDS, there)
+    snapshot.adopt(TABLES)
+    plan = planner.plan(units([of("gold", gpus)])[0], snapshot)
+    assert isinstance(plan, Placed)
+    assert {one.node for one in plan.placements} == want

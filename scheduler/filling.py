@@ -19,7 +19,7 @@ from . import domains, filters, scores
 from .columns import Bools, Columns, Ints
 from .domains import Choice, Codes, Floats
 from .filters import Memo
-from .hardware import packing
+from .hardware import hosts_compared, packing
 from .hardware.choice import Misfit
 from .model import PODS, Pod, Shape
 from .outcome import NoFit, Placement
@@ -258,6 +258,9 @@ class Filling:
             fits = plain if plain.any() else fits
         score = scores.spreading if ground.spread else scores.preferences
         found = score(ground.snapshot, pod, fits, ground.memo)
+        if found is not None and ground.spread and pod.shape.ask.policy != "none":
+            inside = hosts_compared.scores(ground.snapshot.grid, pod.shape.ask)
+            found = found + (hosts_compared.WEIGHT * inside).astype(np.int64)
         rows = np.flatnonzero(fits)
         if found is not None:
             rows = rows[found[rows] == found[rows].max()]

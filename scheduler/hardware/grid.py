@@ -2,6 +2,7 @@
 The insides of all hosts as arrays: one row a node, one column a NUMA node.
 
     most        how many pods that ask the same each row can take at most, by its NUMA nodes
+    inside      which NUMA nodes could hold one by themselves
     shortage    what was asked for and the largest that is free, in words
 
 `most` never says less than is true, so the planner opens only hosts that may hold the pod; it is
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from policies import quantity
 
+from . import scoring
 from .layout import Layout
 from .wants import Ask, whole_cpus
 
@@ -93,12 +95,23 @@ class Grid:
         apart = all(largest[i] >= wants[i] for _, i in names)
         return f"need {need}; largest free {have}" + (", not on one NUMA node" if apart else "")
 
+    def inside(self, ask: Ask) -> Bools:
+        """The NUMA nodes, by row and place, that could hold one such pod by themselves."""
+        self._renew()
+        found = self._open(ask, slice(None))
+        for wanted, free in zip(_wants(ask), (self.cpu, self.memory, self.gpus), strict=True):
+            if wanted:
+                found &= free >= wanted
+        return found
+
     # --- rows ---
 
     def _shape(self, shape: tuple[int, int]) -> None:
         self.ids = np.full(shape, _NO_ZONE, dtype=np.int64)
         self.cpu, self.memory, self.gpus = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         self.sizes = np.zeros((3, *shape), dtype=np.int64)
+        self.bandwidth = np.zeros(shape, dtype=np.int64)
+        self.far = np.full(shape, np.nan)
         self.isolated, self.tenanted = (np.zeros(shape, dtype=np.bool_) for _ in range(2))
         self.known, self.located = (np.zeros(shape[0], dtype=np.bool_) for _ in range(2))
         self.manager = np.zeros(shape[0], dtype=np.int64)
@@ -157,6 +170,10 @@ class Grid:
             [zone.memory for zone in zones],
             [layout.gpus_of[zone.id] for zone in zones],
         ]
+        self.bandwidth[row], self.far[row] = 0, np.nan
+        self.bandwidth[row, :count] = [zone.bandwidth for zone in zones]
+        far = (scoring.farness(layout, zone.id) for zone in zones)
+        self.far[row, :count] = [np.nan if one is None else one for one in far]
         self.known[row], self.located[row] = True, layout.located
         found = layout.topology.manager
         self.manager[row] = _STRICT.get(found.policy, 0) if found is not None else 0

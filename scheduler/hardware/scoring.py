@@ -12,7 +12,7 @@ memory-intensive pod on a host that tells it. Distance is the average to the oth
 host for one NUMA node, and between them for several. Whatever is not known, or does not concern the
 pod, is neutral: 50. Ids are those of one host; mates on other hosts count for nothing here.
 
-`score` compares NUMA nodes of one host and, for pods with a NUMA policy, different hosts. That a
+`score` compares NUMA nodes of one host; `hosts_compared` has the same for all hosts at once. That a
 NUMA node is preferred or shared with mates is a wish of the user: `choice` ranks by these first.
 """
 
@@ -33,8 +33,9 @@ BEST: Final = 100.0
 BEST_USE: Final = 60.0
 LOCAL: Final = 10  # the distance of a NUMA node to itself
 
-_PREFERRED: Final = 1.2
-_CPU, _MEMORY = 0.6, 0.4
+PREFERRED: Final = 1.2
+CPU_WEIGHT: Final = 0.6
+MEMORY_WEIGHT: Final = 0.4
 
 
 def score(layout: Layout, ask: Ask, zones: Sequence[int], gang: GangId | None = None) -> float:
@@ -55,16 +56,16 @@ def _fit(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
     cpu, memory = sum(zone.cpu for zone in sizes), sum(zone.memory for zone in sizes)
     parts: list[tuple[float, float]] = []  # (weight, part in use afterwards)
     if ask.cpu and cpu:
-        parts.append((_CPU, (cpu - sum(room.cpu for room in rooms) + ask.cpu) / cpu))
+        parts.append((CPU_WEIGHT, (cpu - sum(room.cpu for room in rooms) + ask.cpu) / cpu))
     if ask.memory and memory:
         free = sum(room.memory for room in rooms)
-        parts.append((_MEMORY, (memory - free + ask.memory) / memory))
+        parts.append((MEMORY_WEIGHT, (memory - free + ask.memory) / memory))
     if not parts:
         return NEUTRAL
     used = sum(weight * part for weight, part in parts) / sum(weight for weight, _ in parts)
     found = max(0.0, BEST - abs(min(1.0, used) * 100 - BEST_USE))
     preferred = bool(ask.prefer) and all(id_ in ask.prefer for id_ in zones)
-    return min(BEST, found * _PREFERRED) if preferred else found
+    return min(BEST, found * PREFERRED) if preferred else found
 
 
 def _bandwidth(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
@@ -77,19 +78,24 @@ def _bandwidth(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
     return max(0.0, BEST - 100 * ask.memory / memory) * share
 
 
+def farness(layout: Layout, own: int) -> float | None:
+    """The average distance of a NUMA node to the others of its host; None: nobody said."""
+    found = [far for other, far in layout.zones[own].distances if other != own]
+    if not found:
+        return LOCAL if len(layout.rooms) == 1 else None
+    return sum(found) / len(found)
+
+
 def _distance(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
     if len(zones) > 1:
         pairs = list(combinations(zones, 2))
-        found = [dict(layout.zones[a].distances).get(b) for a, b in pairs]
+        told = (dict(layout.zones[a].distances).get(b) for a, b in pairs)
+        known = [far for far in told if far is not None]
+        average = sum(known) / len(known) if known else None
     else:
-        own = zones[0]
-        found = [far for other, far in layout.zones[own].distances if other != own]
-        if not found:
-            return BEST if len(layout.rooms) == 1 else NEUTRAL
-    known = [far for far in found if far is not None]
-    if not known:
+        average = farness(layout, zones[0])
+    if average is None:
         return NEUTRAL
-    average = sum(known) / len(known)
     return min(BEST, max(0.0, BEST - (average - LOCAL) * 5 * ask.distance / 50))
 
 

@@ -9,9 +9,11 @@ Room for members of a gang that its leader is going to make: stand-ins for pods 
 A driver that makes its executors would otherwise wait for them, and they for it. What a member
 will ask for is what the leader says of it, else what members ask that exist, else what the leader
 asks. Stand-ins count for the tenant's quota like the pods that they stand for.
+
+What is kept here stands in the API as well: see `reserving`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -37,26 +39,33 @@ def stand_ins(unit: Unit, count: int, shape: Shape | None = None) -> tuple[Pod, 
     """So many pods as the unit's leader is going to make."""
     leader = next((pod for pod in unit.pods if leads(pod)), unit.pods[0])
     model = next((pod for pod in unit.pods if not leads(pod)), leader)
-    gang = leader.gang
+    stated = dict(leader.terms.members)
+    if shape is None:
+        shape = model.shape if model is not leader or not stated else shape_of(leader, stated)
+    return like(model, shape, count)
+
+
+def like(model: Pod, shape: Shape, count: int) -> tuple[Pod, ...]:
+    """Stand-ins for so many members of the model's gang."""
+    gang = model.gang
     assert gang is not None
     return tuple(
         replace(
             model,
             key=PodKey(gang.key.namespace, f"{gang.key.name}-{number}"),
             uid=f"{_MARK}{gang.key}/{number}",
-            shape=shape or _shape(leader, model),
+            shape=shape,
             gang=replace(gang, leader=False),
             node="",
+            assignment=None,
             condition=None,
         )
         for number in range(count)
     )
 
 
-def _shape(leader: Pod, model: Pod) -> Shape:
-    stated = dict(leader.terms.members)
-    if model is not leader or not stated:
-        return model.shape
+def shape_of(leader: Pod, stated: Mapping[str, int]) -> Shape:
+    """As the leader's, with these amounts."""
     ask = replace(
         leader.shape.ask,
         cpu=stated.get("cpu", 0),
@@ -69,7 +78,7 @@ def _shape(leader: Pod, model: Pod) -> Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class Terms:
     """Of one reservation: whose pods they will be, and how long it is kept."""
 
     leader: str
@@ -83,13 +92,24 @@ class Reservations:
     def __init__(self, holds: Holds, accounts: Accounts) -> None:
         self._holds, self._accounts = holds, accounts
         self._planned: dict[UnitKey, tuple[Occupant, ...]] = {}
-        self._terms: dict[GangKey, _Terms] = {}
+        self._terms: dict[GangKey, Terms] = {}
+        self._counted: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids, as the accounts know
+        self.possible = True
+        """Whether room can be kept at all."""
+        self.on_change: Callable[[GangKey], None] = lambda gang: None
+        """Told of gangs for which something else is kept than before."""
 
     def kept(self, key: UnitKey) -> tuple[Occupant, ...]:
         return tuple(one for one in self._holds.of(key) if is_stand_in(one.pod))
 
     def count(self, key: GangKey) -> int:
-        return len(self.kept(key))
+        return len(self.kept(key)) if key in self._terms else 0
+
+    def terms(self, key: UnitKey) -> Terms | None:
+        return self._terms.get(key) if isinstance(key, GangKey) else None
+
+    def __iter__(self) -> Iterator[GangKey]:
+        return iter(tuple(self._terms))
 
     # --- planning ---
 
@@ -97,7 +117,8 @@ class Reservations:
         """The unit with stand-ins for the members that are missing and wanted with it."""
         kept = self.kept(unit.key)
         missing = max(0, unit.size - unit.exist) if unit.led else 0
-        count = max(0, len(kept) - len(unit.pods)) if kept else missing
+        come = sum(not leads(pod) for pod in unit.pods) if kept else 0
+        count = max(0, len(kept) - come) if kept else missing
         if not count:
             return unit
         shape = kept[0].pod.shape if kept else None
@@ -120,33 +141,37 @@ class Reservations:
         known = self._terms.get(unit.key)
         leader = next((pod.uid for pod in unit.pods if leads(pod)), known and known.leader)
         until = known.until if known else now + max(unit.timeout, KEPT_SECONDS)
-        self.keep(unit.key, places, _Terms(leader or "", until))
+        self.keep(unit.key, places, Terms(leader or "", until))
 
-    def keep(self, key: GangKey, places: Sequence[Occupant], terms: _Terms) -> None:
+    def keep(self, key: GangKey, places: Sequence[Occupant], terms: Terms) -> None:
         self.end(key)
         self._holds.put(key, places)
-        if not places:
+        kept = self._holds.of(key)
+        if not kept:
             return
         self._terms[key] = terms
-        for one in self._holds.of(key):
+        self._counted[key] = tuple(one.pod.uid for one in kept)
+        for one in kept:
             self._accounts.take(one.pod, one.node)
+        self.on_change(key)
 
     def end(self, key: UnitKey) -> frozenset[str]:
         """Nothing is kept any more; the nodes on which something was."""
         self._planned.pop(key, None)
-        if isinstance(key, GangKey):
-            self._terms.pop(key, None)
-        for one in self.kept(key):
-            self._accounts.give(one.pod.uid)
+        if not isinstance(key, GangKey) or self._terms.pop(key, None) is None:
+            return frozenset()
+        for uid in self._counted.pop(key):  # those whose node went among them
+            self._accounts.give(uid)
+        self.on_change(key)
         return self._holds.end(key)
 
-    def over(self, leads: Callable[[str], bool], now: float) -> list[tuple[GangKey, str]]:
+    def over(self, goes_on: Callable[[str], bool], now: float) -> list[tuple[GangKey, str]]:
         """Gangs for which nothing needs to be kept any longer, and why."""
         found = []
         for key, terms in self._terms.items():
             if now >= terms.until:
                 found.append((key, f"its members did not come in {KEPT_SECONDS:g}s or more"))
-            elif terms.leader and not leads(terms.leader):
+            elif terms.leader and not goes_on(terms.leader):
                 found.append((key, "its leader is gone"))
         return found
 

@@ -99,12 +99,48 @@ async def a_quota_counts_members_to_come(bench: Bench) -> None:
     await bench.settle(1.0)
 
 
+async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
+    tenant = {"tenant.kubenexus.io/name": "t"}
+    bench.node("n", cpu="3")
+    driver(bench, "a", 3, labels=tenant)
+    await stand_still(bench)
+    bench.drop_node("n")
+    bench.delete("a-driver")
+    await bench.settle(1.0)
+    bench.node("m", cpu="3")
+    bench.pod("next", cpu="3", labels=tenant)
+    await bench.settle()
+
+
 async def all_come_at_once(bench: Bench) -> None:
     bench.node("n", cpu="4")
     driver(bench, "a", 3)
     executor(bench, "a", 1, 3)
     executor(bench, "a", 2, 3)
     await bench.settle()
+
+
+async def others_go_for_the_whole_gang(bench: Bench) -> None:
+    bench.node("n", cpu="4")
+    for number in range(4):
+        bench.pod(f"low-{number}", owner="job", node="n")
+    driver(bench, "a", 3, priority=10)
+    await stand_still(bench)
+    assert len(bench.api.evicted) == 3
+    for name in bench.api.evicted:
+        bench.delete(name)
+    await stand_still(bench)
+
+
+async def nobody_goes_for_a_leader_alone(bench: Bench) -> None:
+    bench.node("n", cpu="4")
+    for number in range(3):
+        bench.pod(f"high-{number}", owner="job", node="n", priority=10)
+    bench.pod("low", owner="job", node="n")
+    driver(bench, "a", 3, priority=10)
+    await stand_still(bench)
+    assert bench.api.evicted == []
 
 
 @pytest.mark.parametrize(
@@ -128,6 +164,18 @@ async def all_come_at_once(bench: Bench) -> None:
             members_are_larger_than_their_leader, "", 0, id="members larger than their leader"
         ),
         pytest.param(a_quota_counts_members_to_come, "a-driver", 2, id="quota counts them"),
+        pytest.param(
+            a_node_goes_with_what_was_kept_on_it, "next", 0, id="a node goes, and no quota is lost"
+        ),
+        pytest.param(
+            others_go_for_the_whole_gang, "a-driver low-3", 2, id="others go for the whole gang"
+        ),
+        pytest.param(
+            nobody_goes_for_a_leader_alone,
+            "high-0 high-1 high-2 low",
+            0,
+            id="nobody goes for a leader alone",
+        ),
         pytest.param(all_come_at_once, "a-1 a-2 a-driver", 0, id="all come at once"),
     ],
 )

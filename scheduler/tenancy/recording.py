@@ -1,0 +1,129 @@
+"""
+ResourceReservations, written: create, status, delete. Each says whether the API has it now.
+
+What cannot be reached is tried again here for a few seconds where somebody waits for it, and by the
+caller where nobody does. Nothing is decided and nothing is remembered.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from cluster import errors, resources
+
+logger = logging.getLogger(__name__)
+
+Name = tuple[str, str]  # namespace, name
+
+FIRST_WAIT: Final = 0.2
+LONGEST_WAIT: Final = 2.0
+_KIND: Final = resources.RESOURCE_RESERVATIONS
+
+
+class Objects(Protocol):
+    """What is needed of a client."""
+
+    async def create(
+        self, resource: resources.Resource, obj: Mapping[str, Any], *, namespace: str | None = None
+    ) -> dict[str, Any]: ...
+
+    async def patch(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+    ) -> dict[str, Any]: ...
+
+    async def patch_status(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+    ) -> dict[str, Any]: ...
+
+    async def delete(
+        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The object that is there now, or why there is none."""
+
+    uid: str = ""
+    why: str = ""
+
+
+class Recorder:
+    """`may_write` is asked before each write."""
+
+    def __init__(
+        self,
+        api: Objects,
+        *,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._api, self._now, self._may_write = api, now, may_write
+        self.sleep = sleep
+
+    async def create(self, body: Mapping[str, Any], *, seconds: float) -> Created:
+        """Whether it is there, as it should be."""
+        about, end, wait = body["metadata"], self._now() + seconds, FIRST_WAIT
+        while True:
+            if not self._may_write():
+                return Created(why="another scheduler leads")
+            try:
+                made = await self._put(body, about["namespace"], about["name"])
+            except errors.Retry as error:
+                pause = max(wait, error.retry_after or 0.0)
+                if self._now() + pause >= end:
+                    return Created(why=str(error))
+                await self.sleep(pause)
+                wait = min(2 * wait, LONGEST_WAIT)
+            except errors.KubeError as error:
+                return Created(why=str(error))
+            else:
+                return Created(uid=str(made["metadata"]["uid"]))
+
+    async def _put(self, body: Mapping[str, Any], namespace: str, name: str) -> dict[str, Any]:
+        try:
+            return await self._api.create(_KIND, body, namespace=namespace)
+        except errors.Conflict as error:
+            if not error.exists:
+                raise
+            # Of an earlier attempt for the same leader, or of this one, whose answer was lost.
+            return await self._api.patch(_KIND, name, {"spec": body["spec"]}, namespace=namespace)
+
+    async def tell(self, name: Name, status: Mapping[str, Any]) -> bool:
+        """Whether nothing is left to be said: an object that is gone has no status."""
+        return await self._done(
+            name,
+            lambda: self._api.patch_status(
+                _KIND, name[1], {"status": dict(status)}, namespace=name[0]
+            ),
+        )
+
+    async def delete(self, name: Name) -> bool:
+        return await self._done(name, lambda: self._api.delete(_KIND, name[1], namespace=name[0]))
+
+    async def _done(self, name: Name, write: Callable[[], Awaitable[object]]) -> bool:
+        if not self._may_write():
+            return True  # whoever leads says it
+        try:
+            await write()
+        except errors.Gone:
+            return True
+        except errors.KubeError as error:
+            logger.warning(
+                "reservation not written",
+                extra={"reservation": "/".join(name), "error": str(error)},
+            )
+            return False
+        return True

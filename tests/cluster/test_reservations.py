@@ -1,0 +1,209 @@
+"""
+Room for members that a leader is going to make, on a real API server.
+
+The test plays the drivers: it makes the executors of a job once its driver has a node, as Spark
+does. One scheduler of the stack serves all of it; where it must die, it is killed and started anew.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.stack import SCHEDULER, Stack
+from policies import vocabulary
+from tests.cluster.conftest import Kubectl
+from tests.cluster.waiting import eventually
+from tests.cluster.yard import Json, Yard, until
+
+pytestmark = pytest.mark.cluster
+
+SIZE = 3
+
+
+@pytest.fixture
+def yard(stack: Stack, control_plane: ControlPlane, namespace: str) -> Iterator[Yard]:
+    found = Yard(control_plane, namespace)
+    yield found
+    for pod in found.pods():
+        found.api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
+    found.close()
+
+
+def driver(yard: Yard, job: str) -> Json:
+    made = yard.pod(f"{job}-driver", gang=(job, SIZE))
+    made["metadata"]["labels"][vocabulary.GANG_ROLE_LABEL] = "leader"
+    made["metadata"]["annotations"][vocabulary.GANG_MEMBERS_ANNOTATION] = "cpu=1"
+    return made
+
+
+def executors(yard: Yard, job: str) -> list[Json]:
+    return [yard.pod(f"{job}-{number}", gang=(job, SIZE)) for number in range(1, SIZE)]
+
+
+def objects(yard: Yard) -> list[Json]:
+    path = f"/apis/{vocabulary.API_VERSION}/namespaces/{yard.namespace}/resourcereservations"
+    rows: list[Json] = yard.api.call("GET", path)["items"]
+    return rows
+
+
+def held(yard: Yard) -> list[tuple[str, str]]:
+    """(gang, what is kept) of every object."""
+    return sorted(
+        (row["spec"]["podGroup"]["name"], row.get("status", {}).get("held", ""))
+        for row in objects(yard)
+    )
+
+
+def bound(yard: Yard) -> set[str]:
+    return {name for name, node in yard.nodes_of_pods().items() if node}
+
+
+def first_driver(yard: Yard, *jobs: str) -> str:
+    """The job whose driver has a node."""
+    names = eventually(lambda: bound(yard), "a driver has a node")
+    (name,) = names
+    assert name in {f"{job}-driver" for job in jobs}
+    return name.removesuffix("-driver")
+
+
+def test_two_jobs_and_room_for_one(yard: Yard, kubectl: Kubectl) -> None:
+    node = yard.add_node("n", cpu="5")
+    yard.create(driver(yard, "a"), driver(yard, "b"))
+    one = first_driver(yard, "a", "b")
+    other = {"a": "b", "b": "a"}[one]
+    assert until(lambda: held(yard), lambda rows: rows == [(one, "2 x cpu 1")]) == [
+        (one, "2 x cpu 1")
+    ]
+    (found,) = objects(yard)
+    assert [row["name"] for row in found["metadata"]["ownerReferences"]] == [f"{one}-driver"]
+    assert [row["node"] for row in found["status"]["places"]] == [node, node]
+    table = kubectl("get", "resourcereservations", "-n", yard.namespace).stdout.splitlines()
+    assert table[0].split() == ["NAME", "TENANT", "FOR", "HELD", "PHASE", "UNTIL", "AGE"]
+    assert " 2 x cpu 1 " in table[1]
+    assert " Active " in table[1]
+
+    # What is kept is nobody else's, though most of the node is free.
+    yard.create(yard.pod("thief", cpu="3"))
+    eventually(lambda: yard.events("FailedScheduling"), "the thief is told")
+    yard.create(*executors(yard, one))
+    whole = {f"{one}-driver", *(f"{one}-{number}" for number in range(1, SIZE))}
+    assert until(lambda: bound(yard), lambda names: names == whole) == whole
+    assert until(lambda: held(yard), lambda rows: not rows) == []
+    assert eventually(lambda: yard.events("ReservationEnded"), "the end is told") == [
+        (
+            f"{one}-driver",
+            "Normal",
+            f"room is kept no longer for members of pod group {one} that are missing:"
+            " all have come",
+        )
+    ]
+    assert yard.nodes_of_pods()[f"{other}-driver"] == ""
+
+
+def test_a_leader_that_goes_leaves_nothing(yard: Yard, kubectl: Kubectl) -> None:
+    yard.add_node("n", cpu="3")
+    yard.create(driver(yard, "a"))
+    eventually(lambda: held(yard) == [("a", "2 x cpu 1")], "room is kept")
+    kubectl("delete", "pod", "a-driver", "-n", yard.namespace, "--wait=false")
+    yard.create(yard.pod("next", cpu="3"))
+    assert until(lambda: bound(yard), lambda names: "next" in names) >= {"next"}
+    assert until(lambda: held(yard), lambda rows: not rows) == []
+
+
+def test_a_scheduler_that_dies_between_leader_and_members(stack: Stack, yard: Yard) -> None:
+    yard.add_node("n", cpu="3")
+    yard.create(driver(yard, "a"))
+    eventually(lambda: objects(yard) and "a-driver" in bound(yard), "the driver has a node")
+    stack.child(SCHEDULER).kill()
+    yard.create(yard.pod("thief", cpu="2"))
+    stack.restart(SCHEDULER)
+    eventually(lambda: yard.events("FailedScheduling"), "the thief is told")
+    yard.create(*executors(yard, "a"))
+    whole = {"a-driver", "a-1", "a-2"}
+    assert until(lambda: bound(yard), lambda names: names == whole) == whole
+    assert until(lambda: held(yard), lambda rows: not rows) == []
+
+
+def reservation(namespace: str, name: str, **spec: Any) -> str:
+    return json.dumps(
+        {
+            "apiVersion": vocabulary.API_VERSION,
+            "kind": "ResourceReservation",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"until": "2099-01-01T00:00:00Z", **spec},
+        }
+    )
+
+
+def test_room_for_tenants(yard: Yard, kubectl: Kubectl) -> None:
+    space, tenant = yard.namespace, f"tenant-{yard.namespace}"
+    kubectl("label", "namespace", space, f"{vocabulary.TENANT_LABEL}={tenant}")
+    ours, theirs = yard.add_node("ours"), yard.add_node("theirs")
+    for body in (
+        reservation(space, "ours", tenant=tenant, nodes=[ours], resources={"cpu": "4"}),
+        reservation(space, "theirs", tenant="another", nodes=[theirs]),
+    ):
+        done = kubectl("apply", "-f", "-", input=body)
+        assert done.returncode == 0, done.stderr
+
+    def table() -> list[list[str]]:
+        """Name, tenant, what is held, phase."""
+        found = kubectl("get", "resourcereservations", "-n", space, "--no-headers").stdout
+        rows = [re.split(r"  +", line) for line in found.splitlines()]
+        return [[*row[:2], *row[2:-2]] for row in rows]
+
+    whole = ["theirs", "another", "1 node (cpu 4, memory 16Gi free)", "Active"]
+    kept = [["ours", tenant, "1 x cpu 4 (cpu 4 free)", "Active"], whole]
+    assert until(table, lambda rows: rows == kept) == kept
+    yard.create(yard.pod("mine", cpu="3"))
+    yard.create(yard.pod("large", cpu="4"))
+    used = [["ours", tenant, "1 x cpu 4 (cpu 1 free)", "Active"], whole]
+    assert until(table, lambda rows: rows == used) == used
+    eventually(lambda: yard.events("FailedScheduling"), "the large one is told")
+    assert yard.nodes_of_pods() == {"mine": ours, "large": ""}
+    kubectl("delete", "resourcereservation", "theirs", "-n", space)
+    assert until(yard.nodes_of_pods, lambda nodes: bool(nodes["large"]))["large"] == theirs
+    assert {row[2] for row in yard.events("ReservationEnded")} == {
+        "room is kept no longer for tenant another: the object was deleted or changed"
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        pytest.param(
+            {"tenant": "a", "until": "2099-01-01T00:00:00Z"},
+            "nothing says what is kept; want nodes, nodeSelector or resources (spec)",
+            id="nothing is kept",
+        ),
+        pytest.param(
+            {"tenant": "a", "nodes": ["n"], "until": "2001-01-01T00:00:00Z"},
+            "found 2001-01-01T00:00:00Z, which has passed",
+            id="it has ended",
+        ),
+        pytest.param(
+            {
+                "podGroup": {
+                    "name": "a",
+                    "leader": "x",
+                    "members": 1,
+                    "resources": {"cpu": "1"},
+                    "places": [],
+                },
+                "until": "2099-01-01T00:00:00Z",
+            },
+            "written by the scheduler alone; reserve for a tenant",
+            id="in the scheduler's name",
+        ),
+    ],
+)
+def test_a_faulty_object_is_refused(
+    stack: Stack, kubectl: Kubectl, namespace: str, spec: Json, told: str
+) -> None:
+    done = kubectl("apply", "-f", "-", input=reservation(namespace, "r", **spec))
+    assert done.returncode != 0
+    assert told in done.stderr

@@ -112,8 +112,8 @@ def within(
         if not left:
             able = _without(able, budgets.beyond(able))
         found = search().run(able)
-        if found is None:
-            return None
+        if found is None or not found.bundles:
+            return None  # also where nobody is in the way, but something else is
         staying = budgets.beyond(found.bundles)
         if not staying:
             return found

@@ -27,7 +27,9 @@ from ..units import Unit
 logger = logging.getLogger(__name__)
 
 _TRIES: Final = 4
+_TRIES_IN_EARNEST: Final = 10  # others are going already: giving up would make them go in vain
 _PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 6.0
 _AT_ONCE: Final = 16  # pods that are told their nodes
 
 
@@ -114,9 +116,9 @@ class Evictor:
     async def _ask(self, pod: Pod, *, dry_run: bool = False) -> str:
         """Empty: the pod is going, or gone."""
         why = ""
-        for attempt in range(_TRIES):
+        for attempt in range(_TRIES if dry_run else _TRIES_IN_EARNEST):
             if attempt:
-                await self._sleep(_PAUSE * 2**attempt)
+                await self._sleep(min(_PAUSE * 2**attempt, _LONGEST_PAUSE))
             if not self._may_write():
                 return "another scheduler leads"
             try:

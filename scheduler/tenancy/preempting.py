@@ -105,9 +105,14 @@ class Preempting:
         now = self._now()
         if self._evictor is None or unit.key in self._attempts:
             return unit.key in self._attempts
-        if now < self._not_before.get(unit.key, 0.0):
+        if now < self._not_before.get(unit.key, (0.0, 0.0))[0]:
             return False
-        verdict = self._search(unit)
+        ledger = self._cache.accounts.ledger
+        amounts = total(self._cache.accounts.amounts(pod) for pod in unit.pods[: unit.need])
+        asks = eligible.claim(unit, entitled=ledger.entitled(unit.tenant, amounts))
+        if asks is None or not self._somebody(asks, ledger):
+            return False
+        verdict = self._search(unit, asks, ledger)
         if verdict is None:
             self._pause(unit.key, now)
             return False
@@ -126,21 +131,19 @@ class Preempting:
         """Whether somebody goes for the unit."""
         return key in self._attempts
 
-    def _search(self, unit: Unit) -> Verdict | None:
-        ledger = self._cache.accounts.ledger
-        amounts = total(self._cache.accounts.amounts(pod) for pod in unit.pods[: unit.need])
-        asks = eligible.claim(unit, entitled=ledger.entitled(unit.tenant, amounts))
-        if asks is None or not self._somebody(asks, ledger):
-            return None
+    def _search(self, unit: Unit, asks: eligible.Claim, ledger: Ledger) -> Verdict | None:
         view = eligible.View(
             self._scheduler, self._epoch(), self._rank, self._group, self._is_left_alone
         )
         found = eligible.bundles(self._cache.occupants(), asks, view)
         able = spared(found, ledger, lambda one: self._cache.accounts.amounts(one.pod, one.node))
-        search = Search(self._cache.snapshot, lambda memo: self._plan(unit, memo), unit.need)
-        verdict = search.run(able)
+        snapshot = self._cache.snapshot
         self._metrics.preemption.labels("search").inc()
-        return verdict
+        return budgets.within(
+            self._cache.budgets,
+            able,
+            lambda: Search(snapshot, lambda memo: self._plan(unit, memo), unit.need),
+        )
 
     def _somebody(self, asks: eligible.Claim, ledger: Ledger) -> bool:
         """A quick look: most units that do not fit have nobody to ask."""
@@ -156,12 +159,13 @@ class Preempting:
 
     def _begin(self, unit: Unit, verdict: Verdict, now: float) -> None:
         victims = [one.pod for one in verdict.pods]
-        self._holds.put(
-            unit.key,
-            [Occupant(one.pod, one.node, one.assignment) for one in verdict.plan.placements],
+        places = tuple(
+            Occupant(one.pod, one.node, one.assignment) for one in verdict.plan.placements
         )
+        self._holds.put(unit.key, places)
         grace = max(pod.terms.grace for pod in victims)
-        attempt = _Attempt(unit, {pod.uid for pod in victims}, now + grace + WAIT_SECONDS)
+        until = now + grace + WAIT_SECONDS
+        attempt = _Attempt(unit, {pod.uid for pod in victims}, until, places)
         self._attempts[unit.key] = attempt
         attempt.task = asyncio.create_task(self._evict(attempt, victims))
         attempt.task.add_done_callback(self._done)
@@ -170,6 +174,13 @@ class Preempting:
         assert self._evictor is not None
         outcome = await self._evictor.evict(attempt.unit, victims)
         self._take(attempt, outcome)
+        if self._stands(attempt):
+            attempt.nominated = True
+            places = [(one.pod, one.node) for one in attempt.places]
+            await self._evictor.nominate(places, wanted=lambda: self._stands(attempt))
+
+    def _stands(self, attempt: _Attempt) -> bool:
+        return self._attempts.get(attempt.unit.key) is attempt
 
     def _take(self, attempt: _Attempt, outcome: Outcome) -> None:
         now = self._now()
@@ -179,6 +190,9 @@ class Preempting:
             self._left_alone[pod.uid] = now + LEFT_ALONE
         if outcome.staying:
             self._metrics.preemption.labels("refused").inc(len(outcome.staying))
+            if outcome.going:
+                gone = self._owed.pop(attempt.unit.key, (0, 0.0))[0] + len(outcome.going)
+                self._owed[attempt.unit.key] = (gone, now + WAIT_SECONDS)
             self._end(attempt.unit.key)
             self._not_before.pop(attempt.unit.key, None)
             self._queue.retry(attempt.unit.key, now)
@@ -192,7 +206,42 @@ class Preempting:
     def _pause(self, key: UnitKey, now: float) -> None:
         if len(self._not_before) >= 4096:
             self._not_before.clear()
-        self._not_before[key] = now + NEXT_SEARCH
+            self._again.clear()
+        _, before = self._not_before.get(key, (0.0, 0.0))
+        pause = min(2 * before or NEXT_SEARCH, LATEST_SEARCH)
+        self._not_before[key] = (now + pause, pause)
+        self._again[key] = now + pause
+        self._again_at = min(self._again_at, now + pause)
+
+    # --- after a restart ---
+
+    def resume(self) -> None:
+        """Keep what a predecessor kept, as far as the pods still say so."""
+        self._resumed = True
+        if self._evictor is None:
+            return
+        for key, pods in sorted(self._queue.nominated().items(), key=lambda row: str(row[0])):
+            unit = self._queue.unit(key)
+            places = tuple(
+                Occupant(pod, pod.nominated, NOWHERE)
+                for pod in sorted(pods, key=lambda pod: pod.uid)
+                if pod.nominated in self._cache.snapshot
+            )
+            if unit is None or not unit.plannable or len(places) < unit.need:
+                self._clear(places)
+            else:
+                self._resume(unit, places)
+
+    def _resume(self, unit: Unit, places: tuple[Occupant, ...]) -> None:
+        nodes = {one.node for one in places}
+        going = [
+            one.pod for one in self._cache.occupants() if one.pod.terminating and one.node in nodes
+        ]
+        self._holds.put(unit.key, places)
+        grace = max((pod.terms.grace for pod in going), default=0.0)
+        until = self._now() + grace + WAIT_SECONDS
+        uids = {pod.uid for pod in going}
+        self._attempts[unit.key] = _Attempt(unit, uids, until, places, nominated=True)
 
     # --- what happens meanwhile ---
 
@@ -208,13 +257,25 @@ class Preempting:
 
     def placed(self, key: UnitKey) -> None:
         """The unit has its nodes: what was kept for it is its own now."""
+        if self._again or self._owed or self._not_before:
+            self._again.pop(key, None)
+            self._owed.pop(key, None)
+            self._not_before.pop(key, None)
         if self._attempts.pop(key, None) is not None:
             self._holds.end(key)
             self._metrics.preemption.labels("placed").inc()
 
     def tick(self) -> None:
-        """Open what was kept too long."""
+        """Open what was kept too long; search again where it is time."""
         now = self._now()
+        if not self._resumed:
+            self.resume()
+        if now >= self._again_at:
+            self._search_again(now)
+        for key, (gone, until) in list(self._owed.items()):
+            if key not in self._attempts and (self._queue.unit(key) is None or now >= until):
+                del self._owed[key]
+                self._metrics.preemption.labels("in_vain").inc(gone)
         for key, attempt in list(self._attempts.items()):
             forming = self._queue.unit(key) is None
             if forming or now >= attempt.until:
@@ -222,10 +283,43 @@ class Preempting:
                     self._metrics.preemption.labels("in_vain").inc(len(attempt.evicted))
                 self._end(key)
 
+    def _search_again(self, now: float) -> None:
+        due = [key for key, at in self._again.items() if at <= now]
+        for key in due:
+            del self._again[key]
+            if self._queue.unit(key) is None:
+                self._not_before.pop(key, None)
+            else:
+                self._queue.retry(key, now)
+        self._again_at = min(self._again.values(), default=math.inf)
+
     def next_at(self) -> float | None:
         """When `tick` next has something to do."""
-        return min((attempt.until for attempt in self._attempts.values()), default=None)
+        due = [attempt.until for attempt in self._attempts.values()]
+        due += [until for _, until in self._owed.values()]
+        return min((*due, self._again_at) if self._again else due, default=None)
 
     def _end(self, key: UnitKey) -> None:
-        self._attempts.pop(key, None)
+        attempt = self._attempts.pop(key, None)
         self._freed(self._holds.end(key))
+        if attempt is not None and attempt.nominated:
+            self._clear(attempt.places, after=attempt.task)
+
+    def _clear(
+        self, places: Sequence[Occupant], *, after: asyncio.Task[None] | None = None
+    ) -> None:
+        """The pods are promised no node any more."""
+        if places:
+            task = asyncio.create_task(self._clear_all([one.pod for one in places], after))
+            self._clearing.add(task)
+            task.add_done_callback(self._cleared)
+
+    async def _clear_all(self, pods: Sequence[Pod], after: asyncio.Task[None] | None) -> None:
+        assert self._evictor is not None
+        if after is not None:
+            await asyncio.wait([after])
+        await self._evictor.nominate([(pod, "") for pod in pods], wanted=lambda: True)
+
+    def _cleared(self, task: asyncio.Task[None]) -> None:
+        self._clearing.discard(task)
+        self._done(task)

@@ -10,6 +10,7 @@ Manifests admitted and placed without a cluster, by the code that does it in one
     run         all of it in order
     outcome     what came out, as values
     render      the values as text or JSON
+    virtual     work that comes and goes, in virtual time: what `make bench-tenancy` runs
 
 Imitated are only the API server and the controllers, in the few points that matter here; every
 verdict is the webhook's and every placement the scheduler's own.

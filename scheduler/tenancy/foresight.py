@@ -10,7 +10,7 @@ that the planner is asked about a time or two and not about all of them.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ..model import Shape
 from ..snapshot import Snapshot
 from ..units import Unit
 from .promises import Ending
+from .victims import Occupant
 
 
 def bound(
@@ -41,6 +42,37 @@ def bound(
             return None
         latest = max(latest, found)
     return latest
+
+
+def room(
+    unit: Unit,
+    snapshot: Snapshot,
+    nodes: Iterable[str],
+    gone: Iterable[Occupant],
+    ahead: Iterable[Occupant],
+) -> bool:
+    """Whether these nodes have room for the unit by amounts, when some are gone and some came."""
+    shapes = {pod.shape for pod in unit.pods}
+    if len(shapes) > 1:
+        return True  # left to the planner
+    asked = shapes.pop().requests
+    columns = snapshot.columns
+    free = {
+        node: [columns.free_at(columns.rows[node], name) for name, _ in asked]
+        for node in nodes
+        if node in snapshot
+    }
+    for sign, moved in ((1, gone), (-1, ahead)):
+        for one in moved:
+            if (mine := free.get(one.node)) is not None:
+                amounts = dict(one.pod.shape.requests)
+                for place, (name, _) in enumerate(asked):
+                    mine[place] += sign * amounts.get(name, 0)
+    fits = (
+        min(left // count for left, (_, count) in zip(mine, asked, strict=True))
+        for mine in free.values()
+    )
+    return sum(max(0, count) for count in fits) >= unit.need
 
 
 def _alone(

@@ -13,8 +13,8 @@ nothing is promised on it. What has overrun is evicted where the policy says so 
 marked as yielding; otherwise it is expected to overrun as long again.
 
 Nothing is done while nobody waits, and nothing more often than once a second. Promises do not
-survive a restart: the new leader makes them anew from what runs. The arithmetic is in `promises`
-and `foresight`; room that is kept without any time is `holding`'s business.
+survive a restart: the new leader makes them anew from what runs. The arithmetic is in `promises`,
+`foresight` and `lengths`; room that is kept without any time is `holding`'s business.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +22,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cluster import correlation
-from policies import durations
-from policies.model_tenancy import Backfill
 
 from .. import events
 from ..cache import Cache
@@ -35,6 +33,7 @@ from ..planner import rows_of
 from ..queueing import Queue
 from ..units import Unit, UnitKey
 from . import foresight
+from .lengths import Lengths
 from .promises import Ending, Promise, earliest, keeps, without
 from .victims import Bundle, Occupant, Search, Verdict
 
@@ -55,6 +54,8 @@ class _Blocked:
 
     tenant: str
     order: tuple[int, float, str]
+    single: bool
+    """Takes whatever comes free next: others take it all the same, and wait for nothing more."""
     not_before: float = 0.0
 
 
@@ -91,14 +92,13 @@ class Promising:
         self._now, self._epoch, self._depth = now, epoch, depth
         self._promised = queue.promised
         self._blocked: dict[UnitKey, _Blocked] = {}
-        self._longer: dict[str, float] = {}  # uid of work that overran -> its new end
+        self._lengths = Lengths(cache.snapshot)
         self._disturbed: dict[UnitKey, str] = {}  # -> who went ahead of the promise
         self._called: set[UnitKey] = set()  # units that were tried when their time came
         self._due = False  # somebody came to wait
         self._looked_at = float("-inf")
         self._statics = 0
         self._memo = Memo()
-        self._lasting: tuple[Backfill | None, dict[str, float]] = (None, {})
 
     # --- in the cycle ---
 
@@ -109,16 +109,23 @@ class Promising:
         others = [one for one in self._promised.values() if one.key != unit.key]
         if not others:
             return plan(closed)
+        found = plan(closed)
+        if isinstance(found, NoFit):
+            return found
+        touched = [one for one in others if any(p.node in one.nodes for p in found.placements)]
+        if not touched:
+            return found
         first = 0 < unit.bound < unit.size or unit.key in self._cache.holds
-        ends = self._epoch() + self._unit_lasts(unit)
-        heeded = [p for p in others if not first and unit.priority <= p.priority and ends > p.start]
-        found = plan(closed.union(*(one.nodes for one in heeded)))
-        if heeded and isinstance(found, NoFit):
-            free = plan(closed)
-            if isinstance(free, Placed) and all(self._leaves(free, one) for one in heeded):
-                found = free
-        if isinstance(found, Placed) and (first or len(heeded) < len(others)):
-            self._note_disturbed(unit, found, first)
+        if first:
+            self._note_disturbed(unit, touched)
+            return found
+        ends = self._epoch() + self._lengths.of_unit(unit)
+        heeded = [one for one in others if unit.priority <= one.priority and ends > one.start]
+        if heeded:
+            away = plan(closed.union(*(one.nodes for one in heeded)))
+            if isinstance(away, Placed) or not all(self._leaves(found, one) for one in heeded):
+                found = away
+        self._note_disturbed(unit, [one for one in touched if unit.priority > one.priority])
         return found
 
     def _leaves(self, plan: Placed, promise: Promise) -> bool:
@@ -131,23 +138,24 @@ class Promising:
         unit = self._queue.unit(promise.key)
         if not ahead or unit is None:
             return True
-        endings, there = self._gone_by(promise), self._only(promise.nodes)
+        endings = self._gone_by(promise)
+        gone = [one.occupant for one in endings]
+        if not foresight.room(unit, self._snapshot, promise.nodes, gone, ahead):
+            return False
+        there = self._only(promise.nodes)
         planned = lambda memo: self._means.plan(unit, there, memo)  # noqa: E731 (typed by its use)
         return keeps(promise, self._snapshot, endings, planned, ahead, statics=self._memo)
 
-    def _note_disturbed(self, unit: Unit, plan: Placed, first: bool) -> None:
-        nodes = {one.node for one in plan.placements}
-        for promise in self._promised.values():
-            ahead = first or unit.priority > promise.priority
-            if ahead and promise.key != unit.key and not nodes.isdisjoint(promise.nodes):
-                self._disturbed[promise.key] = f"{unit.key}, which goes first, took room of it"
+    def _note_disturbed(self, unit: Unit, touched: Iterable[Promise]) -> None:
+        for promise in touched:
+            self._disturbed[promise.key] = f"{unit.key}, which goes first, took room of it"
 
     def misfit(self, unit: Unit) -> None:
         """The unit did not fit, and nobody goes for it."""
-        if unit.key in self._blocked or not (self._cache.timed or self._usual):
+        if unit.key in self._blocked or not (self._cache.timed or self._lengths.usual):
             return
         if len(self._blocked) < MOST_WAITING:
-            self._blocked[unit.key] = _Blocked(unit.tenant, unit.order)
+            self._blocked[unit.key] = _Blocked(unit.tenant, unit.order, _is_single(unit))
             self._due = True
 
     def placed(self, key: UnitKey) -> None:
@@ -157,7 +165,7 @@ class Promising:
 
     def gone(self, uid: str) -> None:
         """The pod left its node."""
-        self._longer.pop(uid, None)
+        self._lengths.forget(uid)
 
     def tick(self) -> None:
         """Look after promises, and give those that can be given."""
@@ -207,17 +215,22 @@ class Promising:
             self._means.record(events.start_promised(unit, promise.start, promise.waits_for))
 
     def _first(self, now: float) -> Unit | None:
-        """The first in order of those that wait without a promise."""
+        """
+        The first in order of those that wait without a promise.
+
+        Units that need several things at once come before single ones: without a promise, gaps
+        are filled by single ones before there is ever enough.
+        """
         for key in [key for key in self._blocked if self._queue.state(key) not in _WAITING]:
             del self._blocked[key]
         standing: dict[str, Any] = {}
-        best: tuple[tuple[Any, tuple[int, float, str]], UnitKey] | None = None
+        best: tuple[tuple[Any, ...], UnitKey] | None = None
         for key, one in self._blocked.items():
             if key in self._promised or one.not_before > now or self._means.ousting(key):
                 continue
             if one.tenant not in standing:
                 standing[one.tenant] = self._cache.accounts.standing(one.tenant)
-            place = (standing[one.tenant], one.order)
+            place = (one.order[0], one.single, standing[one.tenant], one.order)
             if best is None or place < best[0]:
                 best = place, key
         return None if best is None else self._queue.unit(best[1])
@@ -231,14 +244,8 @@ class Promising:
         return True
 
     def _endings(self) -> list[Ending]:
-        """Of all that runs and is known to end, in the order of time."""
-        epoch = self._epoch()
-        found = [
-            Ending(max(at, epoch), one)
-            for one in self._cache.on()
-            if (at := self._ends(one.pod, epoch)) is not None
-        ]
-        return sorted(found, key=lambda one: (one.at, one.occupant.pod.uid))
+        """Of all that runs and is known to end."""
+        return self._lengths.endings(self._cache.on(), self._epoch())
 
     def _foresee(self, unit: Unit, endings: Sequence[Ending]) -> Promise | None:
         """On nodes that nobody else was promised."""
@@ -307,17 +314,19 @@ class Promising:
         overdue = [
             (one, at)
             for one in self._cache.on(promise.nodes)
-            if (at := self._ends(one.pod, epoch)) is not None and at <= epoch
+            if (at := self._lengths.end(one.pod, epoch)) is not None and at <= epoch
         ]
         if not overdue:
             self._move(promise, "others have taken room of it")
             return
         first = overdue[0][0].pod.key
-        if self._backfill.overrun == "preempt" and self._oust(promise, [o for o, _ in overdue]):
+        if self._lengths.policy.overrun == "preempt" and self._oust(
+            promise, [o for o, _ in overdue]
+        ):
             self._moved(promise, None, f"{first} overran its expected duration and is ended")
             return
         for one, at in overdue:
-            self._longer[one.pod.uid] = epoch + max(LONGER, epoch - at)
+            self._lengths.overran(one.pod.uid, epoch + max(LONGER, epoch - at))
         self._move(promise, f"{first} overran its expected duration")
 
     def _oust(self, promise: Promise, overdue: Sequence[Occupant]) -> bool:
@@ -363,44 +372,16 @@ class Promising:
         return [
             Ending(min(at, promise.start), one)
             for one in self._cache.on(promise.nodes)
-            if (at := self._ends(one.pod, epoch)) is not None and at <= latest + SLACK
+            if (at := self._lengths.end(one.pod, epoch)) is not None and at <= latest + SLACK
         ]
 
     def _only(self, nodes: frozenset[str]) -> frozenset[str]:
         """All nodes but these."""
         return frozenset(name for name in self._snapshot.columns.rows if name not in nodes)
 
-    def _ends(self, pod: Pod, epoch: float) -> float | None:
-        if pod.terminating:
-            return epoch + pod.terms.grace
-        lasts = self._lasts(pod)
-        if lasts is None:
-            return None
-        at = (pod.terms.started or epoch) + lasts
-        return max(at, self._longer.get(pod.uid, at))
 
-    def _lasts(self, pod: Pod) -> float | None:
-        """Seconds; None: nobody knows."""
-        if pod.terms.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
-            return None
-        return self._usual.get(pod.terms.type) if pod.terms.lasts is None else pod.terms.lasts
-
-    def _unit_lasts(self, unit: Unit) -> float:
-        known = [self._lasts(pod) for pod in unit.pods]
-        return max((float("inf") if one is None else one for one in known), default=0.0)
-
-    @property
-    def _backfill(self) -> Backfill:
-        return self._snapshot.places.tables.policy.backfill
-
-    @property
-    def _usual(self) -> dict[str, float]:
-        """By workload type, as the policies in force say."""
-        if self._lasting[0] is not self._backfill:
-            rows = self._backfill.durations
-            usual = {row.type: durations.parse(row.duration) for row in rows}
-            self._lasting = self._backfill, {str(name): lasts for name, lasts in usual.items()}
-        return self._lasting[1]
+def _is_single(unit: Unit) -> bool:
+    return unit.need <= 1 and unit.pods[0].shape.ask.gpus <= 1
 
 
 def _yields(pod: Pod) -> bool:

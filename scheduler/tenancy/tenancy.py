@@ -11,7 +11,11 @@ Each part knows its own business; nothing is decided here.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
+
+from cluster import correlation
+from cluster.watch import Event
 
 from ..cache import Cache
 from ..filters import Memo
@@ -25,6 +29,9 @@ from .evicting import Evictor
 from .preempting import Preempting
 from .promising import Means, Promising
 from .quotas import Quotas
+from .recording import Recorder
+from .reserved import Reserved
+from .reserving import Reserving
 
 Planning = Callable[[Unit, frozenset[str], Memo], Plan]
 
@@ -47,6 +54,12 @@ class Surroundings:
     """Whether the pod with this uid waits for a node, or has one and goes on."""
     reserved: Callable[[GangKey, str], None]
     """Told when nothing is kept for the gang any more, and why."""
+    regrouped: Callable[[GangKey], None] = lambda gang: None
+    """Told when something is kept for the gang that was not."""
+    record: Callable[[correlation.Report], None] = lambda report: None
+    """Takes Events."""
+    recorder: Recorder | None = None
+    """None: what is kept for members to come is written nowhere."""
 
 
 class Tenancy:
@@ -58,6 +71,7 @@ class Tenancy:
         around.cache.own = around.scheduler
         self.quotas = Quotas(around.cache, around.queue, epoch=around.epoch)
         self.reservations = around.cache.reservations
+        self.reserving = _reserving(around)
         self.preempting = Preempting(
             cache=around.cache,
             queue=around.queue,
@@ -88,7 +102,18 @@ class Tenancy:
 
     @property
     def broken(self) -> BaseException | None:
-        return self.preempting.broken
+        return self.preempting.broken or (self.reserving.broken if self.reserving else None)
+
+    def on_reservation(self, event: Event[Reserved | None]) -> None:
+        if self.reserving is not None:
+            self.reserving.on_event(event)
+
+    def reservations_served(self, served: bool) -> None:
+        """Whether the API server has the kind in which room is written down."""
+        if self.reservations.possible != served:
+            self.reservations.possible = served
+            for gang in self._around.queue.led():
+                self._around.regrouped(gang)
 
     def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
         """Members that do not exist yet are planned along, for what their leader makes."""
@@ -104,26 +129,38 @@ class Tenancy:
         return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
 
     def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
-        if unit.key not in self._holds:
+        allotted = self.reserving.allotments.of(unit.tenant) if self.reserving else ()
+        if unit.key not in self._holds and not allotted:
             return self._plan(unit, closed, memo)
         # What did not fit an equal unit says nothing about one for which room is kept.
-        with self._holds.lifted(unit.key):
+        with ExitStack() as stack:
+            for key in (unit.key, *allotted):
+                stack.enter_context(self._holds.lifted(key))
             return self._plan(unit, closed, Memo(statics=memo.statics))
 
     def misfit(self, unit: Unit) -> None:
-        if not self.preempting.consider(unit):
+        # Nobody goes for a leader alone: it would wait on for room for its members.
+        if not self.preempting.consider(self.reservations.extended(unit)):
             self.promising.misfit(unit)
 
     def placed(self, unit: Unit) -> None:
         self.preempting.placed(unit.key)
         self.promising.placed(unit.key)
+        if self.reserving is not None:
+            self.reserving.allotments.lend(unit.tenant)
+        kept = self.reservations.terms(unit.key)
         self.reservations.placed(unit, self._around.now())
+        if kept is not None and self.reservations.terms(unit.key) is None:
+            assert isinstance(unit.key, GangKey)
+            self._around.reserved(unit.key, "all have come")
 
     def gone(self, pod: Pod) -> None:
         self.preempting.gone(pod.uid)
         self.promising.gone(pod.uid)
 
     def tick(self, now: float) -> None:
+        if self.reserving is not None:
+            self.reserving.tick()
         self.quotas.tick(now)
         self.preempting.tick()
         self.promising.tick()
@@ -132,6 +169,22 @@ class Tenancy:
             self._around.reserved(key, why)
 
     def next_at(self) -> float | None:
-        parts = (self.preempting, self.promising, self.reservations)
-        due = [part.next_at() for part in parts]
+        parts = (self.preempting, self.promising, self.reservations, self.reserving)
+        due = [part.next_at() for part in parts if part is not None]
         return min((at for at in due if at is not None), default=None)
+
+
+def _reserving(around: Surroundings) -> Reserving | None:
+    if around.recorder is None:
+        return None
+    return Reserving(
+        around.cache,
+        around.recorder,
+        group=around.group,
+        now=around.now,
+        epoch=around.epoch,
+        kept=around.regrouped,
+        opened=around.reserved,
+        freed=around.freed,
+        record=around.record,
+    )

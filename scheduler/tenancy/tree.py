@@ -5,7 +5,7 @@ Tenants and groups of tenants, as the policies lay them down: who is whose child
          │                       └─ language
          └─ services (weight 1)
 
-A tenant that no policy lists stands at the top, with weight 1, without guarantee or limit. Pods
+A tenant that is not listed stands at the top with the weight of its tier, or 1. Pods
 without a tenant belong to `NOBODY`, which stands at the top like any other. What is *used* is not
 known here: see `ledger`.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from policies import durations, quantity
-from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER, Quota, Sharing
+from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER, Quota
 from policies.policyset import Tables
 
 Amounts = Mapping[str, int]  # resource name -> amount; CPU in thousandths
@@ -56,7 +56,7 @@ class Tree:
     def of(cls, tables: Tables) -> Self:
         """What the policies say; a quota of a tenant's own goes before its row in the tree."""
         return cls(
-            _members(tables.sharing, tables.quotas),
+            _members(tables),
             half_life=durations.parse(tables.sharing.half_life),
         )
 
@@ -91,15 +91,19 @@ class Tree:
         return tuple(found)
 
 
-def _members(sharing: Sharing, quotas: Mapping[str, Quota]) -> Iterable[Member]:
-    listed = {share.name: share for share in sharing.tenants}
-    for name in sorted({*listed, *quotas}):
+def _members(tables: Tables) -> Iterable[Member]:
+    """A tenant that is not listed has the weight of its tier."""
+    listed = {share.name: share for share in tables.sharing.tenants}
+    quotas = {name: quota for name, quota in tables.quotas.items() if quota.guaranteed or quota.max}
+    tiers = {name: tables.tiers[t] for name, t in tables.tenants.items() if t and t in tables.tiers}
+    weighty = {name for name, tier in tiers.items() if tier.weight != 1}
+    for name in sorted({*listed, *quotas, *weighty}):
         share, own = listed.get(name), quotas.get(name)
         shared = share.quota if share else Quota()
         yield Member(
             name,
             parent=share.parent if share else None,
-            weight=share.weight if share else 1,
+            weight=share.weight if share else tiers[name].weight if name in tiers else 1,
             guaranteed=_pairs({**shared.guaranteed, **(own.guaranteed if own else {})}),
             max=_pairs({**shared.max, **(own.max if own else {})}),
         )

@@ -2,8 +2,8 @@
 `make bench-docs`: the tables of the pages in docs/ from what the benchmarks left in build/bench.
 
 Each table stands between two marks that name its benchmark; a benchmark that was not run leaves
-its table as it is. Most benchmarks leave rows; those of the scheduler and of hardware leave samples
-and render themselves, the latter with a plot.
+its table as it is. Most benchmarks leave rows; those of the scheduler, of hardware and of tenancy
+leave samples and render themselves, the latter two with a plot.
 """
 
 import json
@@ -11,12 +11,19 @@ import re
 import sys
 from pathlib import Path
 
-from tests.bench import hardware_plot, hardware_report, scheduler_report
+from tests.bench import (
+    hardware_plot,
+    hardware_report,
+    scheduler_report,
+    tenancy_plot,
+    tenancy_report,
+)
 from tests.bench.rows import FOLDER
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = (DOCS / "performance.md", DOCS / "placement.md")
+PAGES = (DOCS / "performance.md", DOCS / "placement.md", DOCS / "tenancy.md")
 PLOT = DOCS / "placement-trace.svg"
+TENANCY_PLOT = DOCS / "tenancy.svg"
 HARDWARE = "hardware-"  # one benchmark, several tables
 
 
@@ -24,6 +31,9 @@ def table(name: str) -> str | None:
     if name.startswith(HARDWARE):
         part, known = name.removeprefix(HARDWARE), hardware_report.read()
         return hardware_report.markdown(known, part) if known and known.get(part) else None
+    if name == "tenancy":
+        found = tenancy_report.read()
+        return tenancy_report.markdown(found) if found else None
     path = FOLDER / f"{name}.json"
     if not path.exists():
         return None
@@ -61,4 +71,6 @@ if __name__ == "__main__":
         page.write_text(rendered(page.read_text()))
     if (drawn := plot()) is not None:
         PLOT.write_text(drawn)
+    if (tenants := tenancy_report.read()) is not None:
+        TENANCY_PLOT.write_text(tenancy_plot.svg(tenants["samples"]))
     sys.exit(0)

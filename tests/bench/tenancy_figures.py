@@ -41,9 +41,7 @@ def stays(jobs: Sequence[Job], run: Run) -> list[Stay]:
         starts = run.starts.get(job.key, math.inf)
         gpus = sum(pod.shape.amount(GPU) for pod in job.pods)
         tenant = job.pods[0].terms.tenant
-        found.append(
-            Stay(tenant, gpus, len(job.pods), job.arrives, starts, starts + job.lasts)
-        )
+        found.append(Stay(tenant, gpus, len(job.pods), job.arrives, starts, starts + job.lasts))
     return found
 
 
@@ -101,7 +99,7 @@ def deviation(found: Sequence[Stay], weights: dict[str, int], until: float) -> f
     begin = 0.0
     while begin + HOUR <= until:
         if all(_covers(idle[name], begin, begin + HOUR) for name in weights):
-            used = {name: 0.0 for name in weights}
+            used = dict.fromkeys(weights, 0.0)
             for one in found:
                 used[one.tenant] += one.gpus * max(
                     0.0, min(one.ends, begin + HOUR) - max(one.starts, begin)

@@ -86,9 +86,7 @@ def hosts(trace: Trace, every: int) -> list[Node]:
     return hardware_trace.nodes(replace(trace, hosts=trace.hosts[::every]))
 
 
-def work(
-    gangs: Sequence[Gang], gpus: int, *, demand: float, hours: float, seed: int
-) -> list[Job]:
+def work(gangs: Sequence[Gang], gpus: int, *, demand: float, hours: float, seed: int) -> list[Job]:
     """So many hours of arrivals at this demand."""
     drawn = random.Random(seed)
     budget = demand * gpus * hours * 3600

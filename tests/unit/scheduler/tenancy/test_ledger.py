@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.model import TierSpec
 from policies.model_tenancy import Quota, Sharing
 from policies.policyset import Tables
 from scheduler.tenancy.ledger import Excess, Ledger
@@ -137,3 +138,11 @@ def test_the_tree_is_what_the_policies_say() -> None:
         ),
         (Member("else"),),
     )
+
+
+def test_a_tenant_has_the_weight_of_its_tier_where_it_is_not_listed() -> None:
+    gold = TierSpec.model_validate({"name": "gold", "rank": 2, "weight": 4})
+    sharing = Sharing.model_validate({"tenants": [{"name": "vision", "weight": 2}]})
+    tenants = {"vision": "gold", "speech": "gold", "web": None}
+    tree = Tree.of(Tables({"gold": gold}, {}, {}, (), sharing=sharing, tenants=tenants))
+    assert [tree.member(name).weight for name in ("vision", "speech", "web")] == [2, 4, 1]

@@ -1,0 +1,87 @@
+"""
+`make bench-tenancy`: three tenants on a recorded GPU cluster in virtual time, beside other ways.
+
+    fifo, greedy, ours   at 90 %, 110 % and 130 % demand, the same work for all, several seeds
+
+Runs in this process and needs no API server: see `kubenexus.simulate.virtual`. Results go to
+build/bench/tenancy.json; `make bench-docs` makes the tables and the plot of docs/tenancy.md.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kubenexus.simulate import virtual
+from tests.bench import scheduler_results, tenancy_figures, tenancy_report, tenancy_trace
+from tests.bench.hardware_trace import TraceError
+
+TRACE: Final = Path(__file__).parents[3] / "shared" / "data" / "openb"
+DEMANDS: Final = (0.9, 1.1, 1.3)
+FIRST_SEED: Final = 11
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench_tenancy", description="Share a recorded cluster between three tenants."
+    )
+    parser.add_argument("--trace", type=Path, default=TRACE, help="folder of the trace's CSV files")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each way and demand")
+    parser.add_argument("--hours", type=float, default=6.0, help="of arrivals, in virtual time")
+    parser.add_argument("--every", type=int, default=40, help="one of so many hosts of the trace")
+    parser.add_argument("--quick", action="store_true", help="one seed, 110 %% demand, two hours")
+    parser.add_argument("--report", action="store_true", help="measure nothing, show the tables")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str]) -> int:
+    asked = options(arguments)
+    known = tenancy_report.read()
+    if not asked.report:
+        try:
+            known = {**_about(asked), "samples": measured(asked)}
+        except TraceError as exc:
+            print(exc, file=sys.stderr)
+            return 2
+        if not asked.quick:
+            tenancy_report.FILE.parent.mkdir(parents=True, exist_ok=True)
+            tenancy_report.FILE.write_text(json.dumps(known, indent=1) + "\n")
+    if known is None:
+        print("nothing was measured yet; run `make bench-tenancy`", file=sys.stderr)
+        return 2
+    return tenancy_report.show(known)
+
+
+def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
+    trace, gangs = tenancy_trace.read(asked.trace)
+    nodes = tenancy_trace.hosts(trace, asked.every)
+    gpus = sum(node.gpus for node in nodes)
+    hours, seeds = (2.0, 1) if asked.quick else (asked.hours, asked.seeds)
+    found = []
+    for demand in DEMANDS[1:2] if asked.quick else DEMANDS:
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            jobs = tenancy_trace.work(gangs, gpus, demand=demand, hours=hours, seed=seed)
+            for way in virtual.WAYS:
+                run = virtual.run(nodes, jobs, way, tables=tenancy_trace.tables())
+                figures = tenancy_figures.figures(jobs, run, gpus, tenancy_trace.WEIGHTS)
+                about = {"demand": demand, "seed": seed, "way": way, "hours": hours, "gpus": gpus}
+                found.append({**about, **figures})
+                print(tenancy_report.line(found[-1]), flush=True)
+    return found
+
+
+def _about(asked: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "code": scheduler_results.code(),
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""
+The results of the tenancy benchmark as text: figures to reach, the table of the page.
+
+    {"at": …, "code": …, "machine": {…}, "samples": [sample …]}
+
+A cell shows the median of the seeds and, in brackets, the least and the largest. What is to be
+reached is judged at 110 % demand, by the worst seed; the cost by the median, as CPU time varies.
+"""
+
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kubenexus.simulate.virtual import FIFO, GREEDY, OURS, WAYS
+from tests.bench import rows
+
+FILE: Final = rows.FOLDER / "tenancy.json"
+JUDGED: Final = 1.1  # the demand
+
+Sample = dict[str, Any]
+Results = dict[str, Any]
+
+
+def read() -> Results | None:
+    return json.loads(FILE.read_text()) if FILE.exists() else None
+
+
+def line(sample: Sample) -> str:
+    """One run as it ends."""
+    far = sample["deviation"]
+    return (
+        f"{100 * sample['demand']:.0f} % seed {sample['seed']} {sample['way']}: "
+        f"{100 * sample['utilisation']:.1f} % in use, waits p50 {sample['wait_p50']:.0f} s "
+        f"p95 {sample['wait_p95']:.0f} s, largest tenth p95 {sample['large_p95']:.0f} s, "
+        f"deviation {'none' if far is None else f'{far:.1f} points'}, "
+        f"{cost(sample):.0f} us a decision"
+    )
+
+
+def cost(sample: Sample) -> float:
+    return 1e6 * float(sample["cpu"]) / max(1, int(sample["decisions"]))
+
+
+def judge(results: Results) -> list[rows.Row]:
+    pairs = _pairs(results["samples"])
+    if not pairs:
+        return []
+    ahead = [100 * (one[OURS]["utilisation"] - one[GREEDY]["utilisation"]) for one in pairs]
+    above = [100 * (one[OURS]["utilisation"] - one[FIFO]["utilisation"]) for one in pairs]
+    waits = [one[OURS]["large_p95"] / max(1.0, one[GREEDY]["large_p95"]) for one in pairs]
+    far = [one[OURS]["deviation"] for one in pairs if one[OURS]["deviation"] is not None]
+    costs = [cost(one[OURS]) / cost(one[GREEDY]) for one in pairs]
+    units = [one[OURS]["cpu"] / one[GREEDY]["cpu"] for one in pairs]
+    found = [
+        _row("utilisation, ours less greedy, points", min(ahead), -1.0, ahead, most=False),
+        _row("utilisation, ours less FIFO, points", min(above), 0.0, above, most=False),
+        _row("p95 wait of the largest tenth of gangs, ours / greedy", max(waits), 0.6, waits),
+    ]
+    found.append(_deviation(far, len(pairs)))
+    each = f"a unit placed: {statistics.median(units):.1f} times"
+    cheap = _row("CPU a decision, ours / plain queue", statistics.median(costs), 2.0, costs)
+    return [*found, {**cheap, "note": f"{cheap['note']}; {each}"}]
+
+
+def _deviation(far: Sequence[float], seeds: int) -> rows.Row:
+    """What was never seen does not hold."""
+    figure = "largest deviation over an hour, points"
+    note = f"110 % demand, {len(far)} of {seeds} seeds have an hour in which all tenants wait"
+    if not far:
+        row = rows.row(figure, 0.0, 5.0, spread="not measured", note=note)
+        return {**row, "measured": "not measured", "holds": False}
+    return {**_row(figure, max(far), 5.0, far), "note": note}
+
+
+def _pairs(samples: Sequence[Sample]) -> list[dict[str, Sample]]:
+    """Seed by seed, the ways side by side."""
+    judged = [one for one in samples if one["demand"] == JUDGED]
+    seeds = sorted({one["seed"] for one in judged})
+    return [{one["way"]: one for one in judged if one["seed"] == seed} for seed in seeds]
+
+
+def _row(
+    figure: str, measured: float, reach: float, seen: Sequence[float], *, most: bool = True
+) -> rows.Row:
+    spread = f"{min(seen):.2f} to {max(seen):.2f}"
+    note = f"110 % demand, {len(seen)} seeds"
+    return rows.row(figure, measured, reach, spread=spread, note=note, most=most)
+
+
+# --- tables ---
+
+
+def markdown(results: Results) -> str:
+    machine, first = results["machine"], results["samples"][0]
+    about = (
+        f"Measured {results['at'][:10]} on {machine['cores']} cores, Python {machine['python']}, "
+        f"code {results['code']}: {first['gpus']} GPUs, {first['hours']:g} hours of arrivals."
+    )
+    reached = [
+        (
+            one["figure"],
+            one["measured"],
+            one["reach"],
+            "yes" if one["holds"] else "**no**",
+            one["spread"],
+            one["note"],
+        )
+        for one in judge(results)
+    ]
+    heads = ["Figure", "Measured", "Reach", "Holds", "Spread", "Note"]
+    return "\n\n".join([about, _table(heads, reached), _side_by_side(results["samples"])])
+
+
+_COLUMNS: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] = (
+    ("GPU time in use %", lambda one: 100 * float(one["utilisation"]), ".1f"),
+    ("Wait p50, s", lambda one: float(one["wait_p50"]), ".0f"),
+    ("Wait p95, s", lambda one: float(one["wait_p95"]), ".0f"),
+    ("Largest tenth of gangs p95, s", lambda one: float(one["large_p95"]), ".0f"),
+    ("Deviation, points", lambda one: one["deviation"], ".1f"),
+    ("CPU us a decision", cost, ".0f"),
+    ("CPU us a unit", lambda one: 1e6 * float(one["cpu"]) / int(one["units"]), ".0f"),
+)
+
+
+def _side_by_side(samples: Sequence[Sample]) -> str:
+    body = []
+    for demand in sorted({one["demand"] for one in samples}):
+        for way in WAYS:
+            mine = [one for one in samples if (one["demand"], one["way"]) == (demand, way)]
+            cells = [_span([value(one) for one in mine], form) for _, value, form in _COLUMNS]
+            body.append([f"{100 * demand:.0f} %", way, *cells])
+    return _table(["Demand", "Way", *(name for name, _, _ in _COLUMNS)], body)
+
+
+def _span(found: Sequence[float | None], form: str) -> str:
+    known = [one for one in found if one is not None]
+    if not known:
+        return "no such hour"
+    middle = format(statistics.median(known), form)
+    return f"{middle} ({format(min(known), form)}-{format(max(known), form)})"
+
+
+def _table(headings: Sequence[str], body: Sequence[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join('---' for _ in headings)} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in body)])
+
+
+def show(results: Results) -> int:
+    """Print everything; an exit code that says whether all that was measured is reached."""
+    print(f"\n{markdown(results)}")
+    return 0 if all(one["holds"] for one in judge(results)) else 1

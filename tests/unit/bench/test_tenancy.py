@@ -1,0 +1,100 @@
+"""The tenancy benchmark, small: the same work by all ways, and figures worked out by hand."""
+
+import math
+
+import pytest
+
+from kubenexus.simulate import virtual
+from kubenexus.simulate.virtual import FIFO, GREEDY, OURS, Job
+from scheduler.model import GangKey, PodKey
+from tests.bench import tenancy_figures, tenancy_plot, tenancy_report, tenancy_trace
+from tests.bench.tenancy_figures import Stay
+from tests.unit.scheduler.builders import a_gang, a_node, a_pod
+
+
+def lasting(seconds: int) -> dict[str, str]:
+    return {"scheduling.kubenexus.io/expected-duration": f"{seconds}s"}
+
+
+def jobs() -> list[Job]:
+    """A gang that needs both GPUs comes while one is in use; small ones keep coming behind it."""
+    first = Job((a_pod("first", cpu="0", gpus=1, annotations=lasting(100)),), 0.0, 100.0)
+    gang = a_gang(2, cpu="0", gpus=1, annotations=lasting(50), created="2026-01-01T00:00:10Z")
+    small = [
+        Job(
+            (a_pod(f"s{at}", cpu="0", gpus=1, annotations=lasting(85), created=_at(at)),),
+            float(at),
+            85.0,
+        )
+        for at in (12, 90, 175)
+    ]
+    return [first, Job(tuple(gang), 10.0, 50.0), *small]
+
+
+def _at(seconds: int) -> str:
+    return f"2026-01-01T00:{seconds // 60:02d}:{seconds % 60:02d}Z"
+
+
+@pytest.mark.parametrize(
+    ("way", "starts"),
+    [
+        pytest.param(FIFO, (0, 100, 150, 150, 235), id="fifo: everybody behind the gang waits"),
+        pytest.param(GREEDY, (0, 260, 12, 97, 175), id="greedy: the gang waits for all of them"),
+        pytest.param(OURS, (0, 100, 12, 150, 175), id="ours: who ends in time goes ahead"),
+    ],
+)
+def test_ways(way: str, starts: tuple[float, ...]) -> None:
+    found = virtual.run([a_node("n", gpus=2)], jobs(), way, cpu=lambda: 0.0)
+    names = ("first", "g", "s12", "s90", "s175")
+    keys = [GangKey("ns", n) if n == "g" else PodKey("ns", n) for n in names]
+    assert tuple(found.starts[key] for key in keys) == starts
+
+
+STAYS = [
+    Stay("a", 2, 2, 0.0, 0.0, 7200.0),
+    Stay("a", 1, 1, 0.0, 7200.0, 7300.0),
+    Stay("b", 1, 1, 0.0, 0.0, 7200.0),
+    Stay("b", 1, 1, 0.0, 7200.0, 7300.0),
+    Stay("a", 1, 1, 7200.0, 7300.0, 7400.0),
+]
+
+
+def test_figures() -> None:
+    found = (
+        tenancy_figures.utilisation(STAYS, 4, 7200.0),
+        tenancy_figures.deviation(STAYS, {"a": 1, "b": 1}, 7200.0),
+        tenancy_figures.deviation(STAYS, {"a": 1, "b": 1, "c": 1}, 7200.0),
+        tenancy_figures.quantile([4.0, 1.0, 3.0, 2.0], 0.5),
+        tenancy_figures.largest(STAYS),
+    )
+    assert found == (0.75, 50 / 3, None, 2.0, STAYS[:1])
+
+
+def test_work_has_the_demand_that_was_asked_for() -> None:
+    gangs = [tenancy_trace.Gang(2, 1000, 1024, 1, 600), tenancy_trace.Gang(1, 500, 512, 8, 60)]
+    found = tenancy_trace.work(gangs, 16, demand=1.1, hours=2, seed=5)
+    asked = sum(len(one.pods) * one.lasts * one.pods[0].shape.ask.gpus for one in found)
+    assert asked == pytest.approx(1.1 * 16 * 7200, rel=0.05)
+    assert {one.pods[0].terms.tenant for one in found} == {"a", "b", "c"}
+    assert [one.lasts for one in found] == [one.pods[0].terms.lasts for one in found]
+
+
+def test_a_report_of_a_small_run() -> None:
+    nodes = [a_node("n", gpus=2)]
+    samples = []
+    for way in virtual.WAYS:
+        run = virtual.run(nodes, jobs(), way, cpu=iter(range(10**6)).__next__)
+        figures = tenancy_figures.figures(jobs(), run, 2, {"": 1})
+        assert figures["never"] == 0
+        assert math.isfinite(figures["wait_p95"])
+        samples.append({"demand": 1.1, "seed": 1, "way": way, "hours": 1.0, "gpus": 2, **figures})
+    results = {
+        "at": "2026-01-01",
+        "code": "x",
+        "machine": {"cores": 2, "python": "3"},
+        "samples": samples,
+    }
+    judged = {row["figure"]: row["holds"] for row in tenancy_report.judge(results)}
+    assert judged["p95 wait of the largest tenth of gangs, ours / greedy"]
+    assert "| 110 % | ours |" in tenancy_report.markdown(results)
+    assert tenancy_plot.svg(samples).count("<rect") > len(virtual.WAYS)

@@ -152,14 +152,14 @@ def definitions() -> list[Json]:
             policy,
             ("clusterpolicies", "knxcp"),
             columns=[_READY, _AGE],
-            status=_STATUS,
+            status=_status(_SHARES),
         ),
         _definition(
             TenantPolicy,
             policy,
             ("tenantpolicies", "knxtp"),
             columns=[*_TENANT_COLUMNS, _READY, _AGE],
-            status=_STATUS,
+            status=_status(_USAGE),
         ),
         _definition(
             ResourceReservation,
@@ -170,6 +170,10 @@ def definitions() -> list[Json]:
             scope="Namespaced",
         ),
     ]
+
+
+def _status(remembered: Json) -> Json:
+    return {**_STATUS, "properties": {**_STATUS["properties"], **remembered}}
 
 
 def _definition(

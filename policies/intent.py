@@ -115,6 +115,7 @@ _KEYS: Final = (
     *vocabulary.GANG_MIN_AVAILABLE_FAMILIES,
     vocabulary.label(vocabulary.GANG_ROLE_LABEL),
     vocabulary.annotation(vocabulary.GANG_TIMEOUT_ANNOTATION),
+    vocabulary.annotation(vocabulary.GANG_MEMBERS_ANNOTATION),
     *vocabulary.VRAM_FAMILIES,
     vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),
     *fabric.KEYS,
@@ -195,6 +196,8 @@ class _Reader:
             "gang-timeout",
             durations.parse,
         )
+        members = _annotations(vocabulary.GANG_MEMBERS_ANNOTATION)
+        self._parsed(members, "gang-members", quantity.amounts)  # read again by the scheduler
         return Gang(name, size, key, role or "worker", timeout)
 
     def _gang_names(self) -> Iterable[tuple[Key, str]]:

@@ -46,6 +46,7 @@ class Tables:
     sharing: Sharing = field(default_factory=Sharing)
     backfill: Backfill = field(default_factory=Backfill)
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # tenant -> its own
+    tenants: Mapping[str, str | None] = field(default_factory=dict)  # tenant -> its tier, if said
 
     @classmethod
     def of(cls, models: Iterable[Policy]) -> "Tables":
@@ -64,6 +65,11 @@ class Tables:
             sharing=next((spec.sharing for spec in specs if spec.sharing), Sharing()),
             backfill=next((spec.backfill for spec in specs if spec.backfill), Backfill()),
             quotas=_quotas(found),
+            tenants={
+                model.spec.tenant.name: model.spec.tenant.tier
+                for model in found
+                if isinstance(model, TenantPolicy)
+            },
         )
 
 

@@ -96,6 +96,19 @@ def amount(resource: str, value: object) -> int:
     return milli(value) if resource == "cpu" else units(value)
 
 
+def amounts(text: str) -> dict[str, int]:
+    """`cpu=4,memory=8Gi` as the scheduler counts it."""
+    found: dict[str, int] = {}
+    for row in text.split(","):
+        name, equals, value = (part.strip() for part in row.partition("="))
+        if not (name and equals) or name in found:
+            raise QuantityError(f"found {text[:60]!r}, want amounts such as cpu=4,memory=8Gi")
+        found[name] = amount(name, value)
+        if found[name] < 0:
+            raise QuantityError(f"found {row.strip()!r}, want zero or more")
+    return found
+
+
 def _ceil(value: Decimal) -> int:
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 

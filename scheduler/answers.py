@@ -5,6 +5,7 @@ The answer to "why does this pod wait?", as JSON: what `/explain` sends and `kub
     {"pod", "state", "waited", "attempts", "message",                   it waits
      "reasons": [{"reason", "nodes"}], "changes": ["…"],
      "nearest": {"node", "reasons", "short": [{"resource", "asked", "free"}]},
+     "reserved": ["… for pod group ns/name"],
      "start": {"expected": "2026-…Z" or null, "waits_for": ["ns/pod"], "ahead": ["ns/unit"]},
      "gang": {"name", "size", "exist", "bound", "members": [{"pod", "state", "node"}]}}
 

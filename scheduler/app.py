@@ -38,7 +38,6 @@ from .binder import Binder
 from .conditions import Conditions
 from .dra import feeds as device_feeds
 from .dra.preparing import Claiming
-from .errors import ModelError
 from .exposing import expose
 from .gates import Gates
 from .hands import Hands, Settings
@@ -49,11 +48,13 @@ from .metrics import Metrics
 from .model import Node, Pod
 from .optional_kinds import OptionalKind
 from .queueing import STARVING_AFTER
+from .raw import lenient
 from .release import Policy, Releaser
 from .rules import feeds as peer_feeds
 from .rules.devices import Devices
 from .rules.volumes import Volumes
 from .telling import Telling
+from .tenancy import recording, reserved
 from .tenancy.evicting import Evictor
 from .tenancy.remembering import Remembering
 from .volumes import feeds as volume_feeds
@@ -191,6 +192,9 @@ class _Parts:
                     may_write=self._leads,
                     sleep=asyncio.sleep,
                 ),
+                recorder=recording.Recorder(
+                    client, now=time.monotonic, sleep=asyncio.sleep, may_write=self._leads
+                ),
                 preparing=self._preparing,
                 claiming=self._claiming,
             ),
@@ -203,21 +207,23 @@ class _Parts:
             ),
         )
         self._nodes: Informer[Node | None] = Informer(
-            client, resources.NODES, keep=_reader(Node.read), on_event=self.scheduler.on_node
+            client, resources.NODES, keep=lenient(Node.read), on_event=self.scheduler.on_node
         )
         self._pods: Informer[Pod | None] = Informer(
-            client, resources.PODS, keep=_reader(Pod.read), on_event=self.scheduler.on_pod
+            client, resources.PODS, keep=lenient(Pod.read), on_event=self.scheduler.on_pod
         )
-        known = self.scheduler.groups
+        known, tenancy = self.scheduler.groups, self.scheduler.tenancy
         devices = self.scheduler.cache.snapshot.devices.facts
         self._kinds: tuple[OptionalKind[Any], ...] = (
             self._optional(resources.POD_GROUPS, groups.read_native, known.on_native),
             self._optional(resources.X_POD_GROUPS, groups.read_x, known.on_x),
+            self._optional(resources.RESOURCE_RESERVATIONS, reserved.read, tenancy.on_reservation),
             *(
                 self._optional(feed.resource, feed.read, partial(self.scheduler.on_feed, feed))
                 for feed in (*device_feeds.feeds(devices), hosts.feed(self.scheduler.cache.hosts))
             ),
         )
+        self._kinds[2].on_served = tenancy.reservations_served
         self._feeds = self._watch_all()
         self._following = following.follow(
             client,
@@ -298,12 +304,13 @@ class _Parts:
             peer_feeds.namespaces(snapshot.peers),
             *peer_feeds.serving(snapshot.peers),
             *volume_feeds.feeds(snapshot.volumes.facts),
+            self.scheduler.cache.budgets.feed(),
         )
         return tuple(
             Informer(
                 self._client,
                 feed.resource,
-                keep=_reader(feed.read),
+                keep=lenient(feed.read),
                 on_event=partial(self.scheduler.on_feed, feed),
             )
             for feed in feeds
@@ -316,7 +323,7 @@ class _Parts:
         on_event: Callable[[Event[T | None]], None],
     ) -> OptionalKind[T | None]:
         def make(found: resources.Resource) -> Informer[T | None]:
-            return Informer(self._client, found, keep=_reader(read), on_event=on_event)
+            return Informer(self._client, found, keep=lenient(read), on_event=on_event)
 
         return OptionalKind(self._client, resource, make=make, on_event=on_event)
 
@@ -381,16 +388,3 @@ class _Parts:
                     "books and pods differ",
                     extra={"nodes": ",".join(found.nodes[:10]), "leaked": found.leaked},
                 )
-
-
-def _reader(read: Callable[[dict[str, Any]], T]) -> Callable[[dict[str, Any]], T | None]:
-    """An object that cannot be read is reported and left alone; it must not end the watch."""
-
-    def keep(obj: dict[str, Any]) -> T | None:
-        try:
-            return read(obj)
-        except ModelError as exc:
-            logger.error("unreadable object", extra={"error": str(exc)})
-            return None
-
-    return keep

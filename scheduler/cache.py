@@ -234,7 +234,9 @@ class Cache:
     def _rank(self, pod: Pod, sign: int) -> None:
         self.yielding += sign if pod.terms.preemptible else 0
         self.timed += sign if pod.terms.lasts is not None else 0
-        counts = self._priorities.setdefault(pod.terms.tenant, Counter())
+        counts = self._priorities.get(pod.terms.tenant)
+        if counts is None:
+            counts = self._priorities[pod.terms.tenant] = Counter()
         counts[pod.priority] += sign
         if not counts[pod.priority]:
             del counts[pod.priority]

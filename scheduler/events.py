@@ -13,9 +13,11 @@ from typing import Final
 from cluster import correlation
 from policies import vocabulary
 from policies.faults import Fault
+from policies.model_reservation import ResourceReservation
 
 from .model import Pod
 from .outcome import NoFit, Placement
+from .tenancy.reserved import Reserved
 from .units import Unit
 from .wholeness import Half
 
@@ -31,6 +33,7 @@ PREEMPTING: Final = "Preempting"
 START_PROMISED: Final = "StartPromised"
 PROMISE_MOVED: Final = "PromiseMoved"
 RESERVATION_ENDED: Final = "ReservationEnded"
+RESERVATION_STARTED: Final = "ReservationStarted"
 POLICIES_REFUSED: Final = "PoliciesRefused"
 
 
@@ -83,6 +86,17 @@ def instant_text(epoch: float) -> str:
 def reservation_ended(pod: Pod, gang: str, why: str) -> correlation.Report:
     note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
     return correlation.report(_about(pod), RESERVATION_ENDED, note, action="Reserving")
+
+
+def allotted(one: Reserved, what: str, *, begins: bool) -> correlation.Report:
+    """About a reservation for a tenant, that begins or ends."""
+    namespace, name = one.name
+    kind = ResourceReservation.__name__
+    about = correlation.Ref(kind, name, namespace, one.uid, vocabulary.API_VERSION)
+    said = "is kept from now on" if begins else "is kept no longer"
+    note = f"room {said} for tenant {one.spec.tenant}: {what}"
+    reason = RESERVATION_STARTED if begins else RESERVATION_ENDED
+    return correlation.report(about, reason, note, action="Reserving")
 
 
 def _unit(unit: Unit) -> str:

@@ -1,7 +1,7 @@
 """
 Plans on their way into the API: assumed at once, bound in a task each, answered one way or another.
 
-    start ──▶ assumed in the cache ──volumes, devices──▶ bind ──▶ every pod answered
+    start ──▶ assumed in the cache ──volumes, devices, room for members──▶ bind ──▶ each answered
                                                bound    confirmed; a gang may be whole now
                                                failed   forgotten, and back in the queue
                                                refused  the same, and left alone for minutes
@@ -23,6 +23,7 @@ from .model import GangKey, Pod
 from .outcome import Placed, Placement
 from .queueing import Queue
 from .telling import Telling, log
+from .tenancy.reserving import Reserving
 from .units import Unit
 from .volumes.preparing import SECONDS as VOLUME_SECONDS
 from .volumes.preparing import Preparing
@@ -64,8 +65,9 @@ class Flights:
         wake: Callable[[], None],
         preparing: Preparing | None = None,
         claiming: Claiming | None = None,
+        reserving: Reserving | None = None,
     ) -> None:
-        self._preparing, self._claiming = preparing, claiming
+        self._preparing, self._claiming, self._reserving = preparing, claiming, reserving
         self._cache, self._queue, self._wholeness = cache, queue, wholeness
         self._binder, self._telling, self._metrics, self._now = binder, telling, metrics, now
         self._pending, self._freed, self._wake = pending, freed, wake
@@ -117,6 +119,7 @@ class Flights:
         unit = flight.unit
         ready, results = await self._prepare(flight)
         ready = await self._claim(flight, ready, results)
+        ready = await self._reserve(unit, ready, results)
         start = self._now()
         # A gang has time to be planned and bound once more before its timeout takes it apart.
         seconds = min(BIND_SECONDS, unit.timeout / 2) if unit.is_gang else BIND_SECONDS
@@ -128,6 +131,8 @@ class Flights:
             )
         self.pods -= len(flight.placements)
         bound = [one.placement for one in results if isinstance(one, Bound)]
+        if self._reserving is not None:
+            self._reserving.answered(unit, results)
         self._take(results)
         if isinstance(unit.key, GangKey):
             self._end(flight, unit.key, len(bound))
@@ -165,6 +170,16 @@ class Flights:
             results += [Unbound(one, why) for one in found.ready]
             return ()
         return found.ready
+
+    async def _reserve(
+        self, unit: Unit, ready: tuple[Placement, ...], results: list[Result]
+    ) -> tuple[Placement, ...]:
+        """Nobody, where room for members to come could not be written down."""
+        if self._reserving is None or not self._reserving.needed(unit, ready):
+            return ready
+        why = await self._reserving.write(unit, ready)
+        results += [Unbound(one, why) for one in ready if why]
+        return () if why else ready
 
     def _take(self, results: list[Result]) -> None:
         """Forget all that failed before any is put back: a gang counts its members only then."""

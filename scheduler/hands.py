@@ -16,6 +16,7 @@ from .rules.devices import Devices
 from .rules.volumes import Volumes
 from .telling import Telling
 from .tenancy.evicting import Evictor
+from .tenancy.recording import Recorder
 from .volumes.preparing import Preparing
 
 # Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
@@ -42,6 +43,8 @@ class Hands:
     telling: Telling
     evictor: Evictor | None = None
     """None: nobody is evicted for others."""
+    recorder: Recorder | None = None
+    """None: room that is kept for members to come is written nowhere."""
     preparing: Callable[[Volumes], Preparing] | None = None
     """Makes what gives claims their volumes before a bind."""
     claiming: Callable[[Devices, Callable[[], None]], Claiming] | None = None

@@ -12,6 +12,7 @@ from .inspection import Inspection
 from .keeping import Keeping
 from .model import Pod, PodKey
 from .queueing import Queue
+from .tenancy.overview import kept_from
 from .wholeness import Wholeness
 
 
@@ -70,7 +71,14 @@ class Looking:
         promised = tuple(self._queue.promised.values())
         return answers.answer(
             seen, snapshot, self._memo, members=members, promised=promised, now=self._now()
-        )
+        ) | self._reserved(seen)
+
+    def _reserved(self, seen: Inspection) -> dict[str, Any]:
+        """What is kept for others, where the pod has no node."""
+        if seen.node or not len(self._cache.holds):
+            return {}
+        found = list(kept_from(seen.pod, self._cache.holds))
+        return {"reserved": found} if found else {}
 
     def _find(self, which: str | PodKey) -> Pod | None:
         if isinstance(which, str) and which in self._pods:

@@ -106,6 +106,9 @@ class Scheduler:
             freed=self._note,
             leads=self._goes_on,
             reserved=self._unreserved,
+            regrouped=self._regroup,
+            record=hands.telling.record,
+            recorder=hands.recorder,
         )
         self.tenancy = Tenancy(around, self._plan, self._memo)
         self._looking = Looking(
@@ -139,6 +142,7 @@ class Scheduler:
             wake=self._wake.set,
             preparing=hands.preparing and hands.preparing(self.cache.snapshot.volumes),
             claiming=self._claiming,
+            reserving=self.tenancy.reserving,
         )
 
     @property

@@ -47,6 +47,8 @@ class OptionalKind(Generic[T]):
     ) -> None:
         self.resource = resource
         self.settled = asyncio.Event()
+        self.on_served: Callable[[bool], None] = lambda served: None
+        """Told whether the server has the kind, each time that it was asked."""
         self._api, self._make, self._on_event, self._sleep = api, make, on_event, sleep
 
     async def run(self) -> None:
@@ -60,6 +62,7 @@ class OptionalKind(Generic[T]):
                 )
                 await self._sleep(AFTER_FAILURE)
                 continue
+            self.on_served(found is not None)
             if found is not None:
                 await self._watch(found)
             else:

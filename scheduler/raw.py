@@ -1,10 +1,29 @@
 """Raw JSON, read leniently: a field that is missing, null or of another type counts as absent."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+from .errors import ModelError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 Json = Mapping[str, Any]
+
+
+def lenient(read: Callable[[dict[str, Any]], T]) -> Callable[[dict[str, Any]], T | None]:
+    """An object that cannot be read is reported and left alone; it must not end the watch."""
+
+    def keep(obj: dict[str, Any]) -> T | None:
+        try:
+            return read(obj)
+        except ModelError as exc:
+            logger.error("unreadable object", extra={"error": str(exc)})
+            return None
+
+    return keep
 
 
 def mapping(value: object) -> Json:

@@ -65,16 +65,13 @@ def read(
 
 
 def _amounts(text: str | None) -> tuple[tuple[str, int], ...]:
-    """From `cpu=4,memory=8Gi`; what cannot be read says nothing: admission refuses it."""
-    found: dict[str, int] = {}
-    for row in (text or "").split(","):
-        name, equals, value = (part.strip() for part in row.partition("="))
-        if equals:
-            try:
-                found[name] = quantity.amount(name, value)
-            except quantity.QuantityError:
-                return ()
-    return tuple(sorted(found.items()))
+    """What cannot be read says nothing: admission refuses it."""
+    if text is None:
+        return ()
+    try:
+        return tuple(sorted(quantity.amounts(text).items()))
+    except quantity.QuantityError:
+        return ()
 
 
 def _shortest(stated: float | None, deadline: object) -> float | None:

@@ -1,5 +1,6 @@
 """
-The objects that speak of one node: itself, its ResourceSlices, its NodeResourceTopology, its pods.
+The objects that speak of one node: itself, its ResourceSlices, its NodeResourceTopology, its pods,
+and the reservations that keep room on it.
 
 Kinds that the server does not have are no failure, and those that may not be read are named in
 `unread`: an answer without them is still of use. A node that is not there raises `errors.Gone`.
@@ -21,6 +22,8 @@ class Found:
     slices: tuple[Obj, ...] = ()
     topology: Obj | None = None
     pods: tuple[Obj, ...] = ()
+    reservations: tuple[Obj, ...] = ()
+    """Of the whole cluster."""
     unread: tuple[str, ...] = ()
     """What could not be read, and why."""
 
@@ -31,6 +34,7 @@ async def gather(client: Client, name: str) -> Found:
     slices = await _list(client, resources.RESOURCE_SLICES, f"spec.nodeName={name}", unread)
     slices = await _rest_of_pools(client, slices, unread)
     pods = await _list(client, resources.PODS, f"spec.nodeName={name}", unread)
+    kept = await _list(client, resources.RESOURCE_RESERVATIONS, None, unread)
     topology: Obj | None = None
     try:
         topology = await client.get(resources.NODE_RESOURCE_TOPOLOGIES, name)
@@ -38,7 +42,7 @@ async def gather(client: Client, name: str) -> Found:
         pass
     except errors.Refused as exc:
         unread.append(f"{resources.NODE_RESOURCE_TOPOLOGIES} not read: {exc}")
-    return Found(node, tuple(slices), topology, tuple(pods), tuple(unread))
+    return Found(node, tuple(slices), topology, tuple(pods), tuple(kept), tuple(unread))
 
 
 async def _rest_of_pools(client: Client, slices: list[Obj], unread: list[str]) -> list[Obj]:
@@ -67,7 +71,7 @@ def _count(obj: Obj) -> int:
     return int(obj["spec"]["pool"].get("resourceSliceCount") or 0)
 
 
-async def _list(client: Client, kind: Resource, fields: str, unread: list[str]) -> list[Obj]:
+async def _list(client: Client, kind: Resource, fields: str | None, unread: list[str]) -> list[Obj]:
     try:
         found = await client.list(kind, field_selector=fields)
     except errors.Gone:

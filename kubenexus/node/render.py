@@ -37,11 +37,18 @@ def lines(answer: Json) -> Iterator[str]:
         (f"{row['fact']} {row['value']} {marks.of(row['source'])}" for row in answer["fabric"]),
     )
     yield from _block("Held", _held(answer))
+    yield from _block("Reserved", map(_reserved, answer["reserved"]))
     yield from _block(
         "Contradictions (the first is used)", map(_contradiction, answer["contradictions"])
     )
     yield from _block("Problems", answer["problems"])
     yield from _block("Sources", marks.listed())
+
+
+def _reserved(row: Json) -> str:
+    each = ", ".join(f"{name} {amount}" for name, amount in row["each"].items())
+    what = f"{row['places']} x {each}" if each else "the whole node"
+    return f"{what} for {row['for']} until {row['until']} ({row['reservation']})"
 
 
 class _Marks:

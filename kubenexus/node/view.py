@@ -81,12 +81,30 @@ def view(found: Found) -> Json:
         "fabric": list(_fabric(labels)),
         "pods": [_holding(pod) for pod in pods if pod.assignment],
         "elsewhere": _floating(layout, pods),
+        "reserved": list(_reserved(found.reservations, node.name)),
         "contradictions": [
             *(_contradiction(one) for one in provenance.contradictions(said)),
             *_more_contradictions(labels, said, topology, plain),
         ],
         "problems": [*_problems(said, devices), *unread, *found.unread],
     }
+
+
+def _reserved(objects: Sequence[Json], node: str) -> Iterator[Json]:
+    """What is kept on the node for pods to come, by whom it is kept for."""
+    for obj in objects:
+        about, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+        places = [one for one in status.get("places") or () if one.get("node") == node]
+        if not places:
+            continue
+        group = spec.get("podGroup")
+        yield {
+            "reservation": f"{about['namespace']}/{about['name']}",
+            "for": f"pod group {group['name']}" if group else f"tenant {spec['tenant']}",
+            "places": len(places),
+            "each": dict((group or spec).get("resources") or {}),
+            "until": spec["until"],
+        }
 
 
 # --- the host ---

@@ -58,9 +58,23 @@ SCHEDULING: Final[tuple[Row, ...]] = (
     (
         events.RESERVATION_ENDED,
         "Normal",
-        "room is kept no longer for members of a gang that its leader was to make",
+        "room is kept no longer: on a gang's leader, for members that it was to make; on a"
+        " ResourceReservation, for its tenant",
     ),
+    (events.RESERVATION_STARTED, "Normal", "room is kept from now on for a tenant"),
     (events.PREEMPTING, "Normal", "the pod or gang waits for others to end; the note names them"),
+    (
+        events.START_PROMISED,
+        "Normal",
+        "the pod or gang waits for room and is expected to start by the time in the note, which"
+        " names the work that ends last before it; on the first pod",
+    ),
+    (
+        events.PROMISE_MOVED,
+        "Warning",
+        "another start is expected: work overran, a node was lost, or somebody of higher priority"
+        " went ahead; the note says which",
+    ),
     (
         events.POLICIES_REFUSED,
         "Warning",

@@ -52,6 +52,15 @@ GANG: Final = (
         "How long the gang may take to form, and then to be bound whole",
     ),
     Word(
+        v.GANG_MEMBERS_ANNOTATION,
+        "Pod annotation, on the leader",
+        "amounts such as `cpu=4,memory=8Gi`; default: what members ask that exist, else what the"
+        " leader asks",
+        USER,
+        "What each member asks for that the leader is going to make. Room for them is kept by a"
+        " ResourceReservation from the moment that the leader is placed",
+    ),
+    Word(
         v.GANG_GROUP_ANNOTATION,
         "Pod annotation",
         "a group's name",

@@ -28,6 +28,8 @@ from scheduler.outcome import GangCount, NoFit
 from scheduler.rules import affinity, fabric, nodes, ports, spread
 from scheduler.rules import volumes as volume_rules
 from scheduler.snapshot import Snapshot
+from scheduler.tenancy.accounts import HeldBack
+from scheduler.tenancy.ledger import Excess
 from scheduler.unhonoured import asked_in_vain, sentence
 from scheduler.volumes import claims, limits, matching
 from scheduler.wholeness import Half
@@ -137,6 +139,9 @@ REFUSED: Final[dict[str, Json]] = {
     "gang-role": a_pod("train", labels={**in_gang(), vocabulary.GANG_ROLE_LABEL: "boss"}),
     "gang-timeout": a_pod(
         "train", labels=in_gang(), annotations={vocabulary.GANG_TIMEOUT_ANNOTATION: "soon"}
+    ),
+    "gang-members": a_pod(
+        "train", labels=in_gang(), annotations={vocabulary.GANG_MEMBERS_ANNOTATION: "4 CPUs"}
     ),
     "numa-policy": annotated(vocabulary.NUMA_POLICY_ANNOTATION, "strict"),
     "numa-resources": annotated(vocabulary.NUMA_RESOURCES_ANNOTATION, "cpus"),
@@ -292,7 +297,8 @@ def nearness() -> list[str]:
     assert isinstance(plan, NoFit)
     unknown = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
     row = a_gang(2, annotations=unknown)[0].shape.fabric
-    shares = [gathering.Share("clique", snapshot.columns.codes("none"), pin) for pin in (0, 1)]
+    nowhere = gathering.Domains.of(snapshot.columns.codes("none"), snapshot.columns.rank)
+    shares = [gathering.Share("clique", nowhere, pin) for pin in (0, 1)]
     tiers_of = a_node("n", labels={vocabulary.RESERVED_TIER_LABEL: "gold"})
     other = a_node("m", labels={vocabulary.RESERVED_TIER_LABEL: "platinum"})
     picture = Snapshot.of([tiers_of, other])
@@ -329,6 +335,10 @@ def said_by_the_scheduler() -> list[str]:
         events.refused_binding(pod_of(), "REASON").note,
         events.gate_not_lifted(pod_of(), "REASON").note,
         f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU",
+        HeldBack("vision", Excess("vision", "cpu", 2000, 3000, 4000), (("language", 8000),)).text,
+        events.preempted(pod_of(), waits).note,
+        events.preempting(waits, [pod_of()]).note,
+        events.reservation_ended(pod_of(), "train", "REASON").note,
     ]
 
 

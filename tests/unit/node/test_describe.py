@@ -23,6 +23,14 @@ Json = dict[str, Any]
 GIB = 2**30
 
 
+def a_reservation(name: str, spec: Json, *nodes: str) -> Json:
+    return {
+        "metadata": {"namespace": "ns", "name": name},
+        "spec": {**spec, "until": "2030-01-01T00:00:00Z"},
+        "status": {"places": [{"node": node} for node in nodes]},
+    }
+
+
 def a_node(
     labels: dict[str, str] | None = None,
     document: Json | None = None,
@@ -159,6 +167,12 @@ node n: no NUMA node known, no GPU
 Nothing is known of its NUMA nodes and GPUs. Run `kubenexus labeler` on it (the chart's \
 labeler.enabled=true does so on every node), or label it by hand.
 """
+RESERVED_TEXT = f"""\
+{BARE_TEXT}
+Reserved
+  2 x cpu 2 for pod group spark until 2030-01-01T00:00:00Z (ns/spark)
+  the whole node for tenant a until 2030-01-01T00:00:00Z (ns/team)
+"""
 GPUS_TEXT = """\
 node n: no NUMA node known, 1 GPU
 
@@ -206,6 +220,23 @@ Sources
             ),
             GPUS_TEXT,
             id="GPUs alone",
+        ),
+        pytest.param(
+            Found(
+                a_node(),
+                reservations=(
+                    a_reservation(
+                        "spark",
+                        {"podGroup": {"name": "spark", "resources": {"cpu": "2"}}},
+                        "n",
+                        "n",
+                    ),
+                    a_reservation("team", {"tenant": "a", "nodes": ["n"]}, "n"),
+                    a_reservation("far", {"tenant": "b", "nodes": ["other"]}, "other"),
+                ),
+            ),
+            RESERVED_TEXT,
+            id="room that is kept on it",
         ),
         pytest.param(
             Found(

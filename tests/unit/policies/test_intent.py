@@ -82,6 +82,32 @@ def test_two_spellings_of_one_value_agree(
     assert intent.read(a_pod(labels=labels, annotations=annotations)).problems == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("cpu=4,memory=8Gi", [], id="amounts"),
+        pytest.param(
+            "4 CPUs", ["found '4 CPUs', want amounts such as cpu=4,memory=8Gi"], id="a sentence"
+        ),
+        pytest.param(
+            "cpu=lots",
+            ["found 'lots', want a quantity such as 500m, 2, 1.5Gi or 80G"],
+            id="no quantity",
+        ),
+        pytest.param("cpu=-1", ["found 'cpu=-1', want zero or more"], id="less than nothing"),
+        pytest.param(
+            "cpu=1,cpu=2",
+            ["found 'cpu=1,cpu=2', want amounts such as cpu=4,memory=8Gi"],
+            id="one resource twice",
+        ),
+    ],
+)
+def test_what_members_ask_for(text: str, told: list[str]) -> None:
+    key = vocabulary.GANG_MEMBERS_ANNOTATION
+    found = intent.read(a_pod(labels=in_gang(), annotations={key: text})).problems
+    assert [one.message for one in found] == [f"{key}: {row}" for row in told]
+
+
 @pytest.mark.parametrize("value", [4, 1.5, True, ["4"], {"a": "b"}])
 def test_a_value_that_is_no_text_is_a_problem(value: Any) -> None:
     pod = a_pod()

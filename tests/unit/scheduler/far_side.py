@@ -130,7 +130,11 @@ class FarSide:
         if self.patch_faults:
             raise self.patch_faults.popleft()
         self.patches.append((name, dict(body)))
-        return self._find(name)
+        found = self._find(name)
+        if "nominatedNodeName" in body["status"]:
+            told = found.setdefault("status", {})
+            told["nominatedNodeName"] = body["status"]["nominatedNodeName"] or ""
+        return found
 
     def _find(self, name: str) -> Json:
         if name not in self.pods:

@@ -17,6 +17,7 @@ from scheduler.model import Node, Pod
 from scheduler.release import Policy, Releaser
 from scheduler.telling import Telling
 from scheduler.tenancy.evicting import Evictor
+from scheduler.tenancy.recording import Objects, Recorder
 from scheduler.volumes.preparing import Patches, Preparing
 from tests.unit.scheduler.builders import a_node, pod_json
 from tests.unit.scheduler.far_side import FarSide
@@ -41,6 +42,7 @@ class Bench:
         *,
         policy: Policy = Policy.EVICT,
         storage: Patches | None = None,
+        reservations: Objects | None = None,
         **more: Any,
     ) -> None:
         self.api = api or FarSide()
@@ -91,6 +93,14 @@ class Bench:
                     sleep=self.sleep,
                 ),
                 telling=telling,
+                recorder=None
+                if reservations is None
+                else Recorder(
+                    reservations,
+                    now=lambda: self.now,
+                    sleep=self.sleep,
+                    may_write=lambda: self.leading,
+                ),
                 evictor=Evictor(
                     self.api,
                     record=self.reports.append,
@@ -178,5 +188,9 @@ class Bench:
             await asyncio.sleep(0)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
-        rows = [(name, body["status"]["conditions"][0]) for name, body in self.api.patches]
+        rows = [
+            (name, body["status"]["conditions"][0])
+            for name, body in self.api.patches
+            if "conditions" in body["status"]
+        ]
         return [(name, row["reason"], row["message"]) for name, row in rows]

@@ -97,6 +97,19 @@ def test_objects(steps: list[Step], want: list[str]) -> None:
     assert asyncio.run(story([], steps)) == want
 
 
+def test_a_status_alone_is_no_reason_to_read_policies_again() -> None:
+    async def run() -> tuple[bool, bool, Json]:
+        following = Following([], adopt=lambda _: None, refused=lambda _: None)
+        put(GOOD)(following)
+        await following.look()
+        put({**GOOD, "status": {"usage": {"share": "0.5"}}})(following)
+        calm = not following._changed.is_set()
+        put(OTHER)(following)
+        return calm, following._changed.is_set(), following.objects()[0]
+
+    assert asyncio.run(run()) == (True, True, OTHER)
+
+
 def test_files_are_read_when_they_change(tmp_path: Path) -> None:
     file = tmp_path / "levels.yaml"
     text = (

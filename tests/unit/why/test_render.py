@@ -57,6 +57,25 @@ REASON = "node(s) had untolerated taint(s)"
             id="a pod that waits, with everything there is to say",
         ),
         pytest.param(
+            {
+                "pod": "ns/p",
+                "state": "waiting for a change that may help",
+                "start": {
+                    "expected": "2026-01-01T12:00:00Z",
+                    "waits_for": ["ns/x", "ns/y"],
+                    "ahead": ["ns/g"],
+                },
+            },
+            [
+                "pod ns/p: waiting for a change that may help",
+                "Start",
+                "  expected by 2026-01-01T12:00:00Z",
+                "  waits for ns/x, ns/y to end",
+                "  promised ahead of it: ns/g",
+            ],
+            id="a pod that knows when it starts",
+        ),
+        pytest.param(
             {"pod": "ns/p", "node": "a", "state": "bound"},
             ["pod ns/p is on node a"],
             id="a pod that has its node",

@@ -32,6 +32,7 @@ from .quotas import Quotas
 from .recording import Recorder
 from .reserved import Reserved
 from .reserving import Reserving
+from .tree import total
 
 Planning = Callable[[Unit, frozenset[str], Memo], Plan]
 
@@ -125,8 +126,17 @@ class Tenancy:
         return found
 
     def _promised(self, unit: Unit, closed: frozenset[str]) -> Plan:
-        """As far as no promise to another unit is broken."""
+        """As far as no promise to another unit is broken; a tenant's guarantee goes before them."""
+        if self._entitled(unit):
+            return self._lifted(unit, closed, self._memo)
         return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
+
+    def _entitled(self, unit: Unit) -> bool:
+        accounts = self._around.cache.accounts
+        if accounts.plain:
+            return False
+        asked = total(accounts.amounts(pod) for pod in unit.pods[: unit.need])
+        return accounts.ledger.entitled(unit.tenant, asked)
 
     def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
         allotted = self.reserving.allotments.of(unit.tenant) if self.reserving else ()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.model_tenancy import Backfill
+from policies.model_tenancy import Backfill, Quota
 from policies.policyset import Tables as PolicyTables
 from scheduler.tables import Tables
 from tests.unit.scheduler.table import Bench
@@ -61,6 +61,15 @@ async def long_work_waits(bench: Bench) -> None:
     await scene(bench)
     comes(bench, "long", "400s")
     await bench.settle()
+
+
+async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
+    quota = Quota.model_validate({"guaranteed": {"nvidia.com/gpu": 1}})
+    said = PolicyTables({}, {}, {}, (), quotas={"t": quota})
+    await scene(bench, policy=Tables(policy=said))
+    for name in ("first", "second"):
+        comes(bench, name, "400s", labels={"tenant.kubenexus.io/name": "t"})
+        await bench.settle()
 
 
 async def work_of_unknown_length_waits(bench: Bench) -> None:
@@ -172,6 +181,12 @@ def moved(when: str, why: str) -> tuple[str, str]:
         ),
         pytest.param(
             long_work_waits, {**WAITING, "long": ""}, [PROMISED], id="work that ends later waits"
+        ),
+        pytest.param(
+            a_guarantee_goes_before_a_promise,
+            {**WAITING, "first": "n1", "second": ""},
+            [PROMISED],
+            id="a guarantee goes before a promise, as far as it goes",
         ),
         pytest.param(
             work_of_unknown_length_waits,

@@ -23,14 +23,9 @@ import functools
 import importlib.metadata
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
-
-import celpy
-from celpy import celtypes
-from celpy.celparser import CELParseError
-from celpy.evaluation import CELEvalError, base_functions
+from typing import Final
 
 try:
     from cel_expr_python import cel  # type: ignore[import-untyped]  # it ships stubs, no py.typed
@@ -42,7 +37,6 @@ from policies.cel import (
     guarding,
     kinds,
     library,
-    portable,
     reading,
     refusals,
     rewriting,
@@ -69,12 +63,12 @@ __all__ = [
     "Activation",
     "CompileError",
     "CppEngine",
+    "Current",
     "Engine",
     "Environment",
     "EvaluationError",
     "Problem",
     "Program",
-    "PythonEngine",
     "ResultType",
     "engine",
     "evaluate_bool",
@@ -110,7 +104,7 @@ def _implementations(functions: Iterable[table.Function]) -> cel.CelExtension:
     )
 
 
-class _Current(threading.local):
+class Current(threading.local):
     """The activation under evaluation on this thread, for functions that ask for it."""
 
     activation: Activation | None = None
@@ -128,7 +122,7 @@ class _CppProgram:
     result_type: str
     _expression: cel.Expression
     _env: cel.Env
-    _current: _Current | None
+    _current: Current | None
     """Where a function that asks finds the activation; None when no function does."""
     _checked: bool
     """Whether its tree is known; one that nobody checked may name things otherwise."""
@@ -210,7 +204,7 @@ class CppEngine:
 
     def __init__(self) -> None:
         self.version: Final = importlib.metadata.version("cel-expr-python")
-        self._current = _Current()
+        self._current = Current()
         self._pool = schema.pool(library.OPAQUE)
         self._checker = functools.lru_cache(maxsize=256)(self._new_checker)
         plain = [f for f in library.CHECKED if not declaring.needs_text(f)]
@@ -275,97 +269,6 @@ class CppEngine:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _PythonProgram:
-    source: str
-    references: frozenset[str]
-    result_type: str
-    _runner: celpy.Runner
-    _current: _Current
-
-    def evaluate(self, activation: Activation) -> object:
-        return self.evaluate_tagged(activation)[1]
-
-    def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
-        for name in self.references & activation.failures.keys():
-            raise activation.failures[name]
-        try:
-            native = activation.native.get("python")
-            if native is None:
-                native = {name: _VALUES.to_cel(value) for name, value in activation.values.items()}
-                activation.native["python"] = native
-            self._current.activation = activation
-            return _VALUES.from_cel(self._runner.evaluate(native))
-        except RecursionError as error:
-            raise EvaluationError("budget", "the expression or the object is too deep") from error
-        except Exception as error:
-            raise kinds.evaluation_error(str(error.args[0] if error.args else error)) from error
-        finally:
-            self._current.activation = None
-
-
-class PythonEngine:
-    """
-    cel-python: for platforms without the wheel, and a second opinion in tests.
-
-    Nothing is typed before it runs, and there is no budget of steps. What it does not have
-    (optionals, two-variable macros, namespaced functions) is refused when a policy is loaded.
-    """
-
-    name: Final = "cel-python"
-
-    def __init__(self) -> None:
-        self.version: Final = importlib.metadata.version("cel-python")
-        self._current = _Current()
-        own = portable.callables(library.portable(self._current.recall))
-        self._functions = {name: _over_cel(name, call) for name, call in own.items()}
-
-    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
-        del want  # known only when the program runs
-        refusals.refuse_long(source)
-        declared = [name for name, _ in env.variables]
-        survey = portable.Survey(declared, {*self._functions, *base_functions})
-        try:
-            made = celpy.Environment(package=env.container or None)
-            tree = made.compile(source)
-            references = survey.references(tree) if env.checked else frozenset(declared)
-            runner = made.program(tree, functions=self._functions)
-        except CompileError:
-            raise
-        except CELParseError as error:
-            raise CompileError(
-                "syntax error", line=error.line or 1, column=error.column or 1
-            ) from error
-        except RecursionError as error:
-            raise CompileError("the expression is nested too deeply") from error
-        except Exception as error:
-            raise CompileError(f"not an expression: {error}") from error
-        return _PythonProgram(source, references, "dyn", runner, self._current)
-
-    def check(self, source: str, env: Environment) -> str:
-        self.compile(source, env, want="any")
-        return "dyn"
-
-
-_VALUES: Final = portable.Values(celtypes, CELEvalError)
-
-
-def _over_cel(name: str, call: Callable[..., object]) -> Callable[..., Any]:
-    """Our function over cel-python's values; errors become values, as the language says."""
-    built_in = base_functions.get(name)
-
-    def over(*arguments: Any) -> Any:
-        try:
-            return _VALUES.to_cel(call(*(_VALUES.from_cel(argument)[1] for argument in arguments)))
-        except EvaluationError as error:
-            return CELEvalError(kinds.tagged(error.kind, error.message))
-        except RuntimeError as error:
-            # `string` is a function of both; ours knows the types that only we have.
-            return CELEvalError(str(error)) if built_in is None else built_in(*arguments)
-
-    return over
-
-
 ENGINES: Final = ("cel-expr-python", "cel-python")
 """The engines by name, the first choice first."""
 
@@ -376,6 +279,9 @@ def engine(name: str | None = None) -> Engine:
     if wanted not in ENGINES:
         raise Problem(f"found the CEL engine {wanted!r}, want one of {', '.join(ENGINES)}")
     if wanted == ENGINES[1]:
+        # Slow to import, and hardly ever wanted.
+        from policies.expression_python import PythonEngine
+
         return PythonEngine()
     if cel is None:
         raise Problem(

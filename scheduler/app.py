@@ -14,6 +14,7 @@ so that one that was frozen writes nothing when it wakes.
 """
 
 import asyncio
+import gc
 import logging
 import random
 import sys
@@ -66,6 +67,7 @@ T = TypeVar("T")
 
 _LAST_BINDS: Final = 5.0  # seconds that binds in flight have when the process is asked to end
 _CONDITION_WRITERS: Final = 2
+_LONG_START: Final = 30.0  # seconds
 _GATE_WRITERS: Final = 8
 _RECOUNT_EVERY: Final = 300.0
 
@@ -119,6 +121,8 @@ def main(options: Options) -> int:
 
 async def run(options: Options) -> None:
     """Watch, plan and bind until SIGTERM or SIGINT."""
+    gc.disable()  # until the first lists are in, or for a while: nothing of them is garbage
+    asyncio.get_running_loop().call_later(_LONG_START, gc.enable)
     found = connection.load(options.kubeconfig)
     stop = lifetime.stop_on_signals()
     async with AsyncExitStack() as stack:
@@ -359,6 +363,8 @@ class _Parts:
         for kind in self._kinds:
             await kind.settled.wait()
         await self._following.settled.wait()
+        gc.freeze()
+        gc.enable()
         logger.info("in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
         if self._elector is None:
             self._remembering.recall()

@@ -25,6 +25,7 @@ Object = dict[str, Any]
 
 AGREE: Final = ""
 REPEATS: Final = 3
+LACKING: Final = re.compile(r"(\d+) \S+ CSI driver is not installed on the node")
 VARYING: Final = re.compile(r'^\d+ | "[^"]*"')  # counts and names
 
 
@@ -75,7 +76,22 @@ def difference(answer: Answer, verdict: Verdict) -> str:
         return AGREE if answer.node in verdict.nodes else "node"
     if verdict.nodes:
         return "feasible"
-    return AGREE if answer.text == verdict.text else "text"
+    return AGREE if settled(answer.text) == settled(verdict.text) else "text"
+
+
+def settled(text: str) -> str:
+    """
+    The text without what chance decides: of several drivers that a node lacks, kube-scheduler
+    names whichever its map gives first, another one for each node.
+    """
+    head, _, told = text.partition(": ")
+    parts = told.rstrip(".").split(", ")
+    lacking = [found for part in parts if (found := LACKING.fullmatch(part))]
+    if not lacking:
+        return text
+    count = sum(int(found[1]) for found in lacking)
+    others = [part for part in parts if not LACKING.fullmatch(part)]
+    return f"{head}: {', '.join(sorted([*others, f'{count} CSI driver is not installed']))}."
 
 
 class Judge:

@@ -142,7 +142,14 @@ class Accounts:
         return frozenset(node for node in nodes if full.intersection(self.kinds(node)))
 
     def _held_back(self, tenant: str, excess: Excess) -> HeldBack:
-        rows = self.ledger.borrowers(excess.resource, but=tenant)
+        """Whoever else uses what a group may use together; a limit of its own is nobody else's."""
+        if excess.member == tenant:
+            return HeldBack(tenant, excess)
+        rows = [
+            row
+            for row in self.ledger.borrowers(excess.resource, but=tenant)
+            if any(member.name == excess.member for member in self.ledger.tree.path(row[0]))
+        ]
         return HeldBack(tenant, excess, tuple(rows))
 
     # --- whose turn it is ---

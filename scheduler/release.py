@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 from cluster import client, correlation, errors, resources
 
 from . import events
+from .conditions import Patches
 from .model import Pod
 from .wholeness import Half
 
@@ -63,7 +64,7 @@ class Outcome:
         return sum(fate is Fate.EVICTED for _, fate in self.fates)
 
 
-class Api(Protocol):
+class Api(Patches, Protocol):
     """What is needed of a client."""
 
     async def get(
@@ -78,16 +79,6 @@ class Api(Protocol):
         namespace: str | None = None,
         uid: str | None = None,
     ) -> None: ...
-
-    async def patch_status(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
-    ) -> dict[str, Any]: ...
 
 
 def fate(pod: Pod, *, policy: Policy, scheduler: str) -> Fate:

@@ -14,13 +14,14 @@ autoscalers look at it, and a successor keeps the room by it. What cannot be tol
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from cluster import client, correlation, errors, resources
 
 from .. import events
+from ..conditions import Patches
 from ..model import Pod
 from ..units import Unit
 
@@ -33,22 +34,12 @@ _LONGEST_PAUSE: Final = 6.0
 _AT_ONCE: Final = 16  # pods that are told their nodes
 
 
-class Evictions(Protocol):
+class Evictions(Patches, Protocol):
     """What is needed of a client."""
 
     async def evict(
         self, namespace: str, pod: str, *, uid: str | None = None, dry_run: bool = False
     ) -> None: ...
-
-    async def patch_status(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
-    ) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)

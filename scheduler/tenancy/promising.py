@@ -19,6 +19,7 @@ survive a restart: the new leader makes them anew from what runs. The arithmetic
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from cluster import correlation
@@ -143,7 +144,7 @@ class Promising:
         if not foresight.room(unit, self._snapshot, promise.nodes, gone, ahead):
             return False
         there = self._only(promise.nodes)
-        planned = lambda memo: self._means.plan(unit, there, memo)  # noqa: E731 (typed by its use)
+        planned = partial(self._means.plan, unit, there)
         return keeps(promise, self._snapshot, endings, planned, ahead, statics=self._memo)
 
     def _note_disturbed(self, unit: Unit, touched: Iterable[Promise]) -> None:
@@ -297,7 +298,7 @@ class Promising:
         if unit is None:
             return True
         gone, there = [one.occupant for one in self._gone_by(promise)], self._only(promise.nodes)
-        planned = lambda memo: self._means.plan(unit, there, memo)  # noqa: E731 (typed by its use)
+        planned = partial(self._means.plan, unit, there)
         return without(self._snapshot, gone, planned, self._memo) is not None
 
     def _look_at_clock(self) -> None:
@@ -339,7 +340,7 @@ class Promising:
         bundles = [Bundle(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
         for gang in sorted(gangs):
             bundles.append(Bundle(str(gang), self._members(gang), gang=gang, core=True))
-        planned = lambda memo: self._means.plan(unit, _NOTHING, memo)  # noqa: E731 (typed by its use)
+        planned = partial(self._means.plan, unit, _NOTHING)
         verdict = Search(self._snapshot, planned, unit.need, self._memo).run(bundles)
         return verdict is not None and self._means.oust(unit, verdict)
 

@@ -16,11 +16,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from cluster import client, errors, resources
+from cluster import errors, resources
 from policies import quantity
 
+from ..conditions import Patches
 from ..raw import instant, mapping, rows
 from .accounts import Accounts
 from .shares import Memory
@@ -35,26 +36,12 @@ Json = dict[str, Any]
 Objects = Callable[[], Iterable[Mapping[str, Any]]]
 
 
-class Statuses(Protocol):
-    """What is needed of a client."""
-
-    async def patch_status(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
-    ) -> dict[str, Any]: ...
-
-
 class Remembering:
     """`objects` are the policy objects as the API server has them; `epoch` is the time of day."""
 
     def __init__(
         self,
-        api: Statuses,
+        api: Patches,
         accounts: Accounts,
         objects: Objects,
         *,

@@ -51,6 +51,14 @@ async def equal_priority_stays(bench: Bench) -> None:
     await bench.settle()
 
 
+async def a_lower_one_does_not_make_an_equal_one_go(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "a", "low", node="n")
+    of(bench, "a", "same", node="n", priority=10)
+    of(bench, "a", "new", gpus=2, priority=10)
+    await bench.settle()
+
+
 async def priority_says_nothing_across_tenants(bench: Bench) -> None:
     await scene(bench)
     of(bench, "b", "low", node="n", gpus=2)
@@ -131,6 +139,12 @@ async def room_that_was_freed_is_kept(bench: Bench) -> None:
     [
         pytest.param(a_lower_priority_goes, ["low"], "new", id="a lower priority goes"),
         pytest.param(equal_priority_stays, [], "low", id="an equal priority stays"),
+        pytest.param(
+            a_lower_one_does_not_make_an_equal_one_go,
+            [],
+            "low same",
+            id="an equal priority stays beside a lower one",
+        ),
         pytest.param(
             priority_says_nothing_across_tenants, [], "low", id="priority stays within a tenant"
         ),

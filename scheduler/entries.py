@@ -65,6 +65,8 @@ class Entry:
     """
     sizes: Counter[int | None] = field(default_factory=Counter)
     """What the pods that wait state as the size of their gang -> how many of them"""
+    asked: dict[str, int] = field(default_factory=dict)
+    """What its pods ask for, each name once, with the amount of one that asks for it"""
     _first: tuple[int, float, str] | None = None
 
     def __post_init__(self) -> None:
@@ -73,6 +75,7 @@ class Entry:
     def put(self, pod: Pod) -> None:
         old = self._take_out(pod.uid)
         self.pods[pod.uid] = pod
+        self.asked.update(pod.shape.requests)
         self.flying.discard(pod.uid)
         if pod.gang is not None:
             self.sizes[pod.gang.min_available] += 1

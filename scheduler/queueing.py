@@ -60,7 +60,7 @@ class Queue(Census):
         done: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
         class_of: Callable[[Pod], Hashable] = lambda pod: pod.shape,
         starving_after: float = STARVING_AFTER,
-        standing: Callable[[str], Any] = lambda tenant: tenant,
+        standing: Callable[[str, Mapping[str, int]], Any] = lambda tenant, asked: tenant,
         reserved: Rooms | None = None,
     ) -> None:
         super().__init__(
@@ -71,7 +71,7 @@ class Queue(Census):
             starving_after=starving_after,
             reserved=reserved,
         )
-        self._active = Turns(stands=self._stands, standing=standing)
+        self._active = Turns(self._stands, lambda who, key: standing(who, self._entries[key].asked))
         self._timers: list[tuple[float, int, UnitKey]] = []
         self._parking = Parking(class_of)
         self._lifts: dict[str, Pod] = {}  # uid -> pod whose gang gate may be lifted

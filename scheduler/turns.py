@@ -2,7 +2,7 @@
 Units that are ready to be planned: a line for each tenant, and whose turn it is.
 
     half-bound gangs, and pods of the cluster itself      before everybody
-    then the tenant that stands first                     asked anew for every turn
+    then the tenant that stands first                     asked anew, for the first in its line
     then the first in that tenant's line                  by its rank
 
 Between tenants the standing decides (promises, then shares), within one the rank. With a single
@@ -24,10 +24,11 @@ SPARE: Final = 1024  # void items that a line may hold
 
 
 class Turns:
-    """`stands` says whether an item is still valid; `standing` orders tenants, the lowest first."""
+    """`stands` says whether an item is still valid; `standing` orders tenants, each by the first
+    in its line, the lowest first."""
 
     def __init__(
-        self, *, stands: Callable[[UnitKey, int], bool], standing: Callable[[str], Any]
+        self, stands: Callable[[UnitKey, int], bool], standing: Callable[[str, UnitKey], Any]
     ) -> None:
         self._stands, self._standing = stands, standing
         self._lines: dict[str, list[Item]] = {}  # tenant -> heap
@@ -65,6 +66,6 @@ class Turns:
         return found
 
     def _turn(self, tenant: str) -> tuple[Any, ...]:
-        rank = self._lines[tenant][0][0]
+        rank, _, key = self._lines[tenant][0]
         half_bound, priority = rank[0], -rank[1]
-        return half_bound, priority < SYSTEM_CRITICAL, self._standing(tenant), rank
+        return half_bound, priority < SYSTEM_CRITICAL, self._standing(tenant, key), rank

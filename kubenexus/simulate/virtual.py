@@ -176,7 +176,7 @@ class Turns:
         self.queue = Queue(
             bound=cache.bound,
             class_of=lambda pod: (pod.shape, cache.snapshot.signature(pod)),
-            standing=cache.accounts.standing if fair else lambda tenant: 0,
+            standing=cache.accounts.standing if fair else lambda tenant, asked: 0,
         )
         self._tenancy = self._between() if fair else None
 

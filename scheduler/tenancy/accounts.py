@@ -4,6 +4,7 @@ The tenants' accounts as scheduling needs them: who holds what, who may have mor
     take / give     a pod has its node, by decision or by what the API says; it is gone
     allow           a unit as far as its tenant's quota goes, or why not even its minimum does
     closed          nodes whose kind of GPU the tenant has used up
+    beyond          nodes on which a unit would be beyond its tenant's promise
     standing        the order between tenants
 
 What was taken is kept for each pod, so that giving back is exact whatever the node or the policies
@@ -21,7 +22,7 @@ from ..model import Pod
 from ..units import Unit
 from .ledger import Excess, Ledger
 from .shares import Shares, Standing
-from .tree import Pairs, Tree, total
+from .tree import Amounts, Pairs, Tree, total
 
 _FEW = 3
 
@@ -141,6 +142,32 @@ class Accounts:
             return frozenset()
         return frozenset(node for node in nodes if full.intersection(self.kinds(node)))
 
+    # --- what was promised ---
+
+    def beyond(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str] | None:
+        """
+        Nodes on which what the unit needs would be beyond its tenant's promise; None: on all.
+
+        Empty where the promise names no kind of GPU: then it does not matter where.
+        """
+        pods = unit.pods[: unit.need]
+        needed = total(self.amounts(pod) for pod in pods)
+        gpus = sum(pod.shape.ask.gpus for pod in pods)
+        if not (gpus and self.ledger.tree.kinds):
+            return frozenset() if self.ledger.entitled(unit.tenant, needed) else None
+        verdicts: dict[tuple[str, ...], bool] = {}
+        within, beyond = False, []
+        for node in nodes:
+            kinds = tuple(name for name in self.kinds(node) if name in self.ledger.tree.kinds)
+            if kinds not in verdicts:
+                there = {**needed, **dict.fromkeys(kinds, gpus)}
+                verdicts[kinds] = self.ledger.entitled(unit.tenant, there)
+            if verdicts[kinds]:
+                within = True
+            else:
+                beyond.append(node)
+        return frozenset(beyond) if within else None
+
     def _held_back(self, tenant: str, excess: Excess) -> HeldBack:
         """Whoever else uses what a group may use together; a limit of its own is nobody else's."""
         if excess.member == tenant:
@@ -154,8 +181,8 @@ class Accounts:
 
     # --- whose turn it is ---
 
-    def standing(self, tenant: str) -> Standing:
-        return self.shares.standing(tenant)
+    def standing(self, tenant: str, asked: Amounts) -> Standing:
+        return self.shares.standing(tenant, asked)
 
     def state(self) -> dict[str, dict[str, int]]:
         return self.ledger.state()

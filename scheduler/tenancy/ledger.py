@@ -3,16 +3,22 @@ What every tenant uses, and what its quota says to more of it.
 
     take / give      a pod got its node, by decision or by what the API says; it left
     excess           the first limit on the way to the top that an amount more would break
+    below            somebody on the way uses less of what is asked for than was promised
     entitled         an amount more stays within what somebody on the way was promised
     borrowed         what is used beyond the promise; nothing else may be taken back
 
 A pod counts from the moment its placement is decided until it is gone, so that binds in flight,
 and pods that are being ended, count: a limit is kept at every instant. Rebuilt from the pods after
-a restart like every other book. Nothing here waits or orders: see `shares` for whose turn it is.
+a restart like every other book. A promise that names no GPUs promises none: it is no ground to go
+first, or to take something back, for pods that ask for GPUs. Other things go along with what a
+promise names. Nothing here waits or orders: see `shares` for whose turn it is.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from policies import requests
+from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER
 
 from .tree import Amounts, Member, Tree
 
@@ -88,21 +94,29 @@ class Ledger:
 
     # --- promises ---
 
-    def below(self, tenant: str) -> bool:
-        """Whether somebody on the way to the top uses less of something than was promised."""
+    def below(self, tenant: str, more: Amounts) -> bool:
+        """Whether somebody on the way to the top uses less than was promised of what is asked."""
+        asks_gpus = requests.gpus(more) > 0
         return any(
             self.used(member.name).get(name, 0) < amount
             for member in self.tree.path(tenant)
             for name, amount in member.guaranteed
+            if (_counts_gpus(name) if asks_gpus else more.get(name, 0) > 0)
         )
 
     def entitled(self, tenant: str, more: Amounts) -> bool:
-        """Whether the amounts stay within a promise, that of the tenant or of a group above it."""
+        """
+        Whether the amounts stay within a promise, that of the tenant or of a group above it.
+
+        GPUs of a kind count by that kind too, where the amounts say on which nodes they would be.
+        """
         return any(self._within(member, more) for member in self.tree.path(tenant))
 
     def _within(self, member: Member, more: Amounts) -> bool:
         used = self.used(member.name)
         asked = [(name, amount) for name, amount in member.guaranteed if more.get(name, 0) > 0]
+        if requests.gpus(more) and not any(_counts_gpus(name) for name, _ in asked):
+            return False
         return bool(asked) and all(
             used.get(name, 0) + more[name] <= amount for name, amount in asked
         )
@@ -151,6 +165,10 @@ class Ledger:
     def state(self) -> dict[str, dict[str, int]]:
         """What tenants use, for comparing two moments."""
         return {name: dict(sorted(book.items())) for name, book in sorted(self._own.items())}
+
+
+def _counts_gpus(name: str) -> bool:
+    return name.startswith((GPU_MODEL, HARDWARE_TIER)) or requests.gpus({name: 1}) > 0
 
 
 def _add(book: dict[str, int], pairs: Iterable[tuple[str, int]], sign: int) -> None:

@@ -34,7 +34,6 @@ from . import budgets, eligible
 from .evicting import Evictor, Outcome
 from .holds import Holds
 from .ledger import Ledger
-from .tree import total
 from .victims import Occupant, Search, Verdict, spared
 
 WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
@@ -66,7 +65,7 @@ class Preempting:
         evictor: Evictor | None,
         metrics: Metrics,
         scheduler: str,
-        plan: Callable[[Unit, Memo], Plan],
+        plan: Callable[[Unit, frozenset[str], Memo], Plan],
         rank: Callable[[str], int],
         group: Callable[[GangKey], Group | None],
         now: Callable[[], float],
@@ -107,17 +106,35 @@ class Preempting:
             return unit.key in self._attempts
         if now < self._not_before.get(unit.key, (0.0, 0.0))[0]:
             return False
-        ledger = self._cache.accounts.ledger
-        amounts = total(self._cache.accounts.amounts(pod) for pod in unit.pods[: unit.need])
-        asks = eligible.claim(unit, entitled=ledger.entitled(unit.tenant, amounts))
-        if asks is None or not self._somebody(asks, ledger):
+        verdict, asked = self._look(unit)
+        if not asked:
             return False
-        verdict = self._search(unit, asks, ledger)
         if verdict is None:
             self._pause(unit.key, now)
             return False
         self._begin(unit, verdict, now)
         return True
+
+    def _look(self, unit: Unit) -> tuple[Verdict | None, bool]:
+        """
+        Who goes, and whether there was anybody to ask.
+
+        By right of the promise first, on the nodes that are within it; then by the other rights,
+        on any node.
+        """
+        accounts, asked = self._cache.accounts, False
+        beyond = accounts.beyond(unit, self._cache.snapshot.columns.rows)
+        grounds = [(True, beyond)] if beyond is not None else []
+        if beyond is None or beyond:
+            grounds.append((False, frozenset()))
+        for entitled, closed in grounds:
+            asks = eligible.claim(unit, entitled=entitled)
+            if asks is None or not self._somebody(asks, accounts.ledger):
+                continue
+            asked = True
+            if (verdict := self._search(unit, asks, closed)) is not None:
+                return verdict, True
+        return None, asked
 
     def oust(self, unit: Unit, verdict: Verdict) -> bool:
         """Who goes was decided elsewhere; whether they do."""
@@ -131,18 +148,18 @@ class Preempting:
         """Whether somebody goes for the unit."""
         return key in self._attempts
 
-    def _search(self, unit: Unit, asks: eligible.Claim, ledger: Ledger) -> Verdict | None:
+    def _search(self, unit: Unit, asks: eligible.Claim, closed: frozenset[str]) -> Verdict | None:
         view = eligible.View(
             self._scheduler, self._epoch(), self._rank, self._group, self._is_left_alone
         )
         found = eligible.bundles(self._cache.occupants(), asks, view)
-        able = spared(found, ledger, lambda one: self._cache.accounts.amounts(one.pod, one.node))
-        snapshot = self._cache.snapshot
+        accounts, snapshot = self._cache.accounts, self._cache.snapshot
+        able = spared(found, accounts.ledger, lambda one: accounts.amounts(one.pod, one.node))
         self._metrics.preemption.labels("search").inc()
         return budgets.within(
             self._cache.budgets,
             able,
-            lambda: Search(snapshot, lambda memo: self._plan(unit, memo), unit.need),
+            lambda: Search(snapshot, lambda memo: self._plan(unit, closed, memo), unit.need),
         )
 
     def _somebody(self, asks: eligible.Claim, ledger: Ledger) -> bool:

@@ -36,6 +36,7 @@ from ..units import Unit, UnitKey
 from . import foresight
 from .lengths import Lengths
 from .promises import Ending, Promise, earliest, keeps, without
+from .tree import Pairs
 from .victims import Bundle, Occupant, Search, Verdict
 
 DEPTH: Final = 4  # promises at a time
@@ -55,6 +56,8 @@ class _Blocked:
 
     tenant: str
     order: tuple[int, float, str]
+    asked: Pairs
+    """What one of its pods asks for."""
     single: bool
     """Takes whatever comes free next: others take it all the same, and wait for nothing more."""
     not_before: float = 0.0
@@ -156,7 +159,8 @@ class Promising:
         if unit.key in self._blocked or not (self._cache.timed or self._lengths.usual):
             return
         if len(self._blocked) < MOST_WAITING:
-            self._blocked[unit.key] = _Blocked(unit.tenant, unit.order, _is_single(unit))
+            asked = unit.pods[0].shape.requests
+            self._blocked[unit.key] = _Blocked(unit.tenant, unit.order, asked, _is_single(unit))
             self._due = True
 
     def placed(self, key: UnitKey) -> None:
@@ -224,14 +228,15 @@ class Promising:
         """
         for key in [key for key in self._blocked if self._queue.state(key) not in _WAITING]:
             del self._blocked[key]
-        standing: dict[str, Any] = {}
+        standing: dict[tuple[str, Any], Any] = {}
         best: tuple[tuple[Any, ...], UnitKey] | None = None
         for key, one in self._blocked.items():
             if key in self._promised or one.not_before > now or self._means.ousting(key):
                 continue
-            if one.tenant not in standing:
-                standing[one.tenant] = self._cache.accounts.standing(one.tenant)
-            place = (one.order[0], one.single, standing[one.tenant], one.order)
+            who = (one.tenant, one.asked)
+            if who not in standing:
+                standing[who] = self._cache.accounts.standing(one.tenant, dict(one.asked))
+            place = (one.order[0], one.single, standing[who], one.order)
             if best is None or place < best[0]:
                 best = place, key
         return None if best is None else self._queue.unit(best[1])

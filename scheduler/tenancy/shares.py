@@ -1,7 +1,7 @@
 """
 Whose turn it is between tenants: promises first, then the lowest share for its weight.
 
-    standing(tenant) = (below its promise? first), (share / weight at the top, …, at the tenant)
+    standing = (below its promise of what is asked? first), (share / weight at the top, …, tenant's)
 
 A share is the largest part that a member uses of any resource of the cluster. It is remembered and
 fades: after one half-life, what was used then counts half. What is used now counts beside what was
@@ -65,13 +65,13 @@ class Shares:
             default=0.0,
         )
 
-    def standing(self, tenant: str) -> Standing:
-        """The lowest goes first; equal only for one and the same tenant."""
+    def standing(self, tenant: str, asked: Amounts) -> Standing:
+        """Of somebody who asks for this; the lowest goes first, equal only for one tenant."""
         path = tuple(
             (self._weighted(member.name, member.weight), member.name)
             for member in reversed(self._ledger.tree.path(tenant))
         )
-        return not self._ledger.below(tenant), path
+        return not self._ledger.below(tenant, asked), path
 
     def _weighted(self, name: str, weight: int) -> float:
         memory = self._memory.get(name)

@@ -32,7 +32,6 @@ from .quotas import Quotas
 from .recording import Recorder
 from .reserved import Reserved
 from .reserving import Reserving
-from .tree import total
 
 Planning = Callable[[Unit, frozenset[str], Memo], Plan]
 
@@ -80,7 +79,7 @@ class Tenancy:
             evictor=around.evictor,
             metrics=around.metrics,
             scheduler=around.scheduler,
-            plan=lambda unit, memo: self._lifted(unit, frozenset(), memo),
+            plan=self._lifted,
             rank=lambda tier: around.cache.snapshot.places.tables.rank(tier) or 0,
             group=around.group,
             now=around.now,
@@ -127,16 +126,18 @@ class Tenancy:
 
     def _promised(self, unit: Unit, closed: frozenset[str]) -> Plan:
         """As far as no promise to another unit is broken; a tenant's guarantee goes before them."""
-        if self._entitled(unit):
-            return self._lifted(unit, closed, self._memo)
+        beyond = self._beyond(unit)
+        if beyond is not None:
+            found = self._lifted(unit, closed | beyond, self._memo)
+            if not beyond or isinstance(found, Placed):
+                return found
         return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
 
-    def _entitled(self, unit: Unit) -> bool:
-        accounts = self._around.cache.accounts
-        if accounts.plain:
-            return False
-        asked = total(accounts.amounts(pod) for pod in unit.pods[: unit.need])
-        return accounts.ledger.entitled(unit.tenant, asked)
+    def _beyond(self, unit: Unit) -> frozenset[str] | None:
+        cache = self._around.cache
+        if cache.accounts.plain:
+            return None
+        return cache.accounts.beyond(unit, cache.snapshot.columns.rows)
 
     def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
         allotted = self.reserving.allotments.of(unit.tenant) if self.reserving else ()

@@ -19,6 +19,8 @@ TREE = Tree(
         Member("vision", "research", weight=3, guaranteed=((GPU, 4),), max=((GPU, 8),)),
         Member("speech", "research"),
         Member("web", max=(("cpu", 4000),)),
+        Member("office", guaranteed=(("cpu", 4000),)),
+        Member("render", guaranteed=(("gpu-model/L4", 2),)),
     ]
 )
 
@@ -72,6 +74,18 @@ def test_a_limit_is_kept(used: dict[str, int], tenant: str, more: Any, found: An
         pytest.param({"vision": 5}, "speech", {GPU: 3}, True, id="a sibling within the group's"),
         pytest.param({}, "web", {"cpu": 1}, False, id="nothing was promised"),
         pytest.param({}, "vision", {"cpu": 1}, False, id="a resource that no promise names"),
+        pytest.param(
+            {}, "vision", {GPU: 4, "cpu": 99}, True, id="other things go along with promised GPUs"
+        ),
+        pytest.param({}, "office", {"cpu": 1, "memory": 9}, True, id="and with promised CPUs"),
+        pytest.param(
+            {}, "office", {GPU: 1, "cpu": 1}, False, id="GPUs do not go along with promised CPUs"
+        ),
+        pytest.param({}, "render", {GPU: 2, "gpu-model/L4": 2}, True, id="GPUs of a promised kind"),
+        pytest.param({}, "render", {GPU: 2, "gpu-model/H100": 2}, False, id="GPUs of another kind"),
+        pytest.param(
+            {}, "render", {GPU: 3, "gpu-model/L4": 3}, False, id="too many of a promised kind"
+        ),
     ],
 )
 def test_who_is_entitled(used: dict[str, int], tenant: str, more: Any, expected: bool) -> None:

@@ -16,7 +16,7 @@ def turn(tree: Tree, used: dict[str, dict[str, int]], waiting: list[str], *, at:
         book.take(tenant, amounts.items())
     shares = Shares(book)
     shares.advance(TOTALS, at)
-    return " ".join(sorted(waiting, key=shares.standing))
+    return " ".join(sorted(waiting, key=lambda name: shares.standing(name, {GPU: 1})))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,18 @@ def turn(tree: Tree, used: dict[str, dict[str, int]], waiting: list[str], *, at:
             id="who has less than was promised goes before all others",
         ),
         pytest.param(
+            [Member("a", guaranteed=(("cpu", 40),))],
+            {"a": {GPU: 30}, "b": {GPU: 1}},
+            "b a",
+            id="a promise of something else is no reason to go first",
+        ),
+        pytest.param(
+            [Member("a", guaranteed=(("gpu-model/H100", 40),))],
+            {"a": {GPU: 30, "gpu-model/H100": 30}, "b": {GPU: 1}},
+            "a b",
+            id="a promise of a kind of GPU counts for whoever asks for GPUs",
+        ),
+        pytest.param(
             [Member("g"), Member("a", "g"), Member("c", "g")],
             {"a": {GPU: 1}, "b": {GPU: 5}, "c": {GPU: 5}},
             "b a c",
@@ -63,9 +75,9 @@ def test_what_was_used_fades_by_half_in_a_half_life() -> None:
     book.give("a", [(GPU, 80)])
     book.take("b", [(GPU, 10)])
     shares.advance(TOTALS, 1000)
-    before = sorted(["a", "b"], key=shares.standing)
+    before = sorted(["a", "b"], key=lambda name: shares.standing(name, {GPU: 1}))
     shares.advance(TOTALS, 1500)
-    after = sorted(["a", "b"], key=shares.standing)
+    after = sorted(["a", "b"], key=lambda name: shares.standing(name, {GPU: 1}))
     assert (before, after) == (["b", "a"], ["a", "b"])
 
 

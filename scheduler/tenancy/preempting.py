@@ -12,12 +12,11 @@ One search for a unit at a time, and none while its victims are going: evicting 
 them go faster. The room is kept by counting the unit's pods on their nodes (`holds`), so that
 nobody takes what was freed for it. The pods are told these nodes (nominatedNodeName), and by that
 a successor keeps the same room: what was evicted before a crash is not lost for the unit. A search
-that found nobody is made again after a while, because who may go changes without a node showing it.
+that found nobody is made again after a while (`pacing`).
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,12 +33,13 @@ from . import budgets, eligible
 from .evicting import Evictor, Outcome
 from .holds import Holds
 from .ledger import Ledger
+from .pacing import Pacing
 from .victims import Occupant, Search, Verdict, spared
 
 WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
 LEFT_ALONE: Final = 60.0  # a pod whose eviction was refused
-NEXT_SEARCH: Final = 5.0  # for a unit whose last search found nobody; doubled every time
-LATEST_SEARCH: Final = 60.0
+
+_Ground = tuple[eligible.Claim, frozenset[str]]
 
 
 @dataclass(slots=True)
@@ -78,9 +78,7 @@ class Preempting:
         self._rank, self._group = rank, group
         self._now, self._epoch, self._wake, self._freed = now, epoch, wake, freed
         self._attempts: dict[UnitKey, _Attempt] = {}
-        self._not_before: dict[UnitKey, tuple[float, float]] = {}  # when, and the pause it was
-        self._again: dict[UnitKey, float] = {}  # when a search is made once more
-        self._again_at = math.inf
+        self._pacing = Pacing()
         self._owed: dict[UnitKey, tuple[int, float]] = {}  # pods gone for a unit, until when
         self._left_alone: dict[str, float] = {}  # pod uid -> until when
         self._clearing: set[asyncio.Task[None]] = set()
@@ -104,37 +102,47 @@ class Preempting:
         now = self._now()
         if self._evictor is None or unit.key in self._attempts:
             return unit.key in self._attempts
-        if now < self._not_before.get(unit.key, (0.0, 0.0))[0]:
+        grounds = self._grounds(unit)
+        if not grounds:
             return False
-        verdict, asked = self._look(unit)
-        if not asked:
+        like = self._like(unit, grounds)
+        if not self._pacing.may(unit.key, like, now):
             return False
+        found = (self._search(unit, asks, closed) for asks, closed in grounds)
+        verdict = next((one for one in found if one is not None), None)
+        self._pacing.took(now, self._now())
         if verdict is None:
-            self._pause(unit.key, now)
+            self._pacing.failed(unit.key, like, now)
             return False
         self._begin(unit, verdict, now)
         return True
 
-    def _look(self, unit: Unit) -> tuple[Verdict | None, bool]:
+    def _grounds(self, unit: Unit) -> list[_Ground]:
         """
-        Who goes, and whether there was anybody to ask.
+        By what right somebody may be asked to go, and the nodes on which it is none.
 
-        By right of the promise first, on the nodes that are within it; then by the other rights,
-        on any node.
+        That of the promise first, on the nodes that are within it; then the others, on any node.
         """
-        accounts, asked = self._cache.accounts, False
+        accounts = self._cache.accounts
         beyond = accounts.beyond(unit, self._cache.snapshot.columns.rows)
-        grounds = [(True, beyond)] if beyond is not None else []
+        rights = [(True, beyond)] if beyond is not None else []
         if beyond is None or beyond:
-            grounds.append((False, frozenset()))
-        for entitled, closed in grounds:
-            asks = eligible.claim(unit, entitled=entitled)
-            if asks is None or not self._somebody(asks, accounts.ledger):
-                continue
-            asked = True
-            if (verdict := self._search(unit, asks, closed)) is not None:
-                return verdict, True
-        return None, asked
+            rights.append((False, frozenset()))
+        claims = ((eligible.claim(unit, entitled=right), closed) for right, closed in rights)
+        return [
+            (asks, closed)
+            for asks, closed in claims
+            if asks is not None and self._somebody(asks, accounts.ledger)
+        ]
+
+    def _like(self, unit: Unit, grounds: Sequence[_Ground]) -> Hashable:
+        """Equal for units that a search answers alike."""
+        if unit.bound:
+            return unit.key
+        shapes = {pod.shape: pod for pod in unit.pods}
+        signatures = frozenset((s, self._cache.snapshot.signature(p)) for s, p in shapes.items())
+        rights = tuple((asks.entitled, asks.yields) for asks, _ in grounds)
+        return unit.tenant, unit.priority, unit.need, signatures, rights
 
     def oust(self, unit: Unit, verdict: Verdict) -> bool:
         """Who goes was decided elsewhere; whether they do."""
@@ -211,7 +219,7 @@ class Preempting:
                 gone = self._owed.pop(attempt.unit.key, (0, 0.0))[0] + len(outcome.going)
                 self._owed[attempt.unit.key] = (gone, now + WAIT_SECONDS)
             self._end(attempt.unit.key)
-            self._not_before.pop(attempt.unit.key, None)
+            self._pacing.free(attempt.unit.key)
             self._queue.retry(attempt.unit.key, now)
         self._wake()
 
@@ -219,16 +227,6 @@ class Preempting:
         if not task.cancelled() and (exc := task.exception()) is not None:
             self.broken = exc
         self._wake()
-
-    def _pause(self, key: UnitKey, now: float) -> None:
-        if len(self._not_before) >= 4096:
-            self._not_before.clear()
-            self._again.clear()
-        _, before = self._not_before.get(key, (0.0, 0.0))
-        pause = min(2 * before or NEXT_SEARCH, LATEST_SEARCH)
-        self._not_before[key] = (now + pause, pause)
-        self._again[key] = now + pause
-        self._again_at = min(self._again_at, now + pause)
 
     # --- after a restart ---
 
@@ -274,10 +272,9 @@ class Preempting:
 
     def placed(self, key: UnitKey) -> None:
         """The unit has its nodes: what was kept for it is its own now."""
-        if self._again or self._owed or self._not_before:
-            self._again.pop(key, None)
+        self._pacing.forget(key)
+        if self._owed:
             self._owed.pop(key, None)
-            self._not_before.pop(key, None)
         if self._attempts.pop(key, None) is not None:
             self._holds.end(key)
             self._metrics.preemption.labels("placed").inc()
@@ -287,8 +284,11 @@ class Preempting:
         now = self._now()
         if not self._resumed:
             self.resume()
-        if now >= self._again_at:
-            self._search_again(now)
+        for key in self._pacing.due(now):
+            if self._queue.unit(key) is None:
+                self._pacing.forget(key)
+            else:
+                self._queue.retry(key, now)
         for key, (gone, until) in list(self._owed.items()):
             if key not in self._attempts and (self._queue.unit(key) is None or now >= until):
                 del self._owed[key]
@@ -300,21 +300,13 @@ class Preempting:
                     self._metrics.preemption.labels("in_vain").inc(len(attempt.evicted))
                 self._end(key)
 
-    def _search_again(self, now: float) -> None:
-        due = [key for key, at in self._again.items() if at <= now]
-        for key in due:
-            del self._again[key]
-            if self._queue.unit(key) is None:
-                self._not_before.pop(key, None)
-            else:
-                self._queue.retry(key, now)
-        self._again_at = min(self._again.values(), default=math.inf)
-
     def next_at(self) -> float | None:
         """When `tick` next has something to do."""
         due = [attempt.until for attempt in self._attempts.values()]
         due += [until for _, until in self._owed.values()]
-        return min((*due, self._again_at) if self._again else due, default=None)
+        if (at := self._pacing.next_at()) is not None:
+            due.append(at)
+        return min(due, default=None)
 
     def _end(self, key: UnitKey) -> None:
         attempt = self._attempts.pop(key, None)

@@ -8,7 +8,7 @@ DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-hardware bench-tenancy bench-docs cel-conformance faults gang-faults parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-hardware bench-tenancy bench-docs cel-conformance faults gang-faults tenancy-faults parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -63,6 +63,11 @@ faults: $(VENV)/dev binaries ## Every fault of docs/reliability.md three times, 
 gang-faults: $(VENV)/dev binaries ## The scheduler's faults of docs/reliability.md, many times each
 	KUBENEXUS_GANG_FAULTS=1 $(PYTEST) -q tests/cluster/test_gang_truth.py
 	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md
+
+tenancy-faults: $(VENV)/dev binaries ## Preemption and reservations under faults, many times each, and their table in docs/reliability.md
+	rm -f build/reliability/tenancy.json
+	KUBENEXUS_TENANCY_FAULTS=1 $(PYTEST) -q tests/cluster/test_tenancy_faults.py
+	$(BIN)/python -m tests.cluster.reliability build/reliability docs/reliability.md tenancy
 
 parity: $(VENV)/dev binaries ## Many drawn cases beside the real kube-scheduler (CASES=n, BASE=seed)
 	KUBENEXUS_PARITY_CASES=$(or $(CASES),20000) KUBENEXUS_PARITY_BASE=$(or $(BASE),z) \

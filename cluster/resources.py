@@ -69,6 +69,7 @@ SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount"
 REPLICATION_CONTROLLERS: Final = Resource(
     "", "v1", "replicationcontrollers", "ReplicationController"
 )
+POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate")
 RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 PERSISTENT_VOLUMES: Final = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False
@@ -145,6 +146,11 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
     namespaced=False,
 )
 
+# What an autoscaler is asked for.
+PROVISIONING_REQUESTS: Final = Resource(
+    "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest"
+)
+
 # Kubernetes' own gangs (1.37) and those of scheduler-plugins.
 POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 X_POD_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -155,9 +161,10 @@ NODE_RESOURCE_TOPOLOGIES: Final = Resource(
     "NodeResourceTopology",
     namespaced=False,
 )
-LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue")
+# Queues of Kueue; the version is the one that the server prefers.
+LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES: Final = Resource(
-    "kueue.x-k8s.io", "v1beta1", "clusterqueues", "ClusterQueue", namespaced=False
+    "kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False
 )
 
 _POLICY_VERSION: Final = vocabulary.POLICY_API_VERSION.removeprefix(f"{vocabulary.POLICY_GROUP}/")

@@ -104,28 +104,53 @@ def simulate(
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="text or json.")] = Output.TEXT,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="DURATION",
+            help="Virtual time: work arrives for so long, such as 6h, runs, and goes.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        Path | None,
+        typer.Option(help="Virtual time: a CSV list of jobs; default: the folder's jobs.csv."),
+    ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Virtual time: FIFO and greedy backfill beside it.")
+    ] = False,
+    what_if: Annotated[
+        list[Path] | None,
+        typer.Option(help="Virtual time: policies to try in place of those with the same names."),
+    ] = None,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Virtual time: everything that happened, and when.")
+    ] = False,
 ) -> None:
     """Admit and place manifests on a cluster described in YAML, with the code that runs in one.
 
     Prints for each manifest the verdict, what was injected, and where its pods would run; for
-    what is refused or does not fit, why. Ends with 0 when the simulation ran, 2 on bad input.
+    what is refused or does not fit, why. In virtual time it prints who waited how long and got how
+    much, tenant by tenant. Ends with 0 when the simulation ran, 2 on bad input.
     """
-    from kubenexus.simulate import inputs, render, run
-    from policies import documents, expression, loader
-    from policies.compiler import Compiler
+    from kubenexus.simulate import command, render
+    from policies import loader
 
-    compiler = Compiler(expression.engine())
-    loaded = loader.load_files(policies or loader.LIBRARY, compiler=compiler)
-    if loaded.problems:
-        raise _bad_input("\n".join(str(fault) for fault in loaded.problems))
+    asked = command.Asked(
+        path,
+        cluster=cluster,
+        policies=tuple(policies or (loader.LIBRARY,)),
+        within=within,
+        jobs=jobs,
+        compare=compare,
+        timeline=timeline,
+        what_if=tuple(what_if or ()),
+        json=output is Output.JSON,
+    )
     try:
-        result = run.simulate(inputs.read(path, cluster=cluster), loaded.policies)
-    except documents.DocumentError as exc:
+        command.simulate(asked, render.console())
+    except command.InputError as exc:
         raise _bad_input(exc) from exc
-    if output is Output.JSON:
-        typer.echo(render.as_json(result))
-    else:
-        render.as_text(result, render.console())
 
 
 @app.command()
@@ -236,6 +261,13 @@ def scheduler(
     policy_objects: Annotated[
         bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
     ] = True,
+    provisioning_class: Annotated[
+        str,
+        typer.Option(
+            help="Ask for nodes for gangs that lack room, with ProvisioningRequests of this class; "
+            "default: autoscalers see the pods alone."
+        ),
+    ] = "",
 ) -> None:
     """Place pending pods, gangs whole."""
     from cluster import errors
@@ -257,6 +289,7 @@ def scheduler(
         hold_seconds=hold_seconds,
         policies=tuple(policies or (loader.LIBRARY,)),
         policy_objects=policy_objects,
+        provisioning_class=provisioning_class,
     )
     try:
         raise typer.Exit(service.main(options))

@@ -1,8 +1,8 @@
 """
 Writes the files that are made from code, so that they cannot say something else: `make generate`.
 
-    docs/schemas/*.json      JSON Schemas of the policy documents, for editors
-    docs/reference/*.md      reference pages: keys, policy documents, commands, metrics, Events
+    docs/schemas/*.json      JSON Schemas of policies and reservations, for editors
+    docs/reference/*.md      reference pages: keys, documents, commands, metrics, Events
     deploy/crds/*.yaml       CustomResourceDefinitions
     charts/kubenexus/**      what `kubenexus.install.chart` makes of the code and of values.yaml
 
@@ -27,7 +27,7 @@ def files(root: Path = Path()) -> Mapping[str, str]:
     """Path below the repository -> text."""
     made = {
         f"docs/schemas/{kind}.json": json.dumps(schema, indent=2) + "\n"
-        for kind, schema in schemas.schemas().items()
+        for kind, schema in schemas.documents().items()
     }
     for definition in crds.definitions():
         plural = definition["spec"]["names"]["plural"]

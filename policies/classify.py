@@ -26,6 +26,13 @@ Holding = Callable[[CompiledPolicy, Sequence[Choice], Joined], Iterator[Choice]]
 
 _FALLBACK: Final = Said("service", BUILTIN, "fallback")
 
+QUEUE: Final = "queue"
+"""The source of a tier that a Kueue queue said."""
+OWN: Final = "pod label"
+"""The source of a tier that a pod chose for itself, lower than it may have."""
+_NAMESPACE: Final = "namespace label"
+_POLICY: Final = "TenantPolicy"
+
 
 def who(
     admission: Admission, tables: Tables, matched: Sequence[CompiledPolicy]
@@ -49,7 +56,7 @@ def who(
         and own in tables.tiers
         and tables.tiers[own].rank < _rank(tables, tier)
     ):
-        tier, source = own, "pod label"
+        tier, source = own, OWN
     return Who(name, tier, source, policy), conflicts
 
 
@@ -62,17 +69,22 @@ def _tier(
     for policy in tenants[:1]:
         said = policy.model.spec.tenant.tier if isinstance(policy.model, TenantPolicy) else None
         if said is not None:
-            return said, f"TenantPolicy {policy.name}"
+            return said, f"{_POLICY} {policy.name}"
     label = labels.get(vocabulary.TIER_LABEL, "").lower()
     if label in tables.tiers:
-        return label, "namespace label"
+        return label, _NAMESPACE
     if admission.queue_tier in tables.tiers:
-        return str(admission.queue_tier), "queue"
+        return str(admission.queue_tier), QUEUE
     for pod in _specs(admission):
         named = str(pod.get("priorityClassName") or "")
         if named in tables.priority_classes:
             return tables.priority_classes[named], f"PriorityClass {named}"
     return vocabulary.LOWEST_TIER, "nobody said"
+
+
+def heeds_queue(who: Who) -> bool:
+    """Whether it matters what a queue says: nobody who goes before it said the tier."""
+    return who.source not in (OWN, _NAMESPACE) and not who.source.startswith(f"{_POLICY} ")
 
 
 def _specs(admission: Admission) -> Iterable[Json]:

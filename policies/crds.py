@@ -126,19 +126,30 @@ _KEPT_STATUS: Final[Json] = {
         "phase": {
             "type": "string",
             "enum": ["Pending", "Active", "Expired"],
-            "description": "Pending: nothing is kept yet. Active: from now on, until it ends.",
+            "description": "Pending: gathered until its time comes. Active: kept until it ends.",
         },
         "held": {"type": "string", "description": "What is kept now, for people."},
-        "message": {"type": "string", "description": "Why less is kept than was asked for."},
+        "message": {
+            "type": "string",
+            "description": "What is missing of it, and the work that is waited for.",
+        },
         "places": _PLACES,
     },
 }
-_RESERVATION_COLUMNS: Final = [
+_RESERVATION_COLUMNS: Final[list[Json]] = [
     {"name": "Tenant", "type": "string", "jsonPath": ".spec.tenant"},
     {"name": "For", "type": "string", "jsonPath": ".spec.podGroup.name"},
     {"name": "Held", "type": "string", "jsonPath": ".status.held"},
     {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+    {
+        "name": "From",
+        "type": "string",
+        "format": "date-time",
+        "jsonPath": ".spec.from",
+        "priority": 1,
+    },
     {"name": "Until", "type": "string", "format": "date-time", "jsonPath": ".spec.until"},
+    {"name": "Message", "type": "string", "jsonPath": ".status.message", "priority": 1},
     _AGE,
 ]
 

@@ -67,7 +67,10 @@ class TierSpec(Part):
     rank: int = Field(ge=0, description="Higher goes first; no two tiers share one.")
     weight: int = Field(default=1, ge=1, description="Share of what is left over, by weight.")
     priority_boost: int = Field(
-        default=0, ge=0, le=1_000_000, description="Added to a pod's priority in the queue."
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Added to a pod's priority in its tenant's queue; nobody is evicted for it.",
     )
     hardware_tiers: Hardware = Field(
         default_factory=Hardware, description="Hardware allowed and preferred."

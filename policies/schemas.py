@@ -1,20 +1,41 @@
 """
-JSON Schemas of the policy documents, for editors and for the reference in `docs/schemas`.
+JSON Schemas of the documents that people write: for editors, and in `docs/schemas`.
 """
 
-from typing import Any
+from typing import Any, Final
 
+from policies import vocabulary
 from policies.model import ClusterPolicy, TenantPolicy
+from policies.model_reservation import ResourceReservation
 from policies.model_tests import PolicyTest
 
+Schema = dict[str, Any]
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """Kind to JSON Schema (draft 2020-12)."""
-    made: dict[str, dict[str, Any]] = {}
-    for model in (ClusterPolicy, TenantPolicy, PolicyTest):
-        schema = model.model_json_schema(by_alias=True, mode="validation")
-        made[model.__name__] = {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            **schema,
-        }
-    return made
+_DRAFT: Final = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+
+
+def schemas() -> dict[str, Schema]:
+    """Kind of policy document to JSON Schema (draft 2020-12)."""
+    return {
+        model.__name__: {**_DRAFT, **model.model_json_schema(by_alias=True, mode="validation")}
+        for model in (ClusterPolicy, TenantPolicy, PolicyTest)
+    }
+
+
+def reservations() -> dict[str, Schema]:
+    """The same of reservations, whose model reads the spec alone."""
+    kind = ResourceReservation.__name__
+    made = ResourceReservation.model_json_schema(by_alias=True, mode="validation")
+    about = {
+        "apiVersion": {"const": vocabulary.API_VERSION, "description": "API version."},
+        "kind": {"const": kind, "description": "Kind."},
+        "metadata": {"type": "object", "description": "Name, namespace and labels."},
+    }
+    made["properties"] = {**about, **made["properties"]}
+    made["required"] = [*about, *made["required"]]
+    return {kind: {**_DRAFT, **made}}
+
+
+def documents() -> dict[str, Schema]:
+    """All of them."""
+    return {**schemas(), **reservations()}

@@ -130,6 +130,10 @@ BACKFILL_LABEL: Final = f"{GROUP}/backfill"
 EXPECTED_DURATION_ANNOTATION: Final = f"{GROUP}/expected-duration"
 RESERVED_TIER_LABEL: Final = "tenant.kubenexus.io/reserved-tier"
 
+# Kueue's own, on a workload or a pod: the LocalQueue that it stands in. Written by users and by
+# Kueue; read by the webhook, because the queue's ClusterQueue may say the tier.
+QUEUE_NAME_LABEL: Final = "kueue.x-k8s.io/queue-name"
+
 # Written by the webhook alone: compact JSON of what was decided and by which policies.
 PROFILE_ANNOTATION: Final = f"{GROUP}/profile"
 
@@ -221,6 +225,9 @@ CLUSTER_FILE_API_VERSION: Final = "dev.kubenexus.io/v1alpha1"
 
 # How long a Job's pod runs on a fake node before it succeeds: a duration.
 DEV_RUN_FOR_ANNOTATION: Final = "dev.kubenexus.io/run-for"
+
+# When a workload is created in `kubenexus simulate`, from the beginning on: a duration.
+DEV_ARRIVES_ANNOTATION: Final = "dev.kubenexus.io/arrives"
 
 # --- Messages people are told to look for. ---
 

@@ -6,6 +6,7 @@ The answer to "why does this pod wait?", as JSON: what `/explain` sends and `kub
      "reasons": [{"reason", "nodes"}], "changes": ["…"],
      "nearest": {"node", "reasons", "short": [{"resource", "asked", "free"}]},
      "reserved": ["… for pod group ns/name"],
+     "provisioning": ["ProvisioningRequest … is asked"],
      "start": {"expected": "2026-…Z" or null, "waits_for": ["ns/pod"], "ahead": ["ns/unit"]},
      "gang": {"name", "size", "exist", "bound", "members": [{"pod", "state", "node"}]}}
 
@@ -15,6 +16,8 @@ each member fits alone says nothing. Read-only: whatever is tried is taken back.
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+from policies import vocabulary
 
 from . import events, planner
 from .entries import Look, State
@@ -109,6 +112,12 @@ def _start(look: Look, promised: Sequence[Promise]) -> Json:
         "waits_for": [] if mine is None else list(mine.waits_for),
         "ahead": [str(one.key) for one in sorted(ahead, key=lambda one: (one.start, str(one.key)))],
     }
+
+
+def shorter(start: float) -> str:
+    """What lets a unit go ahead of a start that was promised to somebody else."""
+    key = vocabulary.EXPECTED_DURATION_ANNOTATION
+    return f"end before {events.instant_text(start)}, and say so with {key}"
 
 
 def _explain(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo) -> Explanation:

@@ -21,18 +21,16 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cluster import connection, errors, resources
 from cluster.client import Client
 from cluster.events import Recorder
 from cluster.leases import Elector
+from cluster.optional_kinds import OptionalKind
 from cluster.watch import Event, Informer
-from policies import loader, vocabulary
 
 from . import following, groups, lifetime, server
 from .binder import Binder
@@ -43,14 +41,14 @@ from .exposing import expose
 from .gates import Gates
 from .hands import Hands, Settings
 from .hardware.sources import hosts
-from .holding import HOLD_SECONDS
 from .loop import Scheduler
 from .metrics import Metrics
 from .model import Node, Pod
-from .optional_kinds import OptionalKind
-from .queueing import STARVING_AFTER
+from .options import Options
+from .provisioning import feeds as provisioning_feeds
+from .provisioning.writing import Writer
 from .raw import lenient
-from .release import Policy, Releaser
+from .release import Releaser
 from .rules import feeds as peer_feeds
 from .rules.devices import Devices
 from .rules.volumes import Volumes
@@ -61,6 +59,8 @@ from .tenancy.remembering import Remembering
 from .volumes import feeds as volume_feeds
 from .volumes.preparing import Preparing
 
+__all__ = ["LeaseLost", "Options", "main", "run"]
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -70,32 +70,6 @@ _CONDITION_WRITERS: Final = 2
 _LONG_START: Final = 30.0  # seconds
 _GATE_WRITERS: Final = 8
 _RECOUNT_EVERY: Final = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    kubeconfig: Path | None = None
-    """How to reach the API server; None: KUBECONFIG, the pod's own account, ~/.kube/config."""
-    port: int = 10259
-    """Where health and metrics are served."""
-    host: str = "127.0.0.1"
-    """The address they are served on."""
-    scheduler_name: str = vocabulary.SCHEDULER_NAME
-    """Pods whose spec.schedulerName is this are placed."""
-    leader_elect: bool = False
-    """Run several, of which the one that holds the lease plans and binds."""
-    lease_namespace: str = vocabulary.SYSTEM_NAMESPACE
-    """Where the lease lives."""
-    release: Policy = Policy.EVICT
-    """What is done about bound members of a gang that cannot be completed in time."""
-    starving_after: float = STARVING_AFTER
-    """Seconds after which a unit goes before others of its priority."""
-    hold_seconds: float = HOLD_SECONDS
-    """How long nodes are held for a gang that starves."""
-    policies: tuple[Path, ...] = (loader.LIBRARY,)
-    """Files and folders with the policies whose tables placement goes by."""
-    policy_objects: bool = True
-    """Follow ClusterPolicy and TenantPolicy objects as well."""
 
 
 class LeaseLost(Exception):
@@ -201,6 +175,7 @@ class _Parts:
                 ),
                 preparing=self._preparing,
                 claiming=self._claiming,
+                provisioner=self._provisioner(),
             ),
             metrics=self.metrics,
             now=time.monotonic,
@@ -226,6 +201,7 @@ class _Parts:
                 self._optional(feed.resource, feed.read, partial(self.scheduler.on_feed, feed))
                 for feed in (*device_feeds.feeds(devices), hosts.feed(self.scheduler.cache.hosts))
             ),
+            *provisioning_feeds.kinds(client, self.scheduler.provisioning),
         )
         self._kinds[2].on_served = tenancy.reservations_served
         self._feeds = self._watch_all()
@@ -298,6 +274,16 @@ class _Parts:
             random=random.random,
             may_write=self._leads,
             stirred=stirred,
+        )
+
+    def _provisioner(self) -> Writer | None:
+        if not self._options.provisioning_class:
+            return None
+        return Writer(
+            self._client,
+            class_name=self._options.provisioning_class,
+            scheduler=self._options.scheduler_name,
+            may_write=self._leads,
         )
 
     def _watch_all(self) -> tuple[Informer[Any], ...]:

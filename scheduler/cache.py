@@ -64,6 +64,8 @@ class Cache:
         self.accounts = Accounts(Kinds(self.snapshot))
         self.holds = Holds(self.snapshot)
         self.reservations = Reservations(self.holds, self.accounts)
+        self.foretold: Callable[[Pod], Iterable[str]] = lambda pod: ()
+        """What is going to be kept that the pod may not use, as sentences."""
         self.budgets = Budgets()
         self.own = ""
         """The name of the scheduler whose cache this is."""

@@ -47,6 +47,8 @@ class Census:
         self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
         self._held: dict[UnitKey, None] = {}  # units that a quota keeps waiting
         self.promised: dict[UnitKey, Promise] = {}  # units that know when they start: `promising`
+        self.boost: Callable[[str], int] = lambda tier: 0
+        """What a tier adds to a pod's priority here; nobody is evicted for it."""
 
     def __len__(self) -> int:
         """Pods that wait or whose bind is in flight."""
@@ -185,6 +187,7 @@ class Census:
 
     def _rank(self, entry: Entry, now: float) -> Rank:
         priority, created, uid = entry.first()
+        priority -= self.boost(entry.tier)
         ahead = self._is_starving(entry, now) or self._runs_short(entry)
         return (0 if self._is_half_bound(entry) else 1, priority, 0 if ahead else 1, created, uid)
 

@@ -16,7 +16,7 @@ than the others, and have a count of their own in `images`. Amounts change all t
 `since` tell which rows did, so that what was derived from them is renewed there alone.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, TypeVar
 
 import numpy as np
@@ -156,6 +156,10 @@ class Columns:
     def allocatable(self, resource: str) -> Ints:
         self._ensure(resource)
         return self._allocatable[resource]
+
+    def resources(self) -> Iterable[str]:
+        """Names of what some node has or had, or some pod asked for."""
+        return self._allocatable.keys()
 
     def total(self, resource: str) -> int:
         """Over all nodes."""

@@ -6,6 +6,8 @@ The PodScheduled condition of pods that wait, written behind binds and only when
 `Unschedulable` is a promise to autoscalers that another node would help, so a gang that is still
 forming carries `WaitingForPodGroup` instead, one that its tenant's quota holds back
 `QuotaExceeded`, and a pod that the API server refuses to bind, on whatever node, `BindingRefused`.
+What asks for something that no node could honour carries `InvalidRequest`, and a gang for which
+nodes are asked for as a whole `WaitingForProvisioning`: no second ones are to come for its pods.
 A write that fails is given up when the pod is gone or the server refuses, and tried again
 otherwise; what changed meanwhile replaces it.
 """
@@ -24,6 +26,8 @@ UNSCHEDULABLE: Final = "Unschedulable"
 WAITING: Final = "WaitingForPodGroup"
 REFUSED: Final = "BindingRefused"
 QUOTA: Final = "QuotaExceeded"
+INVALID: Final = "InvalidRequest"
+PROVISIONING: Final = "WaitingForProvisioning"
 
 _PAUSE: Final = 0.05
 _PATIENCE: Final = 20  # pauses after which a condition is written although binds are in flight

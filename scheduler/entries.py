@@ -108,6 +108,11 @@ class Entry:
         """A unit lives in one namespace, and a namespace has one tenant."""
         return next((pod.terms.tenant for pod in self.pods.values()), "")
 
+    @property
+    def tier(self) -> str:
+        """Its pods are of one tier, as a rule."""
+        return next((pod.terms.tier for pod in self.pods.values()), "")
+
     def first(self) -> tuple[int, float, str]:
         """The order of the first of its pods."""
         if self._first is None:

@@ -17,6 +17,7 @@ from policies.model_reservation import ResourceReservation
 
 from .model import Pod
 from .outcome import NoFit, Placement
+from .tenancy.recording import Name
 from .tenancy.reserved import Reserved
 from .units import Unit
 from .wholeness import Half
@@ -34,7 +35,12 @@ START_PROMISED: Final = "StartPromised"
 PROMISE_MOVED: Final = "PromiseMoved"
 RESERVATION_ENDED: Final = "ReservationEnded"
 RESERVATION_STARTED: Final = "ReservationStarted"
+RESERVATION_MOVED: Final = "ReservationMoved"
+RESERVATION_SHORT: Final = "ReservationShort"
 POLICIES_REFUSED: Final = "PoliciesRefused"
+PROVISIONING_REQUESTED: Final = "ProvisioningRequested"
+PROVISIONED: Final = "Provisioned"
+PROVISIONING_FAILED: Final = "ProvisioningFailed"
 
 
 def scheduled(placement: Placement) -> correlation.Report:
@@ -88,15 +94,78 @@ def reservation_ended(pod: Pod, gang: str, why: str) -> correlation.Report:
     return correlation.report(_about(pod), RESERVATION_ENDED, note, action="Reserving")
 
 
+def reservation_moved(pod: Pod, gang: str, nodes: Sequence[str], why: str) -> correlation.Report:
+    """On the leader; the nodes are those on which room is kept now."""
+    named = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
+    note = f"room for members of pod group {gang} that are missing is kept on {named} now: {why}"
+    return correlation.report(_about(pod), RESERVATION_MOVED, note, action="Reserving")
+
+
+def reservation_short(pod: Pod, gang: str, counts: tuple[int, int], why: str) -> correlation.Report:
+    """On the leader; the counts are of places that are kept, and that should be."""
+    note = (
+        f"room is kept for {counts[0]} of {counts[1]} members of pod group {gang} that are"
+        f" missing, and looked for the others: {why}"
+    )
+    about = _about(pod)
+    return correlation.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
+
+
+def reservation_dropped(name: Name, uid: str, gang: str, why: str) -> correlation.Report:
+    """On the object, whose leader is not there to be told."""
+    note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
+    return correlation.report(_object(name, uid), RESERVATION_ENDED, note, action="Reserving")
+
+
 def allotted(one: Reserved, what: str, *, begins: bool) -> correlation.Report:
     """About a reservation for a tenant, that begins or ends."""
-    namespace, name = one.name
-    kind = ResourceReservation.__name__
-    about = correlation.Ref(kind, name, namespace, one.uid, vocabulary.API_VERSION)
+    about = _object(one.name, one.uid)
     said = "is kept from now on" if begins else "is kept no longer"
     note = f"room {said} for tenant {one.spec.tenant}: {what}"
     reason = RESERVATION_STARTED if begins else RESERVATION_ENDED
     return correlation.report(about, reason, note, action="Reserving")
+
+
+def allotment_short(one: Reserved, why: str) -> correlation.Report:
+    """About a reservation for a tenant, some of whose places were lost."""
+    note = f"other room is looked for, for tenant {one.spec.tenant}: {why}"
+    about = _object(one.name, one.uid)
+    return correlation.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
+
+
+def _object(name: Name, uid: str) -> correlation.Ref:
+    kind = ResourceReservation.__name__
+    return correlation.Ref(kind, name[1], name[0], uid, vocabulary.API_VERSION)
+
+
+def provisioning_requested(unit: Unit, name: str, pods: int, kind: str) -> correlation.Report:
+    """On the first pod, as all about the requests of a gang."""
+    note = f"ProvisioningRequest {name} asks for nodes for {_count(pods, 'pod')}, class {kind}"
+    return _provisioning(unit, PROVISIONING_REQUESTED, note)
+
+
+def provisioned(unit: Unit, name: str, said: str) -> correlation.Report:
+    note = f"ProvisioningRequest {name} is answered: {said}; the pod group is tried again"
+    return _provisioning(unit, PROVISIONED, note)
+
+
+def not_provisioned(unit: Unit, name: str, said: str, again: float) -> correlation.Report:
+    """`again` in seconds of the epoch."""
+    when = f"another one follows at {instant_text(again)}"
+    note = f"ProvisioningRequest {name} brings no nodes: {said}; {when}"
+    return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
+
+
+def request_refused(unit: Unit, why: str) -> correlation.Report:
+    note = f"no ProvisioningRequest could be made, which is tried again: {why}"
+    return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
+
+
+def _provisioning(
+    unit: Unit, reason: str, note: str, *, warning: bool = False
+) -> correlation.Report:
+    about = _about(unit.pods[0])
+    return correlation.report(about, reason, note, action="Provisioning", warning=warning)
 
 
 def _unit(unit: Unit) -> str:

@@ -76,19 +76,23 @@ def explain(
     return Explanation(
         text=why.text,
         reasons=reasons,
-        nearest=_nearest(pod, snapshot, memo),
-        changes=tuple(_changes(pod, snapshot, memo)),
+        nearest=_nearest(pod, snapshot, memo, closed),
+        changes=tuple(_changes(pod, snapshot, memo, closed)),
     )
 
 
 # --- the nearest node ---
 
 
-def _nearest(pod: Pod, snapshot: Snapshot, memo: Memo) -> Nearest | None:
+def _nearest(
+    pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
+) -> Nearest | None:
     columns, shape = snapshot.columns, pod.shape
     if len(snapshot) == 0 or shape.refusals:
         return None
     refused = [(code_of, hit & columns.alive) for code_of, hit in _refusals(pod, snapshot, memo)]
+    if closed is not None:
+        refused.append((filters.HELD, closed & columns.alive))
     count = sum(
         (hit.astype(np.int64) for _, hit in refused), np.zeros(len(columns.alive), np.int64)
     )
@@ -97,9 +101,9 @@ def _nearest(pod: Pod, snapshot: Snapshot, memo: Memo) -> Nearest | None:
         missing = np.maximum(asked - columns.free(name), 0)
         lack += missing / np.maximum(columns.allocatable(name), 1)
     rows = np.flatnonzero(columns.alive)
-    # A node that the pod may use and that is too full is nearer than one that is closed to it.
-    closed = filters.statics(snapshot, shape, memo)[rows] > 0
-    row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows], closed))[0]])
+    # A node that the pod may use and that is too full is nearer than one that is shut to it.
+    shut = filters.statics(snapshot, shape, memo)[rows] > 0
+    row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows], shut))[0]])
     short = tuple(
         Short(
             name,
@@ -130,15 +134,18 @@ def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, B
 # --- what would help ---
 
 
-def _changes(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[str]:
-    yield from _less(pod, snapshot, memo)
+def _changes(
+    pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
+) -> Iterator[str]:
+    open_ = snapshot.columns.alive if closed is None else snapshot.columns.alive & ~closed
+    yield from _less(pod, snapshot, memo, open_)
     for sentence, shape in _relaxed(pod.shape):
-        rows = filters.feasible(snapshot, replace(pod, shape=shape), memo)
+        rows = filters.feasible(snapshot, replace(pod, shape=shape), memo) & open_
         if rows.any():
             yield f"{sentence}: {_nodes(rows)} would do"
 
 
-def _less(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[str]:
+def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[str]:
     """Asking for less of one resource, down to the most that a node has left."""
     columns = snapshot.columns
     for name, asked in pod.shape.requests:
@@ -146,7 +153,8 @@ def _less(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[str]:
             continue
         without = tuple(row for row in pod.shape.requests if row[0] != name)
         shape = replace(pod.shape, requests=without)
-        rows = np.flatnonzero(filters.feasible(snapshot, replace(pod, shape=shape), memo))
+        fits = filters.feasible(snapshot, replace(pod, shape=shape), memo)
+        rows = np.flatnonzero(fits & open_)
         most = int(columns.free(name)[rows].max(initial=0))
         if 0 < most < asked:
             row = min(rows[columns.free(name)[rows] == most], key=lambda one: columns.rank[one])

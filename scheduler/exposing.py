@@ -42,6 +42,11 @@ def expose(
         lambda: float(len(scheduler.keeping.held)),
     )
     metrics.watch(
+        "kept_units",
+        "Units and reservations for which room is kept that nobody has taken yet.",
+        lambda: float(len(scheduler.cache.holds)),
+    )
+    metrics.watch(
         "ledger_drift",
         "Differences between the books and the pods; anything but 0 is a bug.",
         lambda: float(drift()),

@@ -131,9 +131,7 @@ class Flights:
             )
         self.pods -= len(flight.placements)
         bound = [one.placement for one in results if isinstance(one, Bound)]
-        if self._reserving is not None:
-            self._reserving.answered(unit, results)
-        self._take(results)
+        self._take(unit, results)
         if isinstance(unit.key, GangKey):
             self._end(flight, unit.key, len(bound))
         self._telling.bound(unit, bound)
@@ -181,7 +179,7 @@ class Flights:
         results += [Unbound(one, why) for one in ready if why]
         return () if why else ready
 
-    def _take(self, results: list[Result]) -> None:
+    def _take(self, unit: Unit, results: list[Result]) -> None:
         """Forget all that failed before any is put back: a gang counts its members only then."""
         failed = [one for one in results if isinstance(one, Unbound)]
         for one in results:
@@ -189,6 +187,8 @@ class Flights:
                 self._confirm(one.placement)
         for one in failed:
             self._freed(self._cache.forget(one.placement.pod.uid))
+        if self._reserving is not None:
+            self._reserving.answered(unit, results)
         self._put_back([one for one in failed if one.permanent], permanent=True)
         self._put_back([one for one in failed if not one.permanent], permanent=False)
 

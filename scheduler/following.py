@@ -21,6 +21,7 @@ from typing import Any, Final
 from cluster import resources
 from cluster.client import Client
 from cluster.correlation import Report
+from cluster.optional_kinds import OptionalKind
 from cluster.watch import Event, Informer, Kind
 from policies import expression, loader
 from policies.compiler import Compiler
@@ -30,7 +31,6 @@ from policies.policyset import PolicySet
 from policies.store import FileWatch
 
 from . import events
-from .optional_kinds import OptionalKind
 from .tables import PLAIN, Tables
 
 logger = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from .binder import Binder
 from .dra.preparing import Claiming
 from .gates import Gates
 from .holding import HOLD_SECONDS
+from .provisioning.writing import Writer
 from .queueing import STARVING_AFTER
 from .release import Releaser
 from .rules.devices import Devices
@@ -49,3 +50,5 @@ class Hands:
     """Makes what gives claims their volumes before a bind."""
     claiming: Callable[[Devices, Callable[[], None]], Claiming] | None = None
     """Makes what gives claims their devices before a bind."""
+    provisioner: Writer | None = None
+    """None: no nodes are asked for; autoscalers see the pods' conditions."""

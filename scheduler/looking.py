@@ -7,12 +7,14 @@ from typing import Any
 
 from . import answers
 from .cache import Cache
-from .filters import Memo
+from .entries import Look
+from .filters import HELD, Memo
 from .inspection import Inspection
 from .keeping import Keeping
-from .model import Pod, PodKey
+from .model import GangKey, Pod, PodKey
 from .queueing import Queue
 from .tenancy.overview import kept_from
+from .tenancy.promises import Promise
 from .wholeness import Wholeness
 
 
@@ -30,10 +32,12 @@ class Looking:
         now: Callable[[], float],
         pods: Mapping[str, Pod],
         known: Callable[[], Iterable[Pod]],
+        asked_for: Callable[[GangKey], list[str]] = lambda _: [],
     ) -> None:
         self._cache, self._queue = cache, queue
         self._wholeness, self._keeping = wholeness, keeping
         self._memo, self._now, self._pods, self._known = memo, now, pods, known
+        self._asked_for = asked_for
 
     def inspect(self, which: str | PodKey) -> Inspection | None:
         """A pod by its uid or its key; None: no such pod is waiting or was shown."""
@@ -51,8 +55,23 @@ class Looking:
             bound=self._wholeness.live(gang) if gang else 0,
             half_bound=gang is not None and self._wholeness.half_bound(gang),
             mates=self._cache.mates(gang) if gang else (),
-            closed=self._keeping.closed_to(look.unit) if look else frozenset(),
+            closed=self._closed(look) if look else frozenset(),
         )
+
+    def _closed(self, look: Look) -> frozenset[str]:
+        """Nodes that were held for others when the unit was last tried."""
+        closed = self._keeping.closed_to(look.unit)
+        return closed.union(*(one.nodes for one in self._ahead(look)))
+
+    def _ahead(self, look: Look) -> list[Promise]:
+        """Promised starts that the unit would have made late when it was last tried."""
+        if look.why is None or all(reason != HELD for reason, _ in look.why.reasons):
+            return []
+        return [
+            one
+            for one in self._queue.promised.values()
+            if one.key != look.unit.key and one.priority >= look.unit.priority
+        ]
 
     def explain(self, key: PodKey) -> dict[str, Any] | None:
         """Why a pod waits, see `answers`; None: no such pod is known."""
@@ -69,16 +88,27 @@ class Looking:
                     members.append((pod, held.node if held else pod.node))
         snapshot = self._cache.snapshot
         promised = tuple(self._queue.promised.values())
-        return answers.answer(
+        found = answers.answer(
             seen, snapshot, self._memo, members=members, promised=promised, now=self._now()
-        ) | self._reserved(seen)
+        )
+        ahead = [] if seen.look is None else self._ahead(seen.look)
+        if ahead and "changes" in found:
+            found["changes"].append(answers.shorter(min(one.start for one in ahead)))
+        return found | self._reserved(seen) | self._provisioning(seen)
 
     def _reserved(self, seen: Inspection) -> dict[str, Any]:
         """What is kept for others, where the pod has no node."""
-        if seen.node or not len(self._cache.holds):
+        if seen.node:
             return {}
-        found = list(kept_from(seen.pod, self._cache.holds))
+        cache = self._cache
+        found = [*kept_from(seen.pod, cache.holds), *cache.foretold(seen.pod)]
         return {"reserved": found} if found else {}
+
+    def _provisioning(self, seen: Inspection) -> dict[str, Any]:
+        """The nodes that are asked for, where the pod has none."""
+        gang = seen.pod.gang
+        found = [] if seen.node or gang is None else self._asked_for(gang.key)
+        return {"provisioning": found} if found else {}
 
     def _find(self, which: str | PodKey) -> Pod | None:
         if isinstance(which, str) and which in self._pods:

@@ -36,6 +36,7 @@ from .metrics import Metrics
 from .model import GangKey, Node, Pod, PodKey
 from .outcome import NoFit, Placed, Plan
 from .parking import Help
+from .provisioning.asking import Provisioning
 from .queueing import Queue
 from .tables import Tables
 from .tenancy.tenancy import Surroundings, Tenancy
@@ -68,7 +69,7 @@ class Scheduler:
         self._wake = asyncio.Event()
         self.cache = Cache()
         self.groups = Groups(self._regroup)
-        self.wholeness = Wholeness(self.groups.find, self.cache.reservations.count)
+        self.wholeness = Wholeness(self.groups.find, self.cache.reservations.owed)
         self.queue = Queue(
             bound=self.cache.bound,
             group=self.groups.find,
@@ -111,6 +112,8 @@ class Scheduler:
             recorder=hands.recorder,
         )
         self.tenancy = Tenancy(around, self._plan, self._memo)
+        asked = self.tenancy.preempting.asked
+        self.provisioning = Provisioning(hands.provisioner, around, evicting=asked)
         self._looking = Looking(
             cache=self.cache,
             queue=self.queue,
@@ -120,6 +123,7 @@ class Scheduler:
             now=now,
             pods=self._pods,
             known=known,
+            asked_for=self.provisioning.shown,
         )
         self._changed: set[str] = set()  # nodes on which something may have become possible
         self.cache.on_nodes = self._note
@@ -243,7 +247,9 @@ class Scheduler:
         return uid in self._pods or (held is not None and not held.pod.terminating)
 
     def _unreserved(self, gang: GangKey, why: str) -> None:
-        self._telling.unreserved(gang, why, self._known())
+        told = self._telling.unreserved(gang, why, self._known())
+        if not told and self.tenancy.reserving is not None:
+            self.tenancy.reserving.untold(gang, why)
         self._regroup(gang)
 
     def _regroup(self, gang: GangKey) -> None:
@@ -262,7 +268,8 @@ class Scheduler:
         """Until cancelled; an exception that leaves it is a bug of this program."""
         while True:
             self._wake.clear()
-            broken = self.flights.broken or self.keeping.broken or self.tenancy.broken
+            parts = (self.flights, self.keeping, self.tenancy, self.provisioning)
+            broken = next((one.broken for one in parts if one.broken is not None), None)
             if broken is not None:
                 raise broken
             await self.drain()
@@ -289,6 +296,7 @@ class Scheduler:
         self._wake_parked()
         now = self._now()
         self.tenancy.tick(now)
+        self.provisioning.tick()
         for forming in self.queue.tick(now):
             timed_out = self.queue.timed_out(forming, now)
             self._telling.forming(forming, timed_out=timed_out)
@@ -323,7 +331,8 @@ class Scheduler:
         self.queue.wake(now, helps)
 
     def _next_at(self) -> float | None:
-        due = [self.queue.next_at(), self.keeping.next_at(), self.tenancy.next_at()]
+        parts = (self.queue, self.keeping, self.tenancy, self.provisioning)
+        due = [one.next_at() for one in parts]
         if self._stirred:
             due.append(self._stir_at)
         return min((at for at in due if at is not None), default=None)
@@ -339,7 +348,7 @@ class Scheduler:
                 self._telling.held_back(unit, found)
             case Placed():
                 self._metrics.attempts.labels("placed").inc()
-                self.tenancy.placed(unit)
+                self.tenancy.placed(unit, found)
                 self.flights.start(unit, found)
                 self._stirred = True
             case NoFit():
@@ -347,11 +356,22 @@ class Scheduler:
                 if unit.is_gang:
                     self._metrics.gangs.labels("no_fit").inc()
                 self.queue.park(unit.key, self._now(), found)
-                self._telling.misfit(unit, unit.pods, found)
                 self.tenancy.misfit(unit)
+                self._tell_misfit(unit, found)
                 self.keeping.hold(unit, self.cache.snapshot, self._known)
                 if self._claiming is not None:
                     self._claiming.free(unit.pods, found)
+
+    def _tell_misfit(self, unit: Unit, found: NoFit) -> None:
+        """Who lacks room is told apart from who is beyond the tenant's quota."""
+        with self.cache.reservations.uncounted(unit.key):
+            allowed = self.cache.accounts.allow(unit)
+        within = allowed if isinstance(allowed, Unit) else unit
+        asked = self.provisioning.misfit(within, found)
+        self._telling.misfit(unit, within.pods, found, provisioning=asked)
+        if within is not unit:
+            mine = {pod.uid for pod in within.pods}
+            self._telling.beyond_quota(unit, [pod for pod in unit.pods if pod.uid not in mine])
 
     def _plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
         mates = self.cache.mates(unit.key) if isinstance(unit.key, GangKey) and unit.bound else ()

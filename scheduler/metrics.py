@@ -21,6 +21,7 @@ _WAITING: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300
 
 RESULTS: Final = ("placed", "no_fit", "held_back", "bind_failed", "bind_refused")
 STEPS: Final = ("search", "evicted", "refused", "placed", "in_vain")
+PROVISIONING: Final = ("asked", "provisioned", "failed")
 OUTCOMES: Final = ("scheduled", "no_fit", "timed_out", "released", "kept")
 
 
@@ -60,6 +61,12 @@ class Metrics:
             "Searches for victims, pods evicted, refused and evicted in vain, units placed by it.",
             "step",
             STEPS,
+        )
+        self.provisioning = self._counters(
+            f"{_PREFIX}provisioning_requests",
+            "ProvisioningRequests made for gangs, and what autoscalers answered.",
+            "phase",
+            PROVISIONING,
         )
         self.holds = self._counter(
             f"{_GANG}starvation_preventions", "Gangs for which nodes were held."

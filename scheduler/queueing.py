@@ -18,9 +18,9 @@ is 1 s after the first failure and doubles to 10 s; a parked unit is woken by wh
 it is due to be told about when its membership has been still for a moment, and at its timeout.
 
 The order: gangs that stand half bound, then between tenants whose turn it is (`turns`), then
-priority, then what waits too long or runs short of members, then age, then uid. No I/O and no
-clock of its own: `loop` drives it and passes the time in. The queue holds what is *not* placed;
-what is placed belongs to `cache`.
+priority and its tier's boost, then what waits too long or runs short of members, then age, then
+uid. No I/O and no clock of its own: `loop` drives it and passes the time in. The queue holds what
+is *not* placed; what is placed belongs to `cache`.
 """
 
 import heapq

@@ -47,6 +47,8 @@ class Tier:
     allowed: tuple[str, ...] = vocabulary.HARDWARE_TIERS
     preferred: tuple[str, ...] = ()
     """Hardware tiers, best first."""
+    boost: int = 0
+    """Added to the priority of its pods, among those of one tenant that wait."""
 
 
 LEVELS: Final = (
@@ -79,7 +81,11 @@ class Tables:
             },
             tiers={
                 row.name: Tier(
-                    row.name, row.rank, row.hardware_tiers.allowed, row.hardware_tiers.preferred
+                    row.name,
+                    row.rank,
+                    row.hardware_tiers.allowed,
+                    row.hardware_tiers.preferred,
+                    row.priority_boost,
                 )
                 for row in said.tiers.values()
             },
@@ -103,6 +109,10 @@ class Tables:
         """None: no policy names such a tier."""
         found = self.tiers.get(tier)
         return None if found is None else found.rank
+
+    def boost(self, tier: str) -> int:
+        found = self.tiers.get(tier)
+        return 0 if found is None else found.boost
 
 
 PLAIN: Final = Tables.of(PolicySet())

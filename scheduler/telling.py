@@ -39,15 +39,23 @@ class Telling:
             first = placements[0].pod
             self.record(events.gang_scheduled(first, unit.key.name, len(placements), nodes))
 
-    def misfit(self, unit: Unit, pods: Iterable[Pod], why: NoFit) -> None:
-        """All of a gang's missing members at once, so that an autoscaler sees the whole gang."""
-        pods = tuple(pods)
+    def misfit(
+        self, unit: Unit, pods: Iterable[Pod], why: NoFit, *, provisioning: bool = False
+    ) -> None:
+        """
+        All of a gang's missing members at once, so that an autoscaler sees the whole gang.
+
+        `provisioning`: nodes are asked for in another way, and must not come twice.
+        """
+        pods, hopeless = tuple(pods), units.in_vain(unit)
+        reason = conditions.PROVISIONING if provisioning else conditions.UNSCHEDULABLE
         logger.info(
             "does not fit", extra={"unit": str(unit.key), "pods": len(pods), "why": why.text}
         )
         for pod in pods:
             self.record(events.failed_scheduling(pod, why))
-            self.conditions.tell(pod, conditions.UNSCHEDULABLE, why.text)
+            refused = hopeless or pod.shape.refusals
+            self.conditions.tell(pod, conditions.INVALID if refused else reason, why.text)
 
     def held_back(self, unit: Unit, why: NoFit) -> None:
         """No lack of room: another node would not help."""
@@ -56,12 +64,24 @@ class Telling:
             self.record(events.quota_exceeded(pod, why))
             self.conditions.tell(pod, conditions.QUOTA, why.text)
 
-    def unreserved(self, gang: GangKey, why: str, known: Iterable[Pod]) -> None:
-        """Room is kept no longer for members to come; said to the leader, if it is there."""
+    def beyond_quota(self, unit: Unit, pods: Iterable[Pod]) -> None:
+        """Members of a gang that lacks room, above as many as its tenant's quota allows."""
+        pods = tuple(pods)
+        most = len(unit.pods) - len(pods)
+        why = NoFit(held_back=beyond_quota_text(unit, most, tenant=unit.tenant))
+        for pod in pods:
+            self.record(events.quota_exceeded(pod, why))
+            self.conditions.tell(pod, conditions.QUOTA, why.text)
+
+    def unreserved(self, gang: GangKey, why: str, known: Iterable[Pod]) -> bool:
+        """Room is kept no longer for members to come; whether the leader is there to be told."""
         logger.info("reservation ended", extra={"unit": str(gang), "why": why})
+        told = False
         for pod in known:
             if pod.gang is not None and pod.gang.key == gang and pod.gang.leader:
                 self.record(events.reservation_ended(pod, gang.name, why))
+                told = True
+        return told
 
     def forming(self, unit: Unit, *, timed_out: bool) -> None:
         text = units.waiting_text(unit, timed_out=timed_out)
@@ -82,6 +102,11 @@ class Telling:
 
     def gate_not_lifted(self, pod: Pod, why: str) -> None:
         self.record(events.gate_not_lifted(pod, why))
+
+
+def beyond_quota_text(unit: Unit, most: int, *, tenant: str) -> str:
+    quota = f"the quota of tenant {tenant} goes as far as {most} of {len(unit.pods)} pods of it"
+    return f"pod group {unit.key.name} waits for room, and {quota}"
 
 
 def log(what: str, placement: Placement, **more: str) -> None:

@@ -138,6 +138,11 @@ def leads(pod: Pod) -> bool:
     return pod.gang is not None and pod.gang.leader
 
 
+def in_vain(unit: Unit) -> bool:
+    """So many members ask for what cannot be honoured that no node whatsoever would help."""
+    return sum(not pod.shape.refusals for pod in unit.pods) < unit.need
+
+
 def forming_count(unit: Unit) -> GangCount:
     return GangCount(unit.key.name, unit.exist, unit.size, "pods exist")
 

@@ -96,8 +96,10 @@ class Reviews:
         event_defaults: bool,
         clock: Callable[[], float],
         now: Callable[[], datetime],
+        waits: Callable[[Review], bool],
     ) -> None:
         self._world, self._policies, self._record = world, policies, record
+        self._must_ask = waits
         self._event_defaults, self._clock, self._now = event_defaults, clock, now
         self._seen: set[str] = set()  # namespaces that the world knew: it will know them again
 
@@ -124,6 +126,7 @@ class Reviews:
             or asked.subresource != ""
             or asked.resource in ("bindings", "namespaces")
             or decide.needs_owner(asked)
+            or self._must_ask(asked)
         )
 
     def _answer(self, path: str, asked: Review, started: float) -> bytes:
@@ -190,15 +193,23 @@ def create_app(
     *,
     record: Record = _to_nobody,
     event_defaults: bool = False,
+    waits: Callable[[Review], bool] = lambda asked: False,
     clock: Callable[[], float] = time.perf_counter,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> App:
     """
     The application. `record` takes what is worth an Event and must return at once; with
-    `event_defaults` what policies inject is worth one too.
+    `event_defaults` what policies inject is worth one too. `waits` says of a review whether the
+    world has to ask somebody about it, beyond what the review itself shows.
     """
     reviews = Reviews(
-        world, policies, record=record, event_defaults=event_defaults, clock=clock, now=now
+        world,
+        policies,
+        record=record,
+        event_defaults=event_defaults,
+        clock=clock,
+        now=now,
+        waits=waits,
     )
     app = App(reviews)
 

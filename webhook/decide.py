@@ -16,17 +16,26 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-import orjson
-
-from policies import intent, numa_rules, proposal, quantity, quota_rules, rules, vocabulary
+from policies import (
+    classify,
+    intent,
+    numa_rules,
+    proposal,
+    quantity,
+    queues,
+    quota_rules,
+    reservation_rules,
+    rules,
+    vocabulary,
+    workloads,
+)
 from policies.admission import Admission, mapping
 from policies.evaluate import evaluate
 from policies.evaluation import BUILTIN, Evaluation, Excepted, Failure, Injection
 from policies.intent import Intent, Problem
-from policies.policyset import PolicySet
+from policies.policyset import PolicySet, Tables
 from policies.vocabulary import Key
-from policies.workloads import pods_of
-from webhook import guards, identity
+from webhook import guards, identity, profiles
 from webhook.guards import Trust
 from webhook.patch import Patch
 from webhook.review import Review
@@ -47,10 +56,14 @@ class Facts:
     """The controller of a pod, or the workload that is scaled, where the verdict depends on it."""
     bound_pod: Json | None = None
     """The pod that a Binding is for."""
+    queue: queues.Queue | None = None
+    """The Kueue queue that the object stands in; None: in none, or it does not matter."""
     numa_sizes: tuple[numa_rules.Size, ...] = ()
     """The largest NUMA nodes of the cluster, as far as its nodes tell."""
     trust: Trust = field(default_factory=Trust)
     """What the user may do besides."""
+    ground: reservation_rules.Ground | None = None
+    """Where a reservation would keep room; None: not looked at, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,23 @@ def needs_owner(review: Review) -> bool:
     return gang is not None and gang.min_available is None and not gang.size_stands_elsewhere
 
 
+def needs_queue(review: Review) -> bool:
+    """Whether the tier may be that of a queue: of pods to come, and of what makes them.
+
+    A pod that exists keeps what was written on it.
+    """
+    if review.object is None or review.subresource:
+        return False
+    if review.kind == "Pod" and not review.group:
+        return review.operation == "CREATE"
+    return (review.group, review.kind) in workloads.KINDS
+
+
+def needs_ground(review: Review) -> bool:
+    """Whether it is a reservation, which is compared with what is there."""
+    return proposal.is_reservation(review.group, review.kind) and not review.subresource
+
+
 def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
     """Stamp and inject; what cannot be obeyed is left for `validate` to refuse with its reasons."""
     pod = review.object
@@ -103,7 +133,10 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     patch = Patch(pod)
     gang = _gang(asked, facts)
     _canonical(patch, asked, gang)
-    admission = _admission(review, facts, patch.result, None if patch.operations else asked)
+    queue = _queue_says(review, facts, policies.tables)
+    admission = _admission(
+        review, facts, patch.result, None if patch.operations else asked, queue.tier
+    )
     found = evaluate(admission, policies, now=now, validate=False)
     for injection in found.injections:
         if injection.path[-1] == "-":
@@ -121,7 +154,14 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     obeyed = intent.read(patch.result)
     if _wants_scheduler(patch.result, obeyed):
         patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
-    profile = _profile(found, gang, obeyed, numa_by=_numa_by(pod, found))
+    heeded = queue.tier is not None and found.who.source in (classify.QUEUE, classify.OWN)
+    profile = profiles.text(
+        found,
+        gang,
+        obeyed,
+        numa_by=profiles.numa_by(pod, found),
+        queue=facts.queue.name if heeded and facts.queue is not None else "",
+    )
     patch.set(("metadata", "annotations", vocabulary.PROFILE_ANNOTATION), profile)
     notes = tuple(_unsized(asked, facts, pod))
     return Decision(
@@ -148,14 +188,19 @@ def validate(
         return Decision(allowed=not failures, failures=failures)
     members = rules.members(review.object or {})
     asked = members[0].intent if review.kind == "Pod" and members else None
-    admission = _admission(review, facts, review.object, asked)
+    queue = _queue_says(review, facts, policies.tables)
+    admission = _admission(review, facts, review.object, asked, queue.tier)
     found = evaluate(admission, policies, now=now, inject=False)
     checked = _checked(review, facts, members, found, policies)
+    if queue.trouble and classify.heeds_queue(found.who):
+        checked = replace(checked, notes=(*checked.notes, rules.Note("queue", queue.trouble)))
     problems = [*checked.problems, *identity.problems(review, found.who, policies.tables), *done]
     if proposal.is_policy(review.group):
         problems += _proposed(review, policies)
-    if proposal.is_reservation(review.group, review.kind):
+    if proposal.is_reservation(review.group, review.kind) and not facts.trust.is_scheduler:
         problems += _reserved(review, now)
+        worth = _worth_knowing(review, facts, policies, now)
+        checked = replace(checked, notes=(*checked.notes, *worth))
     failures = (
         *_failures(problems),
         *(failure for failure in found.failures if failure.denies),
@@ -193,7 +238,7 @@ def _checked(
     if review.object is None or review.subresource not in _JUDGED:
         return rules.Findings()
     # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
-    sizes = facts.numa_sizes if _numa_by(review.object, found) == "user" else ()
+    sizes = facts.numa_sizes if profiles.numa_by(review.object, found) == "user" else ()
     checked = rules.check(members, owner=facts.owner, numa_sizes=sizes)
     tenant, tables = found.who.tenant, policies.tables
     problems = (*checked.problems, *quota_rules.check(members, tenant, tables))
@@ -217,6 +262,18 @@ def _reserved(review: Review, now: datetime) -> Iterable[Problem]:
         yield Problem("reservation", fault.path, fault.message, "correct it and apply it again")
 
 
+def _worth_knowing(
+    review: Review, facts: Facts, policies: PolicySet, now: datetime
+) -> Iterable[rules.Note]:
+    if facts.ground is None:
+        return
+    tables = policies.tables
+    named = {*tables.tenants, *(one.name for one in tables.sharing.tenants)}
+    ground = replace(facts.ground, tenants=facts.ground.tenants | named)
+    for text in reservation_rules.warnings(review.object or {}, ground, now=now):
+        yield rules.Note("reservation", text)
+
+
 def _notes(notes: Iterable[rules.Note]) -> Iterable[Failure]:
     for note in notes:
         yield Failure(BUILTIN, note.rule, note.message, actions=("Warn",))
@@ -227,7 +284,21 @@ def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
         yield Failure(BUILTIN, problem.rule, problem.message, path=problem.path, fix=problem.fix)
 
 
-def _admission(review: Review, facts: Facts, obj: Json | None, asked: Intent | None) -> Admission:
+def _queue_says(review: Review, facts: Facts, tables: Tables) -> queues.Says:
+    if facts.queue is not None:
+        labels = mapping(mapping((facts.namespace or {}).get("metadata")).get("labels"))
+        return queues.says(
+            facts.queue, namespace=review.namespace, labels=labels, tiers=tables.tiers
+        )
+    if review.kind == "Pod" and review.operation == "UPDATE":
+        before = profiles.read(review.old_object or {})
+        return queues.Says(str(before.get("tier"))) if "queue" in before else queues.NOTHING
+    return queues.NOTHING
+
+
+def _admission(
+    review: Review, facts: Facts, obj: Json | None, asked: Intent | None, queue_tier: str | None
+) -> Admission:
     return Admission(
         operation=review.operation,
         kind=review.kind,
@@ -243,8 +314,9 @@ def _admission(review: Review, facts: Facts, obj: Json | None, asked: Intent | N
         old_object=review.old_object,
         user=review.user,
         dry_run=review.dry_run,
-        templates=() if obj is None or review.kind == "Pod" else tuple(pods_of(obj)),
+        templates=() if obj is None or review.kind == "Pod" else tuple(workloads.pods_of(obj)),
         asked=asked,
+        queue_tier=queue_tier,
     )
 
 
@@ -295,38 +367,3 @@ def _wants_scheduler(pod: Json, asked: Intent) -> bool:
     named = mapping(pod.get("spec")).get("schedulerName")
     asks = asked.gang is not None or asked.numa.policy not in (None, "none") or bool(asked.vram)
     return asks and named in (None, "", "default-scheduler")
-
-
-def _numa_by(pod: Json, found: Evaluation) -> str:
-    """Who asked for the NUMA policy: the scheduler is stricter with users than with defaults."""
-    path = ("metadata", "annotations", vocabulary.NUMA_POLICY_ANNOTATION)
-    for injection in found.injections:
-        if injection.path == path:
-            return injection.policy
-    # Deciding anew on what an earlier round wrote: the author stands in the profile.
-    annotations = mapping(mapping(pod.get("metadata")).get("annotations"))
-    try:
-        before = orjson.loads(str(annotations.get(vocabulary.PROFILE_ANNOTATION) or "{}"))
-    except orjson.JSONDecodeError:
-        before = {}
-    by = mapping(mapping(before).get("numa")).get("by")
-    return by if isinstance(by, str) and by in found.policies else "user"
-
-
-def _profile(
-    found: Evaluation, gang: tuple[str, int] | None, asked: Intent, *, numa_by: str
-) -> str:
-    profile: dict[str, Any] = {
-        "tenant": found.who.tenant,
-        "tier": found.who.tier,
-        "type": found.workload_type,
-        "policies": list(found.policies),
-        "digest": found.digest[:12],
-    }
-    if found.hardware_tier:
-        profile["hardware"] = found.hardware_tier
-    if gang is not None:
-        profile["gang"] = {"name": gang[0], "minAvailable": gang[1]}
-    if asked.numa.policy is not None:
-        profile["numa"] = {"policy": asked.numa.policy, "by": numa_by}
-    return orjson.dumps(profile, option=orjson.OPT_SORT_KEYS).decode()

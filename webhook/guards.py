@@ -7,6 +7,8 @@ What may not be done to an object that admission has judged, whoever asks and by
     ephemeralcontainers               by the scheduler alone
     pods/binding, bindings   CREATE   only the scheduler that the pod names binds it
     namespaces               UPDATE   the tenant changes by the hand of those who manage tenants
+    resourcereservations     both     for a tenant by the same; for a pod group by the scheduler
+                                      alone, and so is every status
     scale of a workload      UPDATE   no fewer pods than its gang needs, or none at all
 
 Pure. Policies judge what an object says; guards judge what is done to it.
@@ -59,6 +61,8 @@ def problems(
             return list(_bound(review, trust, bound_pod))
         case ("namespaces", "", "UPDATE"):
             return list(_moved(review, trust))
+        case ("resourcereservations", "" | "status", _):
+            return list(_reserved(review, trust))
         case (_, "scale", "UPDATE"):
             return list(_scaled(review, scaled))
     return []
@@ -96,6 +100,8 @@ def needs_scaled(review: Review) -> bool:
 
 def needs_tenant_manager(review: Review) -> bool:
     """Whether it matters if the user manages tenants."""
+    if review.resource == "resourcereservations":
+        return not review.subresource
     return (
         review.resource == "namespaces"
         and review.operation == "UPDATE"
@@ -170,6 +176,32 @@ def _moved(review: Review, trust: Trust) -> Iterator[Problem]:
             f"metadata.{key.place}['{key.name}']",
             f"changed from {_shown(old)} to {_shown(new)} by {_user(review)}, "
             "who does not manage tenants",
+            f"ask somebody who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
+        )
+
+
+def _reserved(review: Review, trust: Trust) -> Iterator[Problem]:
+    if trust.is_scheduler:
+        return
+    if review.subresource:
+        yield Problem(
+            "reservation-kept",
+            "status",
+            f"written by {_user(review)}, but the scheduler says what is kept",
+            "leave it",
+        )
+    elif mapping((review.old_object or {}).get("spec")).get("podGroup"):
+        yield Problem(
+            "reservation-kept",
+            "spec",
+            f"changed by {_user(review)}, but the scheduler keeps the room for a pod group",
+            "leave it, or delete it to open the room",
+        )
+    elif not trust.manages_tenants:
+        yield Problem(
+            "reservation-right",
+            "spec.tenant",
+            f"{_user(review)} keeps room for a tenant, and does not manage tenants",
             f"ask somebody who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
         )
 

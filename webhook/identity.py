@@ -1,16 +1,17 @@
 """
 What pods may say of whose they are: the tenant of their namespace, and its tier or a lower one.
 
-Tenant and tier come from the namespace. A pod that repeats them is right, one that lowers its own
-tier is welcome, and anything else is refused: at the workload that would make the pod, so that its
-author hears it, and at the pod itself, because not every pod has a workload that was asked about.
-An update is judged by what it changes, as a namespace may have moved since.
+Tenant and tier come from the namespace; a tier that it does not say may be that of a queue. A pod
+that repeats them is right, one that lowers its own tier is welcome, and anything else is refused:
+at the workload that would make the pod, so that its author hears it, and at the pod itself,
+because not every pod has a workload that was asked about. An update is judged by what it changes,
+as a namespace may have moved since.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from policies import vocabulary
+from policies import classify, vocabulary
 from policies.admission import mapping
 from policies.evaluation import Who
 from policies.intent import Problem
@@ -51,9 +52,13 @@ def _claims(
         yield Problem(
             "tier",
             template.place(f"metadata.labels['{vocabulary.TIER_LABEL}']"),
-            f"found {tier!r}, but namespace {namespace!r} has tier {who.tier!r}",
+            f"found {tier!r}, but {_whose(who, namespace)} has tier {who.tier!r}",
             "remove the label, or ask the cluster admin to raise the namespace's tier",
         )
+
+
+def _whose(who: Who, namespace: str) -> str:
+    return "its queue" if who.source == classify.QUEUE else f"namespace {namespace!r}"
 
 
 def _is_lower(tier: object, than: str, tables: Tables) -> bool:

@@ -113,6 +113,7 @@ def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], lis
     yield "validate.policies", [sending.POLICY_KINDS], [_SPEC_CHANGED]
     # Its own are made while a gang waits to be bound.
     yield "validate.reservations", [sending.RESERVATIONS], [binder, _SPEC_CHANGED]
+    yield "validate.reservation-status", [sending.KEPT], [binder]
 
 
 def _configuration(kind: str, webhooks: list[Json]) -> Json:

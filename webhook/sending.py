@@ -166,3 +166,4 @@ POLICY_KINDS: Final = rule(
     scope=CLUSTER,
 )
 RESERVATIONS: Final = rule(vocabulary.GROUP, ["resourcereservations"], list(_CHANGES))
+KEPT: Final = rule(vocabulary.GROUP, ["resourcereservations/status"], ["UPDATE"])

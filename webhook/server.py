@@ -181,7 +181,13 @@ class _Gunicorn(BaseApplication):
         wait_until(
             lambda: not (keeper.not_ready() or world.not_ready()), seconds=options.start_seconds
         )
-        app = create_app(world, keeper, record=world.record, event_defaults=options.event_defaults)
+        app = create_app(
+            world,
+            keeper,
+            record=world.record,
+            event_defaults=options.event_defaults,
+            waits=world.waits,
+        )
         access = Access(
             proven=options.client_ca is not None,
             names=frozenset(options.client_names),

@@ -6,6 +6,7 @@ What the webhook knows of the cluster: namespaces from a watch, a pod's controll
 The API client lives in a thread with an event loop of its own, one a worker process. A lookup
 that fails is never "nothing there": the review is refused and the message says what is missing.
 Nodes are watched for the size of their NUMA nodes alone, which warnings name.
+Queues of Kueue are followed by `kueue`; `standing` says which one counts.
 """
 
 import asyncio
@@ -22,17 +23,20 @@ from cluster.connection import Connection
 from cluster.correlation import Report
 from cluster.events import Recorder
 from cluster.watch import Event, Informer, Kind
-from policies import intent, numa_rules, rules, vocabulary, workloads
+from policies import intent, numa_rules, reservation_rules, rules, vocabulary, workloads
 from policies.conditions import Loaded
+from policies.queues import Queue
 from webhook import decide, guards, metrics
 from webhook.app import NotKnown
 from webhook.decide import Facts
 from webhook.guards import Trust
 from webhook.keeper import Objects
+from webhook.kueue import Queues
 from webhook.objects import PolicyObjects
 from webhook.registrar import Registrar
 from webhook.review import Review
 from webhook.sending import Kinds
+from webhook.standing import GENERATIONS, Standing, controller_of, kind_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +46,6 @@ T = TypeVar("T")
 EVENTS_A_SECOND: Final = 50.0  # more than people read; Events share etcd with everything else
 EVENTS_WAITING: Final = 2_000
 COUNT_SECONDS: Final = 1.0
-_GENERATIONS: Final = 3  # a pod's Job, its JobSet, its TrainJob
 LOOKUP_SECONDS: Final = 1.5  # half of what the API server waits for an answer
 
 
@@ -72,6 +75,8 @@ class ClusterWorld:
         self._client: Client | None = None
         self._namespaces: Informer[Json] | None = None
         self._numa = numa_rules.Known()
+        self._queues: Queues | None = None
+        self._standing: Standing | None = None
         self._policies: PolicyObjects | None = None
         self._recorder: Recorder | None = None
         self._registrar: Registrar | None = None
@@ -89,6 +94,10 @@ class ClusterWorld:
             self._namespaces = Informer(
                 client, resources.NAMESPACES, keep=_kept, on_event=lambda event: None
             )
+            self._queues = Queues(client)
+            self._standing = Standing(
+                self._queues, controller=self._controller, look=self._look_for_queue
+            )
             async with (
                 Recorder(
                     client,
@@ -104,6 +113,7 @@ class ClusterWorld:
                 tasks.create_task(_counted(recorder))
                 tasks.create_task(self._namespaces.run())
                 tasks.create_task(self._nodes(client).run())
+                tasks.create_task(self._queues.run())
                 if self._kinds is not None:
                     self._registrar = Registrar(client, kinds=self._kinds, name=self._configuration)
                     tasks.create_task(self._registrar.run())
@@ -135,14 +145,22 @@ class ClusterWorld:
     def not_ready(self) -> str | None:
         if self._namespaces is None or not self._namespaces.synced.is_set():
             return "the namespaces have not been read yet"
+        if self._queues is None or not self._queues.awaited.is_set():
+            return "the queues have not been read yet"
         return None
+
+    def waits(self, asked: Review) -> bool:
+        """Whether the API server must be asked for the queue that the work stands in."""
+        return self._standing is not None and self._standing.waits(asked)
 
     def facts(self, asked: Review) -> Facts:
         return Facts(
             namespace=self._namespace(asked) if asked.namespace else None,
             owner=self._workload(asked),
+            queue=self._queue(asked),
             bound_pod=self._bound_pod(asked) if guards.needs_pod(asked) else None,
             numa_sizes=self._numa.largest,
+            ground=self._ground(asked) if decide.needs_ground(asked) else None,
             trust=Trust(
                 is_scheduler=asked.user.get("username") in self._schedulers,
                 manages_tenants=guards.needs_tenant_manager(asked) and self._manages_tenants(asked),
@@ -184,6 +202,27 @@ class ClusterWorld:
         answer = self._wait(work, "the rights of the user")
         return (answer.get("status") or {}).get("allowed") is True
 
+    def _ground(self, asked: Review) -> reservation_rules.Ground | None:
+        """Nobody waits for it: without it a warning is missing, and no verdict changes."""
+        if self._client is None:
+            return None
+        try:
+            return self._wait(self._grounds(self._client, asked), "nodes and reservations")
+        except NotKnown as exc:
+            logger.warning("a reservation is not compared", extra={"error": str(exc)})
+            return None
+
+    async def _grounds(self, client: Client, asked: Review) -> reservation_rules.Ground:
+        # The API server's own memory is new enough for a warning.
+        nodes = await client.list(resources.NODES, resource_version="0", limit=0)
+        reserved = resources.RESOURCE_RESERVATIONS
+        kept = await client.list(reserved, resource_version="0", limit=0)
+        spaces = self._namespaces.values() if self._namespaces is not None else ()
+        labels = (space["metadata"]["labels"] for space in spaces)
+        tenants = {found for one in labels if (found := one.get(vocabulary.TENANT_LABEL))}
+        but = f"{asked.namespace}/{asked.name}"
+        return reservation_rules.Ground.of(nodes.items, kept.items, tenants, but)
+
     def _workload(self, asked: Review) -> Json | None:
         if guards.needs_scaled(asked):
             return self._scaled(asked)
@@ -202,7 +241,7 @@ class ClusterWorld:
         """The highest controller above the pod that says how large the pod's gang is."""
         gang = intent.read(asked.object or {}).gang
         found, known = self._controller(asked.object or {}, asked.namespace), None
-        for _ in range(_GENERATIONS):
+        for _ in range(GENERATIONS):
             if found is None or gang is None:
                 break
             if known is None or rules.size_from(found, gang.name) is not None:
@@ -211,18 +250,26 @@ class ClusterWorld:
         return known
 
     def _controller(self, obj: Json, namespace: str) -> Json | None:
-        """What the object names as its controller, where that is of a kind that makes pods."""
-        metadata = obj.get("metadata") or {}
-        for reference in metadata.get("ownerReferences") or ():
-            group, _, version = str(reference.get("apiVersion") or "").rpartition("/")
-            kind = str(reference.get("kind") or "")
-            if reference.get("controller") is True and (group, kind) in workloads.KINDS:
-                resource = resources.Resource(group, version, workloads.plural(kind), kind)
-                found = self._find(resource, str(reference.get("name")), namespace)
-                # A forged or outdated reference names an object of another identity.
-                same = ((found or {}).get("metadata") or {}).get("uid") == reference.get("uid")
-                return found if same else None
-        return None
+        """The object's controller, where that is of a kind that makes pods."""
+        reference = controller_of(obj)
+        if reference is None:
+            return None
+        group, version, kind = kind_of(reference)
+        resource = resources.Resource(group, version, workloads.plural(kind), kind)
+        found = self._find(resource, str(reference.get("name")), namespace)
+        # A forged or outdated reference names an object of another identity.
+        same = ((found or {}).get("metadata") or {}).get("uid") == reference.get("uid")
+        return found if same else None
+
+    def _queue(self, asked: Review) -> Queue | None:
+        if self._standing is None:
+            raise NotKnown("the queues cannot be read: the webhook is still starting")
+        return self._standing.queue(asked)
+
+    def _look_for_queue(self, namespace: str, name: str) -> Queue:
+        if self._queues is None:
+            raise NotKnown(f"queue {name!r} cannot be read: the webhook is still starting")
+        return self._wait(self._queues.look(namespace, name), f"queue {name!r}")
 
     def _find(self, resource: resources.Resource, name: str, namespace: str) -> Json | None:
         """The object, or None where the API server says that there is none."""

@@ -16,6 +16,7 @@ from policies import vocabulary
 from policies.admission import mapping
 from policies.evaluation import BUILTIN, Failure
 from policies.policyset import PolicySet
+from policies.queues import Queue
 from webhook import decide
 from webhook.decide import Facts
 from webhook.review import Review
@@ -105,12 +106,12 @@ def judge(
     policies: PolicySet,
     now: datetime,
     owner: Json | None = None,
+    queue: Queue | None = None,
     list_not_admitted: bool = False,
 ) -> Judged:
     """Every rule that the object fails; with `list_not_admitted` also that nobody ever looked."""
-    decision = decide.validate(
-        asked, Facts(namespace=namespace, owner=owner), policies, now=now, guarded=False
-    )
+    facts = Facts(namespace=namespace, owner=owner, queue=queue)
+    decision = decide.validate(asked, facts, policies, now=now, guarded=False)
     unseen = asked.kind == "Pod" and vocabulary.PROFILE_ANNOTATION not in _annotations(
         asked.object or {}
     )

@@ -19,6 +19,7 @@ from cluster.decoding import Page
 from cluster.resources import Obj, Resource
 from kubenexus.audit import discovery, judging
 from kubenexus.audit.judging import Judged, Violation
+from kubenexus.audit.queues import Queues
 from policies import workloads
 from policies.policyset import PolicySet
 from webhook import auditing, decide
@@ -88,11 +89,13 @@ class Scan:
         self._list_not_admitted = list_not_admitted
         self._namespaces: dict[str, Json] = {}
         self._owner_read: tuple[Ref, Json | None] | None = None
+        self._queues = Queues(controller=self._controller)
 
     async def run(self, take: Callable[[Violation], None]) -> Sums:
         """Judge everything; rows are taken as they are found."""
         sums = Sums()
         await self._read_namespaces()
+        await self._queues.read(self._client, self._all)
         for kind in await discovery.kinds(self._client, self._policies.kinds):
             sums.kinds += 1
             async for obj in self._objects(kind):
@@ -113,6 +116,9 @@ class Scan:
 
     def _pages(self, kind: Resource, namespace: str | None) -> AsyncIterator[Page]:
         return self._client.pages(kind, namespace=namespace, limit=PAGE, patience=PATIENCE)
+
+    def _all(self, kind: Resource) -> AsyncIterator[Page]:
+        return self._pages(kind, self._only if kind.namespaced else None)
 
     async def _objects(self, kind: Resource) -> AsyncIterator[Obj]:
         """Every object once; none of a kind that is uninstalled meanwhile."""
@@ -142,6 +148,7 @@ class Scan:
             asked,
             namespace=namespace,
             owner=await self._owner(asked) if decide.needs_owner(asked) else None,
+            queue=await self._queues.of(asked),
             policies=self._policies,
             now=self._now,
             list_not_admitted=self._list_not_admitted,
@@ -158,8 +165,11 @@ class Scan:
         return self._namespaces[name]
 
     async def _owner(self, asked: Review) -> Json | None:
-        """The pod's controller; siblings follow each other, so one is remembered."""
-        reference = auditing.controller(asked.object, asked.namespace)
+        return await self._controller(asked.object or {}, asked.namespace)
+
+    async def _controller(self, obj: Json, namespace: str) -> Json | None:
+        """An object's controller; siblings follow each other, so one is remembered."""
+        reference = auditing.controller(obj, namespace)
         if reference is None:
             return None
         if self._owner_read is None or self._owner_read[0] != reference:

@@ -3,7 +3,7 @@ Who may do what on a development cluster.
 
     admin                  everything (group system:masters)
     kubenexus-scheduler    reads the cluster, binds, reports on and evicts pods, holds its lease
-    kubenexus-webhook      reads namespaces, nodes, policies and pods' controllers, reports,
+    kubenexus-webhook      reads namespaces, nodes, policies, queues and pods' controllers, reports,
                            keeps the rules of its own registration
     kwok                   plays the kubelet: writes the status of nodes and pods, ends deleted pods
     tenant                 a person who runs workloads in one namespace and sees nothing else
@@ -89,12 +89,20 @@ SCHEDULER_RULES: Final = (
     *_EVENTS,
 )
 
+# Where nodes are asked for: a template for each kind of member, and one request a gang.
+PROVISIONING_RULES: Final = (
+    rule("", "podtemplates", ("get", "create", "delete")),
+    rule("autoscaling.x-k8s.io", "provisioningrequests", (*READ, "create", "delete")),
+)
+
 SCHEDULER_LEASE_RULES: Final = (rule("coordination.k8s.io", "leases", ("get", "create", "update")),)
 
 WEBHOOK_RULES: Final = (
     rule("", "namespaces", READ),
     # The largest NUMA nodes: a pod that is larger than each of them is warned about.
     rule("", "nodes", READ),
+    # A reservation is compared with the others: more than there is, is warned about.
+    rule(vocabulary.GROUP, "resourcereservations", ("list",)),
     # Whether somebody who moves a namespace to another tenant manages tenants.
     rule("authorization.k8s.io", "subjectaccessreviews", ("create",)),
     # A pod's controller is read where it alone says how large the pod's gang is.
@@ -102,6 +110,8 @@ WEBHOOK_RULES: Final = (
         rule(group, " ".join(names), ("get",))
         for group, names in workloads.resources_by_group().items()
     ),
+    # Queues of Kueue may say the tier of the work that stands in them.
+    rule("kueue.x-k8s.io", "localqueues clusterqueues", READ),
     rule(vocabulary.POLICY_GROUP, "clusterpolicies tenantpolicies", READ),
     rule(
         vocabulary.POLICY_GROUP,
@@ -144,7 +154,7 @@ def objects() -> list[Object]:
     return [
         _namespace(system, {}),
         _namespace(own, labels),
-        *_grant(scheduler, SCHEDULER_RULES, to=scheduler),
+        *_grant(scheduler, (*SCHEDULER_RULES, *PROVISIONING_RULES), to=scheduler),
         *_grant(scheduler, SCHEDULER_LEASE_RULES, to=scheduler, namespace=system),
         *_grant(webhook, WEBHOOK_RULES, to=webhook),
         *_grant("kubenexus-dev-kwok", _KWOK_RULES, to=KWOK),

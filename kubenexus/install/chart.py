@@ -38,6 +38,7 @@ def files(chart: Path = CHART) -> Mapping[str, str]:
                 "cluster": roles.cluster(),
                 "ownNamespace": roles.own_namespace(),
                 "triedNamespace": roles.tried_namespace(),
+                "people": roles.people(),
             }
         ),
         **{

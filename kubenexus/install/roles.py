@@ -2,11 +2,13 @@
 What each component of an installation may do: the chart's roles are made from this.
 
     webhook, scheduler      as on a development cluster: `kubenexus.dev.rbac`
+    provisioning            what the scheduler may do besides, where it asks for nodes
     labeler                 reads and patches nodes; which one, and which keys, an admission policy
                             of the chart holds it to
     audit                   reads what may be audited, and policies
     register, cleanup       hooks, with the rights of one command each, gone when the hook is done
     certificates            the secrets of the webhook's certificate, where a hook makes them
+    people                  who looks at reservations, and who manages tenants
 
 A name between `<` and `>` is put in by the chart.
 """
@@ -30,6 +32,7 @@ def cluster() -> Mapping[str, Sequence[Rule]]:
     return {
         "webhook": [_renamed(rule) for rule in rbac.WEBHOOK_RULES],
         "scheduler": list(rbac.SCHEDULER_RULES),
+        "provisioning": list(rbac.PROVISIONING_RULES),
         "labeler": [rbac.rule("", "nodes", ("get", "patch"))],
         "audit": _audit(),
         "register": [
@@ -65,6 +68,29 @@ def tried_namespace() -> Mapping[str, Sequence[Rule]]:
             rbac.rule("batch", "jobs", ("create",)),
         ],
         "cleanup": [rbac.rule("", "pods", ("create",))],
+    }
+
+
+def people() -> Mapping[str, Mapping[str, Any]]:
+    """
+    Name -> rules, and labels by which they become part of a role of Kubernetes.
+
+    Whoever edits a namespace keeps no room in it: that is for those who manage tenants.
+    """
+    view = "rbac.authorization.k8s.io/aggregate-to-view"
+    kept, policies = "resourcereservations", "clusterpolicies tenantpolicies"
+    return {
+        "view": {
+            "labels": {view: "true"},
+            "rules": [rbac.rule(vocabulary.GROUP, kept, rbac.READ)],
+        },
+        "tenant-manager": {
+            "labels": {},
+            "rules": [
+                rbac.rule(vocabulary.GROUP, kept, rbac.WRITE),
+                rbac.rule(vocabulary.POLICY_GROUP, policies, rbac.WRITE),
+            ],
+        },
     }
 
 

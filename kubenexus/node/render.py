@@ -48,7 +48,8 @@ def lines(answer: Json) -> Iterator[str]:
 def _reserved(row: Json) -> str:
     each = ", ".join(f"{name} {amount}" for name, amount in row["each"].items())
     what = f"{row['places']} x {each}" if each else "the whole node"
-    return f"{what} for {row['for']} until {row['until']} ({row['reservation']})"
+    when = f"from {row['from']} until" if row["from"] else "until"
+    return f"{what} for {row['for']} {when} {row['until']} ({row['reservation']})"
 
 
 class _Marks:

@@ -91,7 +91,7 @@ def view(found: Found) -> Json:
 
 
 def _reserved(objects: Sequence[Json], node: str) -> Iterator[Json]:
-    """What is kept on the node for pods to come, by whom it is kept for."""
+    """What is or will be kept on the node for pods to come, by whom it is kept for."""
     for obj in objects:
         about, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
         places = [one for one in status.get("places") or () if one.get("node") == node]
@@ -103,6 +103,7 @@ def _reserved(objects: Sequence[Json], node: str) -> Iterator[Json]:
             "for": f"pod group {group['name']}" if group else f"tenant {spec['tenant']}",
             "places": len(places),
             "each": dict((group or spec).get("resources") or {}),
+            "from": spec.get("from") if status.get("phase") == "Pending" else None,
             "until": spec["until"],
         }
 

@@ -53,6 +53,7 @@ class Kind(StrEnum):
     CLUSTER_POLICY = "ClusterPolicy"
     TENANT_POLICY = "TenantPolicy"
     POLICY_TEST = "PolicyTest"
+    RESOURCE_RESERVATION = "ResourceReservation"
 
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="text or json.")]
@@ -142,6 +143,9 @@ def explain(
     namespace_labels: Annotated[
         str | None, typer.Option(help="Or only its labels: key=value,key=value.")
     ] = None,
+    queue_tier: Annotated[
+        str | None, typer.Option(help="Tier of the Kueue queue that the object stands in.")
+    ] = None,
     output: OutputOption = Output.TEXT,
     engine: EngineOption = None,
 ) -> None:
@@ -156,11 +160,16 @@ def explain(
             raise UsageError("--namespace-file and --namespace-labels were both given; choose one")
         known = None if namespace_file is None else sources.namespace(namespace_file)
         loaded = sources.load(policies or [], compiler=Compiler(PartsEngine(_engine(engine))))
+        tiers = loaded.policies.tables.tiers
+        if queue_tier is not None and queue_tier not in tiers:
+            want = f"want one of {', '.join(tiers)}"
+            raise UsageError(f"--queue-tier: found {queue_tier!r}, {want}")
         found = [
             command.explain(
                 obj,
                 loaded.policies,
                 namespace=sources.namespace_of(obj, known, labels=namespace_labels or ""),
+                queue_tier=queue_tier,
                 now=datetime.now(UTC),
             )
             for obj in sources.objects(file)
@@ -251,7 +260,7 @@ def schema(
     """Print the JSON Schema of a kind of document, or of all, by kind."""
     from policies import schemas
 
-    known = schemas.schemas()
+    known = schemas.documents()
     typer.echo(json.dumps(known if kind is None else known[kind.value], indent=2))
 
 

@@ -58,10 +58,16 @@ class Explanation:
 
 
 def explain(
-    obj: Json, policies: PolicySet, *, namespace: Json, operation: str = "CREATE", now: datetime
+    obj: Json,
+    policies: PolicySet,
+    *,
+    namespace: Json,
+    operation: str = "CREATE",
+    queue_tier: str | None = None,
+    now: datetime,
 ) -> Explanation:
     """The explanation; the policies' programs carry their parts where a PartsEngine made them."""
-    admission = Admission.of(obj, operation=operation, namespace=namespace)
+    admission = Admission.of(obj, operation=operation, namespace=namespace, queue_tier=queue_tier)
     watch = Watch()
     watched = watch.over(policies)
     outcome = evaluate(admission, watched, now=now)

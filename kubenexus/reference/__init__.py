@@ -2,7 +2,7 @@
 The reference pages of the documentation, made from the code that they are about. Pure.
 
     words       every label and annotation, from `policies.vocabulary`
-    fields      the policy documents, from the models that read them
+    fields      policies and reservations, from the models that read them
     commands    the command line, from the functions behind it
     figures     metrics, from the places that declare them
     happenings  Events and conditions, from the constants that are written
@@ -22,6 +22,7 @@ def pages(*, values: str | None = None) -> Mapping[str, str]:
     made = {
         "docs/reference/keys.md": words.page(),
         "docs/reference/policy.md": fields.page(),
+        "docs/reference/reservation.md": fields.reservation_page(),
         "docs/reference/cli.md": commands.page(),
         "docs/reference/metrics.md": figures.page(),
         "docs/reference/events.md": happenings.page(),

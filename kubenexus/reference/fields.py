@@ -1,5 +1,5 @@
 """
-The policy documents, field by field, from the JSON Schemas of the models that read them.
+Policies and reservations, field by field, from the JSON Schemas of the models that read them.
 
 Each part that several fields share has one section; a field that holds one points to it.
 """
@@ -14,7 +14,26 @@ Json = Mapping[str, Any]
 
 
 def page() -> str:
-    documents = schemas.schemas()
+    return _page(
+        "Policy documents",
+        "Field by field; [Policies](../policies.md) is the guide. `kubenexus policy schema KIND`"
+        " prints the JSON Schema for editors. Nothing unknown is accepted.",
+        schemas.schemas(),
+    )
+
+
+def reservation_page() -> str:
+    return _page(
+        "Reservations",
+        "Room that is kept before there are pods for it, field by field; [Tenancy](../tenancy.md)"
+        " is the guide. `kubenexus policy schema ResourceReservation` prints the JSON Schema for"
+        " editors. One for a tenant has `tenant`, `until`, and nodes or amounts; `podGroup` is"
+        " written by the scheduler alone.",
+        schemas.reservations(),
+    )
+
+
+def _page(title: str, intro: str, documents: Mapping[str, Json]) -> str:
     parts: dict[str, Json] = {}  # name of a part -> its schema, in the order of first sight
     sections: list[str] = []
     for kind, schema in documents.items():
@@ -22,12 +41,7 @@ def page() -> str:
         parts |= {name: part for name, part in schema["$defs"].items() if name not in parts}
     for name in sorted(parts):
         sections += _section(name, parts[name])
-    return markdown.page(
-        "Policy documents",
-        "Field by field; [Policies](../policies.md) is the guide. `kubenexus policy schema KIND`"
-        " prints the JSON Schema for editors. Nothing unknown is accepted.",
-        *sections,
-    )
+    return markdown.page(title, intro, *sections)
 
 
 def _section(name: str, schema: Json) -> Iterator[str]:

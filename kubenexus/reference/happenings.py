@@ -59,9 +59,21 @@ SCHEDULING: Final[tuple[Row, ...]] = (
         events.RESERVATION_ENDED,
         "Normal",
         "room is kept no longer: on a gang's leader, for members that it was to make; on a"
-        " ResourceReservation, for its tenant",
+        " ResourceReservation, for its tenant, or for such members when the leader is gone",
     ),
     (events.RESERVATION_STARTED, "Normal", "room is kept from now on for a tenant"),
+    (
+        events.RESERVATION_MOVED,
+        "Normal",
+        "room for members of a gang that are missing is kept on other nodes than before; on its"
+        " leader",
+    ),
+    (
+        events.RESERVATION_SHORT,
+        "Warning",
+        "a node was lost on which room was kept, and other room is looked for: on a gang's leader,"
+        " where there is none yet; on a ResourceReservation",
+    ),
     (events.PREEMPTING, "Normal", "the pod or gang waits for others to end; the note names them"),
     (
         events.START_PROMISED,
@@ -74,6 +86,22 @@ SCHEDULING: Final[tuple[Row, ...]] = (
         "Warning",
         "another start is expected: work overran, a node was lost, or somebody of higher priority"
         " went ahead; the note says which",
+    ),
+    (
+        events.PROVISIONING_REQUESTED,
+        "Normal",
+        "a ProvisioningRequest asks for nodes for the gang; on the first pod, as the next two",
+    ),
+    (
+        events.PROVISIONED,
+        "Normal",
+        "the autoscaler has answered the request: nodes are there or coming, and the gang is tried",
+    ),
+    (
+        events.PROVISIONING_FAILED,
+        "Warning",
+        "the request failed, expired or was revoked, in the autoscaler's words, or could not be"
+        " made; another one follows",
     ),
     (
         events.POLICIES_REFUSED,
@@ -93,6 +121,18 @@ CONDITIONS: Final[tuple[Row, ...]] = (
         scheduling.QUOTA,
         "`PodScheduled`",
         "the tenant's quota keeps the pod waiting; another node would not help",
+    ),
+    (
+        scheduling.INVALID,
+        "`PodScheduled`",
+        "the pod, or members that its gang needs, ask for what cannot be honoured; another node"
+        " would not help",
+    ),
+    (
+        scheduling.PROVISIONING,
+        "`PodScheduled`",
+        "the pod's gang lacks room, and nodes are asked for with a ProvisioningRequest; autoscalers"
+        " leave the pod itself alone",
     ),
     (
         scheduling.REFUSED,

@@ -174,10 +174,18 @@ WHO: Final = (
     ),
     Word(
         v.TIER_LABEL,
-        "Namespace label, Pod label",
+        "Namespace label, ClusterQueue label, Pod label",
         "a tier of the cluster policies; shipped: " + each(v.TIERS),
-        "cluster admin on the namespace, webhook on the pod",
+        "cluster admin on namespace and ClusterQueue, webhook on the pod",
         "The tenant's tier. A pod may lower its own, never raise it",
+    ),
+    Word(
+        v.QUEUE_NAME_LABEL,
+        "label of a workload or Pod",
+        "a LocalQueue of the namespace",
+        "user or Kueue",
+        "Where neither namespace nor policy says the tier, the label"
+        f" `{v.TIER_LABEL}` of the queue's ClusterQueue says it",
     ),
     Word(
         v.WORKLOAD_TYPE_LABEL,
@@ -225,7 +233,15 @@ DEVELOPMENT: Final = (
         "Pod annotation",
         "duration",
         "user",
-        "On a cluster of `kubenexus dev`: how long a Job's pod runs before it succeeds",
+        "On a cluster of `kubenexus dev`: how long a Job's pod runs before it succeeds. In "
+        "`kubenexus simulate` in virtual time: how long it really runs, whatever it expects",
+    ),
+    Word(
+        v.DEV_ARRIVES_ANNOTATION,
+        "Pod and workload annotation",
+        "duration",
+        "user",
+        "In `kubenexus simulate` in virtual time: when it is created, from the beginning on",
     ),
 )
 # The meaning and the other spellings that are read; the first is canonical.

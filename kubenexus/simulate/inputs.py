@@ -1,20 +1,22 @@
 """
 Files in; a cluster and its manifests out, or a `documents.DocumentError` that says what is wrong.
 
-    folder   cluster.yaml describes the cluster; every other *.yaml is a manifest, in name order
+    folder   cluster.yaml describes the cluster; every other *.yaml holds manifests, in name order,
+             or policies
     file     one manifest; the cluster comes from `--cluster`
+    jobs     a list of jobs (`jobsfile`), for simulations in virtual time
 
 Checked is what an API server could not even decode: the kind here, the rest by `shapes`. Whether
 an object is admitted is not an input error but a result.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from kubenexus import clusterfile
-from kubenexus.simulate import shapes
+from kubenexus.simulate import jobsfile, shapes
 from policies import documents, quantity, vocabulary, workloads
 from policies.documents import Document, DocumentError
 
@@ -43,15 +45,31 @@ class Inputs:
 
     cluster: clusterfile.Cluster
     manifests: tuple[Manifest, ...]
+    policies: tuple[Path, ...] = ()
+    """Files that hold policies."""
 
 
-def read(path: Path, *, cluster: Path | None = None) -> Inputs:
+def read(path: Path, *, cluster: Path | None = None, jobs: Path | None = None) -> Inputs:
     """The inputs at `path`; `cluster` overrules the folder's own description."""
+    parts = {file: documents.read(file) for file in _files(path)}
+    policies = tuple(file for file, found in parts.items() if _holds_policies(found))
     manifests = tuple(
-        _manifest(document) for file in _files(path) for document in documents.read(file)
+        _manifest(document)
+        for file, found in parts.items()
+        for document in found
+        if file not in policies
     )
-    if not manifests:
+    if not manifests and jobs is None:
         raise DocumentError(str(path), 0, 0, "holds no manifest; write at least one object")
+    described = _described(path, cluster)
+    if jobs is not None:
+        known = [one.obj for one in manifests if one.type == NAMESPACE]
+        listed = jobsfile.read(jobs, (*described.namespaces, *known))
+        manifests += tuple(_manifest(document) for document in listed)
+    return Inputs(_with_nodes(described, manifests), manifests, policies)
+
+
+def _described(path: Path, cluster: Path | None) -> clusterfile.Cluster:
     own = path / clusterfile.FILE_NAME
     if cluster is None and not own.is_file():
         raise DocumentError(
@@ -61,8 +79,20 @@ def read(path: Path, *, cluster: Path | None = None) -> Inputs:
             f"no cluster is described; add {clusterfile.FILE_NAME} to the folder, "
             "or pass --cluster FILE",
         )
-    described = clusterfile.load(cluster or own)
-    return Inputs(_with_nodes(described, manifests), manifests)
+    return clusterfile.load(cluster or own)
+
+
+def _holds_policies(found: Sequence[Document]) -> bool:
+    """A file of policies holds nothing else, so that each fault of theirs has its place."""
+    kinds = [isinstance(one.value, dict) and _is_policy(one.value) for one in found]
+    if any(kinds) and not all(kinds):
+        odd = found[kinds.index(False)]
+        raise odd.error((), "a file holds policies or manifests; put this into one of its own")
+    return any(kinds)
+
+
+def _is_policy(obj: Mapping[str, Any]) -> bool:
+    return obj.get("apiVersion") == vocabulary.POLICY_API_VERSION
 
 
 def _files(path: Path) -> list[Path]:

@@ -40,14 +40,17 @@ def as_json(result: Result) -> str:
 
 def as_text(result: Result, out: Console) -> None:
     """Print the result."""
+    parts: list[RenderableType] = [Text(cluster_line(result.cluster), style="bold")]
+    for manifest in result.manifests:
+        parts += ["", _title(manifest), Padding(_body(manifest), (0, 0, 0, 2))]
+    printed(out, [*parts, "", Text(summary(result), style="bold")])
+
+
+def printed(out: Console, parts: Iterable[RenderableType]) -> None:
+    """One after the other."""
     with out.capture() as captured:
-        out.print(Text(_cluster(result.cluster), style="bold"))
-        for manifest in result.manifests:
-            out.print()
-            out.print(_title(manifest))
-            out.print(Padding(_body(manifest), (0, 0, 0, 2)))
-        out.print()
-        out.print(Text(summary(result), style="bold"))
+        for part in parts:
+            out.print(part)
     # Tables pad their lines with blanks, which nobody wants in a log or a diff.
     for line in captured.get().splitlines():
         out.file.write(f"{line.rstrip()}\n")
@@ -65,7 +68,7 @@ def summary(result: Result) -> str:
         if counts[key]:
             pods.append(f"{counts[key]} {word}")
     verdicts = f"{counts['admitted']} admitted, {counts['refused']} refused"
-    return f"{_many(counts['manifests'], 'manifest')}: {verdicts}; pods: {', '.join(pods)}."
+    return f"{many(counts['manifests'], 'manifest')}: {verdicts}; pods: {', '.join(pods)}."
 
 
 def _counts(result: Result) -> dict[str, int]:
@@ -90,10 +93,10 @@ def console(
     return made
 
 
-def _cluster(totals: Totals) -> str:
+def cluster_line(totals: Totals) -> str:
     words = {"cpu": "CPUs", "memory": "memory"}
     held = [f"{amount} {words.get(name, name)}" for name, amount in totals.resources.items()]
-    return f"Cluster: {', '.join([_many(totals.nodes, 'node'), *held])}"
+    return f"Cluster: {', '.join([many(totals.nodes, 'node'), *held])}"
 
 
 def _title(manifest: Manifest) -> Text:
@@ -168,5 +171,5 @@ def _groups(pods: Sequence[Pod]) -> list[RenderableType]:
     return lines
 
 
-def _many(count: int, word: str) -> str:
+def many(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

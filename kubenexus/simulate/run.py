@@ -22,8 +22,8 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Admitted:
-    """One manifest after admission."""
+class Admitted:
+    """One manifest after admission, with the pods that its controller then made."""
 
     manifest: Manifest
     answer: Answer
@@ -32,35 +32,36 @@ class _Admitted:
 
 def simulate(inputs: Inputs, policies: PolicySet) -> outcome.Result:
     """Admit everything, then place what was admitted."""
-    known = [manifest.obj for manifest in inputs.manifests if manifest.type == NAMESPACE]
-    classes = [manifest.obj for manifest in inputs.manifests if manifest.type == PRIORITY_CLASS]
-    server = ApiServer((*inputs.cluster.namespaces, *known), classes, policies=policies)
-    admitted = [
-        _admit(manifest, server)
-        for manifest in inputs.manifests
-        if manifest.type in workloads.KINDS
-    ]
+    admitted = admit(inputs, inputs.manifests, policies)
     pods = [pod.obj for one in admitted for pod in one.pods if not pod.refusals]
     placed = place.place(inputs.cluster.nodes, pods, Tables.of(policies))
     return outcome.Result(
-        _totals(inputs.cluster.nodes), tuple(_told(one, placed) for one in admitted)
+        totals(inputs.cluster.nodes), tuple(_told(one, placed) for one in admitted)
     )
 
 
-def _admit(manifest: Manifest, server: ApiServer) -> _Admitted:
+def admit(inputs: Inputs, manifests: Iterable[Manifest], policies: PolicySet) -> list[Admitted]:
+    """The workloads among these manifests, created in this order."""
+    known = [manifest.obj for manifest in inputs.manifests if manifest.type == NAMESPACE]
+    classes = [manifest.obj for manifest in inputs.manifests if manifest.type == PRIORITY_CLASS]
+    server = ApiServer((*inputs.cluster.namespaces, *known), classes, policies=policies)
+    return [_admit(manifest, server) for manifest in manifests if manifest.type in workloads.KINDS]
+
+
+def _admit(manifest: Manifest, server: ApiServer) -> Admitted:
     answer = server.create(manifest.obj)
     if answer.refusals:
-        return _Admitted(manifest, answer)
+        return Admitted(manifest, answer)
     if answer.obj["kind"] == "Pod":
-        return _Admitted(manifest, answer, (answer,))
+        return Admitted(manifest, answer, (answer,))
     try:
         made = expand.pods(answer.obj)
     except expand.TooManyError as exc:
         raise manifest.document.error(("spec",), str(exc)) from exc
-    return _Admitted(manifest, answer, tuple(server.create(pod, owner=answer.obj) for pod in made))
+    return Admitted(manifest, answer, tuple(server.create(pod, owner=answer.obj) for pod in made))
 
 
-def _told(one: _Admitted, placed: Mapping[str, outcome.Pod]) -> outcome.Manifest:
+def _told(one: Admitted, placed: Mapping[str, outcome.Pod]) -> outcome.Manifest:
     metadata = one.answer.obj["metadata"]
     where = one.manifest.document.place()
     warnings = [text for answer in (one.answer, *one.pods) for text in answer.warnings]
@@ -88,7 +89,7 @@ def _pod(answer: Answer, placed: Mapping[str, outcome.Pod]) -> outcome.Pod:
     return placed[metadata["uid"]]
 
 
-def _totals(nodes: Iterable[Json]) -> outcome.Totals:
+def totals(nodes: Iterable[Json]) -> outcome.Totals:
     wanted = ("cpu", "memory", *vocabulary.GPU_RESOURCES)
     sums: dict[str, int] = {}
     count = 0

@@ -22,6 +22,7 @@ def lines(answer: Json) -> Iterator[str]:
     yield from _block("Each of these alone would help", answer.get("changes") or ())
     yield from _block("Nearest node", _nearest(answer.get("nearest") or {}))
     yield from _block("Kept for others", answer.get("reserved") or ())
+    yield from _block("Nodes asked for", answer.get("provisioning") or ())
     yield from _block("Start", _start(answer.get("start") or {}))
     yield from _gang(answer.get("gang") or {})
 

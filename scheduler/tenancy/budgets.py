@@ -71,16 +71,20 @@ class Budgets:
         labels = dict(pod.labels)
         return tuple(one for one in known.values() if selectors.selects(one.selector, labels))
 
-    def allows(self, pods: Iterable[Pod]) -> bool:
-        return not self._known or self._fit(pods, Counter())
+    def allows(self, pods: Iterable[Pod], asked: Iterable[Pod] = ()) -> bool:
+        """Beside those who were `asked` to go, of whom the budgets do not know yet."""
+        return not self._known or self._fit(pods, self._count(asked))
 
-    def beyond(self, bundles: Iterable[Bundle]) -> list[Bundle]:
+    def beyond(self, bundles: Iterable[Bundle], asked: Iterable[Pod] = ()) -> list[Bundle]:
         """The dearest that go beyond a budget, counted from the cheapest on."""
         if not self._known:
             return []
-        going: Counter[Key] = Counter()
+        going = self._count(asked)
         ordered = sorted(bundles, key=lambda one: one.cost)
         return [b for b in ordered if not self._fit((one.pod for one in b.pods), going)]
+
+    def _count(self, pods: Iterable[Pod]) -> Counter[Key]:
+        return Counter(budget.key for pod in pods for budget in self.of(pod))
 
     def _fit(self, pods: Iterable[Pod], going: Counter[Key]) -> bool:
         """Counts them in `going`, if they fit."""
@@ -98,23 +102,28 @@ class Budgets:
 
 
 def within(
-    budgets: Budgets, bundles: Sequence[Bundle], search: Callable[[], Search]
+    budgets: Budgets,
+    bundles: Sequence[Bundle],
+    search: Callable[[], Search],
+    *,
+    asked: Sequence[Pod] = (),
 ) -> Verdict | None:
     """
     Who goes, within the budgets.
 
     Looked for without them first: a budget of one for many pods lets any of them go, and only the
     search knows which one helps. Where it takes too many, the dearest of these stay the next time.
+    Those who were `asked` to go and of whom the budgets do not know yet are counted.
     """
-    able = [b for b in bundles if budgets.allows(one.pod for one in b.pods)]
+    able = [b for b in bundles if budgets.allows((one.pod for one in b.pods), asked)]
     able = _whole(able, bundles)
     for left in reversed(range(_ROUNDS)):
         if not left:
-            able = _without(able, budgets.beyond(able))
+            able = _without(able, budgets.beyond(able, asked))
         found = search().run(able)
         if found is None or not found.bundles:
             return None  # also where nobody is in the way, but something else is
-        staying = budgets.beyond(found.bundles)
+        staying = budgets.beyond(found.bundles, asked)
         if not staying:
             return found
         able = _without(able, staying)

@@ -140,6 +140,31 @@ class Ledger:
                     return False
         return True
 
+    def robbed(
+        self, less: Iterable[tuple[str, Amounts]], gone: Iterable[tuple[str, Amounts]] = ()
+    ) -> str | None:
+        """
+        Who would fall below its promise if tenants gave up these amounts: a tenant or a group.
+
+        What is `gone` is in use no more, whoever is asked.
+        """
+        taken: dict[tuple[str, str], int] = {}
+        for tenant, amounts in less:
+            for member in self.tree.path(tenant):
+                for name, amount in amounts.items():
+                    key = (member.name, name)
+                    taken[key] = taken.get(key, 0) + amount
+        for tenant, amounts in gone:
+            for member in self.tree.path(tenant):
+                for name, amount in amounts.items():
+                    if (member.name, name) in taken:
+                        taken[member.name, name] += amount
+        for (who, name), amount in sorted(taken.items()):
+            promised = dict(self.tree.member(who).guaranteed).get(name, 0)
+            if amount > 0 and self.used(who).get(name, 0) - amount < promised:
+                return who
+        return None
+
     def borrowers(self, resource: str, *, but: str) -> list[tuple[str, int]]:
         """Tenants that use more of it than they were promised, the most first."""
         found = [

@@ -69,6 +69,10 @@ class Lengths:
         ]
         return sorted(found, key=lambda one: (one.at, one.occupant.pod.uid))
 
+    def over(self, pod: Pod, epoch: float) -> float:
+        """Seconds for which the pod has run beyond what was expected of it at first."""
+        return epoch - (pod.terms.started or epoch) - (self.of(pod) or 0.0)
+
     def overran(self, uid: str, until: float) -> None:
         self._longer[uid] = until
 

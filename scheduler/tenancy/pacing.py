@@ -1,7 +1,8 @@
 """
 When a search for somebody to go is made: not too often for one unit, for equal ones, or in all.
 
-    a unit whose search found nobody      again after 5 s, then 10 s, … at most a minute
+    a unit whose search found nobody      again after 5 s, then 10 s, … at most a minute; every 5 s
+                                          while it is within its tenant's promise
     its equals                            not before 5 s: what did not help one helps no other
     all of them                           a fifth of the time at most, so that placing goes on
 
@@ -25,7 +26,8 @@ class Pacing:
     """`like` is equal for units that a search answers alike."""
 
     def __init__(self) -> None:
-        self._units: dict[UnitKey, tuple[float, float]] = {}  # not before, and the pause it was
+        self._units: dict[UnitKey, tuple[float, float, Hashable]] = {}
+        """Not before, the pause it was, and what the unit was like: another one may search."""
         self._likes: dict[Hashable, float] = {}  # not before
         self._anybody = -math.inf  # not before
         self._calls: dict[UnitKey, float] = {}
@@ -37,8 +39,10 @@ class Pacing:
 
     def may(self, key: UnitKey, like: Hashable, now: float) -> bool:
         """False: the unit is called when it may."""
-        own, _ = self._units.get(key, (-math.inf, 0.0))
-        at = max(own, self._likes.get(like, -math.inf), self._anybody)
+        own, _, was = self._units.get(key, (-math.inf, 0.0, like))
+        at = max(self._likes.get(like, -math.inf), self._anybody)
+        if was in (like, key):
+            at = max(at, own)
         if now >= at:
             return True
         self._call(key, at)
@@ -47,15 +51,15 @@ class Pacing:
     def took(self, began: float, ended: float) -> None:
         self._anybody = max(self._anybody, ended + REST * (ended - began))
 
-    def failed(self, key: UnitKey, like: Hashable, now: float) -> None:
-        """The search for this unit found nobody."""
+    def failed(self, key: UnitKey, like: Hashable, now: float, *, latest: float = LATEST) -> None:
+        """The search for this unit found nobody; the pause grows up to `latest`."""
         if len(self._units) >= MOST:
             self._units.clear()
         if len(self._likes) >= MOST:
             self._likes = {one: at for one, at in self._likes.items() if at > now}
-        _, before = self._units.get(key, (0.0, 0.0))
-        pause = min(2 * before or FIRST, LATEST)
-        self._units[key] = (now + pause, pause)
+        _, before, was = self._units.get(key, (0.0, 0.0, like))
+        pause = min(2 * before or FIRST, latest) if was == like else FIRST
+        self._units[key] = (now + pause, pause, like)
         self._likes[like] = now + FIRST
         self._call(key, now + pause)
 

@@ -28,16 +28,17 @@ from .. import events
 from ..cache import Cache
 from ..entries import State
 from ..filters import Memo
-from ..model import GangKey, Pod
+from ..model import Pod
 from ..outcome import NoFit, Placed, Plan
 from ..planner import rows_of
 from ..queueing import Queue
 from ..units import Unit, UnitKey
-from . import foresight
+from . import foresight, overruns
+from .allowances import Allowances
+from .blocked import Blocked
 from .lengths import Lengths
 from .promises import Ending, Promise, earliest, keeps, without
-from .tree import Pairs
-from .victims import Bundle, Occupant, Search, Verdict
+from .victims import Occupant, Search, Verdict
 
 DEPTH: Final = 4  # promises at a time
 EVERY: Final = 1.0  # seconds between two looks
@@ -47,20 +48,9 @@ AGAIN: Final = 30.0  # seconds until a unit is looked at again for which no time
 MOST_WAITING: Final = 4096  # units remembered as waiting for a promise
 
 _WAITING: Final = (State.PARKED, State.BACKOFF, State.ACTIVE, State.PLANNING)
+# A quota that is used up for now may be open when the time comes.
+_HOPING: Final = (*_WAITING, State.HELD)
 _NOTHING: Final[frozenset[str]] = frozenset()
-
-
-@dataclass(slots=True)
-class _Blocked:
-    """A unit that did not fit, and from when on it may be given a promise."""
-
-    tenant: str
-    order: tuple[int, float, str]
-    asked: Pairs
-    """What one of its pods asks for."""
-    single: bool
-    """Takes whatever comes free next: others take it all the same, and wait for nothing more."""
-    not_before: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +85,9 @@ class Promising:
         self._snapshot = cache.snapshot
         self._now, self._epoch, self._depth = now, epoch, depth
         self._promised = queue.promised
-        self._blocked: dict[UnitKey, _Blocked] = {}
+        self._blocked: dict[UnitKey, Blocked] = {}
         self._lengths = Lengths(cache.snapshot)
+        self._allowances = Allowances(cache, queue, self._lengths, epoch)
         self._disturbed: dict[UnitKey, str] = {}  # -> who went ahead of the promise
         self._called: set[UnitKey] = set()  # units that were tried when their time came
         self._due = False  # somebody came to wait
@@ -117,19 +108,21 @@ class Promising:
         if isinstance(found, NoFit):
             return found
         touched = [one for one in others if any(p.node in one.nodes for p in found.placements)]
-        if not touched:
-            return found
         first = 0 < unit.bound < unit.size or unit.key in self._cache.holds
         if first:
             self._note_disturbed(unit, touched)
             return found
         ends = self._epoch() + self._lengths.of_unit(unit)
         heeded = [one for one in others if unit.priority <= one.priority and ends > one.start]
-        if heeded:
+        if why := self._allowances.used_up(unit, heeded):
+            return NoFit(len(self._snapshot), held_back=why)
+        if heeded and touched:
             away = plan(closed.union(*(one.nodes for one in heeded)))
             if isinstance(away, Placed) or not all(self._leaves(found, one) for one in heeded):
                 found = away
-        self._note_disturbed(unit, [one for one in touched if unit.priority > one.priority])
+        lower = [one for one in others if unit.priority > one.priority]
+        used_up = [one for one in lower if self._allowances.used_up(unit, (one,))]
+        self._note_disturbed(unit, [one for one in lower if one in touched or one in used_up])
         return found
 
     def _leaves(self, plan: Placed, promise: Promise) -> bool:
@@ -142,7 +135,8 @@ class Promising:
         unit = self._queue.unit(promise.key)
         if not ahead or unit is None:
             return True
-        endings = self._gone_by(promise)
+        # To the second: whoever came late by the slack would make the unit as late.
+        endings = self._gone_by(promise, slack=0.0)
         gone = [one.occupant for one in endings]
         if not foresight.room(unit, self._snapshot, promise.nodes, gone, ahead):
             return False
@@ -150,17 +144,25 @@ class Promising:
         planned = partial(self._means.plan, unit, there)
         return keeps(promise, self._snapshot, endings, planned, ahead, statics=self._memo)
 
-    def _note_disturbed(self, unit: Unit, touched: Iterable[Promise]) -> None:
+    def _note_disturbed(
+        self, unit: Unit, touched: Iterable[Promise], why: str = "which goes first"
+    ) -> None:
         for promise in touched:
-            self._disturbed[promise.key] = f"{unit.key}, which goes first, took room of it"
+            self._disturbed[promise.key] = f"{unit.key}, {why}, took room of it"
+
+    def entitled(self, unit: Unit, found: Plan) -> None:
+        """The unit is within what its tenant was promised: it goes before promises of a start."""
+        if self._promised and isinstance(found, Placed):
+            nodes = {one.node for one in found.placements}
+            touched = [p for p in self._promised.values() if p.key != unit.key and nodes & p.nodes]
+            self._note_disturbed(unit, touched, "within its tenant's promise")
 
     def misfit(self, unit: Unit) -> None:
         """The unit did not fit, and nobody goes for it."""
         if unit.key in self._blocked or not (self._cache.timed or self._lengths.usual):
             return
         if len(self._blocked) < MOST_WAITING:
-            asked = unit.pods[0].shape.requests
-            self._blocked[unit.key] = _Blocked(unit.tenant, unit.order, asked, _is_single(unit))
+            self._blocked[unit.key] = Blocked.of(unit)
             self._due = True
 
     def placed(self, key: UnitKey) -> None:
@@ -168,9 +170,13 @@ class Promising:
         if key in self._promised:
             self._end(key)
 
-    def gone(self, uid: str) -> None:
-        """The pod left its node."""
-        self._lengths.forget(uid)
+    def gone(self, pod: Pod) -> None:
+        """The pod left its node; whoever was promised it for about now does not wait any longer."""
+        self._lengths.forget(pod.uid)
+        for promise in self._promised.values():
+            if pod.node in promise.nodes and self._epoch() >= promise.start - SLACK:
+                self._queue.retry(promise.key, self._now())
+                self._means.wake()
 
     def tick(self) -> None:
         """Look after promises, and give those that can be given."""
@@ -180,7 +186,7 @@ class Promising:
         if now < self._looked_at + EVERY:
             return
         self._looked_at = now
-        for key in [key for key in self._promised if self._queue.state(key) not in _WAITING]:
+        for key in [key for key in self._promised if self._queue.state(key) not in _HOPING]:
             self._end(key)
         self._look_at_nodes()
         self._look_at_clock()
@@ -255,13 +261,13 @@ class Promising:
 
     def _foresee(self, unit: Unit, endings: Sequence[Ending]) -> Promise | None:
         """On nodes that nobody else was promised."""
-        taken = _NOTHING.union(*(p.nodes for p in self._promised.values() if p.key != unit.key))
+        taken = self._taken(unit.key)
         found = [one for one in endings if one.occupant.node not in taken]
         closed = rows_of(self._snapshot, taken)
         bound = foresight.bound(unit, self._snapshot, found, self._memo, closed=closed)
         if bound is None:
             return None
-        return earliest(
+        promise = earliest(
             unit.key,
             self._snapshot,
             found,
@@ -271,6 +277,11 @@ class Promising:
             statics=self._memo,
             not_before=bound,
         )
+        return promise if promise and self._allowances.open(unit, promise.start) else None
+
+    def _taken(self, key: UnitKey) -> frozenset[str]:
+        """Nodes that somebody else was promised."""
+        return _NOTHING.union(*(p.nodes for p in self._promised.values() if p.key != key))
 
     def _keep(self, promise: Promise) -> None:
         self._promised[promise.key] = promise
@@ -282,6 +293,7 @@ class Promising:
         self._called.discard(key)
         self._disturbed.pop(key, None)
         self._due = bool(self._blocked)
+        self._cache.accounts.given += 1  # of a quota, too, nothing is kept for it any more
         self._means.freed(promise.nodes)
 
     # --- looking after them ---
@@ -302,6 +314,8 @@ class Promising:
         unit = self._queue.unit(promise.key)
         if unit is None:
             return True
+        if not self._allowances.open(unit, max(promise.start, self._epoch())):
+            return False
         gone, there = [one.occupant for one in self._gone_by(promise)], self._only(promise.nodes)
         planned = partial(self._means.plan, unit, there)
         return without(self._snapshot, gone, planned, self._memo) is not None
@@ -322,6 +336,9 @@ class Promising:
             for one in self._cache.on(promise.nodes)
             if (at := self._lengths.end(one.pod, epoch)) is not None and at <= epoch
         ]
+        if not overdue and epoch <= promise.start + 2 * SLACK and self._holds(promise):
+            self._queue.retry(promise.key, self._now())  # the last one has just gone
+            return
         if not overdue:
             self._move(promise, "others have taken room of it")
             return
@@ -331,27 +348,19 @@ class Promising:
         ):
             self._moved(promise, None, f"{first} overran its expected duration and is ended")
             return
-        for one, at in overdue:
-            self._lengths.overran(one.pod.uid, epoch + max(LONGER, epoch - at))
+        for one, _ in overdue:
+            over = self._lengths.over(one.pod, epoch)
+            self._lengths.overran(one.pod.uid, epoch + max(LONGER, over))
         self._move(promise, f"{first} overran its expected duration")
 
     def _oust(self, promise: Promise, overdue: Sequence[Occupant]) -> bool:
         """Whether work that overran and yields is ended for the unit, as much as suffices."""
-        unit = self._queue.unit(promise.key)
-        yielding = [one for one in overdue if _yields(one.pod)]
-        if unit is None or not yielding:
+        unit, bundles = self._queue.unit(promise.key), overruns.bundles(self._cache, overdue)
+        if unit is None or not bundles:
             return False
-        gangs = {one.pod.gang.key for one in yielding if one.pod.gang is not None}
-        bundles = [Bundle(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
-        for gang in sorted(gangs):
-            bundles.append(Bundle(str(gang), self._members(gang), gang=gang, core=True))
-        planned = partial(self._means.plan, unit, _NOTHING)
+        planned = partial(self._means.plan, unit, self._taken(unit.key))
         verdict = Search(self._snapshot, planned, unit.need, self._memo).run(bundles)
         return verdict is not None and self._means.oust(unit, verdict)
-
-    def _members(self, gang: GangKey) -> tuple[Occupant, ...]:
-        nodes = {node for _, node in self._cache.mates(gang)}
-        return tuple(o for o in self._cache.on(nodes) if o.pod.gang and o.pod.gang.key == gang)
 
     def _move(self, promise: Promise, why: str) -> None:
         unit = self._queue.unit(promise.key)
@@ -371,24 +380,16 @@ class Promising:
 
     # --- when work ends ---
 
-    def _gone_by(self, promise: Promise) -> list[Ending]:
+    def _gone_by(self, promise: Promise, *, slack: float = SLACK) -> list[Ending]:
         """What is expected to be gone from the promised nodes when the time comes."""
         epoch = self._epoch()
         latest = max(promise.start, epoch)
         return [
             Ending(min(at, promise.start), one)
             for one in self._cache.on(promise.nodes)
-            if (at := self._lengths.end(one.pod, epoch)) is not None and at <= latest + SLACK
+            if (at := self._lengths.end(one.pod, epoch)) is not None and at <= latest + slack
         ]
 
     def _only(self, nodes: frozenset[str]) -> frozenset[str]:
         """All nodes but these."""
         return frozenset(name for name in self._snapshot.columns.rows if name not in nodes)
-
-
-def _is_single(unit: Unit) -> bool:
-    return unit.need <= 1 and unit.pods[0].shape.ask.gpus <= 1
-
-
-def _yields(pod: Pod) -> bool:
-    return (pod.terms.backfill or pod.terms.preemptible) and not pod.terms.fixed

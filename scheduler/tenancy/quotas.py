@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..cache import Cache
+from ..model import PODS
 from ..outcome import NoFit, Placed, Plan
 from ..queueing import Queue
 from ..units import Unit
@@ -34,11 +35,13 @@ class Quotas:
         self._accounts = cache.accounts
         self._given = 0
         self._faded_at = float("-inf")
+        self._statics = -1
 
     def tick(self, now: float) -> None:
         """Let time pass; whoever may go on is put in line again."""
-        if now >= self._faded_at + FADE_EVERY:
-            self._faded_at = now
+        statics = self._cache.snapshot.columns.statics
+        if now >= self._faded_at + FADE_EVERY or statics != self._statics:
+            self._faded_at, self._statics = now, statics
             self.fade()
         if self._given == self._accounts.given:
             return
@@ -49,11 +52,9 @@ class Quotas:
 
     def fade(self) -> None:
         columns = self._cache.snapshot.columns
-        names = {name for one in self._accounts.ledger.members() for name in self._used(one)}
-        self._accounts.shares.advance({name: columns.total(name) for name in names}, self._epoch())
-
-    def _used(self, member: str) -> list[str]:
-        return [name for name in self._accounts.ledger.used(member) if name != "pods"]
+        # Also what nobody uses yet: the first to use it is not the first again.
+        totals = {name: columns.total(name) for name in columns.resources() if name != PODS}
+        self._accounts.shares.advance(totals, self._epoch())
 
     def plan(self, unit: Unit, plan: Planning, *, closed: frozenset[str]) -> Plan:
         """What `plan` says; a `NoFit` with `held_back` where a quota is in the way."""

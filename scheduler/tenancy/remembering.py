@@ -72,7 +72,6 @@ class Remembering:
             try:
                 await self._api.patch_status(resource, name, {"status": body})
             except errors.KubeError as error:
-                print("NOT", error)
                 logger.warning("usage not written", extra={"policy": name, "error": str(error)})
 
     def _due(self) -> list[tuple[resources.Resource, str, Json]]:

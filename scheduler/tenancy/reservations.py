@@ -4,6 +4,8 @@ Room for members of a gang that its leader is going to make: stand-ins for pods 
     leader waits, members missing, gang stands still
         ──plan of leader + stand-ins, all or nothing──▶ leader bound, stand-ins kept on their nodes
         ──a member comes──▶ planned together with the stand-ins that are left; one fewer is kept
+              its bind fails ──▶ its place is kept again, until it is bound or another one comes
+        ──a node is lost──▶ places are missing: looked for at once, and when room comes (`moving`)
         ──all members there · leader gone · too long──▶ nothing is kept
 
 A driver that makes its executors would otherwise wait for them, and they for it. What a member
@@ -28,6 +30,7 @@ from .holds import Holds
 from .victims import Occupant
 
 KEPT_SECONDS: Final = 600.0  # at least
+ALL_CAME: Final = "all have come"
 _MARK: Final = "stand-in/"
 
 
@@ -45,8 +48,8 @@ def stand_ins(unit: Unit, count: int, shape: Shape | None = None) -> tuple[Pod, 
     return like(model, shape, count)
 
 
-def like(model: Pod, shape: Shape, count: int) -> tuple[Pod, ...]:
-    """Stand-ins for so many members of the model's gang."""
+def like(model: Pod, shape: Shape, count: int, *, start: int = 0) -> tuple[Pod, ...]:
+    """Stand-ins for so many members of the model's gang, numbered from `start` on."""
     gang = model.gang
     assert gang is not None
     return tuple(
@@ -60,7 +63,7 @@ def like(model: Pod, shape: Shape, count: int) -> tuple[Pod, ...]:
             assignment=None,
             condition=None,
         )
-        for number in range(count)
+        for number in range(start, start + count)
     )
 
 
@@ -91,8 +94,13 @@ class Reservations:
 
     def __init__(self, holds: Holds, accounts: Accounts) -> None:
         self._holds, self._accounts = holds, accounts
-        self._planned: dict[UnitKey, tuple[Occupant, ...]] = {}
+        self._planned: dict[UnitKey, tuple[tuple[Occupant, ...], dict[str, Occupant]]] = {}
         self._terms: dict[GangKey, Terms] = {}
+        self._wanted: dict[GangKey, tuple[Pod, ...]] = {}  # gang -> those who should have a place
+        self._nodes: dict[GangKey, frozenset[str]] = {}  # gang -> where they were last given one
+        self.short: set[GangKey] = set()
+        """Gangs some of whose members to come have no place, as far as was noticed: `moving`."""
+        self._flying: dict[GangKey, dict[str, Occupant]] = {}  # -> uid -> where it is being bound
         self._counted: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids, as the accounts know
         self.possible = True
         """Whether room can be kept at all."""
@@ -102,11 +110,35 @@ class Reservations:
     def kept(self, key: UnitKey) -> tuple[Occupant, ...]:
         return tuple(one for one in self._holds.of(key) if is_stand_in(one.pod))
 
+    def places(self, key: GangKey) -> tuple[Occupant, ...]:
+        """What is kept, and where members are being bound that took one: theirs if that fails."""
+        return (*self.kept(key), *self._flying.get(key, {}).values())
+
     def count(self, key: GangKey) -> int:
         return len(self.kept(key)) if key in self._terms else 0
 
+    def wanted(self, key: GangKey) -> tuple[Pod, ...]:
+        """Those who should have a place."""
+        return self._wanted.get(key, ())
+
+    def placeless(self, key: GangKey, kept: Iterable[Occupant]) -> list[Pod]:
+        """Those of them who have none of these."""
+        placed = {one.pod.uid for one in kept}
+        return [pod for pod in self.wanted(key) if pod.uid not in placed]
+
+    def lost(self, key: GangKey) -> frozenset[str]:
+        """Nodes on which members were given a place that is there no longer."""
+        return self._nodes.get(key, frozenset()) - {one.node for one in self._holds.of(key)}
+
+    def owed(self, key: GangKey) -> int:
+        """Members that the gang may still wait for: with a place, without, or being bound."""
+        return len(self.wanted(key)) + len(self._flying.get(key, ()))
+
     def terms(self, key: UnitKey) -> Terms | None:
         return self._terms.get(key) if isinstance(key, GangKey) else None
+
+    def __len__(self) -> int:
+        return len(self._terms)
 
     def __iter__(self) -> Iterator[GangKey]:
         return iter(tuple(self._terms))
@@ -128,41 +160,89 @@ class Reservations:
     def taken(self, unit: Unit, plan: Placed) -> Placed:
         """The plan for pods that exist; where the others stand is kept in mind for `placed`."""
         apart = [one for one in plan.placements if is_stand_in(one.pod)]
-        self._planned[unit.key] = tuple(_occupant(one) for one in apart)
         real = tuple(one for one in plan.placements if not is_stand_in(one.pod))
+        going = {one.pod.uid: _occupant(one) for one in real if not leads(one.pod)}
+        self._planned[unit.key] = tuple(_occupant(one) for one in apart), going
         left = tuple(pod for pod in plan.left if not is_stand_in(pod))
         return Placed(real, left, plan.why_left if left else None)
 
-    def placed(self, unit: Unit, now: float) -> None:
-        """The plan was taken: from now on its stand-ins are kept, and no others."""
-        places = self._planned.pop(unit.key, None)
-        if places is None or not isinstance(unit.key, GangKey):
-            return
-        known = self._terms.get(unit.key)
+    def placed(self, unit: Unit, now: float, *, answered: bool = False) -> frozenset[str]:
+        """
+        The plan was taken: from now on its stand-ins are kept, and no others. The nodes on which
+        nothing is kept any more.
+
+        `answered`: whoever binds says what became of it, see there.
+        """
+        places, going = self._planned.pop(unit.key, ((), {}))
+        key, known = unit.key, self.terms(unit.key)
+        if not isinstance(key, GangKey) or (known is None and not places):
+            return frozenset()
         leader = next((pod.uid for pod in unit.pods if leads(pod)), known and known.leader)
         until = known.until if known else now + max(unit.timeout, KEPT_SECONDS)
-        self.keep(unit.key, places, Terms(leader or "", until))
+        if answered and going:
+            self._flying[key] = self._flying.get(key, {}) | going
+        return self.keep(key, places, Terms(leader or "", until))
 
-    def keep(self, key: GangKey, places: Sequence[Occupant], terms: Terms) -> None:
-        self.end(key)
-        self._holds.put(key, places)
-        kept = self._holds.of(key)
-        if not kept:
-            return
-        self._terms[key] = terms
-        self._counted[key] = tuple(one.pod.uid for one in kept)
-        for one in kept:
-            self._accounts.take(one.pod, one.node)
+    def answered(self, key: GangKey, bound: Mapping[str, bool], *, most: int) -> bool:
+        """
+        Pods by uid, and whether they were bound: the place of one that was not is kept again, as
+        long as no more than so many are. Whether that was the last of it: all have come.
+        """
+        terms, flying = self._terms.get(key), self._flying.get(key)
+        if terms is None or flying is None:
+            return False
+        found = [(flying.pop(uid), done) for uid, done in bound.items() if uid in flying]
+        back = [place for place, done in found if not done]
+        if not flying:
+            del self._flying[key]
+        kept, back = self.kept(key), back[: max(0, most - len(self._wanted[key]))]
+        if not back and (self._wanted[key] or flying):
+            self.on_change(key)
+            return False
+        self.keep(key, [*kept, *back], terms, more=self.placeless(key, kept))
+        return key not in self._terms
+
+    def keep(
+        self, key: GangKey, places: Sequence[Occupant], terms: Terms, *, more: Iterable[Pod] = ()
+    ) -> frozenset[str]:
+        """
+        Room at these places, and at no others; `more` should have one, and there is none now.
+        The nodes on which nothing is kept any more.
+        """
+        evicting = [one for one in self._holds.of(key) if not is_stand_in(one.pod)]
+        before, flying = self._open(key), self._flying.get(key)
+        pods = _numbered([*(one.pod for one in places), *more])
+        rows = [replace(one, pod=pod) for one, pod in zip(places, pods, strict=False)]
+        self._holds.put(key, [*evicting, *rows])
+        kept = self.kept(key)
+        if pods or flying:
+            self._terms[key], self._wanted[key] = terms, pods
+            self._nodes[key] = frozenset(one.node for one in rows)
+            self._counted[key] = tuple(one.pod.uid for one in kept)
+            for one in kept:
+                self._accounts.take(one.pod, one.node)
+            if len(kept) < len(pods):
+                self.short.add(key)
         self.on_change(key)
+        return before - {one.node for one in kept}
 
     def end(self, key: UnitKey) -> frozenset[str]:
         """Nothing is kept any more; the nodes on which something was."""
         self._planned.pop(key, None)
-        if not isinstance(key, GangKey) or self._terms.pop(key, None) is None:
+        if not isinstance(key, GangKey) or key not in self._terms:
             return frozenset()
-        for uid in self._counted.pop(key):  # those whose node went among them
-            self._accounts.give(uid)
+        self._flying.pop(key, None)
+        before = self._open(key)
         self.on_change(key)
+        return before
+
+    def _open(self, key: GangKey) -> frozenset[str]:
+        self._terms.pop(key, None)
+        self._wanted.pop(key, None)
+        self._nodes.pop(key, None)
+        self.short.discard(key)
+        for uid in self._counted.pop(key, ()):  # those whose node went among them
+            self._accounts.give(uid)
         return self._holds.end(key)
 
     def over(self, goes_on: Callable[[str], bool], now: float) -> list[tuple[GangKey, str]]:
@@ -197,3 +277,8 @@ class Reservations:
 
 def _occupant(one: Placement) -> Occupant:
     return Occupant(one.pod, one.node, one.assignment)
+
+
+def _numbered(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """A stand-in for each, whoever it was."""
+    return tuple(like(pod, pod.shape, 1, start=number)[0] for number, pod in enumerate(pods))

@@ -32,6 +32,8 @@ class Reserved:
     """Where room was kept when somebody last wrote it."""
     created: float = 0.0
     """Seconds of the epoch."""
+    phase: str = ""
+    """As somebody last wrote it."""
 
 
 def read(obj: Json) -> Reserved:
@@ -39,7 +41,8 @@ def read(obj: Json) -> Reserved:
     name = (str(about.get("namespace")), str(about.get("name")))
     try:
         spec = ResourceReservation.model_validate({"spec": obj.get("spec")}).spec
-        rows = (obj.get("status") or {}).get("places")
+        status = obj.get("status") or {}
+        rows = status.get("places")
         told = None if rows is None else tuple(Place.model_validate(row) for row in rows)
     except ValueError as error:
         raise ModelError(f"ResourceReservation {'/'.join(name)}: {error}") from error
@@ -50,6 +53,7 @@ def read(obj: Json) -> Reserved:
         spec,
         first if told is None else told,
         instant(about.get("creationTimestamp")),
+        str(status.get("phase") or ""),
     )
 
 
@@ -88,10 +92,13 @@ def name_of(leader: Pod) -> str:
     return f"{plain or 'gang'}-{hashlib.sha256(leader.uid.encode()).hexdigest()[:8]}"
 
 
-def status(kept: Sequence[Occupant]) -> Json:
+def status(kept: Sequence[Occupant], wanted: int) -> Json:
+    """Of one for members to come, of whom so many should have a place."""
+    short = f"room for {len(kept)} of {wanted}; the rest is looked for"
     return {
         "phase": "Active",
-        "held": held(len(kept), kept[0].pod.shape),
+        "held": held(len(kept), kept[0].pod.shape) if kept else "nothing",
+        "message": short if len(kept) < wanted else "",
         "places": [_place(one) for one in kept],
     }
 

@@ -8,6 +8,7 @@ Reservations as the API holds them: written before a leader is bound, read again
 
     a new scheduler, before it plans: leader bound ──▶ kept again, for members that are missing
                                       else         ──▶ object deleted, planned from the start
+    an object that another scheduler wrote while this one took over: the same
 
 The object belongs to the leader, so that it goes with it whatever becomes of this program. What is
 kept is decided elsewhere (`reservations`); here it is only written down and read.
@@ -26,16 +27,16 @@ from policies import quantity
 from policies.model_reservation import Place, PodGroup
 
 from .. import events
-from ..binder import Result, Unbound
+from ..binder import Bound, Result
 from ..cache import Cache, Held
 from ..groups import Group
 from ..hardware.assignment import NOWHERE, parse
-from ..model import GangKey
+from ..model import GangKey, Pod
 from ..outcome import Placement
 from ..units import Unit, leads, size_of
 from .allotments import Allotments
 from .recording import Created, Name, Recorder
-from .reservations import Terms, like, shape_of
+from .reservations import ALL_CAME, Terms, like, shape_of
 from .reserved import Reserved, document, status
 from .victims import Occupant
 
@@ -70,6 +71,7 @@ class Reserving:
         self._cache, self._recorder = cache, recorder
         self._rooms = cache.reservations
         self._group, self._now, self._epoch = group, now, epoch
+        self._record = record
         self._kept, self._opened, self._freed = kept, opened, freed
         self._known: dict[Name, Reserved] = {}
         self._objects: dict[GangKey, tuple[Name, str]] = {}  # gang -> its object's name and uid
@@ -77,7 +79,8 @@ class Reserving:
         self._doomed: set[Name] = set()
         self._writing: set[Name] = set()
         self._deleting = asyncio.Lock()
-        self._restored = False
+        self._handled: set[str] = set()  # uids of objects that were decided on
+        self._strays: set[Name] = set()  # objects for members to come that were not
         self._task: asyncio.Task[None] | None = None
         self.broken: BaseException | None = None
         self._rooms.on_change = self._on_change
@@ -88,8 +91,10 @@ class Reserving:
             epoch=epoch,
             publish=self._publish,
             say=lambda one, begins, what: record(events.allotted(one, what, begins=begins)),
+            lack=lambda one, why: record(events.allotment_short(one, why)),
             freed=freed,
         )
+        cache.foretold = self.allotments.coming.kept_from
 
     # --- what the watch says ---
 
@@ -99,11 +104,16 @@ class Reserving:
             self._known[name] = event.object
             if event.object.spec.pod_group is None:
                 self.allotments.put(event.object)
+            elif event.object.uid not in self._handled:
+                self._strays.add(name)
             return
         self._known.pop(name, None)
+        self._strays.discard(name)
         self._told.pop(name, None)
         self.allotments.drop(name)
         gone = event.old or event.object
+        if gone is not None:
+            self._handled.discard(gone.uid)
         for key, mine in list(self._objects.items()):
             if mine[0] == name and (gone is None or mine[1] == gone.uid):
                 del self._objects[key]
@@ -113,7 +123,8 @@ class Reserving:
 
     def tick(self) -> None:
         """Before every plan."""
-        self._restore()
+        if self._strays:
+            self._restore()
         self.allotments.tick()
 
     def next_at(self) -> float | None:
@@ -122,30 +133,36 @@ class Reserving:
         return None if at is None else at - self._epoch() + self._now()
 
     def _restore(self) -> None:
-        """Once, before anything is planned: what was kept is kept again."""
-        if self._restored:
-            return
-        self._restored = True
-        for one in sorted(self._known.values(), key=lambda one: (one.name, one.uid)):
+        """What another scheduler kept is kept again."""
+        for name in sorted(self._strays - self._writing):
+            self._strays.discard(name)
+            one = self._known[name]
             group = one.spec.pod_group
-            if group is None:
-                continue
-            key = GangKey(one.name[0], group.name)
-            held = self._cache.held(group.leader)
-            if held is None or held.assumed or held.pod.terminating or key in self._objects:
-                self._doom(one.name)
-                continue
-            self._objects[key] = (one.name, one.uid)
-            left = one.spec.until.timestamp() - self._epoch()
-            places = self._places(key, held, group, one.places)
-            self._rooms.keep(key, places, Terms(group.leader, self._now() + left))
-            self._on_change(key)  # also where nothing is left to be kept
-            self._kept(key)
-            logger.info("kept again", extra={"unit": str(key), "places": len(places)})
+            if group is not None and one.uid not in self._handled and name not in self._doomed:
+                self._handled.add(one.uid)
+                self._adopt(one, group)
+
+    def _adopt(self, one: Reserved, group: PodGroup) -> None:
+        key = GangKey(one.name[0], group.name)
+        held = self._cache.held(group.leader)
+        if held is None or held.assumed or held.pod.terminating or key in self._objects:
+            self._doom(one.name)
+            if key not in self._objects:
+                why = "its leader is gone, or has no node and is planned anew"
+                self._record(events.reservation_dropped(one.name, one.uid, group.name, why))
+            return
+        self._objects[key] = (one.name, one.uid)
+        left = one.spec.until.timestamp() - self._epoch()
+        places, more = self._places(key, held, group, one.places)
+        self._rooms.keep(key, places, Terms(group.leader, self._now() + left), more=more)
+        self._on_change(key)  # also where nothing is left to be kept
+        self._kept(key)
+        logger.info("kept again", extra={"unit": str(key), "places": len(places)})
 
     def _places(
         self, key: GangKey, leader: Held, group: PodGroup, places: Sequence[Place]
-    ) -> list[Occupant]:
+    ) -> tuple[list[Occupant], tuple[Pod, ...]]:
+        """Where members that are missing have their place, and those that have none."""
         mates = self._cache.mates(key)
         stated = (pod.gang.min_available for pod, _ in mates if pod.gang)
         missing = max(0, (size_of(stated, self._group(key)) or 1) - len(mates))
@@ -153,10 +170,11 @@ class Reserving:
         pods = like(leader.pod, shape_of(leader.pod, amounts), missing)
         came = Counter(node for pod, node in mates if not leads(pod))
         rows = still_open(places, came, missing)
-        return [
+        found = [
             Occupant(pod, row.node, parse(row.assigned or None) or NOWHERE)
             for pod, row in zip(pods, rows, strict=False)
         ]
+        return found, pods[len(found) :]
 
     # --- between a plan and its binds ---
 
@@ -178,6 +196,7 @@ class Reserving:
             self._doom(name)
             return f"keeping room for members that are missing: {made.why}"
         self._objects[key] = (name, made.uid)
+        self._handled.add(made.uid)
         self._on_change(key)  # also where all members have come meanwhile
         return ""
 
@@ -191,12 +210,26 @@ class Reserving:
         finally:
             self._writing.discard(name)
 
-    def answered(self, unit: Unit, results: Iterable[Result]) -> None:
-        """Nothing is kept for a gang whose leader has no node."""
-        if self._rooms.terms(unit.key) is None:
+    def answered(self, unit: Unit, results: Sequence[Result]) -> None:
+        """
+        Nothing is kept for a gang whose leader has no node; the place of a member that was not
+        bound is kept again. Told when its pods count on their nodes no longer.
+        """
+        key = unit.key
+        if not isinstance(key, GangKey) or self._rooms.terms(key) is None:
             return
-        if any(isinstance(one, Unbound) and leads(one.placement.pod) for one in results):
-            self._freed(self._rooms.end(unit.key))
+        bound = [(one.placement.pod, isinstance(one, Bound)) for one in results]
+        if any(leads(pod) and not done for pod, done in bound):
+            self._freed(self._rooms.end(key))
+            return
+        most = max(0, unit.size - self._cache.bound(key))
+        if self._rooms.answered(key, {pod.uid: done for pod, done in bound}, most=most):
+            self._opened(key, ALL_CAME)
+
+    def untold(self, key: GangKey, why: str) -> None:
+        """Room is kept no longer, and there is no leader to be told."""
+        if key in self._objects:
+            self._record(events.reservation_dropped(*self._objects[key], key.name, why))
 
     def _open(self, key: GangKey, why: str) -> None:
         if self._rooms.terms(key) is not None:
@@ -264,12 +297,12 @@ class Reserving:
         if key not in self._objects:
             return True
         name, _ = self._objects[key]
-        kept = self._rooms.kept(key) if self._rooms.terms(key) is not None else ()
-        if not kept:
+        kept = self._rooms.places(key)
+        if self._rooms.terms(key) is None:
             del self._objects[key]
             self._doomed.add(name)
             return True
-        if await self._recorder.tell(name, status(kept)):
+        if await self._recorder.tell(name, status(kept, self._rooms.owed(key))):
             return True
         self._changed.add(key)
         return False

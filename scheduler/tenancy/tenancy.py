@@ -10,7 +10,7 @@ What is decided between tenants, as the cycle meets it: one place for quotas, ro
 Each part knows its own business; nothing is decided here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -24,14 +24,17 @@ from ..metrics import Metrics
 from ..model import GangKey, Pod
 from ..outcome import Placed, Plan
 from ..queueing import Queue
-from ..units import Unit
+from ..units import Unit, UnitKey
 from .evicting import Evictor
+from .moving import Moving
 from .preempting import Preempting
 from .promising import Means, Promising
 from .quotas import Quotas
 from .recording import Recorder
+from .reservations import ALL_CAME
 from .reserved import Reserved
 from .reserving import Reserving
+from .wanting import Wanting
 
 Planning = Callable[[Unit, frozenset[str], Memo], Plan]
 
@@ -69,9 +72,19 @@ class Tenancy:
         self._around, self._plan, self._memo = around, plan, memo
         self._holds = around.cache.holds
         around.cache.own = around.scheduler
+        around.queue.boost = lambda tier: around.cache.snapshot.places.tables.boost(tier)
         self.quotas = Quotas(around.cache, around.queue, epoch=around.epoch)
+        self.wanting = Wanting(around.cache, around.queue)
         self.reservations = around.cache.reservations
         self.reserving = _reserving(around)
+        self.moving = Moving(
+            around.cache,
+            plan=self._replan,
+            group=around.group,
+            freed=around.freed,
+            regrouped=around.regrouped,
+            record=around.record,
+        )
         self.preempting = Preempting(
             cache=around.cache,
             queue=around.queue,
@@ -107,6 +120,7 @@ class Tenancy:
     def on_reservation(self, event: Event[Reserved | None]) -> None:
         if self.reserving is not None:
             self.reserving.on_event(event)
+            self._around.wake()
 
     def reservations_served(self, served: bool) -> None:
         """Whether the API server has the kind in which room is written down."""
@@ -117,12 +131,26 @@ class Tenancy:
 
     def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
         """Members that do not exist yet are planned along, for what their leader makes."""
+        shut = self._shut(unit, closed) if closed else closed
         with self.reservations.uncounted(unit.key):
             extended = self.reservations.extended(unit)
-            found = self.quotas.plan(extended, self._promised, closed=closed)
+            found = self.quotas.plan(extended, self._promised, closed=shut)
         if isinstance(found, Placed) and (extended is not unit or unit.key in self._holds):
             return self.reservations.taken(unit, found)
         return found
+
+    def _shut(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
+        """Nobody closes nodes on which room is kept for the unit, is promised to it, or is within
+        its tenant's promise."""
+        promise, beyond = self._around.queue.promised.get(unit.key), self._beyond(unit)
+        own = {one.node for one in self._holds.of(unit.key)}
+        own |= promise.nodes if promise is not None else frozenset()
+        return (closed if beyond is None else closed & beyond) - own
+
+    def _replan(self, unit: Unit) -> Plan:
+        """Members to come alone, as if no room were kept for them."""
+        with self.reservations.uncounted(unit.key):
+            return self.quotas.plan(unit, self._promised, closed=frozenset())
 
     def _promised(self, unit: Unit, closed: frozenset[str]) -> Plan:
         """As far as no promise to another unit is broken; a tenant's guarantee goes before them."""
@@ -130,6 +158,7 @@ class Tenancy:
         if beyond is not None:
             found = self._lifted(unit, closed | beyond, self._memo)
             if not beyond or isinstance(found, Placed):
+                self.promising.entitled(unit, found)
                 return found
         return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
 
@@ -140,7 +169,18 @@ class Tenancy:
         return cache.accounts.beyond(unit, cache.snapshot.columns.rows)
 
     def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
-        allotted = self.reserving.allotments.of(unit.tenant) if self.reserving else ()
+        """As if nothing were kept for it; what is going to be kept for others is left alone."""
+        if self.reserving is None or not len(self.reserving.allotments):
+            return self._alone(unit, (), closed, memo)
+        allotments = self.reserving.allotments
+        allotted = allotments.of(unit.tenant)
+        return allotments.coming.plan(
+            unit, closed, memo, lambda shut, memo: self._alone(unit, allotted, shut, memo)
+        )
+
+    def _alone(
+        self, unit: Unit, allotted: Sequence[UnitKey], closed: frozenset[str], memo: Memo
+    ) -> Plan:
         if unit.key not in self._holds and not allotted:
             return self._plan(unit, closed, memo)
         # What did not fit an equal unit says nothing about one for which room is kept.
@@ -153,31 +193,44 @@ class Tenancy:
         # Nobody goes for a leader alone: it would wait on for room for its members.
         if not self.preempting.consider(self.reservations.extended(unit)):
             self.promising.misfit(unit)
+            self.wanting.misfit(unit)
 
-    def placed(self, unit: Unit) -> None:
-        self.preempting.placed(unit.key)
+    def placed(self, unit: Unit, plan: Placed | None = None) -> None:
+        """`plan`: what is being bound, where somebody does that."""
+        self.preempting.placed(unit.key, plan.placements if plan is not None else ())
         self.promising.placed(unit.key)
+        self.wanting.placed(unit.key)
         if self.reserving is not None:
             self.reserving.allotments.lend(unit.tenant)
         kept = self.reservations.terms(unit.key)
-        self.reservations.placed(unit, self._around.now())
+        answered = self.reserving is not None
+        freed = self.reservations.placed(unit, self._around.now(), answered=answered)
+        if kept is not None:
+            self._around.freed(freed)
         if kept is not None and self.reservations.terms(unit.key) is None:
             assert isinstance(unit.key, GangKey)
-            self._around.reserved(unit.key, "all have come")
+            self._around.reserved(unit.key, ALL_CAME)
 
     def gone(self, pod: Pod) -> None:
         self.preempting.gone(pod.uid)
-        self.promising.gone(pod.uid)
+        self.promising.gone(pod)
+        # Two who share a node may have to wait for the victims of both, and no node calls them:
+        # what is kept for them is in their own way.
+        for key in self._holds if len(self._holds) else ():
+            if any(one.node == pod.node for one in self._holds.of(key)):
+                self._around.queue.retry(key, self._around.now())
 
     def tick(self, now: float) -> None:
         if self.reserving is not None:
             self.reserving.tick()
         self.quotas.tick(now)
+        self.wanting.tick(now)
         self.preempting.tick()
         self.promising.tick()
         for key, why in self.reservations.over(self._around.leads, now):
             self._around.freed(self.reservations.end(key))
             self._around.reserved(key, why)
+        self.moving.tick()
 
     def next_at(self) -> float | None:
         parts = (self.preempting, self.promising, self.reservations, self.reserving)

@@ -82,7 +82,13 @@ class Search:
     """How many of the unit's pods a plan must place."""
     statics: Memo = field(default_factory=Memo)
     """What was derived from facts that evictions do not change."""
+    going: Sequence[Occupant] = ()
+    """Pods that are on their way out: their room counts as free."""
     trials: int = 0
+
+    def fits(self) -> Placed | None:
+        """The plan, if nobody else has to go."""
+        return self._try(())
 
     def run(self, bundles: Iterable[Bundle]) -> Verdict | None:
         """None: evicting would not help."""
@@ -104,10 +110,9 @@ class Search:
         self.trials += 1
         memo = Memo(statics=self.statics.statics)
         with self.snapshot.trial():
-            for bundle in going:
-                for one in bundle.pods:
-                    if one.node in self.snapshot:
-                        self.snapshot.suppose_gone(one.pod, one.node, one.assignment)
+            for one in (*self.going, *(one for bundle in going for one in bundle.pods)):
+                if one.node in self.snapshot:
+                    self.snapshot.suppose_gone(one.pod, one.node, one.assignment)
             found = self.plan(memo)
         placed = isinstance(found, Placed) and len(found.placements) >= self.need
         return found if placed and isinstance(found, Placed) else None
@@ -156,15 +161,22 @@ def _without(bundle: Bundle, chosen: Sequence[Bundle]) -> list[Bundle] | None:
 
 
 def spared(
-    bundles: Sequence[Bundle], ledger: Ledger, amounts: Callable[[Occupant], Amounts]
+    bundles: Sequence[Bundle],
+    ledger: Ledger,
+    amounts: Callable[[Occupant], Amounts],
+    *,
+    going: Iterable[Occupant] = (),
 ) -> list[Bundle]:
     """
     The bundles that may go together without touching what their tenants were promised.
 
-    The cheapest first; a bundle of the unit's own tenant is no matter of promises.
+    The cheapest first; a bundle of the unit's own tenant is no matter of promises. What is `going`
+    already is in use no more, though it counts until it is gone.
     """
     kept: list[Bundle] = []
-    lost: list[tuple[str, dict[str, int]]] = []
+    lost = [(one.pod.terms.tenant, dict(amounts(one))) for one in going]
+    for tenant, less in lost:
+        ledger.give(tenant, less.items())
     try:
         for bundle in sorted(bundles, key=lambda one: one.cost):
             less = total(amounts(one) for one in bundle.pods)
@@ -179,5 +191,6 @@ def spared(
         for tenant, less in lost:
             ledger.take(tenant, less.items())
     # A gang whose surplus must stay cannot go as a whole.
-    staying = {bundle.gang for bundle in bundles if bundle not in kept}
+    keys = {bundle.key for bundle in kept}
+    staying = {bundle.gang for bundle in bundles if bundle.key not in keys}
     return [b for b in kept if not (b.core and b.gang in staying)]

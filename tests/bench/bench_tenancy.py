@@ -2,9 +2,11 @@
 `make bench-tenancy`: three tenants on a recorded GPU cluster in virtual time, beside other ways.
 
     fifo, greedy, ours   at 90 %, 110 % and 130 % demand, the same work for all, several seeds
+    ours, guessed        the same work at 110 %, where what jobs say of their duration is a guess
 
-Runs in this process and needs no API server: see `kubenexus.simulate.virtual`. Results go to
-build/bench/tenancy.json; `make bench-docs` makes the tables and the plot of docs/tenancy.md.
+Runs in this process and needs no API server: work, ways and figures are those of `kubenexus
+simulate --for … --compare` (`kubenexus.simulate.virtual`, `kubenexus.simulate.tally`). Results go
+to build/bench/tenancy.json; `make bench-docs` makes the tables and the plot of docs/tenancy.md.
 """
 
 import argparse
@@ -12,7 +14,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -63,16 +65,26 @@ def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
     gpus = sum(node.gpus for node in nodes)
     hours, seeds = (2.0, 1) if asked.quick else (asked.hours, asked.seeds)
     found = []
-    for demand in DEMANDS[1:2] if asked.quick else DEMANDS:
+    for demand, way, guess in _rounds(quick=asked.quick):
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
-            jobs = tenancy_trace.work(gangs, gpus, demand=demand, hours=hours, seed=seed)
-            for way in virtual.WAYS:
-                run = virtual.run(nodes, jobs, way, tables=tenancy_trace.tables())
-                figures = tenancy_figures.figures(jobs, run, gpus, tenancy_trace.WEIGHTS)
-                about = {"demand": demand, "seed": seed, "way": way, "hours": hours, "gpus": gpus}
-                found.append({**about, **figures})
-                print(tenancy_report.line(found[-1]), flush=True)
+            jobs = tenancy_trace.work(
+                gangs, gpus, demand=demand, hours=hours, seed=seed, guess=guess
+            )
+            run = virtual.run(nodes, jobs, way, tables=tenancy_trace.tables())
+            figures = tenancy_figures.figures(jobs, run, gpus, tenancy_trace.WEIGHTS)
+            about = {"demand": demand, "seed": seed, "way": way, "hours": hours, "gpus": gpus}
+            found.append({**about, "guessed": guess is not None, **figures})
+            print(tenancy_report.line(found[-1]), flush=True)
     return found
+
+
+def _rounds(*, quick: bool) -> Iterator[tuple[float, str, tenancy_trace.Guess | None]]:
+    """Other ways do not look at durations: what is said of them changes nothing there."""
+    for demand in (tenancy_report.JUDGED,) if quick else DEMANDS:
+        for way in virtual.WAYS:
+            yield demand, way, None
+        if demand == tenancy_report.JUDGED:
+            yield demand, virtual.OURS, tenancy_trace.Guess()
 
 
 def _about(asked: argparse.Namespace) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The results of the tenancy benchmark as text: figures to reach, the table of the
 
 A cell shows the median of the seeds and, in brackets, the least and the largest. What is to be
 reached is judged at 110 % demand, by the worst seed; the cost by the median, as CPU time varies.
+Samples whose durations are guesses are shown in a table of their own, and judged by nothing.
 """
 
 import json
@@ -30,12 +31,25 @@ def line(sample: Sample) -> str:
     """One run as it ends."""
     far = sample["deviation"]
     return (
-        f"{100 * sample['demand']:.0f} % seed {sample['seed']} {sample['way']}: "
+        f"{100 * sample['demand']:.0f} % seed {sample['seed']} {_name(sample)}: "
         f"{100 * sample['utilisation']:.1f} % in use, waits p50 {sample['wait_p50']:.0f} s "
         f"p95 {sample['wait_p95']:.0f} s, largest tenth p95 {sample['large_p95']:.0f} s, "
         f"deviation {'none' if far is None else f'{far:.1f} points'}, "
         f"{cost(sample):.0f} us a decision"
     )
+
+
+def _name(sample: Sample) -> str:
+    return f"{sample['way']}, durations guessed" if is_guessed(sample) else str(sample["way"])
+
+
+def is_guessed(sample: Sample) -> bool:
+    return bool(sample.get("guessed"))
+
+
+def exact(samples: Sequence[Sample]) -> list[Sample]:
+    """Those in which every job says the truth."""
+    return [one for one in samples if not is_guessed(one)]
 
 
 def cost(sample: Sample) -> float:
@@ -75,7 +89,7 @@ def _deviation(far: Sequence[float], seeds: int) -> rows.Row:
 
 def _pairs(samples: Sequence[Sample]) -> list[dict[str, Sample]]:
     """Seed by seed, the ways side by side."""
-    judged = [one for one in samples if one["demand"] == JUDGED]
+    judged = [one for one in exact(samples) if one["demand"] == JUDGED]
     seeds = sorted({one["seed"] for one in judged})
     return [{one["way"]: one for one in judged if one["seed"] == seed} for seed in seeds]
 
@@ -109,7 +123,8 @@ def markdown(results: Results) -> str:
         for one in judge(results)
     ]
     heads = ["Figure", "Measured", "Reach", "Holds", "Spread", "Note"]
-    return "\n\n".join([about, _table(heads, reached), _side_by_side(results["samples"])])
+    parts = [about, _table(heads, reached), _side_by_side(exact(results["samples"]))]
+    return "\n\n".join([*parts, *_guessed(results["samples"])])
 
 
 _COLUMNS: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] = (
@@ -131,6 +146,30 @@ def _side_by_side(samples: Sequence[Sample]) -> str:
             cells = [_span([value(one) for one in mine], form) for _, value, form in _COLUMNS]
             body.append([f"{100 * demand:.0f} %", way, *cells])
     return _table(["Demand", "Way", *(name for name, _, _ in _COLUMNS)], body)
+
+
+_GUESSED: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] = (
+    *_COLUMNS[:5],
+    ("Starts promised", lambda one: float(one["promised"]), ".0f"),
+    ("Promises moved", lambda one: float(one["moved"]), ".0f"),
+)
+
+
+def _guessed(samples: Sequence[Sample]) -> list[str]:
+    """The same work at the demand that is judged, by what is known of durations."""
+    judged = [one for one in samples if one["demand"] == JUDGED]
+    kinds = {
+        "greedy": [one for one in judged if one["way"] == GREEDY],
+        "ours, durations exact": [one for one in exact(judged) if one["way"] == OURS],
+        "ours, durations guessed": [one for one in judged if is_guessed(one)],
+    }
+    if not kinds["ours, durations guessed"]:
+        return []
+    body = [
+        [name, *(_span([value(one) for one in mine], form) for _, value, form in _GUESSED)]
+        for name, mine in kinds.items()
+    ]
+    return [_table(["110 % demand", *(name for name, _, _ in _GUESSED)], body)]
 
 
 def _span(found: Sequence[float | None], form: str) -> str:

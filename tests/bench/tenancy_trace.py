@@ -9,7 +9,9 @@ Work of three tenants, made of a recorded GPU cluster: the public trace `cluster
     arrivals gangs in an order drawn with a seed, at random times whose rate gives the demand
 
 A gang lasts as long as the one of its tasks that lasts longest. The demand is what the GPUs would
-be busy for, if nobody ever waited, in relation to all GPU time.
+be busy for, if nobody ever waited, in relation to all GPU time. What a job says of its duration is
+the truth, or a guess: then the truth is what it says times a factor drawn from a lognormal
+distribution with median 1, and some say nothing.
 """
 
 import csv
@@ -32,6 +34,16 @@ WEIGHTS: Final = {"a": 3, "b": 2, "c": 1}
 TOGETHER: Final = 60  # seconds between two tasks of one gang, at most
 SHORTEST, LONGEST = 60, 2 * 3600
 PODS: Final = "openb_pod_list_default.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """How wrong jobs are about their duration."""
+
+    sigma: float = 0.5
+    """Of the logarithm of the factor; 0.5: two of three are within 0.6 and 1.65 times."""
+    silent: float = 0.1
+    """The part of the jobs that says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +98,16 @@ def hosts(trace: Trace, every: int) -> list[Node]:
     return hardware_trace.nodes(replace(trace, hosts=trace.hosts[::every]))
 
 
-def work(gangs: Sequence[Gang], gpus: int, *, demand: float, hours: float, seed: int) -> list[Job]:
-    """So many hours of arrivals at this demand."""
+def work(
+    gangs: Sequence[Gang],
+    gpus: int,
+    *,
+    demand: float,
+    hours: float,
+    seed: int,
+    guess: Guess | None = None,
+) -> list[Job]:
+    """So many hours of arrivals at this demand; the same work, whatever is said of it."""
     drawn = random.Random(seed)
     budget = demand * gpus * hours * 3600
     chosen: list[Gang] = []
@@ -98,19 +118,33 @@ def work(gangs: Sequence[Gang], gpus: int, *, demand: float, hours: float, seed:
     times = sorted(drawn.uniform(0, hours * 3600) for _ in chosen)
     names = drawn.choices(list(WEIGHTS), list(WEIGHTS.values()), k=len(chosen))
     rows = zip(chosen, times, names, strict=True)
-    return [_job(gang, number, at, tenant) for number, (gang, at, tenant) in enumerate(rows)]
+    guessed = random.Random(f"{seed} guessed")
+    return [
+        _job(gang, number, at, tenant, _stated(gang, guess, guessed))
+        for number, (gang, at, tenant) in enumerate(rows)
+    ]
 
 
-def _job(gang: Gang, number: int, at: float, tenant: str) -> Job:
+def _stated(gang: Gang, guess: Guess | None, drawn: random.Random) -> int | None:
+    """Seconds; None: nothing is said."""
+    if guess is None:
+        return gang.lasts
+    factor, silent = drawn.lognormvariate(0.0, guess.sigma), drawn.random() < guess.silent
+    return None if silent else max(1, round(gang.lasts / factor))
+
+
+def _job(gang: Gang, number: int, at: float, tenant: str, stated: int | None) -> Job:
     name = f"job-{number:05d}"
     pods = tuple(
-        Pod.read(_pod(gang, name if gang.count == 1 else f"{name}-{i}", name, at, tenant))
+        Pod.read(_pod(gang, name if gang.count == 1 else f"{name}-{i}", name, at, tenant, stated))
         for i in range(gang.count)
     )
     return Job(pods, at, float(gang.lasts))
 
 
-def _pod(gang: Gang, name: str, group: str, at: float, tenant: str) -> dict[str, Any]:
+def _pod(
+    gang: Gang, name: str, group: str, at: float, tenant: str, stated: int | None
+) -> dict[str, Any]:
     labels = {vocabulary.TENANT_LABEL: tenant}
     if gang.count > 1:
         labels[vocabulary.GANG_NAME_LABEL] = group
@@ -124,7 +158,9 @@ def _pod(gang: Gang, name: str, group: str, at: float, tenant: str) -> dict[str,
             "namespace": tenant,
             "uid": f"uid-{name}",
             "labels": labels,
-            "annotations": {vocabulary.EXPECTED_DURATION_ANNOTATION: f"{gang.lasts}s"},
+            "annotations": {vocabulary.EXPECTED_DURATION_ANNOTATION: f"{stated}s"}
+            if stated
+            else {},
             "creationTimestamp": stamp,
         },
         "spec": {

@@ -1,21 +1,22 @@
 """
 What the fault suite and the fuzzer counted, kept in files, and the tables made from them.
 
-    python -m tests.cluster.reliability build/reliability docs/reliability.md
+    python -m tests.cluster.reliability build/reliability docs/reliability.md [TABLE…]
 
-A folder without one of the files leaves that table as it is. Only what stands between the markers
-is replaced.
+A folder without one of the files leaves that table as it is, and so do tables that are not among
+those named, if any are. Only what stands between the markers is replaced.
 """
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 FAULTS: Final = "webhook.json"
 FUZZ: Final = "fuzz.json"
 GANGS: Final = "gangs.json"
+TENANCY: Final = "tenancy.json"
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (
@@ -68,6 +69,18 @@ def render_gangs(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def render_tenancy(rows: Sequence[Row]) -> str:
+    heads = ("times", "evicted", "in vain", "binds")
+    wrong = ("gangs left partial", "pods on two nodes", "nodes overcommitted")
+    lines = [f"| Fault | {' | '.join((*heads, *wrong))} |", "| --- |" + " ---: |" * 7]
+    keys = ("times", "evicted", "in_vain", "binds", "partial", "double", "over")
+    for row in rows:
+        lines.append(f"| {row['fault']} | {' | '.join(f'{row[key]:,}' for key in keys)} |")
+    total = {key: sum(row[key] for row in rows) for key in keys[:4]}
+    cells = " | ".join(f"{total[key]:,}" for key in keys[:4])
+    return "\n".join([*lines, f"| **all** | {cells} | | | |"])
+
+
 def replaced(document: str, name: str, table: str) -> str:
     """The document with the table between the markers of this name."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
@@ -78,16 +91,23 @@ def replaced(document: str, name: str, table: str) -> str:
     return f"{before}{begin}\n{table}\n{end}{after}"
 
 
+TABLES: Final[Mapping[str, tuple[str, Callable[[Any], str]]]] = {
+    "faults": (FAULTS, render),
+    "fuzz": (FUZZ, render_fuzz),
+    "gangs": (GANGS, render_gangs),
+    "tenancy": (TENANCY, render_tenancy),
+}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Rewrite the document in place."""
-    folder, document = (Path(argument) for argument in arguments)
+    folder, document = (Path(argument) for argument in arguments[:2])
+    wanted = arguments[2:] or tuple(TABLES)
     text = document.read_text("utf-8")
-    if (faults := folder / FAULTS).exists():
-        text = replaced(text, "faults", render(json.loads(faults.read_text("utf-8"))))
-    if (fuzz := folder / FUZZ).exists():
-        text = replaced(text, "fuzz", render_fuzz(json.loads(fuzz.read_text("utf-8"))))
-    if (gangs := folder / GANGS).exists():
-        text = replaced(text, "gangs", render_gangs(json.loads(gangs.read_text("utf-8"))))
+    for name, (file, shown) in TABLES.items():
+        counted = folder / file
+        if name in wanted and counted.exists():
+            text = replaced(text, name, shown(json.loads(counted.read_text("utf-8"))))
     document.write_text(text, "utf-8")
     return 0
 

@@ -2,8 +2,8 @@
 Every object that README and documentation show is accepted by a real API server, as a dry run.
 
 The webhook is registered, so that the product's own judgement is part of the answer. Kinds of
-other projects have minimal definitions (`crds`): what such an object says of itself is not checked
-against its project's own schema.
+most other projects have minimal definitions (`crds`): what such an object says of itself is not
+checked against its project's own schema.
 """
 
 import json

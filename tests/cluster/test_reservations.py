@@ -8,11 +8,14 @@ does. One scheduler of the stack serves all of it; where it must die, it is kill
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.rbac import TENANT, TENANT_NAMESPACE
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from tests.cluster.conftest import Kubectl
@@ -128,6 +131,64 @@ def test_a_scheduler_that_dies_between_leader_and_members(stack: Stack, yard: Ya
     assert until(lambda: held(yard), lambda rows: not rows) == []
 
 
+def test_a_scheduler_that_dies_with_each_step_half_done(stack: Stack, yard: Yard) -> None:
+    """Killed when one of two members is there, and when the leader goes."""
+    yard.add_node("n", cpu="3")
+    yard.create(driver(yard, "a"))
+    eventually(lambda: held(yard) == [("a", "2 x cpu 1")], "room is kept")
+    first, second = executors(yard, "a")
+    yard.create(first)
+    eventually(lambda: held(yard) == [("a", "1 x cpu 1")], "one has taken its place")
+    stack.child(SCHEDULER).kill()
+    yard.create(yard.pod("thief"), second)
+    stack.restart(SCHEDULER)
+    whole = {"a-driver", "a-1", "a-2"}
+    assert until(lambda: bound(yard), lambda names: names == whole) == whole
+    assert until(lambda: held(yard), lambda rows: not rows) == []
+
+    for name in sorted(whole):
+        delete(yard, name)
+    delete(yard, "thief")
+    yard.create(driver(yard, "b"))
+    eventually(lambda: held(yard) == [("b", "2 x cpu 1")], "room is kept")
+    stack.child(SCHEDULER).kill()
+    delete(yard, "b-driver")
+    yard.create(yard.pod("next", cpu="3"))
+    stack.restart(SCHEDULER)
+    assert until(lambda: bound(yard), lambda names: names == {"next"}) == {"next"}
+    assert until(lambda: objects(yard), lambda rows: not rows) == []
+
+
+def delete(yard: Yard, pod: str) -> None:
+    path = f"/api/v1/namespaces/{yard.namespace}/pods/{pod}"
+    yard.api.call("DELETE", path, {"gracePeriodSeconds": 0})
+
+
+def test_places_on_a_node_that_is_lost(yard: Yard) -> None:
+    """The driver has most of the first node; room for one member is on each of two."""
+    yard.add_node("n", cpu="3")
+    lost = yard.add_node("m", cpu="1")
+    leader = driver(yard, "a")
+    leader["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    yard.create(leader)
+    eventually(lambda: held(yard) == [("a", "2 x cpu 1")], "room is kept")
+    yard.lose_node(lost)
+    assert until(lambda: held(yard), lambda rows: rows == [("a", "1 x cpu 1")]) == [
+        ("a", "1 x cpu 1")
+    ]
+    short = "members of pod group a that are missing, and looked for the others"
+    assert eventually(lambda: yard.events("ReservationShort"), "it is told") == [
+        ("a-driver", "Warning", f"room is kept for 1 of 2 {short}: node {lost} is gone")
+    ]
+    yard.create(executors(yard, "a")[0])
+    other = yard.add_node("o", cpu="1")
+    assert eventually(lambda: yard.events("ReservationMoved"), "it is told")[0][0] == "a-driver"
+    yard.create(executors(yard, "a")[1])
+    nodes = until(yard.nodes_of_pods, lambda found: all(found.values()) and len(found) == 3)
+    assert sorted(nodes.values()).count(other) == 1
+    assert until(lambda: held(yard), lambda rows: not rows) == []
+
+
 def reservation(namespace: str, name: str, **spec: Any) -> str:
     return json.dumps(
         {
@@ -160,6 +221,7 @@ def test_room_for_tenants(yard: Yard, kubectl: Kubectl) -> None:
     kept = [["ours", tenant, "1 x cpu 4 (cpu 4 free)", "Active"], whole]
     assert until(table, lambda rows: rows == kept) == kept
     yard.create(yard.pod("mine", cpu="3"))
+    eventually(lambda: bound(yard) == {"mine"}, "the first one has a node")
     yard.create(yard.pod("large", cpu="4"))
     used = [["ours", tenant, "1 x cpu 4 (cpu 1 free)", "Active"], whole]
     assert until(table, lambda rows: rows == used) == used
@@ -170,6 +232,99 @@ def test_room_for_tenants(yard: Yard, kubectl: Kubectl) -> None:
     assert {row[2] for row in yard.events("ReservationEnded")} == {
         "room is kept no longer for tenant another: the object was deleted or changed"
     }
+
+
+def in_seconds(seconds: float) -> str:
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_room_from_a_time_until_a_time(stack: Stack, yard: Yard, kubectl: Kubectl) -> None:
+    """Somebody runs there, somebody else would run on; the scheduler dies before it begins."""
+    space, tenant = yard.namespace, f"tenant-{yard.namespace}"
+    node = yard.add_node("n")
+    yard.create(yard.pod("before", cpu="1"))
+    eventually(lambda: bound(yard) == {"before"}, "somebody runs there")
+    times = {"from": in_seconds(3600), "until": in_seconds(7200)}
+    body = reservation(space, "r", tenant=tenant, nodes=[node], **times)
+    done = kubectl("apply", "-f", "-", input=body)
+    assert done.returncode == 0, done.stderr
+    assert f"no namespace or policy names tenant {tenant!r}" in done.stderr
+
+    def said() -> tuple[str, str, str]:
+        (found,) = objects(yard)
+        status = found.get("status", {})
+        return status.get("phase", ""), status.get("held", ""), status.get("message", "")
+
+    def change(**spec: str | None) -> None:
+        body = json.dumps({"spec": spec})
+        done = kubectl("patch", "knxrr/r", "-n", space, "--type=merge", f"--patch={body}")
+        assert done.returncode == 0, done.stderr
+
+    waits = f"waits for {space}/before (no known end)"
+    assert until(said, lambda row: row[0] == "Pending") == ("Pending", "", waits)
+    stack.child(SCHEDULER).kill()
+    lasts = {vocabulary.EXPECTED_DURATION_ANNOTATION: "2h"}
+    yard.create(yard.pod("long", annotations=lasts))
+    stack.restart(SCHEDULER)
+    rows = eventually(lambda: yard.events("FailedScheduling"), "who would run on is told")
+    assert "1 node(s) will be reserved for another tenant before it ends" in rows[0][2]
+    change(**{"from": None})
+    kept = ("Active", "1 node (cpu 3, memory 16Gi free)", waits)
+    assert until(said, lambda row: row == kept) == kept
+    change(until=in_seconds(3))
+    assert until(said, lambda row: row[0] == "Expired") == ("Expired", "", "")
+    assert until(lambda: bound(yard), lambda names: "long" in names) == {"before", "long"}
+    for reason, note in (
+        ("ReservationStarted", f"room is kept from now on for tenant {tenant}: 1 node"),
+        ("ReservationEnded", f"room is kept no longer for tenant {tenant}: its time has ended"),
+    ):
+        assert until(partial(yard.events, reason), bool) == [("r", "Normal", note)]
+
+
+def test_who_may_write_in_a_namespace_keeps_no_room_there(
+    stack: Stack, control_plane: ControlPlane, kubectl: Kubectl
+) -> None:
+    """The tenant's user gets every right on reservations of its own namespace."""
+    api = "rbac.authorization.k8s.io"
+    about = {"name": "test-reserving", "namespace": TENANT_NAMESPACE}
+    everything = {"apiGroups": [vocabulary.GROUP], "resources": ["*"], "verbs": ["*"]}
+    named = {"apiGroup": api, "kind": "Role", "name": "test-reserving"}
+    user = {"apiGroup": api, "kind": "User", "name": TENANT}
+    for kind, rest in (
+        ("Role", {"rules": [everything]}),
+        ("RoleBinding", {"roleRef": named, "subjects": [user]}),
+    ):
+        control_plane.api().apply(
+            {"apiVersion": f"{api}/v1", "kind": kind, "metadata": about, **rest}
+        )
+    body = reservation(TENANT_NAMESPACE, "mine", tenant=TENANT_NAMESPACE, nodes=["n"])
+
+    def apply(user: str) -> str:
+        return kubectl("apply", "-f", "-", input=body, user=user).stderr
+
+    refused = f"{TENANT!r} keeps room for a tenant, and does not manage tenants"
+    try:
+        eventually(lambda: refused in apply(TENANT), "the right to write, and the refusal")
+        assert apply("admin") == "Warning: there is no node n\n"
+        status = kubectl(
+            "patch",
+            "resourcereservation/mine",
+            "--namespace",
+            TENANT_NAMESPACE,
+            "--subresource=status",
+            "--type=merge",
+            '--patch={"status":{"held":"all"}}',
+            user=TENANT,
+        )
+        assert "but the scheduler says what is kept" in status.stderr
+    finally:
+        for name in (
+            "resourcereservation/mine",
+            "role/test-reserving",
+            "rolebinding/test-reserving",
+        ):
+            kubectl("delete", name, "--namespace", TENANT_NAMESPACE)
 
 
 @pytest.mark.parametrize(

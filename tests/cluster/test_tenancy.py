@@ -5,16 +5,15 @@ One test is one story in namespaces of two tenants, `a…` and `b…`, on nodes 
 """
 
 import asyncio
-import itertools
 import json
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 from cluster import connection
 from cluster.client import Client
+from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
@@ -22,99 +21,16 @@ from scheduler.tenancy.accounts import Accounts
 from scheduler.tenancy.remembering import Remembering, recalled
 from scheduler.tenancy.shares import Memory
 from tests.cluster.conftest import Kubectl
+from tests.cluster.court import TENANT_POLICIES, Court
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import Yard, until
+from tests.cluster.yard import until
 
 pytestmark = pytest.mark.cluster
 
 Json = dict[str, Any]
-_numbers = itertools.count(1)
-POLICIES = f"/apis/{vocabulary.POLICY_API_VERSION}/tenantpolicies"
 NOW = 1767225600.0
+PROBE = "probe"
 MARK = {vocabulary.PREEMPTIBLE_LABEL: "true"}
-
-
-class Court:
-    """Two tenants with a namespace each, and nodes that both may use."""
-
-    def __init__(self, plane: ControlPlane, stack: Stack) -> None:
-        number = next(_numbers)
-        self.plane, self.stack = plane, stack
-        self.a, self.b = f"a{number}", f"b{number}"
-        self.policies: list[str] = []
-        self._uids: dict[str, str] = {}
-        self.yards = {name: Yard(plane, name) for name in (self.a, self.b)}
-        for name in self.yards:
-            labels = {vocabulary.TENANT_LABEL: name, vocabulary.TIER_LABEL: "silver"}
-            about = {"name": name, "labels": labels}
-            self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": about})
-        for name in self.yards:
-            eventually(partial(plane.has_default_account, name), f"account of {name}")
-
-    @property
-    def api(self) -> Any:
-        return self.plane.api()
-
-    def node(self, cpu: str) -> str:
-        return self.yards[self.a].add_node(f"n{len(self.plane_nodes())}", cpu=cpu)
-
-    def plane_nodes(self) -> list[str]:
-        rows = self.api.call("GET", "/api/v1/nodes")["items"]
-        return [row["metadata"]["name"] for row in rows]
-
-    def policy(self, tenant: str, **quota: Any) -> None:
-        """In force for the scheduler once it says so: it is waited for."""
-        name = tenant
-        spec = {
-            "tenant": {"name": tenant, "tier": "silver"},
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": tenant}},
-            "quota": quota,
-        }
-        made = {
-            "apiVersion": vocabulary.POLICY_API_VERSION,
-            "kind": "TenantPolicy",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-        self.api.call("POST", POLICIES, made)
-        self.policies.append(name)
-        eventually(lambda: self.ready(name), f"policy {name} in force")
-
-    def ready(self, name: str) -> bool:
-        path = f"{POLICIES}/{name}"
-        found = self.api.call("GET", path)
-        rows = found.get("status", {}).get("conditions", ())
-        return any(row["type"] == "Ready" and row["status"] == "True" for row in rows)
-
-    def pod(self, tenant: str, name: str, *, labels: Json | None = None, **more: Any) -> Json:
-        pod = self.yards[tenant].pod(name, **more)
-        pod["metadata"]["labels"] |= labels or {}
-        pod["spec"]["nodeSelector"] = {"yard": self.a}
-        return pod
-
-    def create(self, tenant: str, *pods: Json) -> None:
-        self.yards[tenant].create(*pods)
-
-    def bound(self, tenant: str, *names: str) -> dict[str, str]:
-        """Once these, and no others of the tenant, have a node."""
-        found = until(
-            lambda: {k: v for k, v in self.yards[tenant].nodes_of_pods().items() if v},
-            lambda nodes: set(nodes) == set(names),
-            60.0,
-        )
-        assert set(found) == set(names)
-        return found
-
-    def told(self, tenant: str, reason: str) -> list[tuple[str, str, str]]:
-        return until(lambda: self.yards[tenant].events(reason), bool)
-
-    def close(self) -> None:
-        for name in self.policies:
-            path = f"{POLICIES}/{name}"
-            self.api.call("DELETE", path)
-        for name, yard in self.yards.items():
-            yard.close()
-            self.api.call("DELETE", f"/api/v1/namespaces/{name}")
 
 
 @pytest.fixture
@@ -122,12 +38,6 @@ def court(control_plane: ControlPlane, stack: Stack) -> Iterator[Court]:
     court = Court(control_plane, stack)
     yield court
     court.close()
-
-
-def get(court: Court, tenant: str, name: str) -> Json:
-    path = f"/api/v1/namespaces/{tenant}/pods/{name}"
-    found: Json = court.api.call("GET", path)
-    return found
 
 
 def test_a_limit_holds_for_gangs_and_over_a_crash(court: Court, stack: Stack) -> None:
@@ -148,8 +58,7 @@ def test_a_limit_holds_for_gangs_and_over_a_crash(court: Court, stack: Stack) ->
     bound = {name for name, node in yard.nodes_of_pods().items() if node}
     assert (len(bound), len({name[0] for name in bound})) == (4, 2)
     freed = next(iter(sorted(bound)))[0]
-    for i in range(2):
-        court.api.call("DELETE", f"/api/v1/namespaces/{court.a}/pods/{freed}{i}")
+    court.delete(court.a, *(f"{freed}{i}" for i in range(2)))
     court.bound(court.a, *(f"{gang}{i}" for gang in {"x", "y", "z"} - {freed} for i in range(2)))
 
 
@@ -184,18 +93,15 @@ def test_priority_decides_within_a_tenant_and_the_room_is_nominated(court: Court
     court.bound(court.a, "low")
     critical = court.pod(court.a, "high", cpu="2", priorityClassName="system-node-critical")
     court.create(court.a, critical)
-    found = until(
-        lambda: get(court, court.a, "high")["status"].get("nominatedNodeName"), bool, 60.0
-    )
+    found = until(lambda: court.get(court.a, "high")["status"].get("nominatedNodeName"), bool, 60.0)
+    until(lambda: court.going(court.a), bool, 60.0)
     conditions = {
         row["type"]: (row["status"], row.get("reason"))
-        for row in get(court, court.a, "low")["status"]["conditions"]
+        for row in court.get(court.a, "low")["status"]["conditions"]
     }
     court.create(court.b, other)
     court.stack.restart(SCHEDULER, crash=True)
-    patch = {"metadata": {"finalizers": None}}
-    path = f"/api/v1/namespaces/{court.a}/pods/low"
-    court.api.call("PATCH", path, patch, content_type="application/merge-patch+json")
+    court.release(court.a, "low")
     assert court.bound(court.a, "high") == {"high": node}
     assert (found, conditions["DisruptionTarget"]) == (node, ("True", "EvictionByEvictionAPI"))
     assert court.yards[court.b].nodes_of_pods() == {"other": ""}
@@ -212,7 +118,7 @@ def test_a_gang_goes_as_a_whole_where_a_budget_lets_it(court: Court) -> None:
                 for i in range(2)
             ),
         )
-        court.bound(court.b, *(f"{gang}{i}" for i in range(2)), *court_names(court, court.b))
+        court.bound(court.b, *(f"{gang}{i}" for i in range(2)), *court.placed(court.b))
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -230,8 +136,86 @@ def test_a_gang_goes_as_a_whole_where_a_budget_lets_it(court: Court) -> None:
     court.bound(court.b, "kept0", "kept1")
 
 
-def court_names(court: Court, tenant: str) -> list[str]:
-    return [name for name, node in court.yards[tenant].nodes_of_pods().items() if node]
+class Refusing(Protocol):
+    def __call__(self, court: Court, pod: str, when: str) -> None: ...
+
+
+@pytest.fixture
+def refusing(control_plane: ControlPlane) -> Iterator[Refusing]:
+    """The API server evicts this pod of tenant `b` never, where the expression is true."""
+    root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    made: list[str] = []
+
+    def refuse(court: Court, pod: str, when: str) -> None:
+        name = f"stays-{court.b}"
+        chosen = f"request.name == '{pod}' && {when} || request.name == '{PROBE}'"
+        rule = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["pods/eviction"],
+        }
+        refusal = {
+            "expression": f"request.namespace != '{court.b}' || !({chosen})",
+            "message": "it stays",
+        }
+        policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [refusal]}
+        binding = {"policyName": name, "validationActions": ["Deny"]}
+        for plural, spec in (("ies", policy), ("ybindings", binding)):
+            court.api.call("POST", f"{root}{plural}", {"metadata": {"name": name}, "spec": spec})
+            made.append(f"{root}{plural}/{name}")
+        eventually(lambda: refuses(court), "the API server refuses")
+
+    yield refuse
+    for path in made:
+        control_plane.api().call("DELETE", path)
+
+
+def refuses(court: Court) -> bool:
+    """Whether the API server goes by the policy yet: asked about a pod that does not exist."""
+    path = f"/api/v1/namespaces/{court.b}/pods/{PROBE}/eviction"
+    about = {"name": PROBE, "namespace": court.b}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
+    try:
+        court.api.call("POST", path, body)
+    except CallFailed as exc:
+        return "it stays" in str(exc)
+    return False
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param("true", id="as soon as it is rehearsed"),
+        pytest.param("!request.?dryRun.orValue(false)", id="after a rehearsal that was allowed"),
+    ],
+)
+def test_a_pod_whose_eviction_is_refused_stays_and_another_goes(
+    court: Court, refusing: Refusing, when: str
+) -> None:
+    """The newest would go first, having done the least work; the API server keeps it where it is."""
+    node = court.node("2")
+    court.create(court.b, court.pod(court.b, "older", labels=MARK))
+    court.bound(court.b, "older")
+    started(court, court.b, "older")
+    court.create(court.b, court.pod(court.b, "newer", labels=MARK))
+    court.bound(court.b, "older", "newer")
+    refusing(court, "newer", when)
+    court.create(court.a, court.pod(court.a, "mine"))
+    assert court.bound(court.a, "mine") == {"mine": node}
+    court.bound(court.b, "newer")
+    told = [name for name, _, _ in court.told(court.b, "Preempted")]
+    assert (told, "deletionTimestamp" in court.get(court.b, "newer")["metadata"]) == (
+        ["older"],
+        False,
+    )
+
+
+def started(court: Court, tenant: str, name: str) -> None:
+    """Long enough ago for the work that another pod loses to be less: times have whole seconds."""
+    path = f"/api/v1/namespaces/{tenant}/pods/{name}/status"
+    patch = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+    court.api.call("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
 def test_nobody_goes_who_must_not(court: Court) -> None:
@@ -251,7 +235,7 @@ def test_nobody_goes_who_must_not(court: Court) -> None:
             },
         },
     )
-    [daemon] = until(lambda: court_names(court, court.b), bool)
+    [daemon] = until(lambda: court.placed(court.b), bool)
     critical = court.pod(
         court.b, "critical", labels=MARK, priorityClassName="system-cluster-critical"
     )
@@ -269,7 +253,7 @@ def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(court: Court)
     """With the scheduler's own rights, and the kinds as they are installed."""
     court.policy(court.a, max={"cpu": "4"})
     plane = court.plane
-    before = court.api.call("GET", f"{POLICIES}/{court.a}")
+    before = court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")
 
     async def write(share: float) -> dict[str, Memory]:
         accounts = Accounts()
@@ -282,10 +266,10 @@ def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(court: Court)
             accounts.ledger.take(court.a, (("cpu", 1500), ("memory", 2**30)))
             remembering.recall()
             await remembering.write()
-        return recalled([court.api.call("GET", f"{POLICIES}/{court.a}")])
+        return recalled([court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")])
 
     assert asyncio.run(write(0.25)) == {court.a: Memory(0.25, NOW)}
-    after = court.api.call("GET", f"{POLICIES}/{court.a}")
+    after = court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
     assert after["status"]["conditions"] == before["status"]["conditions"]
     assert after["status"]["usage"] == {

@@ -1,7 +1,9 @@
 """Listing and watching pods over plain sockets: for witnesses that share no code with the product."""
 
+import contextlib
 import http.client
 import json
+import socket
 import ssl
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +29,9 @@ class Stream:
     def close(self) -> None:
         connection = self._open
         if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):  # gone already
+                # Whoever reads from it in another thread goes on at once.
+                connection.sock.shutdown(socket.SHUT_RDWR)
             connection.sock.close()
 
     def list(self) -> tuple[list[Json], str]:

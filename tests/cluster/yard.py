@@ -57,6 +57,11 @@ class Yard:
         self._nodes.append(full)
         return full
 
+    def lose_node(self, name: str) -> None:
+        """As if somebody had taken it out of the cluster."""
+        self.api.call("DELETE", f"/api/v1/nodes/{name}")
+        self._nodes.remove(name)
+
     def close(self) -> None:
         for name in self._nodes:
             self.api.call("DELETE", f"/api/v1/nodes/{name}")

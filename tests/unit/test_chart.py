@@ -49,6 +49,19 @@ def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
     assert readers == {"certificates"}
 
 
+def test_room_is_kept_by_the_scheduler_and_by_those_who_manage_tenants() -> None:
+    people = roles.people()
+    granted = {**roles.cluster(), **{name: role["rules"] for name, role in people.items()}}
+    writers = {
+        name
+        for name, rules in granted.items()
+        for rule in rules
+        if "resourcereservations" in rule["resources"] and "create" in rule["verbs"]
+    }
+    # No label makes a role of Kubernetes, such as `edit`, hold the right.
+    assert (writers, people["tenant-manager"]["labels"]) == ({"scheduler", "tenant-manager"}, {})
+
+
 def test_nobody_is_granted_everything() -> None:
     granted = [
         rule

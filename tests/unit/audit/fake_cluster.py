@@ -20,7 +20,10 @@ SERVED = (
     ("batch", "v1", "jobs", "Job"),
     ("batch", "v1", "cronjobs", "CronJob"),
     ("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet"),
+    ("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue"),
+    ("kueue.x-k8s.io", "v1beta1", "clusterqueues", "ClusterQueue"),
 )
+UNNAMESPACED = ("Namespace", "ClusterQueue")
 GROUPS = {"batch": ["v1"], "jobset.x-k8s.io": ["v1alpha2", "v1beta1"], "example.io": ["v1"]}
 
 
@@ -28,7 +31,7 @@ def described(group: str, version: str) -> list[Json]:
     rows: list[Json] = []
     for known, at, plural, kind in SERVED:
         if (known, at) == (group, version):
-            row = {"kind": kind, "namespaced": kind != "Namespace", "verbs": ["get", "list"]}
+            row = {"kind": kind, "namespaced": kind not in UNNAMESPACED, "verbs": ["get", "list"]}
             rows += [{**row, "name": f"{plural}/status"}, {**row, "name": plural}]
     return rows
 
@@ -46,17 +49,20 @@ class FakeCluster:
     late: frozenset[str] = frozenset()
     broken: dict[str, KubeError] = field(default_factory=dict)  # plural or path -> what is raised
     asked: list[str] = field(default_factory=list)
+    kueue: bool = False
+    """Whether Kueue is installed."""
 
     async def raw(self, method: str, path: str) -> bytes:
         self._note(path)
         if path == "/apis":
+            installed = GROUPS | ({"kueue.x-k8s.io": ["v1beta1"]} if self.kueue else {})
             groups = [
                 {
                     "name": group,
                     "versions": [{"version": version} for version in versions],
                     "preferredVersion": {"version": versions[-1]},
                 }
-                for group, versions in GROUPS.items()
+                for group, versions in installed.items()
             ]
             return orjson.dumps({"groups": groups})
         *_, group, version = ["", *path.split("/")[2:]]

@@ -326,3 +326,69 @@ def test_a_bad_invocation_is_one_clear_message(
     got = CliRunner().invoke(app, args if app is cli.app else ["audit", *args])
     assert (got.exit_code, got.stdout, got.stderr.count("\n")) == (2, "", 1)
     assert want in got.stderr
+
+
+def queued(obj: Json, queue: str, **metadata: Any) -> Json:
+    labels = {**(obj["metadata"].get("labels") or {}), vocabulary.QUEUE_NAME_LABEL: queue}
+    return {**obj, "metadata": {**obj["metadata"], "labels": labels, **metadata}}
+
+
+def in_cluster(kind: str, name: str, spec: Json, **metadata: Any) -> Json:
+    return {"kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def a_pod_of(job: Json, tier: str) -> Json:
+    made = a_pod("p", labels={vocabulary.TIER_LABEL: tier})
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
+    reference |= {"name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [reference]}}
+
+
+@pytest.mark.parametrize(
+    ("queue", "tier", "want"),
+    [
+        pytest.param("gpu", "gold", [], id="the tier of its Job's queue"),
+        pytest.param("gpu", "silver", [], id="a lower one"),
+        pytest.param(
+            "none",
+            "gold",
+            [
+                "team-a pod/p Deny kubenexus/tier",
+                "team-a pod/p Warn kubenexus/queue",
+                "team-a job.batch/j Warn kubenexus/queue",
+            ],
+            id="a queue that does not exist gives none",
+        ),
+    ],
+)
+def test_the_tier_of_a_queue_is_audited(queue: str, tier: str, want: list[str]) -> None:
+    job = queued(a_job(), queue, uid="1")
+    gold = {vocabulary.TIER_LABEL: "gold"}
+    cluster = FakeCluster(
+        {
+            "namespaces": [HOME],
+            "pods": [a_pod_of(job, tier)],
+            "jobs": [job],
+            "localqueues": [
+                in_cluster("LocalQueue", "gpu", {"clusterQueue": "q"}, namespace="team-a")
+            ],
+            "clusterqueues": [
+                in_cluster("ClusterQueue", "q", {"namespaceSelector": {}}, labels=gold)
+            ],
+        },
+        kueue=True,
+    )
+    assert scanned(cluster)[0] == want
+
+
+@pytest.mark.parametrize("kueue", [False, True])
+def test_nobody_above_is_asked_where_there_are_no_queues(kueue: bool) -> None:
+    job = queued(a_job(), "gpu", uid="1")
+    elsewhere = in_cluster("LocalQueue", "gpu", {"clusterQueue": "q"}, namespace="other")
+    objects = {"namespaces": [HOME], "pods": [a_pod_of(job, "bronze")], "jobs": [job]}
+    cluster = FakeCluster(objects | {"localqueues": [elsewhere]}, kueue=kueue)
+    rows, _ = scanned(cluster)
+    assert (rows, [row for row in cluster.asked if row.startswith("get")]) == (
+        ["team-a job.batch/j Warn kubenexus/queue"],
+        [],
+    )

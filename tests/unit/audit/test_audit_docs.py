@@ -47,6 +47,7 @@ def test_the_role_reads_every_kind_of_the_table() -> None:
             allowed.setdefault(group, set()).update(rule["resources"])
     needed = {**workloads.resources_by_group(), POLICY_GROUP: ["clusterpolicies", "tenantpolicies"]}
     needed[""] = [*needed[""], "namespaces"]
+    needed["kueue.x-k8s.io"] = ["clusterqueues", "localqueues"]
     lacking = {
         group: missing
         for group, names in needed.items()

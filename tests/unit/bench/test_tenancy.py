@@ -8,7 +8,6 @@ from kubenexus.simulate import virtual
 from kubenexus.simulate.virtual import FIFO, GREEDY, OURS, Job
 from scheduler.model import GangKey, PodKey
 from tests.bench import tenancy_figures, tenancy_plot, tenancy_report, tenancy_trace
-from tests.bench.tenancy_figures import Stay
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 
@@ -50,26 +49,6 @@ def test_ways(way: str, starts: tuple[float, ...]) -> None:
     assert tuple(found.starts[key] for key in keys) == starts
 
 
-STAYS = [
-    Stay("a", 2, 2, 0.0, 0.0, 7200.0),
-    Stay("a", 1, 1, 0.0, 7200.0, 7300.0),
-    Stay("b", 1, 1, 0.0, 0.0, 7200.0),
-    Stay("b", 1, 1, 0.0, 7200.0, 7300.0),
-    Stay("a", 1, 1, 7200.0, 7300.0, 7400.0),
-]
-
-
-def test_figures() -> None:
-    found = (
-        tenancy_figures.utilisation(STAYS, 4, 7200.0),
-        tenancy_figures.deviation(STAYS, {"a": 1, "b": 1}, 7200.0),
-        tenancy_figures.deviation(STAYS, {"a": 1, "b": 1, "c": 1}, 7200.0),
-        tenancy_figures.quantile([4.0, 1.0, 3.0, 2.0], 0.5),
-        tenancy_figures.largest(STAYS),
-    )
-    assert found == (0.75, 50 / 3, None, 2.0, STAYS[:1])
-
-
 def test_work_has_the_demand_that_was_asked_for() -> None:
     gangs = [tenancy_trace.Gang(2, 1000, 1024, 1, 600), tenancy_trace.Gang(1, 500, 512, 8, 60)]
     found = tenancy_trace.work(gangs, 16, demand=1.1, hours=2, seed=5)
@@ -77,6 +56,26 @@ def test_work_has_the_demand_that_was_asked_for() -> None:
     assert asked == pytest.approx(1.1 * 16 * 7200, rel=0.05)
     assert {one.pods[0].terms.tenant for one in found} == {"a", "b", "c"}
     assert [one.lasts for one in found] == [one.pods[0].terms.lasts for one in found]
+
+
+def test_guesses_change_what_is_said_and_nothing_else() -> None:
+    gangs = [tenancy_trace.Gang(2, 1000, 1024, 1, 600), tenancy_trace.Gang(1, 500, 512, 8, 60)]
+    guess = tenancy_trace.Guess(sigma=0.5, silent=0.5)
+    true, said = (
+        tenancy_trace.work(gangs, 16, demand=1.1, hours=9, seed=5, guess=one)
+        for one in (None, guess)
+    )
+
+    def same(one: Job) -> tuple[object, ...]:
+        return one.key, one.arrives, one.lasts, one.gpus
+
+    assert [same(one) for one in said] == [same(one) for one in true]
+    factors = [one.lasts / one.pods[0].terms.lasts for one in said if one.pods[0].terms.lasts]
+    silent = len(said) - len(factors)
+    assert (0.4 < silent / len(said) < 0.6, 0.8 < sorted(factors)[len(factors) // 2] < 1.25) == (
+        True,
+        True,
+    )
 
 
 def test_a_report_of_a_small_run() -> None:
@@ -98,3 +97,10 @@ def test_a_report_of_a_small_run() -> None:
     assert judged["p95 wait of the largest tenth of gangs, ours / greedy"]
     assert "| 110 % | ours |" in tenancy_report.markdown(results)
     assert tenancy_plot.svg(samples).count("<rect") > len(virtual.WAYS)
+    assert "guessed" not in tenancy_report.markdown(results)
+    guessed = {**samples[-1], "guessed": True, "large_p95": 1e6}
+    both = [*samples, guessed]
+    with_guess = {**results, "samples": both}
+    assert tenancy_report.judge(with_guess) == tenancy_report.judge(results)
+    assert "| ours, durations guessed | " in tenancy_report.markdown(with_guess)
+    assert tenancy_plot.svg(both) == tenancy_plot.svg(samples)

@@ -23,11 +23,11 @@ Json = dict[str, Any]
 GIB = 2**30
 
 
-def a_reservation(name: str, spec: Json, *nodes: str) -> Json:
+def a_reservation(name: str, spec: Json, *nodes: str, phase: str = "Active") -> Json:
     return {
         "metadata": {"namespace": "ns", "name": name},
         "spec": {**spec, "until": "2030-01-01T00:00:00Z"},
-        "status": {"places": [{"node": node} for node in nodes]},
+        "status": {"phase": phase, "places": [{"node": node} for node in nodes]},
     }
 
 
@@ -172,6 +172,7 @@ RESERVED_TEXT = f"""\
 Reserved
   2 x cpu 2 for pod group spark until 2030-01-01T00:00:00Z (ns/spark)
   the whole node for tenant a until 2030-01-01T00:00:00Z (ns/team)
+  1 x cpu 4 for tenant b from 2029-01-01T00:00:00Z until 2030-01-01T00:00:00Z (ns/next)
 """
 GPUS_TEXT = """\
 node n: no NUMA node known, 1 GPU
@@ -232,6 +233,12 @@ Sources
                         "n",
                     ),
                     a_reservation("team", {"tenant": "a", "nodes": ["n"]}, "n"),
+                    a_reservation(
+                        "next",
+                        {"tenant": "b", "resources": {"cpu": "4"}, "from": "2029-01-01T00:00:00Z"},
+                        "n",
+                        phase="Pending",
+                    ),
                     a_reservation("far", {"tenant": "b", "nodes": ["other"]}, "other"),
                 ),
             ),

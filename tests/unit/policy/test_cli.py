@@ -56,6 +56,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.param("explain -f pod.yaml --namespace-file other.yaml", 2, "give its own", id="another's namespace"),
         pytest.param("explain -f pod.yaml --namespace-file pod.yaml", 2, "holds no Namespace", id="no namespace"),
         pytest.param("explain -f pod.yaml --namespace-file namespace.yaml --namespace-labels a=b", 2, "choose one", id="a namespace said twice"),
+        pytest.param("explain -f pod.yaml --queue-tier silver", 0, "tier silver (queue)", id="a queue"),
+        pytest.param("explain -f pod.yaml --queue-tier tin", 2, "found 'tin', want one of gold, silver, bronze", id="a queue of no tier"),
         pytest.param("bench --rounds 1 --policies good -f pod.yaml", 0, "all policies", id="costs"),
         pytest.param("bench --compare gone.json", 2, "gone.json: cannot be read", id="no baseline"),
         pytest.param("export --policies good", 2, "say --vap", id="no form"),

@@ -24,6 +24,8 @@ class FarSide:
         self.delete_faults: deque[Exception] = deque()
         self.evicted: list[str] = []
         self.evict_faults: dict[str, Exception] = {}  # pod name -> what answers its evictions
+        self.in_earnest: dict[str, deque[Exception]] = {}  # the same, one each, but rehearsals
+        self.made: list[tuple[str, str]] = []  # ("told" or "evicted", pod name), in order
 
     def nodes(self) -> dict[str, str]:
         return {name: pod["spec"].get("nodeName", "") for name, pod in self.pods.items()}
@@ -55,7 +57,13 @@ class FarSide:
             raise fault
 
     async def evict(
-        self, namespace: str, pod: str, *, uid: str | None = None, dry_run: bool = False
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        uid: str | None = None,
+        dry_run: bool = False,
+        timeout: float = 0.0,
     ) -> None:
         """The pod is going from then on; `finish` ends it."""
         found = self._find(pod)
@@ -63,9 +71,17 @@ class FarSide:
             raise errors.Conflict("the uid is another")
         if pod in self.evict_faults:
             raise self.evict_faults[pod]
-        if not dry_run:
-            self.evicted.append(pod)
-            found["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+        if dry_run:
+            return
+        faults = self.in_earnest.get(pod)
+        fault = faults.popleft() if faults else None
+        if fault is not None and not isinstance(fault, Lost):
+            raise fault
+        self.evicted.append(pod)
+        self.made.append(("evicted", pod))
+        found["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+        if fault is not None:
+            raise fault
 
     async def get(
         self,
@@ -134,6 +150,7 @@ class FarSide:
         if "nominatedNodeName" in body["status"]:
             told = found.setdefault("status", {})
             told["nominatedNodeName"] = body["status"]["nominatedNodeName"] or ""
+            self.made.append(("told", name))
         return found
 
     def _find(self, name: str) -> Json:

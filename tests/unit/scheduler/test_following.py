@@ -150,7 +150,7 @@ def test_the_policies_that_ship() -> None:
         GpuKind("premium", 80 * 2**30, high_end=True),
         GpuKind("economy", 16 * 2**30),
         None,
-        Tier("silver", 1, ("standard", "economy"), ("standard", "economy")),
+        Tier("silver", 1, ("standard", "economy"), ("standard", "economy"), 10),
         [2, 1, 0, None],
     )
 

@@ -209,6 +209,16 @@ def test_what_waits_for_nobody_is_answered_at_once(body: bytes, want: bool) -> N
     assert got == (by_wsgi if want else None)
 
 
+def test_what_the_world_must_ask_about_is_left_to_others() -> None:
+    app = create_app(FakeWorld(), FakePolicies(), waits=lambda asked: asked.name == "slow")
+    app.test_client().post("/validate", data=a_body(a_pod()))
+    slow = a_body(a_pod()).replace(b'"namespace":', b'"name":"slow","namespace":', 1)
+    assert [app.at_once("/validate", body) is None for body in (a_body(a_pod()), slow)] == [
+        False,
+        True,
+    ]
+
+
 def test_a_namespace_that_was_lost_is_looked_up_by_others() -> None:
     world = FakeWorld()
     app = create_app(world, FakePolicies())

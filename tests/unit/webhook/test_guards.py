@@ -203,10 +203,83 @@ def test_what_goes_around_admission_is_stopped(
             True,
         ),
         (asked("UPDATE", a_namespace(), a_namespace(), resource="namespaces"), False, False),
+        (asked("CREATE", {}, resource="resourcereservations"), False, True),
+        (asked("UPDATE", {}, resource="resourcereservations", subresource="status"), False, False),
     ],
 )
 def test_lookups_happen_only_where_they_decide(review: Review, pod: bool, manager: bool) -> None:
     assert (guards.needs_pod(review), guards.needs_tenant_manager(review)) == (pod, manager)
+
+
+# --- reservations ---
+
+
+def reserved(spec: Json, old: Json | None = None, *, subresource: str = "") -> Review:
+    made = {"kind": "ResourceReservation", "metadata": {"name": "p"}}
+    return asked(
+        "CREATE" if old is None else "UPDATE",
+        {**made, "spec": spec},
+        None if old is None else {**made, "spec": old},
+        resource="resourcereservations",
+        subresource=subresource,
+    )
+
+
+FOR_A_TENANT: Json = {"tenant": "a", "nodes": ["n"], "until": "2030-01-01T00:00:00Z"}
+FOR_A_GROUP: Json = {"podGroup": {"name": "g"}, "until": "2030-01-01T00:00:00Z"}
+RIGHT = "reservation-right: 'eve' keeps room for a tenant, and does not manage tenants"
+KEPT = "reservation-kept: changed by 'eve', but the scheduler keeps the room for a pod group"
+TOLD = "reservation-kept: written by 'eve', but the scheduler says what is kept"
+
+
+@pytest.mark.parametrize(
+    ("review", "trust", "want"),
+    [
+        pytest.param(reserved(FOR_A_TENANT), Trust(), [RIGHT], id="for a tenant, by anybody"),
+        pytest.param(
+            reserved({**FOR_A_TENANT, "nodes": ["m"]}, FOR_A_TENANT),
+            Trust(),
+            [RIGHT],
+            id="another one for a tenant, by anybody",
+        ),
+        pytest.param(
+            reserved(FOR_A_TENANT), Trust(manages_tenants=True), [], id="by who manages tenants"
+        ),
+        pytest.param(
+            reserved(FOR_A_TENANT, FOR_A_GROUP),
+            Trust(manages_tenants=True),
+            [KEPT],
+            id="the scheduler's own, turned into one for a tenant",
+        ),
+        pytest.param(
+            reserved(FOR_A_GROUP, FOR_A_GROUP), Trust(), [KEPT], id="the scheduler's own, changed"
+        ),
+        pytest.param(
+            reserved(FOR_A_GROUP), Trust(is_scheduler=True), [], id="made by the scheduler"
+        ),
+        pytest.param(
+            reserved(FOR_A_GROUP, FOR_A_GROUP),
+            Trust(is_scheduler=True),
+            [],
+            id="changed by the scheduler",
+        ),
+        pytest.param(
+            reserved(FOR_A_TENANT, FOR_A_TENANT, subresource="status"),
+            Trust(manages_tenants=True),
+            [TOLD],
+            id="a status by somebody else",
+        ),
+        pytest.param(
+            reserved(FOR_A_TENANT, FOR_A_TENANT, subresource="status"),
+            Trust(is_scheduler=True),
+            [],
+            id="a status by the scheduler",
+        ),
+    ],
+)
+def test_who_keeps_room(review: Review, trust: Trust, want: list[str]) -> None:
+    got = guards.problems(review, trust=trust)
+    assert [f"{problem.rule}: {problem.message}" for problem in got] == want
 
 
 # --- scale ---

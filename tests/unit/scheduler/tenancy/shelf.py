@@ -23,6 +23,7 @@ class Shelf:
         self.delete_faults: deque[Exception] = deque()
         self.status_faults: deque[Exception] = deque()
         self.seen: Callable[[str], None] = lambda what: None
+        self.heard: Callable[[Json], None] = lambda status: None
         self.count = 0
 
     async def create(
@@ -67,6 +68,7 @@ class Shelf:
         if name not in self.objects:
             raise errors.Gone("not found")
         self.objects[name]["status"] = body["status"]
+        self.heard(body["status"])
         return self.objects[name]
 
     async def delete(
@@ -86,8 +88,11 @@ class Shelf:
             bench.scheduler.tenancy.on_reservation(event)
 
     def told(self) -> list[tuple[str, str]]:
-        rows = self.objects.values()
-        return sorted((row["spec"]["podGroup"]["name"], row["status"]["held"]) for row in rows)
+        rows = ((row["spec"]["podGroup"]["name"], row["status"]) for row in self.objects.values())
+        return sorted(
+            (name, ", ".join(filter(None, (status["held"], status["message"]))))
+            for name, status in rows
+        )
 
 
 async def follow(bench: Bench) -> None:

@@ -1,83 +1,33 @@
 """Reservations as objects: written before a leader is bound, and read again by a new scheduler."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from cluster import errors
-from cluster.watch import Event, Kind
 from policies.model_reservation import Place
-from scheduler.tenancy import reserved, reserving
+from scheduler.tenancy import reserving
 from tests.unit.scheduler.table import Bench, an_owner
-from tests.unit.scheduler.tenancy.shelf import Shelf, follow
-from tests.unit.scheduler.tenancy.test_reservations import driver, executor, stand_still
+from tests.unit.scheduler.tenancy.drivers import (
+    ONE,
+    TWO,
+    Scene,
+    Story,
+    a_driver_waits,
+    a_member_comes,
+    all_members_come,
+    nobody_comes,
+    somebody_deletes_the_object,
+    taken_over_when_the_leader_is_gone,
+    the_leader_goes,
+)
+from tests.unit.scheduler.tenancy.shelf import follow
+from tests.unit.scheduler.tenancy.test_reservations import MEMBERS, driver, executor, stand_still
 
 pytestmark = pytest.mark.timeout(30)
 
 Json = dict[str, Any]
-
-
-class Scene:
-    """A scheduler, what it writes, and another one that takes over."""
-
-    def __init__(self) -> None:
-        self.shelf = Shelf()
-        self.bench = Bench(reservations=self.shelf)
-        self.nodes: dict[str, str] = {}  # name -> CPUs
-        self.node("n", "4")
-
-    def node(self, name: str, cpu: str) -> None:
-        self.nodes[name] = cpu
-        self.bench.node(name, cpu=cpu)
-
-    def take_over(self) -> None:
-        """Another scheduler starts from what the API holds."""
-        old = self.bench
-        self.bench = Bench(old.api, reservations=self.shelf)
-        self.bench.now = old.now
-        for name, cpu in self.nodes.items():
-            self.bench.node(name, cpu=cpu)
-        self.bench.show_all()
-        self.shelf.show(self.bench)
-
-    def outcome(self) -> tuple[str, int, list[tuple[str, str]]]:
-        """Who has a node, for how many room is kept, what the objects say."""
-        nodes = self.bench.api.nodes().items()
-        holds = self.bench.scheduler.cache.holds
-        kept = sum(len(holds.of(key)) for key in holds)
-        columns = self.bench.scheduler.cache.snapshot.columns
-        assert len(self.bench.scheduler.drift()) == 0
-        assert min(columns.free_at(row, "cpu") for row in columns.rows.values()) >= 0
-        return " ".join(sorted(name for name, node in nodes if node)), kept, self.shelf.told()
-
-
-Story = Callable[[Scene], Awaitable[None]]
-
-
-async def a_driver_waits(scene: Scene) -> None:
-    driver(scene.bench, "a", 3)
-    await stand_still(scene.bench)
-    await follow(scene.bench)
-
-
-async def a_member_comes(scene: Scene) -> None:
-    await a_driver_waits(scene)
-    executor(scene.bench, "a", 1, 3)
-    await follow(scene.bench)
-
-
-async def all_members_come(scene: Scene) -> None:
-    await a_member_comes(scene)
-    executor(scene.bench, "a", 2, 3)
-    await follow(scene.bench)
-
-
-async def the_leader_goes(scene: Scene) -> None:
-    await a_driver_waits(scene)
-    scene.bench.delete("a-driver")
-    await follow(scene.bench)
 
 
 async def a_deletion_fails(scene: Scene) -> None:
@@ -111,11 +61,16 @@ async def the_bind_fails(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def somebody_deletes_the_object(scene: Scene) -> None:
+async def another_wrote_while_this_one_took_over(scene: Scene) -> None:
+    """The one that led wrote its object and bound the leader when this one had begun."""
     await a_driver_waits(scene)
-    (name, obj) = scene.shelf.objects.popitem()
-    gone = reserved.read(obj)
-    scene.bench.scheduler.tenancy.on_reservation(Event(Kind.DELETED, ("ns", name), gone, gone))
+    scene.bench = Bench(scene.bench.api, reservations=scene.shelf)
+    for name, cpu in scene.nodes.items():
+        scene.bench.node(name, cpu=cpu)
+    await scene.bench.settle()
+    scene.bench.show_all()
+    scene.shelf.show(scene.bench)
+    scene.bench.pod("thief", cpu="2")
     await follow(scene.bench)
 
 
@@ -202,9 +157,6 @@ async def the_kind_is_installed_later(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-TWO, ONE = [("a", "2 x cpu 1")], [("a", "1 x cpu 1")]
-
-
 @pytest.mark.parametrize(
     ("story", "placed", "kept", "told"),
     [
@@ -217,6 +169,17 @@ TWO, ONE = [("a", "2 x cpu 1")], [("a", "1 x cpu 1")]
         pytest.param(refused_and_tried_again, "a-driver", 2, TWO, id="refused and tried again"),
         pytest.param(an_answer_is_lost, "a-driver", 2, TWO, id="an answer is lost"),
         pytest.param(the_bind_fails, "", 0, [], id="the bind fails: the room is open"),
+        pytest.param(
+            taken_over_when_the_leader_is_gone, "next", 0, [], id="the leader went, nobody led"
+        ),
+        pytest.param(
+            another_wrote_while_this_one_took_over,
+            "a-driver",
+            2,
+            TWO,
+            id="another scheduler wrote while this one took over",
+        ),
+        pytest.param(nobody_comes, "a-driver", 0, [], id="nobody comes"),
         pytest.param(
             somebody_deletes_the_object, "a-driver", 0, [], id="somebody deletes the object"
         ),
@@ -303,7 +266,7 @@ def test_what_the_object_says() -> None:
     async def run() -> Json:
         scene = Scene()
         labels = {"tenant.kubenexus.io/name": "t"}
-        members = {"pod-group.scheduling.kubenexus.io/member-resources": "cpu=1500m,memory=1Gi"}
+        members = {MEMBERS: "cpu=1500m,memory=1Gi"}
         driver(scene.bench, "Job_A", 3, labels=labels, annotations=members)
         await stand_still(scene.bench)
         await follow(scene.bench)
@@ -342,6 +305,7 @@ def test_what_the_object_says() -> None:
         "status": {
             "phase": "Active",
             "held": "2 x cpu 1500m, memory 1Gi",
+            "message": "",
             "places": [{"node": "n"}, {"node": "n"}],
         },
     }
@@ -371,16 +335,3 @@ def test_who_waits_is_told_what_is_kept_for_others() -> None:
         return [(row or {}).get("reserved", []) for row in rows]
 
     assert asyncio.run(run()) == [["cpu 2 on node n for pod group ns/a"], []]
-
-
-def test_how_it_ends_is_told() -> None:
-    async def run(story: Story) -> list[tuple[str, str]]:
-        scene = Scene()
-        await story(scene)
-        return scene.bench.told("ReservationEnded")
-
-    start = "room is kept no longer for members of pod group a that are missing: "
-    assert asyncio.run(run(all_members_come)) == [("a-driver", f"{start}all have come")]
-    assert asyncio.run(run(somebody_deletes_the_object)) == [
-        ("a-driver", f"{start}its ResourceReservation was deleted")
-    ]

@@ -1,7 +1,7 @@
 """
 Watching kinds that an API server may or may not serve, such as PodGroups.
 
-    ask ──not served──▶ wait a minute, ask again
+    ask ──not served──▶ wait a minute or until woken, ask again
      │ served
      ▼
     watch ──in sync──▶ settled ──asked again now and then: served no more──▶ all of it is gone
@@ -16,8 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
-from cluster import discovery, errors, resources
-from cluster.watch import Event, Informer, Kind
+from . import discovery, errors, resources
+from .watch import Event, Informer, Kind
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,11 @@ class OptionalKind(Generic[T]):
         self.on_served: Callable[[bool], None] = lambda served: None
         """Told whether the server has the kind, each time that it was asked."""
         self._api, self._make, self._on_event, self._sleep = api, make, on_event, sleep
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Ask again now: somebody saw that the server has the kind."""
+        self._woken.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -67,7 +72,7 @@ class OptionalKind(Generic[T]):
                 await self._watch(found)
             else:
                 self.settled.set()
-                await self._sleep(ASK_AGAIN)
+                await self._pause()
 
     async def served(self) -> resources.Resource | None:
         """The kind in a version that the server has, the preferred one first."""
@@ -76,6 +81,15 @@ class OptionalKind(Generic[T]):
             if row.name == self.resource.plural and "watch" in row.verbs:
                 return row.resource
         return None
+
+    async def _pause(self) -> None:
+        waits = [asyncio.ensure_future(one) for one in (self._sleep(ASK_AGAIN), self._woken.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        self._woken.clear()
 
     async def _watch(self, found: resources.Resource) -> None:
         """While it is served; what it was known by is reported gone at the end."""

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from cluster import errors, resources
+from cluster.optional_kinds import OptionalKind
 from cluster.watch import Event, Informer, Kind
-from scheduler.optional_kinds import OptionalKind
 
 GROUP = "scheduling.x-k8s.io"
 
@@ -137,3 +137,32 @@ def play(*steps: Step) -> list[tuple[bool, list[str], list[str]]]:
 )
 def test_watching(steps: list[Step], want: list[Any]) -> None:
     assert play(*steps) == want
+
+
+def test_whoever_sees_the_kind_sooner_has_it_watched_at_once() -> None:
+    async def run() -> list[bool]:
+        server, made = Server(), asyncio.Event()
+
+        def make(resource: resources.Resource) -> Informer[str]:
+            made.set()
+            return cast(Informer[str], Watching(resource))
+
+        async def never(_: float) -> None:
+            await asyncio.Event().wait()
+
+        kind: OptionalKind[str] = OptionalKind(
+            server, resources.X_POD_GROUPS, make=make, on_event=lambda event: None, sleep=never
+        )
+        task = asyncio.create_task(kind.run())
+        await kind.settled.wait()
+        serve("v1alpha1")(server)
+        seen = [made.is_set()]
+        kind.wake()
+        async with asyncio.timeout(10):
+            await made.wait()
+        seen.append(made.is_set())
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return seen
+
+    assert asyncio.run(run()) == [False, True]

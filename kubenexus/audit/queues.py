@@ -1,0 +1,78 @@
+"""
+The queues of Kueue as an audit finds them: both kinds read once, controllers as they come up.
+
+What stands in which queue is told as the webhook tells it: the highest controller that names a
+queue, else the object itself, or what it makes. A cluster without Kueue has no such kinds, and
+nobody is asked.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from cluster import discovery, resources
+from cluster.decoding import Page
+from cluster.resources import Resource
+from policies import queues
+from policies.queues import ClusterQueue, Queue
+from webhook import decide, standing
+from webhook.review import Review
+
+Json = Mapping[str, Any]
+Pages = Callable[[Resource], AsyncIterator[Page]]
+Controller = Callable[[Json, str], Awaitable[Json | None]]
+
+_KINDS: Final = (resources.LOCAL_QUEUES, resources.CLUSTER_QUEUES)
+
+
+class Queues:
+    """Filled by `read`; `controller` reads the controller of an object in a namespace."""
+
+    def __init__(self, *, controller: Controller) -> None:
+        self._controller = controller
+        self._served = False
+        self._local: dict[tuple[str, str], str] = {}  # namespace, name -> ClusterQueue
+        self._cluster: dict[str, ClusterQueue] = {}
+        self._held: set[str] = set()  # namespaces with queues
+        self._above: dict[str, str] = {}  # uid of a controller -> queue
+
+    async def read(self, client: discovery.Asks, pages: Pages) -> None:
+        rows = await discovery.served(client, groups={kind.group for kind in _KINDS})
+        served = {row.name: row.resource for row in rows}
+        if any(kind.plural not in served for kind in _KINDS):
+            return
+        self._served = True
+        local, cluster = (served[kind.plural] for kind in _KINDS)
+        async for page in pages(local):
+            for obj in page.items:
+                about = obj["metadata"]
+                self._local[about["namespace"], about["name"]] = queues.leads_to(obj)
+                self._held.add(about["namespace"])
+        async for page in pages(cluster):
+            self._cluster |= {obj["metadata"]["name"]: ClusterQueue.read(obj) for obj in page.items}
+
+    async def of(self, asked: Review) -> Queue | None:
+        """The queue that an object stands in; None: in none."""
+        if not decide.needs_queue(asked):
+            return None
+        obj, namespace = asked.object or {}, asked.namespace
+        name = await self._name_above(obj, namespace) if namespace in self._held else ""
+        name = name or queues.name_in(obj)
+        if not name:
+            return None
+        leads_to = self._local.get((namespace, name))
+        return Queue(name, leads_to, self._cluster.get(leads_to or ""), self._served)
+
+    async def _name_above(self, obj: Json, namespace: str) -> str:
+        reference = standing.controller_of(obj)
+        if reference is None:
+            return ""
+        uid = str(reference.get("uid"))
+        if uid not in self._above:
+            name, found = "", await self._controller(obj, namespace)
+            for _ in range(standing.GENERATIONS):
+                if found is None:
+                    break
+                name = queues.name_of(found) or name
+                found = await self._controller(found, namespace)
+            self._above[uid] = name
+        return self._above[uid]

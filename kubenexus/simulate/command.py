@@ -1,0 +1,123 @@
+"""
+What `kubenexus simulate` does with its options: read, simulate, print.
+
+    neither --for nor a list of jobs   everything is admitted and placed once, without time
+    --for, --jobs                      virtual time: work arrives, runs and goes (`timed`)
+
+Whatever is wrong with the input is an `InputError` whose text is for whoever typed the command.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from kubenexus.simulate import inputs, jobsfile, render, render_timed, run, timed, virtual
+from policies import documents, durations, expression, loader
+from policies.compiler import Compiler
+from policies.loader import Reading
+from policies.policyset import PolicySet
+
+
+class InputError(Exception):
+    """The input is wrong, and the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options as they were typed."""
+
+    path: Path
+    cluster: Path | None = None
+    policies: tuple[Path, ...] = (loader.LIBRARY,)
+    within: str | None = None
+    jobs: Path | None = None
+    compare: bool = False
+    timeline: bool = False
+    what_if: tuple[Path, ...] = ()
+    json: bool = False
+
+
+def simulate(asked: Asked, out: Console) -> None:
+    try:
+        if asked.within is None and asked.jobs is None:
+            _once(asked, out)
+        else:
+            _in_time(asked, out)
+    except documents.DocumentError as exc:
+        raise InputError(str(exc)) from exc
+
+
+def _once(asked: Asked, out: Console) -> None:
+    options = {
+        "--compare": asked.compare,
+        "--timeline": asked.timeline,
+        "--what-if": bool(asked.what_if),
+    }
+    for name, given in options.items():
+        if given:
+            raise InputError(f"{name} needs virtual time; add --for 6h, or --jobs FILE")
+    found = inputs.read(asked.path, cluster=asked.cluster)
+    result = run.simulate(found, _compiled(_reading(asked, found)))
+    if asked.json:
+        out.file.write(f"{render.as_json(result)}\n")
+    else:
+        render.as_text(result, out)
+
+
+def _in_time(asked: Asked, out: Console) -> None:
+    within = _within(asked.within)
+    listed = asked.jobs
+    if listed is None and (asked.path / jobsfile.FILE_NAME).is_file():
+        listed = asked.path / jobsfile.FILE_NAME
+    found = inputs.read(asked.path, cluster=asked.cluster, jobs=listed)
+    ways = virtual.WAYS if asked.compare else (virtual.OURS,)
+    base = _reading(asked, found)
+    report = timed.simulate(found, _compiled(base), within=within, ways=ways)
+    before = None
+    if asked.what_if:
+        tried = _instead(base, loader.read_files(asked.what_if))
+        before, report = report, timed.simulate(found, _compiled(tried), within=within, ways=ways)
+    if asked.json:
+        body = render_timed.as_json(report, timeline=asked.timeline, before=before)
+        out.file.write(f"{body}\n")
+    else:
+        render_timed.as_text(report, out, timeline=asked.timeline, before=before)
+
+
+def _within(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = durations.parse(text)
+    except durations.DurationError as exc:
+        raise InputError(f"--for: {exc}") from exc
+    if seconds <= 0:
+        raise InputError(f"--for: found {text!r}, want more than nothing")
+    return seconds
+
+
+# --- policies ---
+
+
+def _reading(asked: Asked, found: inputs.Inputs) -> Reading:
+    return loader.read_files((*asked.policies, *found.policies))
+
+
+def _instead(base: Reading, tried: Reading) -> Reading:
+    """What is tried takes the place of policies of the same names."""
+    names = {model.metadata.name for model, _ in tried.entries}
+    kept = tuple(row for row in base.entries if row[0].metadata.name not in names)
+    return Reading(kept, base.faults, base.broken) + tried
+
+
+def _compiled(reading: Reading) -> PolicySet:
+    loaded = loader.compile_all(reading, compiler=Compiler(expression.engine()))
+    if loaded.problems:
+        raise InputError(_lines(loaded.problems))
+    return loaded.policies
+
+
+def _lines(problems: Iterable[object]) -> str:
+    return "\n".join(str(one) for one in problems)

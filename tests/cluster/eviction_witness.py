@@ -1,0 +1,49 @@
+"""
+An independent witness of evictions: who was evicted, and whether somebody took the room.
+
+The yard is full when a round begins and every pod asks for the same. So whatever is free once
+nothing moves any more was freed for nobody: as many evictions were in vain.
+"""
+
+from typing import Any, Final
+
+from tests.cluster.gang_witness import Books
+
+Json = dict[str, Any]
+
+REASON: Final = "EvictionByEvictionAPI"
+SLOT: Final = 1000  # CPU in thousandths that every pod asks for
+
+
+class Evictions(Books):
+    """Books that also count evictions. `over` is no matter of rounds: it is never forgiven."""
+
+    def __init__(self, room: dict[str, int]) -> None:
+        super().__init__(room)
+        self.evicted: dict[str, str] = {}  # uid -> node
+        self.ending: set[str] = set()  # uids
+        self.waiting: dict[str, str] = {}  # uid -> name, of pods without a node
+
+    def see(self, kind: str, pod: Json, now: float) -> None:
+        super().see(kind, pod, now)
+        about, node = pod["metadata"], pod["spec"].get("nodeName") or ""
+        uid, gone = about["uid"], kind == "DELETED"
+        rows = (pod.get("status") or {}).get("conditions") or ()
+        if node and any(
+            r["type"] == "DisruptionTarget" and r.get("reason") == REASON for r in rows
+        ):
+            self.evicted[uid] = node
+        ends = about.get("deletionTimestamp") is not None and not gone
+        (self.ending.add if ends else self.ending.discard)(uid)
+        if node or gone:
+            self.waiting.pop(uid, None)
+        else:
+            self.waiting[uid] = about["name"]
+
+    def free(self) -> int:
+        """Slots that nobody has."""
+        return sum(room - self.used[node] for node, room in self.room.items()) // SLOT
+
+    def moves(self) -> tuple[int, int, int, int]:
+        """Equal as long as nothing moves."""
+        return self.binds, len(self.evicted), len(self.ending), len(self.waiting)

@@ -1,0 +1,320 @@
+"""
+Gangs that lack room and what autoscalers are told of them, on a real API server.
+
+The test plays the autoscaler: it answers requests and adds the nodes. One scheduler asks for nodes
+and serves the module, another one does not.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kubenexus.dev import own
+from kubenexus.dev.api import Api
+from kubenexus.dev.errors import CallFailed
+from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.processes import Child
+from policies import vocabulary
+from scheduler.model import Pod
+from scheduler.provisioning import objects
+from scheduler.provisioning.objects import Members
+from scheduler.tenancy.reservations import like, shape_of
+from tests.cluster.waiting import eventually
+from tests.cluster.yard import Json, Replica, Yard, until
+
+pytestmark = pytest.mark.cluster
+
+ASKS, PLAIN = "scheduler-that-asks", "scheduler-that-does-not"
+CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+KIND = "/apis/autoscaling.x-k8s.io/v1"
+CRD = Path(__file__).parent / "crds/others/provisioningrequests.autoscaling.x-k8s.io.yaml"
+WHOSE = {vocabulary.TENANT_LABEL: "limited"}
+QUOTA = """
+apiVersion: policy.kubenexus.io/v1alpha1
+kind: TenantPolicy
+metadata: {name: limited}
+spec:
+  tenant: {name: limited, tier: gold}
+  quota: {max: {cpu: "1"}}
+"""
+
+
+def there(api: Api, path: str) -> Json | None:
+    try:
+        return api.call("GET", path)
+    except CallFailed as exc:
+        if exc.status not in (404, 429):  # 429: its storage is being set up
+            raise
+        return None
+
+
+@pytest.fixture(scope="module")
+def kind(control_plane: ControlPlane) -> None:
+    """The kind is served. One that another module leaves going is waited for."""
+    api, definition = control_plane.api(), yaml.safe_load(CRD.read_text())
+    name = definition["metadata"]["name"]
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+
+    def stays() -> bool:
+        found = there(api, path)
+        return found is None or "deletionTimestamp" not in found["metadata"]
+
+    eventually(stays, "the kind is not going")
+    api.apply(definition)
+    eventually(lambda: there(api, f"{KIND}/provisioningrequests"), "the kind is served")
+
+
+class Asking(Replica):
+    """A scheduler that asks for nodes, and knows a tenant with a quota."""
+
+    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+        super().__init__(plane, ASKS, folder / "asks.log", alone=True)
+        policies = folder / "quota.yaml"
+        policies.write_text(QUOTA)
+        more = (f"--provisioning-class={CLASS}", f"--policies={policies}")
+        self.child = Child(
+            self.child.name,
+            (*self.child.argv, *more),
+            log=self.child.log,
+            env=own.environment(os.environ),
+        )
+
+
+@pytest.fixture(scope="module")
+def asking(
+    control_plane: ControlPlane, kind: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Asking]:
+    found = Asking(control_plane, tmp_path_factory.mktemp("asking"))
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def yard(control_plane: ControlPlane, namespace: str) -> Iterator[Yard]:
+    found = Yard(control_plane, namespace)
+    yield found
+    found.close()
+
+
+def members(yard: Yard, gang: str, count: int, *, size: int = 0, **more: Any) -> list[Json]:
+    found = []
+    for number in range(count):
+        pod = yard.pod(f"{gang}-{number}", gang=(gang, size or count), **more)
+        pod["spec"]["schedulerName"] = ASKS
+        found.append(pod)
+    return found
+
+
+def job(yard: Yard, name: str, count: int) -> Json:
+    (pod, *_) = members(yard, name, count)
+    about = {key: pod["metadata"][key] for key in ("labels", "annotations")}
+    spec = {**pod["spec"], "restartPolicy": "Never"}
+    spec["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}]
+    template = {"metadata": about, "spec": spec}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"parallelism": count, "completions": count, "template": template},
+    }
+
+
+def requests(yard: Yard) -> dict[str, Json]:
+    """Gang -> its request; two for one gang are an error."""
+    rows = yard.api.call("GET", f"{KIND}/namespaces/{yard.namespace}/provisioningrequests")["items"]
+    found = {row["metadata"]["labels"][vocabulary.GANG_NAME_LABEL]: row for row in rows}
+    assert len(found) == len(rows), [row["metadata"]["name"] for row in rows]
+    return found
+
+
+def templates(yard: Yard) -> dict[str, Json]:
+    rows = yard.api.call("GET", f"/api/v1/namespaces/{yard.namespace}/podtemplates")["items"]
+    return {row["metadata"]["name"]: row for row in rows}
+
+
+def answer(
+    yard: Yard, gang: str, kind: str, message: str, at: str = "2020-01-01T00:00:00Z"
+) -> None:
+    """As the autoscaler would."""
+    row = {"type": kind, "status": "True", "reason": kind, "message": message}
+    name = requests(yard)[gang]["metadata"]["name"]
+    yard.api.call(
+        "PATCH",
+        f"{KIND}/namespaces/{yard.namespace}/provisioningrequests/{name}/status",
+        {"status": {"conditions": [{**row, "lastTransitionTime": at}]}},
+        content_type="application/merge-patch+json",
+    )
+
+
+def reasons(yard: Yard) -> dict[str, str]:
+    """Gang -> the reasons of its members' conditions."""
+    found: dict[str, set[str]] = {}
+    for pod in yard.pods():
+        gang = pod["metadata"]["labels"][vocabulary.GANG_NAME_LABEL]
+        rows = pod["status"].get("conditions", [])
+        said = [row.get("reason", "") for row in rows if row["type"] == "PodScheduled"]
+        found.setdefault(gang, set()).update(said or [""])
+    return {gang: " ".join(sorted(said)) for gang, said in found.items()}
+
+
+def test_nodes_for_a_whole_gang(asking: Asking, yard: Yard) -> None:
+    yard.add_node("first", cpu="1")
+    for pod in members(yard, "over", 2):
+        pod["metadata"]["labels"] |= WHOSE
+        yard.create(pod)
+    yard.post("apis/batch/v1/jobs", job(yard, "train", 3))
+    made = eventually(lambda: requests(yard).get("train"), "nodes are asked for")
+    name = made["metadata"]["name"]
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"]) == ("Job", "train")
+    assert made["spec"] == {
+        "provisioningClassName": CLASS,
+        "podSets": [{"podTemplateRef": {"name": f"{name}-0"}, "count": 3}],
+    }
+    (template,) = templates(yard).values()
+    assert template["metadata"]["name"] == f"{name}-0"
+    assert template["template"]["spec"]["nodeSelector"] == {"yard": yard.namespace}
+    assert "secret" not in str(template)
+    told = {"train": "WaitingForProvisioning", "over": "QuotaExceeded"}
+    assert until(lambda: reasons(yard), lambda found: found == told) == told
+
+    # Another scheduler process goes on where the first one was killed. When a gang that came
+    # later has its request, the first gang has been looked at as well.
+    asking.kill()
+    asking.start()
+    yard.create(*members(yard, "wide", 2, cpu="2"))
+    eventually(lambda: requests(yard).get("wide"), "the later gang asks")
+    assert requests(yard)["train"]["metadata"]["uid"] == made["metadata"]["uid"]
+    assert set(requests(yard)) == {"train", "wide"}
+
+    answer(yard, "train", "Provisioned", "nodes are on their way")
+    eventually(lambda: yard.events("Provisioned"), "the answer is told")
+    yard.add_node("second", cpu="2")
+
+    def bound() -> dict[str, str]:
+        return {name: node for name, node in yard.nodes_of_pods().items() if node}
+
+    assert len(until(bound, lambda nodes: len(nodes) == 3)) == 3
+    assert {name.rsplit("-", 1)[0] for name in bound()} == {"train"}
+    assert set(until(lambda: requests(yard), lambda found: set(found) == {"wide"})) == {"wide"}
+
+    # The autoscaler fails the other one, so long ago that the pause is over.
+    first = requests(yard)["wide"]["metadata"]["name"]
+    answer(yard, "wide", "Failed", "the group of nodes is at its largest")
+    last = f"{first.removesuffix('-1')}-2"
+    names = until(
+        lambda: [row["metadata"]["name"] for row in requests(yard).values()],
+        lambda found: found == [last],
+    )
+    assert names == [last]
+    ((_, _, note),) = yard.events("ProvisioningFailed")
+    said = (
+        f"ProvisioningRequest {first} brings no nodes: Failed: the group of nodes is at its largest"
+    )
+    assert note.startswith(said)
+    for number in range(2):
+        yard.api.call("DELETE", f"/api/v1/namespaces/{yard.namespace}/pods/wide-{number}")
+    assert until(lambda: (requests(yard), templates(yard)), lambda left: left == ({}, {})) == (
+        {},
+        {},
+    )
+
+
+def test_without_asking_all_missing_members_say_so_together(
+    control_plane: ControlPlane, kind: None, yard: Yard, tmp_path: Path
+) -> None:
+    alone = Replica(control_plane, PLAIN, tmp_path / "plain.log", alone=True)
+    alone.start()
+    try:
+        yard.add_node("n", cpu="1")
+        for pod in (*members(yard, "g", 4, size=3), yard.pod("vain-0", gang=("vain", 1))):
+            pod["spec"]["schedulerName"] = PLAIN
+            if pod["metadata"]["name"] == "vain-0":
+                pod["metadata"]["annotations"][vocabulary.NUMA_POLICY_ANNOTATION] = "sideways"
+            yard.create(pod)
+        want = {"g": "Unschedulable", "vain": "InvalidRequest"}
+        assert until(lambda: reasons(yard), lambda found: found == want) == want
+        late = yard.pod("g-4", gang=("g", 3))
+        late["spec"]["schedulerName"] = PLAIN
+        yard.create(late)
+        assert until(lambda: reasons(yard), lambda found: found == want) == want
+        assert requests(yard) == {}
+    finally:
+        alone.stop()
+
+
+RICH: Json = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"a": "b"}},
+                }
+            ]
+        }
+    },
+    "containers": [
+        {
+            "name": "c",
+            "image": "i",
+            "command": ["run"],
+            "env": [{"name": "TOKEN", "value": "secret"}],
+            "ports": [{"containerPort": 80, "hostPort": 80}],
+            "resources": {
+                "requests": {"cpu": "1"},
+                "limits": {"nvidia.com/gpu": "1"},
+                "claims": [{"name": "devices"}],
+            },
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }
+    ],
+    "initContainers": [
+        {"name": "first", "image": "i"},
+        {"name": "beside", "image": "i", "restartPolicy": "Always"},
+    ],
+    "resourceClaims": [{"name": "devices", "resourceClaimTemplateName": "devices"}],
+    "schedulingGates": [{"name": vocabulary.GANG_GATE}],
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "topology.kubernetes.io/zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"a": "b"}},
+        }
+    ],
+    "volumes": [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "more", "configMap": {"name": "settings"}},
+    ],
+}
+
+
+def test_the_api_server_takes_templates_of_members_of_all_sorts(yard: Yard) -> None:
+    tried = f"/api/v1/namespaces/{yard.namespace}/%s?dryRun=All"
+    stored = yard.api.call("POST", tried % "pods", yard.pod("p", gang=("g", 2), **RICH))
+    pod = Pod.read(stored)
+    coming = like(pod, shape_of(pod, {"cpu": 1500, "nvidia.com/gpu": 2}), 1)
+    sets = [
+        (objects.template(stored, members), 1)
+        for members in (Members((pod,), pod), Members(coming, pod, stated=True))
+    ]
+    assert pod.gang is not None
+    draft = objects.draft(pod.gang.key, CLASS, sets)
+    taken = [
+        yard.api.call("POST", tried % "podtemplates", body)
+        for body in objects.pod_templates(draft, 1, scheduler=ASKS)
+    ]
+    specs = [one["template"]["spec"] for one in taken]
+    asked = [spec["containers"][0]["resources"] for spec in specs]
+    assert {
+        "requests": {"cpu": "1500m", "nvidia.com/gpu": "2"},
+        "limits": {"nvidia.com/gpu": "2"},
+    } in (asked)
+    assert [spec["affinity"] for spec in specs] == [RICH["affinity"]] * 2
+    assert "secret" not in str(taken)

@@ -1,0 +1,325 @@
+"""
+Worlds as they are played, through the whole cycle, in virtual time: a scheduler on an API server in
+memory, whose watch is moved on and whose clock jumps to whatever is due next.
+
+Victims end when their grace is over, work when it has run. Amounts are reckoned here from what the
+API server holds and what the world says, never from the scheduler's own books.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from policies import vocabulary
+from scheduler import events
+from tests.unit.scheduler.far_side import FarSide
+from tests.unit.scheduler.table import Bench
+from tests.unit.scheduler.tenancy.worlds import (
+    BIND_FAULTS,
+    GPU,
+    GROUP,
+    Cancel,
+    Come,
+    End,
+    Fail,
+    Lose,
+    Restart,
+    What,
+    Wish,
+    World,
+    unit_of,
+)
+
+
+class Api(FarSide):
+    """Looks at the limits at every bind: pods count until they are gone, ending or not."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        self.wishes: dict[str, Wish] = {}  # unit -> what came
+        self.broken: list[str] = []
+        self.entitled: set[str] = set()
+        """Units that were within a promise when the first of their pods was bound."""
+        self._met: set[str] = set()
+
+    async def bind(self, namespace: str, pod: str, *args: Any, **more: Any) -> None:
+        unit = unit_of(pod)
+        if unit not in self._met and self.within(self.wishes[unit]):
+            self.entitled.add(unit)
+        self._met.add(unit)
+        try:
+            await super().bind(namespace, pod, *args, **more)
+        finally:
+            self.look()
+
+    def within(self, wish: Wish) -> bool:
+        """Whether all that the wish needs at the least is within a promise."""
+        return any(
+            self.world.promised(member)
+            and self.used(member) + wish.least <= self.world.promised(member)
+            for member in self.world.path(wish.tenant)
+        )
+
+    def allowed(self, wish: Wish) -> bool:
+        return all(
+            self.used(member) + wish.least <= self.world.limits[member]
+            for member in self.world.path(wish.tenant)
+            if member in self.world.limits
+        )
+
+    def look(self) -> None:
+        for member, allowed in self.world.limits.items():
+            if member != GROUP or self.world.grouped:
+                used = self.used(member)
+                if used > allowed:
+                    self.broken.append(f"{member} uses {used} of {allowed}")
+
+    def used(self, member: str, *, going: bool = True) -> int:
+        """With or without what is going already."""
+        whose = self.world.whose(member)
+        return sum(
+            gpus_of(pod)
+            for pod in self.pods.values()
+            if pod["spec"].get("nodeName")
+            and pod["metadata"]["labels"][vocabulary.TENANT_LABEL] in whose
+            and (going or not pod["metadata"].get("deletionTimestamp"))
+        )
+
+
+def gpus_of(pod: dict[str, Any]) -> int:
+    rows = (c["resources"]["requests"].get(GPU, 0) for c in pod["spec"]["containers"])
+    return sum(int(row) for row in rows)
+
+
+Watcher = Callable[["Story"], None]
+
+
+class Story:
+    """`before` is called before every look of the scheduler, `rest` when all that is due is done."""
+
+    def __init__(
+        self, world: World, api: Api | None = None, *, rest: Watcher | None = None
+    ) -> None:
+        self.world = world
+        self.api = api or Api(world)
+        self.bench = self._scheduler()
+        self.began = self.bench.now
+        self.wishes = self.api.wishes
+        self.starts: dict[str, float] = {}
+        """Unit -> when the first of its pods got a node."""
+        self.cancelled: set[str] = set()
+        self.lost: dict[str, float] = {}  # node -> when
+        self.ended: dict[str, float] = {}  # pod -> when
+        self._bound: dict[str, float] = {}  # pod -> when
+        self._going: dict[str, float] = {}  # pod -> when it is gone
+        self.benches = [self.bench]
+        self._rest = rest
+
+    # --- playing ---
+
+    async def play(self, *, longer: float = 0.0) -> "Story":
+        for after, what in self.world.steps:
+            await self.until(self.bench.now + after)
+            if isinstance(what, Restart):
+                await self._restart(what)
+            else:
+                self._do(what)
+            await self._work()
+        await self.until(self.bench.now + longer)
+        return self
+
+    async def until(self, when: float) -> None:
+        """Whatever happens by then; the clock jumps from one thing to the next."""
+        await self._work()
+        while (at := self._next()) <= when:
+            self.bench.now = max(self.bench.now, at)
+            await self._work()
+        self.bench.now = max(self.bench.now, when)
+        await self._work()
+
+    def _next(self) -> float:
+        due = self.bench.scheduler._next_at()
+        soonest = [*self._ends().values(), *self._going.values()]
+        if due is not None:
+            soonest.append(max(due, self.bench.now + 0.5))
+        return min(soonest, default=float("inf"))
+
+    def _do(self, what: What) -> None:
+        match what:
+            case Come(wish):
+                self.come(wish)
+            case End(which):
+                names = sorted(self._bound)
+                if names:
+                    self._end(names[which % len(names)])
+            case Cancel(which):
+                if units := self.waiting():
+                    self._cancel(units[which % len(units)])
+            case Lose(which):
+                names = sorted(set(self._names()) - set(self.lost))
+                if len(names) > 1:
+                    self._lose(names[which % len(names)])
+            case Fail(faults):
+                for number in faults:
+                    kind = BIND_FAULTS[number]
+                    self.api.faults.append(None if kind is None else kind("as drawn"))
+
+    async def _restart(self, what: Restart) -> None:
+        self.come(what.wish)
+        old = asyncio.create_task(self.bench.settle())
+        for _ in range(what.turns):
+            await asyncio.sleep(0)
+        self.bench.leading = False
+        now = self.bench.now
+        self.bench = self._scheduler()
+        self.bench.now = now
+        self.benches.append(self.bench)
+        for name in self.lost:
+            self.bench.drop_node(name)
+        self.bench.show_all()
+        await old
+
+    def come(self, wish: Wish) -> str:
+        number = len(self.wishes)
+        unit = f"u{number}"
+        self.wishes[unit] = wish
+        labels = {vocabulary.TENANT_LABEL: wish.tenant}
+        if wish.preemptible:
+            labels[vocabulary.PREEMPTIBLE_LABEL] = "true"
+        notes = {}
+        if wish.says is not None:
+            notes[vocabulary.EXPECTED_DURATION_ANNOTATION] = f"{wish.says}s"
+        for member in range(wish.members):
+            self.bench.pod(
+                f"{unit}-{member}",
+                labels=labels,
+                annotations=notes,
+                owner="job",
+                cpu="0",
+                gpus=wish.gpus,
+                priority=wish.priority,
+                created=f"2026-01-01T00:{number:02}:{member:02}Z",
+                terminationGracePeriodSeconds=self.world.grace,
+                **({"gang": (unit, wish.size)} if wish.size else {}),
+            )
+        return unit
+
+    # --- looking ---
+
+    def waiting(self) -> list[str]:
+        """Units of which somebody has no node."""
+        found = {unit_of(name): None for name, node in self.api.nodes().items() if not node}
+        return sorted(found, key=lambda unit: int(unit[1:]))
+
+    def runs(self, unit: str) -> bool:
+        return any(unit_of(name) == unit for name in self._bound)
+
+    def steps(self, name: str) -> int:
+        """What the schedulers counted of preemption."""
+        return sum(int(one.metrics.preemption.labels(name)._value.get()) for one in self.benches)
+
+    def told(self, reason: str) -> list[tuple[str, str]]:
+        return [row for bench in self.benches for row in bench.told(reason)]
+
+    def evicted_for(self) -> dict[str, int]:
+        """Units for which somebody was evicted, and how many pods."""
+        notes = [f"{note} " for _, note in self.told(events.PREEMPTED)]
+        found = Counter(
+            unit
+            for unit in self.wishes
+            for note in notes
+            if f" ns/{unit} " in note or f" ns/{unit}-0 " in note
+        )
+        return dict(found)
+
+    # --- inside ---
+
+    def _scheduler(self) -> Bench:
+        bench = Bench(self.api)
+        bench.scheduler.adopt(self.world.tables())
+        for name, gpus in zip(self._names(), self.world.nodes, strict=True):
+            bench.node(name, gpus=gpus)
+        return bench
+
+    def _names(self) -> list[str]:
+        return [f"n{number}" for number in range(len(self.world.nodes))]
+
+    async def _work(self) -> None:
+        """Until nothing more happens at this time."""
+        while True:
+            self._pass()
+            woken = self.bench.scheduler._wake
+            woken.clear()
+            await self.bench.settle()
+            if not (self._notice() or woken.is_set()):
+                break
+        if self._rest is not None:
+            self._rest(self)
+
+    def _pass(self) -> None:
+        """Whose time is up goes."""
+        for name, at in self._ends().items():
+            if at <= self.bench.now:
+                self._end(name)
+        for name, at in list(self._going.items()):
+            if at <= self.bench.now:
+                self._end(name)
+
+    def _notice(self) -> bool:
+        """What the writes have made of the pods, shown by the watch; whether there was something."""
+        fresh = False
+        now = self.bench.now
+        for name, pod in self.api.pods.items():
+            if pod["spec"].get("nodeName") and name not in self._bound:
+                fresh = True
+                self._bound[name] = now
+                self.starts.setdefault(unit_of(name), now)
+                began = datetime.fromtimestamp(int(now), UTC).isoformat()
+                pod["status"] = {**pod["status"], "phase": "Running", "startTime": began}
+            if pod["metadata"].get("deletionTimestamp") and name not in self._going:
+                fresh = True
+                self._going[name] = now + self.world.grace
+        if fresh:
+            self.bench.show_all()
+        return fresh
+
+    def _ends(self) -> dict[str, float]:
+        return {
+            name: at + lasts
+            for name, at in self._bound.items()
+            if (lasts := self.wishes[unit_of(name)].lasts) is not None
+        }
+
+    def _end(self, name: str) -> None:
+        self.ended[name] = self.bench.now
+        self._bound.pop(name, None)
+        self._going.pop(name, None)
+        if name in self.api.pods:
+            self.bench.delete(name)
+
+    def _cancel(self, unit: str) -> None:
+        self.cancelled.add(unit)
+        for name in [name for name in self.api.pods if unit_of(name) == unit]:
+            self._end(name)
+
+    def _lose(self, node: str) -> None:
+        self.lost[node] = self.bench.now
+        self.bench.drop_node(node)
+        for name in [name for name, on in self.api.nodes().items() if on == node]:
+            self._end(name)
+
+
+def halves(story: Story) -> list[str]:
+    """Gangs that run with fewer than they need while members wait, though none ever ended."""
+    nodes = story.api.nodes()
+    ended = {unit_of(name) for name in story.ended}
+    found = []
+    for unit in story.waiting():
+        size = story.wishes[unit].size
+        mine = [node for name, node in nodes.items() if unit_of(name) == unit]
+        if unit not in ended and 0 < sum(map(bool, mine)) < size <= len(mine):
+            found.append(unit)
+    return found

@@ -1,0 +1,231 @@
+"""
+What must be so, found out without the code that decides: by trying every choice on small clusters.
+
+    Picture   nodes, and whoever counts on them, at one moment; plans are made on copies of it
+    needless  victims without whom the plan would hold all the same
+    possible  whether some choice of those who may go lets a unit be placed
+
+Who may go is read from what the documentation says, and amounts from what the API server holds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
+from typing import Self
+
+from scheduler import events, planner
+from scheduler.model import GangKey, Node, Pod
+from scheduler.outcome import Placed
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.promises import Promise
+from scheduler.units import Unit, UnitKey
+from tests.unit.scheduler.tenancy.histories import Story
+from tests.unit.scheduler.tenancy.worlds import Wish, unit_of
+
+Bundle = tuple[Pod, ...]
+_MOST = 9
+"""Bundles of which every choice is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    nodes: tuple[Node, ...]
+    pods: tuple[tuple[Pod, str], ...]
+    kept: tuple[tuple[UnitKey, Pod, str], ...]
+    """Room that is kept for units, by whom it is kept for."""
+    promised: tuple[Promise, ...] = ()
+
+    @classmethod
+    def of(cls, story: Story) -> Self:
+        cache = story.bench.scheduler.cache
+        kept = ((key, one.pod, one.node) for key in cache.holds for one in cache.holds.of(key))
+        return cls(
+            tuple(cache.snapshot.columns.nodes.values()),
+            tuple((one.pod, one.node) for one in cache.on()),
+            tuple(kept),
+            tuple(story.bench.scheduler.queue.promised.values()),
+        )
+
+    def fits(self, unit: Unit, gone: Iterable[str] = (), *, heeds: bool = False) -> bool:
+        """Whether all that the unit needs is placed where these pods are gone; `heeds`: away from
+        nodes on which a start was promised to somebody of at least its priority."""
+        away = frozenset(gone)
+        there = [row for row in self.pods if row[0].uid not in away]
+        there += [(pod, node) for key, pod, node in self.kept if key != unit.key]
+        mates = tuple(
+            (pod, node)
+            for pod, node in self.pods
+            if pod.gang is not None and pod.gang.key == unit.key and pod.uid not in away
+        )
+        others = (p for p in self.promised if p.key != unit.key and p.priority >= unit.priority)
+        shut = frozenset(node for one in others for node in one.nodes) if heeds else frozenset()
+        found = planner.plan(unit, Snapshot.of(self.nodes, there), mates=mates, closed=shut)
+        return isinstance(found, Placed) and len(found.placements) >= unit.need
+
+
+def bundles(pods: Iterable[Pod], *, there: Iterable[Pod]) -> list[Bundle]:
+    """These pods as they go: a gang that would fall short goes whole, and its surplus first."""
+    mine = list(pods)
+    found: list[Bundle] = [(pod,) for pod in mine if pod.gang is None]
+    gangs = sorted({pod.gang.key for pod in mine if pod.gang is not None})
+    for gang in gangs:
+        alive = [pod for pod in there if _in(pod, gang) and not pod.terminating]
+        going = [pod for pod in mine if _in(pod, gang)]
+        size = max(pod.gang.min_available or 1 for pod in alive if pod.gang is not None)
+        going.sort(key=lambda pod: (pod.created, pod.uid), reverse=True)
+        above = max(0, len(alive) - size)
+        found += [(pod,) for pod in going[:above]]
+        if len(going) > above:
+            found.append(tuple(going[above:]))
+    return found
+
+
+def needless(picture: Picture, unit: Unit, victims: Iterable[str]) -> list[str]:
+    """Names of victims whose going the plan did not need; `?` where it fails in any case."""
+    uids = frozenset(victims)
+    if not picture.fits(unit, uids):
+        return ["?"]
+    pods = [pod for pod, _ in picture.pods]
+    found = []
+    for bundle in bundles((pod for pod in pods if pod.uid in uids), there=pods):
+        if _follows(bundle, uids, pods):
+            continue
+        if picture.fits(unit, uids - {pod.uid for pod in bundle}, heeds=True):
+            found.append(bundle[0].key.name)
+    return found
+
+
+def _follows(bundle: Bundle, going: frozenset[str], pods: Sequence[Pod]) -> bool:
+    """Goes because the rest of its gang does."""
+    gang = bundle[0].gang
+    mates = [pod for pod in pods if gang is not None and _in(pod, gang.key)]
+    alive = [pod for pod in mates if not pod.terminating and pod not in bundle]
+    return bool(alive) and all(pod.uid in going for pod in alive) and len(bundle) == 1
+
+
+def _in(pod: Pod, gang: GangKey) -> bool:
+    return pod.gang is not None and pod.gang.key == gang
+
+
+def possible(story: Story, name: str, unit: Unit) -> bool:
+    """Whether the unit, within its tenant's promise, fits with or without somebody going."""
+    picture, wish = Picture.of(story), story.wishes[name]
+    if picture.fits(unit):
+        return True
+    pods = [pod for pod, _ in picture.pods]
+    able = bundles((pod for pod in pods if _may_go(story, pod, wish)), there=pods)
+    able = [b for b in able if not _breaks_up(b, pods, story, wish)]
+    if len(able) > _MOST:
+        able = able[:_MOST]
+    if not picture.fits(unit, (pod.uid for bundle in able for pod in bundle)):
+        return False
+    return any(
+        _spared(story, wish, choice) and picture.fits(unit, (p.uid for b in choice for p in b))
+        for choice in _choices(able)
+    )
+
+
+def _choices(able: Sequence[Bundle]) -> Iterator[tuple[Bundle, ...]]:
+    return chain.from_iterable(combinations(able, n) for n in range(1, len(able) + 1))
+
+
+def _may_go(story: Story, pod: Pod, wish: Wish) -> bool:
+    if pod.terminating:
+        return False
+    other = story.wishes[unit_of(pod.key.name)]
+    return other.tenant != wish.tenant or other.priority < wish.priority
+
+
+def _breaks_up(bundle: Bundle, pods: Sequence[Pod], story: Story, wish: Wish) -> bool:
+    """Would leave its gang with too few, while others of it may not go."""
+    gang = bundle[0].gang
+    if gang is None:
+        return False
+    mates = [pod for pod in pods if _in(pod, gang.key) and not pod.terminating]
+    short = len(mates) - len(bundle) < (gang.min_available or 1)
+    return short and not all(_may_go(story, pod, wish) for pod in mates)
+
+
+def _spared(story: Story, wish: Wish, choice: Sequence[Bundle]) -> bool:
+    """Whether nobody else falls below a promise, and surplus goes before its gang."""
+    gone = [pod for bundle in choice for pod in bundle]
+    for member in {m for pod in gone for m in story.world.path(pod.terms.tenant)}:
+        if member == wish.tenant:
+            continue
+        mine = [pod for pod in gone if pod.terms.tenant in story.world.whose(member)]
+        foreign = [pod for pod in mine if pod.terms.tenant != wish.tenant]
+        if not foreign:
+            continue
+        left = story.api.used(member, going=False) - sum(pod.shape.ask.gpus for pod in mine)
+        if wish.tenant in story.world.whose(member):
+            left += wish.least
+        if left < story.world.promised(member):
+            return False
+    return _surplus_first(story, gone)
+
+
+def _surplus_first(story: Story, gone: Sequence[Pod]) -> bool:
+    uids = {pod.uid for pod in gone}
+    cache = story.bench.scheduler.cache
+    for gang in {pod.gang.key for pod in gone if pod.gang is not None}:
+        mates = [pod for pod, _ in cache.mates(gang)]
+        left = [pod for pod in mates if pod.uid not in uids]
+        size = max(pod.gang.min_available or 1 for pod in mates if pod.gang is not None)
+        if left and len(left) < size:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A preemption: for whom, how things stood, and who had been evicted by then."""
+
+    unit: Unit
+    picture: Picture
+    before: int
+    victims: tuple[str, ...] = ()
+    """uids"""
+
+
+def record(story: Story) -> list[Begun]:
+    """Every preemption of this scheduler that begins from now on."""
+    begun: list[Begun] = []
+    preempting = story.bench.scheduler.tenancy.preempting
+    consider: Callable[[Unit], bool] = preempting.consider
+
+    def looked(unit: Unit) -> bool:
+        known, picture = preempting.asked(unit.key), Picture.of(story)
+        found = consider(unit)
+        if found and not known:
+            begun.append(Begun(unit, picture, len(story.told(events.PREEMPTED))))
+        return found
+
+    preempting.consider = looked  # type: ignore[method-assign]  # looks over its shoulder
+    return begun
+
+
+def robbed(story: Story, one: Begun) -> list[str]:
+    """Tenants and groups that were left with less than their promise, for somebody else's sake."""
+    world, mine = story.world, one.unit.tenant
+    stay = [pod for pod, _ in one.picture.pods if not pod.terminating]
+    gone = [pod for pod in stay if pod.uid in one.victims and pod.terms.tenant != mine]
+    found = []
+    for member in sorted({m for pod in gone for m in world.path(pod.terms.tenant)}):
+        left = [pod for pod in stay if pod.terms.tenant in world.whose(member) and pod not in gone]
+        amount = sum(pod.shape.ask.gpus for pod in left)
+        if mine in world.whose(member):
+            amount += sum(pod.shape.ask.gpus for pod in one.unit.pods[: one.unit.need])
+        found += [member] if amount < world.promised(member) else []
+    return found
+
+
+def victims(story: Story, begun: Sequence[Begun]) -> list[Begun]:
+    """Each with those who went for it, as they were told."""
+    told = story.told(events.PREEMPTED)
+    found = []
+    for number, one in enumerate(begun):
+        later = [two.before for two in begun[number + 1 :] if two.unit.key == one.unit.key]
+        rows = told[one.before : min(later, default=len(told))]
+        mine = tuple(f"uid-{name}" for name, note in rows if f" {one.unit.key} " in f"{note} ")
+        found.append(replace(one, victims=mine))
+    return found

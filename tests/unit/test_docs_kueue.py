@@ -1,0 +1,28 @@
+"""The page about Kueue says what admission says, word for word."""
+
+from pathlib import Path
+
+import pytest
+
+from policies import queues
+from policies.model_rules import Selector
+from policies.queues import ClusterQueue, Queue
+
+PAGE = " ".join((Path(__file__).parents[2] / "docs/integrations/kueue.md").read_text().split())
+TIERS = ("gold", "silver", "bronze")
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        pytest.param(Queue("gpu", served=False), id="no Kueue"),
+        pytest.param(Queue("gpu"), id="no LocalQueue"),
+        pytest.param(Queue("gpu", "research"), id="no ClusterQueue"),
+        pytest.param(Queue("gpu", "research", ClusterQueue("gold")), id="of other namespaces"),
+        pytest.param(Queue("gpu", "research", ClusterQueue("platinum", Selector())), id="no tier"),
+    ],
+)
+def test_a_warning_is_on_the_page(queue: Queue) -> None:
+    said = queues.says(queue, namespace="team-a", labels={}, tiers=TIERS)
+    assert said.trouble
+    assert said.trouble in PAGE

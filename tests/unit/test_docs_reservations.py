@@ -1,0 +1,62 @@
+"""What is said about reservations is on the page about troubleshooting, word for word."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies import reservation_rules
+from scheduler import events
+from scheduler.model import Pod
+from scheduler.tenancy import coming, reserved
+from tests.builders import a_pod, in_gang
+
+Json = dict[str, Any]
+PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+
+
+def reservation_warnings() -> list[str]:
+    hosts = [
+        {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "8"}}} for name in ("m", "n")
+    ]
+    until = "2030-01-01T00:00:00Z"
+    whole: Json = {"tenant": "vision", "nodes": ["m"], "until": until}
+    others = [{"metadata": {"name": "o"}, "spec": whole}]
+    specs: tuple[Json, ...] = (
+        {"nodes": ["a", "b"]},
+        {"nodeSelector": {"disk": "fast"}},
+        {"count": 5, "resources": {"cpu": "3"}},
+    )
+    ground = reservation_rules.Ground.of(hosts, (), (), but="")
+    crowded = reservation_rules.Ground.of(hosts, others, ("vision",), but="")
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    objects = [{"spec": {"tenant": "vision", "until": until, **spec}} for spec in specs]
+    said = [text for one in objects for text in reservation_rules.warnings(one, ground, now=now)]
+    large = {"spec": {**whole, "nodes": [], "count": 2, "resources": {"cpu": "6"}}}
+    return [*said, *reservation_rules.warnings(large, crowded, now=now)]
+
+
+def reservation_of(tenant: str) -> reserved.Reserved:
+    spec = {"tenant": tenant, "nodes": ["a"], "until": "2030-01-01T00:00:00Z"}
+    return reserved.read({"metadata": {"namespace": "ns", "name": "r", "uid": "u"}, "spec": spec})
+
+
+def said() -> list[str]:
+    leader = Pod.read(a_pod("train-0", labels=in_gang("train", 4)))
+    return [
+        events.reservation_short(leader, "train", (1, 2), "node a is gone").note,
+        events.reservation_moved(leader, "train", ["a", "b"], "node c is gone").note,
+        events.allotment_short(reservation_of("vision"), "node a is gone").note,
+        coming.RESERVED,
+        *reservation_warnings(),
+    ]
+
+
+@pytest.mark.parametrize("text", said())
+def test_what_is_said_is_on_the_page(text: str) -> None:
+    assert text in " ".join(PAGE.read_text().split())
+
+
+def test_every_warning_is_looked_up() -> None:
+    assert len(reservation_warnings()) == 7

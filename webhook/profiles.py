@@ -1,0 +1,64 @@
+"""
+The profile: what admission decided about a pod, as compact JSON on the pod itself. Pure.
+
+Written anew at every decision, so that what somebody else wrote there counts for nothing while a
+pod is created; afterwards nobody may change it, and what it says is what was decided.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from policies import vocabulary
+from policies.admission import mapping
+from policies.evaluation import Evaluation
+from policies.intent import Intent
+
+Json = Mapping[str, Any]
+
+
+def numa_by(pod: Json, found: Evaluation) -> str:
+    """Who asked for the NUMA policy: the scheduler is stricter with users than with defaults."""
+    path = ("metadata", "annotations", vocabulary.NUMA_POLICY_ANNOTATION)
+    for injection in found.injections:
+        if injection.path == path:
+            return injection.policy
+    # Deciding anew on what an earlier round wrote: the author stands in the profile.
+    by = mapping(read(pod).get("numa")).get("by")
+    return by if isinstance(by, str) and by in found.policies else "user"
+
+
+def read(pod: Json) -> Json:
+    """What an earlier decision wrote on the pod, or somebody in its name."""
+    annotations = mapping(mapping(pod.get("metadata")).get("annotations"))
+    try:
+        return mapping(orjson.loads(str(annotations.get(vocabulary.PROFILE_ANNOTATION) or "{}")))
+    except orjson.JSONDecodeError:
+        return {}
+
+
+def text(
+    found: Evaluation,
+    gang: tuple[str, int] | None,
+    asked: Intent,
+    *,
+    numa_by: str,
+    queue: str,
+) -> str:
+    profile: dict[str, Any] = {
+        "tenant": found.who.tenant,
+        "tier": found.who.tier,
+        "type": found.workload_type,
+        "policies": list(found.policies),
+        "digest": found.digest[:12],
+    }
+    if found.hardware_tier:
+        profile["hardware"] = found.hardware_tier
+    if queue:
+        profile["queue"] = queue
+    if gang is not None:
+        profile["gang"] = {"name": gang[0], "minAvailable": gang[1]}
+    if asked.numa.policy is not None:
+        profile["numa"] = {"policy": asked.numa.policy, "by": numa_by}
+    return orjson.dumps(profile, option=orjson.OPT_SORT_KEYS).decode()

@@ -11,7 +11,6 @@ is enough for all; what ends by then is counted only where there is not.
 from collections.abc import Callable, Iterable, Iterator
 
 from ..cache import Cache
-from ..queueing import Queue
 from ..units import Unit, UnitKey
 from .ledger import Excess
 from .lengths import Lengths
@@ -22,12 +21,19 @@ Taken = tuple[str, Amounts]  # tenant, amounts
 
 
 class Allowances:
-    """`epoch` is the time of day; the queue knows who was promised what."""
+    """`units` finds a unit that waits, with all that it is going to need; `epoch` is the time of
+    day."""
 
     def __init__(
-        self, cache: Cache, queue: Queue, lengths: Lengths, epoch: Callable[[], float]
+        self,
+        cache: Cache,
+        promised: Iterable[UnitKey],
+        units: Callable[[UnitKey], Unit | None],
+        lengths: Lengths,
+        epoch: Callable[[], float],
     ) -> None:
-        self._cache, self._queue, self._lengths, self._epoch = cache, queue, lengths, epoch
+        self._cache, self._keys, self._units = cache, promised, units
+        self._lengths, self._epoch = lengths, epoch
         self._accounts = cache.accounts
 
     def open(self, unit: Unit, start: float) -> bool:
@@ -40,7 +46,7 @@ class Allowances:
             return ""
         mine = self._asked(unit)
         for promise in promises:
-            other = self._queue.unit(promise.key)
+            other = self._units(promise.key)
             ahead = (mine, *self._promised(promise.key, unit.key))
             found = None if other is None else self._excess(other, promise.start, ahead)
             if found is not None and mine[1].get(found.resource):
@@ -53,8 +59,8 @@ class Allowances:
         return unit.tenant, total(self._accounts.amounts(pod) for pod in unit.pods[: unit.need])
 
     def _promised(self, *but: UnitKey) -> Iterator[Taken]:
-        for key in self._queue.promised:
-            unit = None if key in but else self._queue.unit(key)
+        for key in self._keys:
+            unit = None if key in but else self._units(key)
             if unit is not None:
                 yield self._asked(unit)
 

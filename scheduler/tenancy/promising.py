@@ -87,7 +87,7 @@ class Promising:
         self._promised = queue.promised
         self._blocked: dict[UnitKey, Blocked] = {}
         self._lengths = Lengths(cache.snapshot)
-        self._allowances = Allowances(cache, queue, self._lengths, epoch)
+        self._allowances = Allowances(cache, self._promised, self._unit, self._lengths, epoch)
         self._disturbed: dict[UnitKey, str] = {}  # -> who went ahead of the promise
         self._called: set[UnitKey] = set()  # units that were tried when their time came
         self._due = False  # somebody came to wait
@@ -132,7 +132,7 @@ class Promising:
             for one in plan.placements
             if one.node in promise.nodes
         ]
-        unit = self._queue.unit(promise.key)
+        unit = self._unit(promise.key)
         if not ahead or unit is None:
             return True
         # To the second: whoever came late by the slack would make the unit as late.
@@ -245,7 +245,12 @@ class Promising:
             place = (one.order[0], one.single, standing[who], one.order)
             if best is None or place < best[0]:
                 best = place, key
-        return None if best is None else self._queue.unit(best[1])
+        return None if best is None else self._unit(best[1])
+
+    def _unit(self, key: UnitKey) -> Unit | None:
+        """With the members that its leader is going to make: they need room at the same time."""
+        unit = self._queue.unit(key)
+        return unit and self._cache.reservations.extended(unit)
 
     def _displace(self, unit: Unit) -> bool:
         """The unit takes the place of a promise of lower priority, the lowest and latest."""
@@ -311,7 +316,7 @@ class Promising:
                 self._move(promise, why or "its nodes have changed")
 
     def _holds(self, promise: Promise) -> bool:
-        unit = self._queue.unit(promise.key)
+        unit = self._unit(promise.key)
         if unit is None:
             return True
         if not self._allowances.open(unit, max(promise.start, self._epoch())):
@@ -355,7 +360,7 @@ class Promising:
 
     def _oust(self, promise: Promise, overdue: Sequence[Occupant]) -> bool:
         """Whether work that overran and yields is ended for the unit, as much as suffices."""
-        unit, bundles = self._queue.unit(promise.key), overruns.bundles(self._cache, overdue)
+        unit, bundles = self._unit(promise.key), overruns.bundles(self._cache, overdue)
         if unit is None or not bundles:
             return False
         planned = partial(self._means.plan, unit, self._taken(unit.key))
@@ -363,14 +368,14 @@ class Promising:
         return verdict is not None and self._means.oust(unit, verdict)
 
     def _move(self, promise: Promise, why: str) -> None:
-        unit = self._queue.unit(promise.key)
+        unit = self._unit(promise.key)
         found = None if unit is None else self._foresee(unit, self._endings())
         if found is not None:
             found = replace(found, start=max(found.start, self._epoch() + EVERY))
         self._moved(promise, found, why)
 
     def _moved(self, promise: Promise, found: Promise | None, why: str) -> None:
-        unit = self._queue.unit(promise.key)
+        unit = self._unit(promise.key)
         self._end(promise.key)
         if found is not None:
             self._keep(found)

@@ -191,9 +191,10 @@ class Tenancy:
 
     def misfit(self, unit: Unit) -> None:
         # Nobody goes for a leader alone: it would wait on for room for its members.
-        if not self.preempting.consider(self.reservations.extended(unit)):
-            self.promising.misfit(unit)
-            self.wanting.misfit(unit)
+        whole = self.reservations.extended(unit)
+        if not self.preempting.consider(whole):
+            self.promising.misfit(whole)
+            self.wanting.misfit(whole)
 
     def placed(self, unit: Unit, plan: Placed | None = None) -> None:
         """`plan`: what is being bound, where somebody does that."""

@@ -150,7 +150,7 @@ def test_every_end_of_a_reservation_is_one_that_the_code_tells() -> None:
     _, _, rest = PAGE.partition("Every end has the Event `ReservationEnded`")
     table = rest.partition("\n\n###")[0]
     said = [text for row in re.findall(r"^\| (`.*`) \|", table, re.M) for text in row.split("`, `")]
-    folder = ROOT / "scheduler" / "tenancy"
+    folder = Path(reserved.__file__).parent
     code = "".join(path.read_text() for path in folder.glob("*.py"))
     known = [text.strip("`").replace(f"{KEPT_SECONDS:g}s", "{KEPT_SECONDS:g}s") for text in said]
     assert (len(known) > 6, [text for text in known if f'"{text}"' not in code]) == (True, [])

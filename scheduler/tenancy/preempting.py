@@ -20,7 +20,7 @@ the room is kept on, up to ten minutes, by which time a node that died has been 
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from ..cache import Cache
@@ -94,6 +94,10 @@ class Preempting:
     def __len__(self) -> int:
         """Units whose victims are going."""
         return len(self._attempts)
+
+    @property
+    def attempts(self) -> Collection[Attempt]:
+        return self._attempts.values()
 
     @property
     def asking(self) -> bool:

@@ -26,13 +26,19 @@ _MOST_LOOKED_AT: Final = 256  # units that are held back, for each change
 
 
 class Quotas:
-    """`epoch` is the time of day: what is remembered outlives the process."""
+    """`epoch` is the time of day: what is remembered outlives the process. `pledged` says as how
+    much of a unit others are left what they wait for."""
 
     def __init__(
-        self, cache: Cache, queue: Queue, *, epoch: Callable[[], float] = lambda: 0.0
+        self,
+        cache: Cache,
+        queue: Queue,
+        *,
+        epoch: Callable[[], float] = lambda: 0.0,
+        pledged: Callable[[Unit], Unit | HeldBack] = lambda unit: unit,
     ) -> None:
         self._cache, self._queue, self._epoch = cache, queue, epoch
-        self._accounts = cache.accounts
+        self._accounts, self._pledged = cache.accounts, pledged
         self._given = 0
         self._faded_at = float("-inf")
         self._statics = -1
@@ -47,7 +53,7 @@ class Quotas:
             return
         self._given = self._accounts.given
         for unit in self._queue.held_back()[:_MOST_LOOKED_AT]:
-            if not isinstance(self._accounts.allow(unit), HeldBack):
+            if not isinstance(self._allow(unit), HeldBack):
                 self._queue.let_go(unit.key, now)
 
     def fade(self) -> None:
@@ -61,7 +67,7 @@ class Quotas:
         snapshot = self._cache.snapshot
         if self._accounts.plain:
             return plan(unit, closed)
-        allowed = self._accounts.allow(unit)
+        allowed = self._allow(unit)
         if isinstance(allowed, HeldBack):
             return NoFit(len(snapshot), held_back=allowed.text)
         full = self._accounts.closed(allowed, snapshot.columns.rows)
@@ -80,6 +86,11 @@ class Quotas:
             if isinstance(found, NoFit):
                 break
         return found if over is None else NoFit(len(snapshot), held_back=over.text)
+
+    def _allow(self, unit: Unit) -> Unit | HeldBack:
+        """By what is used now, and by what others are going to use."""
+        allowed = self._accounts.allow(unit)
+        return allowed if isinstance(allowed, HeldBack) else self._pledged(allowed)
 
     def _over(self, found: Plan) -> HeldBack | None:
         if not isinstance(found, Placed):

@@ -27,6 +27,7 @@ from ..queueing import Queue
 from ..units import Unit, UnitKey
 from .evicting import Evictor
 from .moving import Moving
+from .pledges import Pledges
 from .preempting import Preempting
 from .promising import Means, Promising
 from .quotas import Quotas
@@ -73,7 +74,8 @@ class Tenancy:
         self._holds = around.cache.holds
         around.cache.own = around.scheduler
         around.queue.boost = lambda tier: around.cache.snapshot.places.tables.boost(tier)
-        self.quotas = Quotas(around.cache, around.queue, epoch=around.epoch)
+        pledges = Pledges(around.cache, lambda: self.preempting.attempts)
+        self.quotas = Quotas(around.cache, around.queue, epoch=around.epoch, pledged=pledges.allow)
         self.wanting = Wanting(around.cache, around.queue)
         self.reservations = around.cache.reservations
         self.reserving = _reserving(around)
@@ -98,7 +100,7 @@ class Tenancy:
             now=around.now,
             epoch=around.epoch,
             wake=around.wake,
-            freed=around.freed,
+            freed=self._opened,
         )
         evictor, preempting = around.evictor, self.preempting
         means = Means(
@@ -112,6 +114,11 @@ class Tenancy:
         self.promising = Promising(
             around.cache, around.queue, means, now=around.now, epoch=around.epoch
         )
+
+    def _opened(self, nodes: Iterable[str]) -> None:
+        """Nothing is kept any more for a unit for which others went, of its quota either."""
+        self._around.cache.accounts.given += 1
+        self._around.freed(nodes)
 
     @property
     def broken(self) -> BaseException | None:

@@ -34,6 +34,8 @@ class Picture:
     kept: tuple[tuple[UnitKey, Pod, str], ...]
     """Room that is kept for units, by whom it is kept for."""
     promised: tuple[Promise, ...] = ()
+    asked: frozenset[str] = frozenset()
+    """Pods that were asked to go for anybody, by uid: the room of which somebody keeps already."""
 
     @classmethod
     def of(cls, story: Story) -> Self:
@@ -44,6 +46,7 @@ class Picture:
             tuple((one.pod, one.node) for one in cache.on()),
             tuple(kept),
             tuple(story.bench.scheduler.queue.promised.values()),
+            frozenset(story.bench.scheduler.tenancy.preempting._asked()),
         )
 
     def fits(self, unit: Unit, gone: Iterable[str] = (), *, heeds: bool = False) -> bool:
@@ -81,16 +84,18 @@ def bundles(pods: Iterable[Pod], *, there: Iterable[Pod]) -> list[Bundle]:
 
 
 def needless(picture: Picture, unit: Unit, victims: Iterable[str]) -> list[str]:
-    """Names of victims whose going the plan did not need; `?` where it fails in any case."""
+    """Names of victims whose going the plan did not need, beside those who were asked to go for
+    others; `?` where it fails in any case."""
     uids = frozenset(victims)
-    if not picture.fits(unit, uids):
+    if not picture.fits(unit, uids | picture.asked):
         return ["?"]
     pods = [pod for pod, _ in picture.pods]
     found = []
     for bundle in bundles((pod for pod in pods if pod.uid in uids), there=pods):
         if _follows(bundle, uids, pods):
             continue
-        if picture.fits(unit, uids - {pod.uid for pod in bundle}, heeds=True):
+        gone = (uids - {pod.uid for pod in bundle}) | picture.asked
+        if picture.fits(unit, gone, heeds=True):
             found.append(bundle[0].key.name)
     return found
 
@@ -207,7 +212,8 @@ def record(story: Story) -> list[Begun]:
 def robbed(story: Story, one: Begun) -> list[str]:
     """Tenants and groups that were left with less than their promise, for somebody else's sake."""
     world, mine = story.world, one.unit.tenant
-    stay = [pod for pod, _ in one.picture.pods if not pod.terminating]
+    asked = one.picture.asked
+    stay = [pod for pod, _ in one.picture.pods if not (pod.terminating or pod.uid in asked)]
     gone = [pod for pod in stay if pod.uid in one.victims and pod.terms.tenant != mine]
     found = []
     for member in sorted({m for pod in gone for m in world.path(pod.terms.tenant)}):

@@ -42,3 +42,26 @@ def test_whoever_is_placed_is_forgotten_and_whoever_was_refused_starts_anew() ->
     pacing.forget(A)
     pacing.free(B)
     assert (pacing.due(FIRST), pacing.may(B, "third", 1.0), len(pacing)) == ([B], True, 0)
+
+
+def test_a_pause_ends_when_the_rights_of_the_unit_are_others() -> None:
+    """What did not help by the old ones may help by the new; the pause begins anew with them."""
+    pacing = Pacing()
+    for now in (0.0, 5.0, 15.0):
+        pacing.failed(A, "beyond its promise", now)
+    found = (pacing.may(A, "beyond its promise", 21.0), pacing.may(A, "within its promise", 21.0))
+    pacing.failed(A, "within its promise", 21.0)
+    again = 21.0 + FIRST
+    later = (
+        pacing.may(A, "within its promise", again - 0.1),
+        pacing.may(A, "within its promise", again),
+    )
+    assert (found, later) == ((False, True), (False, True))
+
+
+def test_a_unit_for_which_nobody_could_be_asked_pauses_whatever_its_rights() -> None:
+    """It failed by itself and not by what it is like: its equals may search."""
+    pacing = Pacing()
+    pacing.failed(A, A, 0.0)
+    found = [pacing.may(key, "like", now) for key, now in ((A, 1.0), (B, 1.0), (A, FIRST))]
+    assert found == [False, True, True]

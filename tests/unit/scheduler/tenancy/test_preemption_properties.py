@@ -7,7 +7,6 @@ import asyncio
 
 import pytest
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from scheduler.model import GangKey, PodKey
 from scheduler.units import Unit
@@ -46,11 +45,27 @@ HELD_FOR_ANOTHER = World(
     promises={"a": 1},
 )
 """Nodes are held for a gang that starves, and a pod of another tenant makes room on them."""
+THE_QUOTA_IS_KEPT_TOO = World(
+    nodes=(3, 4),
+    steps=(
+        (0, Come(Wish("a", size=2))),
+        (0, Come(Wish("a", gpus=2))),
+        (0, End(0)),
+        (0, A),
+        *((0, Come(Wish("a", gpus=2))) for _ in range(2)),
+        (0, End(0)),
+        (0, Come(Wish("a", gpus=3, priority=5))),
+        (0, End(0)),
+    ),
+    limits={"a": 6},
+)
+"""While one makes room, another of its tenant could use up their quota elsewhere."""
 
 
 @settings(max_examples=examples(40))
 @given(worlds(ends))
 @example(HELD_FOR_ANOTHER)
+@example(THE_QUOTA_IS_KEPT_TOO)
 def test_nobody_goes_in_vain(world: World) -> None:
     """Without faults all are placed for whom somebody goes, and all who go are told for whom."""
     story = asyncio.run(Story(world).play(longer=200.0))
@@ -72,11 +87,36 @@ def test_who_goes_in_vain_is_counted(world: World) -> None:
 BOTH_OF_WHOM_ONE_MUST_STAY = World(
     nodes=(2,), steps=((0, A), (0, A), (0, Come(Wish("b", gpus=2)))), promises={"a": 1, "b": 2}
 )
+OTHERS_ARE_GOING = World(
+    nodes=(3, 3, 3),
+    steps=(
+        (0, Come(Wish("c", size=2, more=1, gpus=2))),
+        (0, Come(Wish("b", size=2, more=1, gpus=2, priority=10, preemptible=True))),
+        (0, Come(Wish("b", size=2))),
+        (0, Come(Wish("b", size=2, more=1, gpus=2, priority=10, preemptible=True))),
+    ),
+    limits={"b": 4},
+    promises={"b": 4},
+    grouped=True,
+    grace=5,
+)
+"""Those who go for one unit are still there when the next one is looked after."""
+ROOM_FOR_ONE_MORE = World(
+    nodes=(2, 2),
+    steps=(
+        *((0, Come(Wish("a", gpus=2))) for _ in range(2)),
+        *((1, Come(Wish("a", priority=10))) for _ in range(2)),
+    ),
+    grace=5,
+)
+"""Whoever goes for one unit leaves enough for the next, and nobody else has to go."""
 
 
 @settings(max_examples=examples(40))
-@given(worlds(ends, grace=st.just(0)))  # nobody is on the way out when the next one is looked after
+@given(worlds(ends))
 @example(BOTH_OF_WHOM_ONE_MUST_STAY)
+@example(OTHERS_ARE_GOING)
+@example(ROOM_FOR_ONE_MORE)
 def test_no_victim_too_many(world: World) -> None:
     """For every preemption that begins: putting back any one of them makes the plan fail, and
     nobody else is left with less than it was promised."""

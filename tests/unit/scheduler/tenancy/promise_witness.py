@@ -7,7 +7,8 @@ of the cluster shows it and whatever the scheduler says.
                 overrun     work on its nodes outlived what it said
                 lost        a node of it went
                 priority    somebody of a higher priority took room or quota of it, or was promised
-                            a start in its place
+                            a start in its place; or a gang that a lost node left short did, which
+                            is made whole before anybody else is placed
                 guarantee   somebody within a tenant's promise took room or quota of it
 """
 
@@ -107,9 +108,14 @@ class Witness:
         if near and stays and wish.says is not None and int(when) + wish.says <= now:
             found.add("overrun")
         if when >= since and (near or shares_quota(story, wish, promise)):
-            found |= {"priority"} if wish.priority > promise.priority else set()
+            first = wish.priority > promise.priority or self._lost_a_member(story, unit_of(pod))
+            found |= {"priority"} if first else set()
             found |= {"guarantee"} if unit_of(pod) in story.api.entitled else set()
         return found
+
+    def _lost_a_member(self, story: Story, unit: str) -> bool:
+        placed = self._placed.items()
+        return any(unit_of(pod) == unit and node in story.lost for pod, (_, node) in placed)
 
 
 def shares_quota(story: Story, wish: Wish, promise: Promise) -> bool:

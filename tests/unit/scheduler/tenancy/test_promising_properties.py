@@ -156,6 +156,18 @@ A_HIGHER_PRIORITY_OF_THE_SAME_QUOTA = World(
 A_NODE_IS_LOST = World(
     nodes=(2, 2), steps=(of("a", 2, 20), of("a", 2, 60), of("a", 2), (5, Lose(0)))
 )
+A_GANG_IS_MADE_WHOLE_FIRST = World(
+    nodes=(4, 4),
+    steps=(
+        (0, Come(Wish("b", size=3))),
+        (0, Come(Wish("b", size=3, says=200, lasts=200))),
+        (0, Come(Wish("a", gpus=2))),
+        (0, Come(Wish("a", size=2, more=1, says=200, lasts=215))),
+        (0, Lose(0)),
+    ),
+    limits={"a": 2},
+)
+"""Of its two members one is on the node that is lost; the other one's mate goes before a promise."""
 
 
 @settings(max_examples=EXAMPLES)
@@ -173,6 +185,7 @@ A_NODE_IS_LOST = World(
 @example(GONE_THE_MOMENT_IT_IS_LATE)
 @example(A_HIGHER_PRIORITY_OF_THE_SAME_QUOTA)
 @example(A_NODE_IS_LOST)
+@example(A_GANG_IS_MADE_WHOLE_FIRST)
 def test_a_promise_is_moved_by_nothing_but_what_may_and_the_event_says_by_what(
     world: World,
 ) -> None:

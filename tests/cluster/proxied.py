@@ -22,39 +22,39 @@ STEP: Final = "kubenexus_scheduler_preemption_total"
 KEPT: Final = "kubenexus_scheduler_kept_units"
 
 
+def start_proxy(plane: ControlPlane, folder: Path, port: int, *options: str) -> Child:
+    """The proxy before the API server, with the scheduler's own rights; once it answers."""
+    at, user = plane.layout, vocabulary.SCHEDULER_NAME
+    argv = [
+        *own.COMMAND[:2],
+        "-m",
+        "tests.cluster.gang_proxy",
+        f"--upstream={plane.server}",
+        f"--ca={at.certificate('ca')}",
+        f"--cert={at.certificate(user)}",
+        f"--key={at.key(user)}",
+        f"--port={port}",
+        *options,
+    ]
+    child = Child("proxy", argv, log=folder / "proxy.log", env=own.environment(os.environ))
+    child.start()
+    url = f"http://{ports.HOST}:{port}/__spoiled"
+    await_ready([child], lambda: healthy(url), deadline=30.0)
+    return child
+
+
 class Pair:
     """`name` is that of the schedulers, and of their lease."""
 
     def __init__(self, plane: ControlPlane, name: str, folder: Path, *, seed: int) -> None:
         self.plane, self.name, self._folder = plane, name, folder
         self._port, *at = ports.free(3)
-        self._proxy = self._start_proxy(seed)
+        self._proxy = start_proxy(plane, folder, self._port, f"--seed={seed}", "--share=0")
         self._urls = [f"http://{ports.HOST}:{port}" for port in at]
         self._schedulers = [self._scheduler(number, port) for number, port in enumerate(at)]
         for one in self._schedulers:
             one.start()
         self.ready()
-
-    def _start_proxy(self, seed: int) -> Child:
-        at, user = self.plane.layout, vocabulary.SCHEDULER_NAME
-        argv = [
-            *own.COMMAND[:2],
-            "-m",
-            "tests.cluster.gang_proxy",
-            f"--upstream={self.plane.server}",
-            f"--ca={at.certificate('ca')}",
-            f"--cert={at.certificate(user)}",
-            f"--key={at.key(user)}",
-            f"--port={self._port}",
-            f"--seed={seed}",
-            "--share=0",
-        ]
-        env = own.environment(os.environ)
-        child = Child("proxy", argv, log=self._folder / "proxy.log", env=env)
-        child.start()
-        url = f"http://{ports.HOST}:{self._port}/__spoiled"
-        await_ready([child], lambda: healthy(url), deadline=30.0)
-        return child
 
     def _scheduler(self, number: int, port: int) -> Child:
         config, server = self._folder / "proxied.kubeconfig", f"http://{ports.HOST}:{self._port}"

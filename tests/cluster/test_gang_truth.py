@@ -30,6 +30,7 @@ from kubenexus.dev.processes import Child, stop_all
 from policies import vocabulary
 from tests.cluster import reliability
 from tests.cluster.gang_witness import Books, Witness
+from tests.cluster.proxied import start_proxy
 from tests.cluster.waiting import eventually
 from tests.cluster.watching import Stream
 
@@ -57,31 +58,10 @@ class Site:
         self._made = 0
         self.ended = 0  # schedulers that ended by themselves
         (self._port,) = ports.free(1)
-        self.proxy = self._start_proxy()
+        self.proxy = start_proxy(plane, folder, self._port, f"--seed={SEED}")
         self.schedulers = [self._start_scheduler(number) for number in range(2)]
 
     # --- Processes. ---
-
-    def _start_proxy(self) -> Child:
-        at, user = self.plane.layout, vocabulary.SCHEDULER_NAME
-        argv = [
-            *own.COMMAND[:2],
-            "-m",
-            "tests.cluster.gang_proxy",
-            f"--upstream={self.plane.server}",
-            f"--ca={at.certificate('ca')}",
-            f"--cert={at.certificate(user)}",
-            f"--key={at.key(user)}",
-            f"--port={self._port}",
-            f"--seed={SEED}",
-        ]
-        child = Child(
-            "proxy", argv, log=self._folder / "proxy.log", env=own.environment(os.environ)
-        )
-        child.start()
-        url = f"http://{ports.HOST}:{self._port}/__spoiled"
-        await_ready([child], lambda: healthy(url), deadline=30.0)
-        return child
 
     def _start_scheduler(self, number: int) -> Child:
         config = self._folder / "proxied.kubeconfig"

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from .errors import ClusterError, Retry
+from cluster.errors import ClusterError, Retry
 
 T = TypeVar("T")
 

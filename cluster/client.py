@@ -18,11 +18,11 @@ from urllib.parse import urlencode
 
 import orjson
 
-from .connection import Connection
-from .decoding import Listing, Page, a_page, an_object
-from .errors import Expired, Refused
-from .resources import PODS, Obj, Resource
-from .transport import CONNECTIONS, JSON, Ask, Now, Sleep, Transport
+from cluster.connection import Connection
+from cluster.decoding import Listing, Page, a_page, an_object
+from cluster.errors import Expired, Refused
+from cluster.resources import PODS, Obj, Resource
+from cluster.transport import CONNECTIONS, JSON, Ask, Now, Sleep, Transport
 
 PAGE: Final = 1000  # objects a page: bounds the memory of a list without costing many requests
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from . import kubeconfig as kubeconfigs
-from .errors import ConfigError, Retry
+from cluster import kubeconfig as kubeconfigs
+from cluster.errors import ConfigError, Retry
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_REREAD_SECONDS: Final = 60.0

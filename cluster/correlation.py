@@ -16,8 +16,8 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from .errors import ClusterError
-from .resources import Obj
+from cluster.errors import ClusterError
+from cluster.resources import Obj
 
 NOTE_LIMIT: Final = 1024  # bytes; the API server refuses a longer note
 WORD_LIMIT: Final = 128  # bytes; of reason, action, reportingController and reportingInstance

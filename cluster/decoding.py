@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from .errors import Retry, bounded
-from .resources import Obj
+from cluster.errors import Retry, bounded
+from cluster.resources import Obj
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from .decoding import an_object
-from .errors import Gone, KubeError
-from .resources import Resource
+from cluster.decoding import an_object
+from cluster.errors import Gone, KubeError
+from cluster.resources import Resource
 
 
 class Asks(Protocol):

@@ -22,11 +22,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from .backoff import Backoff
-from .correlation import NAME_LIMIT, QUIET, WORD_LIMIT, Correlator, Ref, Report, Series, cut
-from .errors import Conflict, Gone, KubeError, Retry
-from .resources import EVENTS, Obj, Resource
-from .transport import Now, Pace, Sleep
+from cluster.backoff import Backoff
+from cluster.correlation import NAME_LIMIT, QUIET, WORD_LIMIT, Correlator, Ref, Report, Series, cut
+from cluster.errors import Conflict, Gone, KubeError, Retry
+from cluster.resources import EVENTS, Obj, Resource
+from cluster.transport import Now, Pace, Sleep
 
 ATTEMPTS: Final = 4
 

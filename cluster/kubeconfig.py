@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from .errors import ConfigError
+from cluster.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from .errors import Conflict, Gone, KubeError
-from .resources import LEASES, Obj, Resource
-from .transport import Now, Sleep
+from cluster.errors import Conflict, Gone, KubeError
+from cluster.resources import LEASES, Obj, Resource
+from cluster.transport import Now, Sleep
 
 logger = logging.getLogger(__name__)
 

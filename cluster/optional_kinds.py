@@ -16,8 +16,8 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
-from . import discovery, errors, resources
-from .watch import Event, Informer, Kind
+from cluster import discovery, errors, resources
+from cluster.watch import Event, Informer, Kind
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
+from cluster.errors import Refused
 from policies import vocabulary
-
-from .errors import Refused
 
 # One API object as JSON gives it: unknown fields survive because nothing models them.
 Obj = dict[str, Any]

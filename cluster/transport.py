@@ -26,10 +26,10 @@ from weakref import WeakSet
 import aiohttp
 from yarl import URL
 
-from .connection import Connection
-from .errors import FOREIGN, KubeError, Refused, Retry, of_exception, of_status
-from .lines import Lines
-from .wire import Place, Wire, is_safe
+from cluster.connection import Connection
+from cluster.errors import FOREIGN, KubeError, Refused, Retry, of_exception, of_status
+from cluster.lines import Lines
+from cluster.wire import Place, Wire, is_safe
 
 JSON: Final = "application/json"
 # Enough for thousands of calls a second. Each costs a TLS handshake on both sides and, in asyncio,

@@ -34,11 +34,11 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 import orjson
 
-from .backoff import Backoff
-from .client import PAGE, Client
-from .errors import Expired, KubeError, Retry, of_status
-from .resources import Obj, Resource
-from .transport import Now, Sleep
+from cluster.backoff import Backoff
+from cluster.client import PAGE, Client
+from cluster.errors import Expired, KubeError, Retry, of_status
+from cluster.resources import Obj, Resource
+from cluster.transport import Now, Sleep
 
 logger = logging.getLogger(__name__)
 

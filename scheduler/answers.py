@@ -18,15 +18,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from policies import vocabulary
-
-from . import events, planner
-from .entries import Look, State
-from .explaining import Explanation, explain
-from .filters import Memo
-from .inspection import Inspection
-from .model import Pod
-from .snapshot import Snapshot
-from .tenancy.promises import Promise
+from scheduler import events, planner
+from scheduler.entries import Look, State
+from scheduler.explaining import Explanation, explain
+from scheduler.filters import Memo
+from scheduler.inspection import Inspection
+from scheduler.model import Pod
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.promises import Promise
 
 Json = dict[str, Any]
 

@@ -31,33 +31,32 @@ from cluster.events import Recorder
 from cluster.leases import Elector
 from cluster.optional_kinds import OptionalKind
 from cluster.watch import Event, Informer
-
-from . import following, groups, lifetime, server
-from .binder import Binder
-from .conditions import Conditions
-from .dra import feeds as device_feeds
-from .dra.preparing import Claiming
-from .exposing import expose
-from .gates import Gates
-from .hands import Hands, Settings
-from .hardware.sources import hosts
-from .loop import Scheduler
-from .metrics import Metrics
-from .model import Node, Pod
-from .options import Options
-from .provisioning import feeds as provisioning_feeds
-from .provisioning.writing import Writer
-from .raw import lenient
-from .release import Releaser
-from .rules import feeds as peer_feeds
-from .rules.devices import Devices
-from .rules.volumes import Volumes
-from .telling import Telling
-from .tenancy import recording, reserved
-from .tenancy.evicting import Evictor
-from .tenancy.remembering import Remembering
-from .volumes import feeds as volume_feeds
-from .volumes.preparing import Preparing
+from scheduler import following, groups, lifetime, server
+from scheduler.binder import Binder
+from scheduler.conditions import Conditions
+from scheduler.dra import feeds as device_feeds
+from scheduler.dra.preparing import Claiming
+from scheduler.exposing import expose
+from scheduler.gates import Gates
+from scheduler.hands import Hands, Settings
+from scheduler.hardware.sources import hosts
+from scheduler.loop import Scheduler
+from scheduler.metrics import Metrics
+from scheduler.model import Node, Pod
+from scheduler.options import Options
+from scheduler.provisioning import feeds as provisioning_feeds
+from scheduler.provisioning.writing import Writer
+from scheduler.raw import lenient
+from scheduler.release import Releaser
+from scheduler.rules import feeds as peer_feeds
+from scheduler.rules.devices import Devices
+from scheduler.rules.volumes import Volumes
+from scheduler.telling import Telling
+from scheduler.tenancy import recording, reserved
+from scheduler.tenancy.evicting import Evictor
+from scheduler.tenancy.remembering import Remembering
+from scheduler.volumes import feeds as volume_feeds
+from scheduler.volumes.preparing import Preparing
 
 __all__ = ["LeaseLost", "Options", "main", "run"]
 

@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
-from . import filters, gathering
-from .columns import Bools, Ints
-from .filling import Filling, Ground
-from .gathering import Gathering, Mates, Share
-from .model import Pod
-from .outcome import GangCount, NoFit, Placed
-from .rules import fabric
+from scheduler import filters, gathering
+from scheduler.columns import Bools, Ints
+from scheduler.filling import Filling, Ground
+from scheduler.gathering import Gathering, Mates, Share
+from scheduler.model import Pod
+from scheduler.outcome import GangCount, NoFit, Placed
+from scheduler.rules import fabric
 
 Classes = Sequence[Sequence[Pod]]
 """Members that are alike together, in the order in which they are placed."""

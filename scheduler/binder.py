@@ -24,9 +24,8 @@ from typing import Any, Final, Protocol
 
 from cluster import errors, resources
 from policies import vocabulary
-
-from . import refusals
-from .outcome import Placement
+from scheduler import refusals
+from scheduler.outcome import Placement
 
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 2.0

@@ -25,18 +25,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .errors import InvariantError
-from .hardware.assignment import NOWHERE, Assignment
-from .hardware.sources.hosts import Hosts, VramOf
-from .model import GangKey, Node, Pod
-from .outcome import Placement
-from .snapshot import Snapshot
-from .tenancy.accounts import Accounts
-from .tenancy.budgets import Budgets
-from .tenancy.holds import Holds
-from .tenancy.kinds import Kinds
-from .tenancy.reservations import Reservations
-from .tenancy.victims import Occupant
+from scheduler.errors import InvariantError
+from scheduler.hardware.assignment import NOWHERE, Assignment
+from scheduler.hardware.sources.hosts import Hosts, VramOf
+from scheduler.model import GangKey, Node, Pod
+from scheduler.outcome import Placement
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.accounts import Accounts
+from scheduler.tenancy.budgets import Budgets
+from scheduler.tenancy.holds import Holds
+from scheduler.tenancy.kinds import Kinds
+from scheduler.tenancy.reservations import Reservations
+from scheduler.tenancy.victims import Occupant
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from .entries import Entry, Look, State
-from .groups import Group
-from .model import GangKey, Pod
-from .parking import Rank
-from .tenancy.promises import Promise
-from .units import Unit, UnitKey, leads, size_of
+from scheduler.entries import Entry, Look, State
+from scheduler.groups import Group
+from scheduler.model import GangKey, Pod
+from scheduler.parking import Rank
+from scheduler.tenancy.promises import Promise
+from scheduler.units import Unit, UnitKey, leads, size_of
 
 
 class Rooms(Protocol):

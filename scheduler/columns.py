@@ -22,9 +22,9 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .images import Images
-from .model import Node
-from .wishes.taints import Taint
+from scheduler.images import Images
+from scheduler.model import Node
+from scheduler.wishes.taints import Taint
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

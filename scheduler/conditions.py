@@ -18,9 +18,8 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from cluster import client, errors, resources
-
-from . import refusals
-from .model import Condition, Pod
+from scheduler import refusals
+from scheduler.model import Condition, Pod
 
 UNSCHEDULABLE: Final = "Unschedulable"
 WAITING: Final = "WaitingForPodGroup"

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Ints
+from scheduler.columns import Ints
 
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ behind the back of whoever looks for the cause. A restart counts from nothing to
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .cache import Cache, Held
-from .snapshot import Snapshot
+from scheduler.cache import Cache, Held
+from scheduler.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from .gates import only_ours
-from .model import Pod
-from .outcome import NoFit
-from .units import Unit, UnitKey, order
+from scheduler.gates import only_ours
+from scheduler.model import Pod
+from scheduler.outcome import NoFit
+from scheduler.units import Unit, UnitKey, order
 
 
 class State(StrEnum):

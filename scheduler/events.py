@@ -14,13 +14,12 @@ from cluster import correlation
 from policies import vocabulary
 from policies.faults import Fault
 from policies.model_reservation import ResourceReservation
-
-from .model import Pod
-from .outcome import NoFit, Placement
-from .tenancy.recording import Name
-from .tenancy.reserved import Reserved
-from .units import Unit
-from .wholeness import Half
+from scheduler.model import Pod
+from scheduler.outcome import NoFit, Placement
+from scheduler.tenancy.recording import Name
+from scheduler.tenancy.reserved import Reserved
+from scheduler.units import Unit
+from scheduler.wholeness import Half
 
 SCHEDULED: Final = "Scheduled"
 FAILED: Final = "FailedScheduling"

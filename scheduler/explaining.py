@@ -16,18 +16,17 @@ from typing import Final
 import numpy as np
 
 from policies import quantity
-
-from . import filters
-from .columns import Bools
-from .filters import Memo
-from .model import PODS, Pod, Shape
-from .snapshot import Snapshot
-from .wishes.claims import NO_CLAIMS
-from .wishes.fabric import NO_FABRIC
-from .wishes.nodes import ANY_NODE
-from .wishes.peers import NO_PEERS
-from .wishes.taints import Toleration
-from .wishes.volumes import NO_VOLUMES
+from scheduler import filters
+from scheduler.columns import Bools
+from scheduler.filters import Memo
+from scheduler.model import PODS, Pod, Shape
+from scheduler.snapshot import Snapshot
+from scheduler.wishes.claims import NO_CLAIMS
+from scheduler.wishes.fabric import NO_FABRIC
+from scheduler.wishes.nodes import ANY_NODE
+from scheduler.wishes.peers import NO_PEERS
+from scheduler.wishes.taints import Toleration
+from scheduler.wishes.volumes import NO_VOLUMES
 
 _ALL: Final = (Toleration(operator="Exists"),)
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from .entries import State
-from .loop import Scheduler
-from .metrics import Metrics
+from scheduler.entries import State
+from scheduler.loop import Scheduler
+from scheduler.metrics import Metrics
 
 
 def expose(

@@ -15,18 +15,18 @@ from typing import Final
 
 import numpy as np
 
-from . import domains, filters, scores
-from .columns import Bools, Columns, Ints
-from .domains import Choice, Codes, Floats
-from .filters import Memo
-from .hardware import hosts_compared, packing
-from .hardware.choice import Misfit
-from .model import PODS, Pod, Shape
-from .outcome import NoFit, Placement
-from .snapshot import Snapshot
-from .tables import Level
-from .wishes.claims import NO_CLAIMS
-from .wishes.volumes import NO_VOLUMES
+from scheduler import domains, filters, scores
+from scheduler.columns import Bools, Columns, Ints
+from scheduler.domains import Choice, Codes, Floats
+from scheduler.filters import Memo
+from scheduler.hardware import hosts_compared, packing
+from scheduler.hardware.choice import Misfit
+from scheduler.model import PODS, Pod, Shape
+from scheduler.outcome import NoFit, Placement
+from scheduler.snapshot import Snapshot
+from scheduler.tables import Level
+from scheduler.wishes.claims import NO_CLAIMS
+from scheduler.wishes.volumes import NO_VOLUMES
 
 _MOST_WISHES: Final = 4  # grades of what is preferred that are tried, best first
 

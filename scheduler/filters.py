@@ -21,17 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies import quantity, vocabulary
-
-from .columns import Bools, Columns, Ints
-from .hardware import packing
-from .hardware.choice import NO_TOPOLOGY, SHORT_OF_ROOM, Misfit
-from .model import LARGEST, PODS, Pod, Shape
-from .outcome import NoFit
-from .rules import nodes
-from .snapshot import Snapshot
-from .wishes.claims import NO_CLAIMS
-from .wishes.taints import CORDON, Taint, Toleration, tolerated
-from .wishes.volumes import NO_VOLUMES
+from scheduler.columns import Bools, Columns, Ints
+from scheduler.hardware import packing
+from scheduler.hardware.choice import NO_TOPOLOGY, SHORT_OF_ROOM, Misfit
+from scheduler.model import LARGEST, PODS, Pod, Shape
+from scheduler.outcome import NoFit
+from scheduler.rules import nodes
+from scheduler.snapshot import Snapshot
+from scheduler.wishes.claims import NO_CLAIMS
+from scheduler.wishes.taints import CORDON, Taint, Toleration, tolerated
+from scheduler.wishes.volumes import NO_VOLUMES
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"

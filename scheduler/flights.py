@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from .binder import Binder, Bound, Result, Unbound
-from .cache import Cache
-from .dra.preparing import SECONDS as CLAIM_SECONDS
-from .dra.preparing import Claiming
-from .metrics import Metrics
-from .model import GangKey, Pod
-from .outcome import Placed, Placement
-from .queueing import Queue
-from .telling import Telling, log
-from .tenancy.reserving import Reserving
-from .units import Unit
-from .volumes.preparing import SECONDS as VOLUME_SECONDS
-from .volumes.preparing import Preparing
-from .wholeness import Wholeness
+from scheduler.binder import Binder, Bound, Result, Unbound
+from scheduler.cache import Cache
+from scheduler.dra.preparing import SECONDS as CLAIM_SECONDS
+from scheduler.dra.preparing import Claiming
+from scheduler.metrics import Metrics
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import Placed, Placement
+from scheduler.queueing import Queue
+from scheduler.telling import Telling, log
+from scheduler.tenancy.reserving import Reserving
+from scheduler.units import Unit
+from scheduler.volumes.preparing import SECONDS as VOLUME_SECONDS
+from scheduler.volumes.preparing import Preparing
+from scheduler.wholeness import Wholeness
 
 BIND_SECONDS: Final = 30.0  # how long a bind is tried before the pod is planned again
 

@@ -29,9 +29,8 @@ from policies.faults import Fault
 from policies.loader import LoadResult, Reading
 from policies.policyset import PolicySet
 from policies.store import FileWatch
-
-from . import events
-from .tables import PLAIN, Tables
+from scheduler import events
+from scheduler.tables import PLAIN, Tables
 
 logger = logging.getLogger(__name__)
 

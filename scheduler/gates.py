@@ -19,9 +19,8 @@ from typing import Any, Final, Protocol
 
 from cluster import client, errors, resources
 from policies import vocabulary
-
-from . import refusals
-from .model import Pod
+from scheduler import refusals
+from scheduler.model import Pod
 
 logger = logging.getLogger(__name__)
 

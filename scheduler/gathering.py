@@ -17,13 +17,13 @@ from typing import Final
 
 import numpy as np
 
-from .columns import ABSENT, Bools, Codes, Ints
-from .model import Pod, Shape
-from .rules import fabric
-from .rules.places import Places
-from .snapshot import Snapshot
-from .tables import Level
-from .wishes.fabric import NO_FABRIC
+from scheduler.columns import ABSENT, Bools, Codes, Ints
+from scheduler.model import Pod, Shape
+from scheduler.rules import fabric
+from scheduler.rules.places import Places
+from scheduler.snapshot import Snapshot
+from scheduler.tables import Level
+from scheduler.wishes.fabric import NO_FABRIC
 
 Mates = Sequence[tuple[Pod, str]]
 """Members of a gang that have a node, with its name."""

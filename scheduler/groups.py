@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.watch import Event, Kind
-
-from .errors import ModelError
-from .model import GangKey
+from scheduler.errors import ModelError
+from scheduler.model import GangKey
 
 logger = logging.getLogger(__name__)
 

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from .binder import Binder
-from .dra.preparing import Claiming
-from .gates import Gates
-from .holding import HOLD_SECONDS
-from .provisioning.writing import Writer
-from .queueing import STARVING_AFTER
-from .release import Releaser
-from .rules.devices import Devices
-from .rules.volumes import Volumes
-from .telling import Telling
-from .tenancy.evicting import Evictor
-from .tenancy.recording import Recorder
-from .volumes.preparing import Preparing
+from scheduler.binder import Binder
+from scheduler.dra.preparing import Claiming
+from scheduler.gates import Gates
+from scheduler.holding import HOLD_SECONDS
+from scheduler.provisioning.writing import Writer
+from scheduler.queueing import STARVING_AFTER
+from scheduler.release import Releaser
+from scheduler.rules.devices import Devices
+from scheduler.rules.volumes import Volumes
+from scheduler.telling import Telling
+from scheduler.tenancy.evicting import Evictor
+from scheduler.tenancy.recording import Recorder
+from scheduler.volumes.preparing import Preparing
 
 # Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
 MOST_IN_FLIGHT: Final = 128

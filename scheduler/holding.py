@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from . import gathering, planner
-from .gathering import Mates
-from .model import PODS, Node, Pod
-from .outcome import Placed
-from .snapshot import Snapshot
-from .units import Unit, UnitKey
+from scheduler import gathering, planner
+from scheduler.gathering import Mates
+from scheduler.model import PODS, Node, Pod
+from scheduler.outcome import Placed
+from scheduler.snapshot import Snapshot
+from scheduler.units import Unit, UnitKey
 
 HOLD_SECONDS: Final = 300.0
 MOST_NODES: Final = 1024  # among how many nodes a place is sought

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .raw import Json, rows, whole
+from scheduler.raw import Json, rows, whole
 
 Image = tuple[str, int]
 

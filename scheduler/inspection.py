@@ -4,8 +4,8 @@ One pod or gang as the scheduler sees it now, for those who explain it. Values o
 
 from dataclasses import dataclass
 
-from .entries import Look
-from .model import Pod
+from scheduler.entries import Look
+from scheduler.model import Pod
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .entries import State
-from .holding import Holding, choose
-from .metrics import Metrics
-from .model import GangKey, Pod
-from .queueing import Queue
-from .release import Fate, Releaser
-from .snapshot import Snapshot
-from .units import Unit
-from .wholeness import Half, Wholeness
+from scheduler.entries import State
+from scheduler.holding import Holding, choose
+from scheduler.metrics import Metrics
+from scheduler.model import GangKey, Pod
+from scheduler.queueing import Queue
+from scheduler.release import Fate, Releaser
+from scheduler.snapshot import Snapshot
+from scheduler.units import Unit
+from scheduler.wholeness import Half, Wholeness
 
 logger = logging.getLogger(__name__)
 

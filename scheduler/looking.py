@@ -5,17 +5,17 @@ Looking into a scheduler at work: one pod as it stands, and why it waits. Nothin
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from . import answers
-from .cache import Cache
-from .entries import Look
-from .filters import HELD, Memo
-from .inspection import Inspection
-from .keeping import Keeping
-from .model import GangKey, Pod, PodKey
-from .queueing import Queue
-from .tenancy.overview import kept_from
-from .tenancy.promises import Promise
-from .wholeness import Wholeness
+from scheduler import answers
+from scheduler.cache import Cache
+from scheduler.entries import Look
+from scheduler.filters import HELD, Memo
+from scheduler.inspection import Inspection
+from scheduler.keeping import Keeping
+from scheduler.model import GangKey, Pod, PodKey
+from scheduler.queueing import Queue
+from scheduler.tenancy.overview import kept_from
+from scheduler.tenancy.promises import Promise
+from scheduler.wholeness import Wholeness
 
 
 class Looking:

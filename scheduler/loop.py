@@ -21,28 +21,27 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from cluster.watch import Event, Kind
-
-from . import filters, gates, planner
-from .cache import Cache
-from .dra.aside import Aside
-from .drift import Drift, drift
-from .flights import Flights
-from .groups import Groups
-from .hands import Hands, Settings
-from .inspection import Inspection
-from .keeping import Keeping
-from .looking import Looking
-from .metrics import Metrics
-from .model import GangKey, Node, Pod, PodKey
-from .outcome import NoFit, Placed, Plan
-from .parking import Help
-from .provisioning.asking import Provisioning
-from .queueing import Queue
-from .tables import Tables
-from .tenancy.tenancy import Surroundings, Tenancy
-from .units import Unit
-from .volumes.feeds import Feed
-from .wholeness import Wholeness
+from scheduler import filters, gates, planner
+from scheduler.cache import Cache
+from scheduler.dra.aside import Aside
+from scheduler.drift import Drift, drift
+from scheduler.flights import Flights
+from scheduler.groups import Groups
+from scheduler.hands import Hands, Settings
+from scheduler.inspection import Inspection
+from scheduler.keeping import Keeping
+from scheduler.looking import Looking
+from scheduler.metrics import Metrics
+from scheduler.model import GangKey, Node, Pod, PodKey
+from scheduler.outcome import NoFit, Placed, Plan
+from scheduler.parking import Help
+from scheduler.provisioning.asking import Provisioning
+from scheduler.queueing import Queue
+from scheduler.tables import Tables
+from scheduler.tenancy.tenancy import Surroundings, Tenancy
+from scheduler.units import Unit
+from scheduler.volumes.feeds import Feed
+from scheduler.wholeness import Wholeness
 
 STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
 

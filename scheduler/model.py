@@ -15,29 +15,28 @@ from typing import Final, NamedTuple, Self
 import orjson
 
 from policies import host_objects, intent, numa_nodes, quantity, requests, vocabulary
-
-from . import images as node_images
-from . import terms
-from .errors import ModelError
-from .hardware import wants
-from .hardware.assignment import Assignment, parse
-from .hardware.choice import ASK_NOTHING, Ask
-from .raw import Json, instant, mapping, pairs, rows, whole, words
-from .terms import NO_TERMS, Terms
-from .unhonoured import asked_in_vain, sentence
-from .wishes import claims as claim_wishes
-from .wishes import fabric as fabric_wishes
-from .wishes import nodes as node_wishes
-from .wishes import peers as peer_wishes
-from .wishes import ports as port_wishes
-from .wishes import volumes as volume_wishes
-from .wishes.claims import NO_CLAIMS, ClaimWish
-from .wishes.fabric import NO_FABRIC, NOBODY, FabricWish, Standing
-from .wishes.nodes import ANY_NODE, NodeWish
-from .wishes.peers import NO_PEERS, PeerWish
-from .wishes.ports import Port
-from .wishes.taints import Taint, Toleration, read_taints, read_tolerations
-from .wishes.volumes import NO_VOLUMES, VolumeWish
+from scheduler import images as node_images
+from scheduler import terms
+from scheduler.errors import ModelError
+from scheduler.hardware import wants
+from scheduler.hardware.assignment import Assignment, parse
+from scheduler.hardware.choice import ASK_NOTHING, Ask
+from scheduler.raw import Json, instant, mapping, pairs, rows, whole, words
+from scheduler.terms import NO_TERMS, Terms
+from scheduler.unhonoured import asked_in_vain, sentence
+from scheduler.wishes import claims as claim_wishes
+from scheduler.wishes import fabric as fabric_wishes
+from scheduler.wishes import nodes as node_wishes
+from scheduler.wishes import peers as peer_wishes
+from scheduler.wishes import ports as port_wishes
+from scheduler.wishes import volumes as volume_wishes
+from scheduler.wishes.claims import NO_CLAIMS, ClaimWish
+from scheduler.wishes.fabric import NO_FABRIC, NOBODY, FabricWish, Standing
+from scheduler.wishes.nodes import ANY_NODE, NodeWish
+from scheduler.wishes.peers import NO_PEERS, PeerWish
+from scheduler.wishes.ports import Port
+from scheduler.wishes.taints import Taint, Toleration, read_taints, read_tolerations
+from scheduler.wishes.volumes import NO_VOLUMES, VolumeWish
 
 # Amounts are capped so that the sum over any node's pods stays within an int64.
 LARGEST: Final = 2**55

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policies import loader, vocabulary
-
-from .holding import HOLD_SECONDS
-from .queueing import STARVING_AFTER
-from .release import Policy
+from scheduler.holding import HOLD_SECONDS
+from scheduler.queueing import STARVING_AFTER
+from scheduler.release import Policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from policies import vocabulary
-
-from .hardware.assignment import Assignment
-from .model import Pod
+from scheduler.hardware.assignment import Assignment
+from scheduler.model import Pod
 
 
 @dataclass(frozen=True, slots=True)

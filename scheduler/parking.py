@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from .model import Pod
-from .units import Unit, UnitKey
+from scheduler.model import Pod
+from scheduler.units import Unit, UnitKey
 
 Rank = tuple[int, int, int, float, str]
 Signature = tuple[object, ...]

@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from . import attempts, filters, gathering
-from .columns import Bools
-from .filling import Filling, Ground, dominant
-from .filters import Memo
-from .gathering import Gathering, Mates
-from .model import Pod, Shape
-from .outcome import GangCount, NoFit, Plan
-from .snapshot import Snapshot
-from .units import Unit, forming_count
-from .wishes.claims import NO_CLAIMS
+from scheduler import attempts, filters, gathering
+from scheduler.columns import Bools
+from scheduler.filling import Filling, Ground, dominant
+from scheduler.filters import Memo
+from scheduler.gathering import Gathering, Mates
+from scheduler.model import Pod, Shape
+from scheduler.outcome import GangCount, NoFit, Plan
+from scheduler.snapshot import Snapshot
+from scheduler.units import Unit, forming_count
+from scheduler.wishes.claims import NO_CLAIMS
 
 __all__ = ["Filled", "Memo", "fill", "helps", "plan", "rows_of"]
 

@@ -28,14 +28,14 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from .census import Census, Rooms
-from .entries import Entry, State, matters
-from .groups import Group
-from .model import GangKey, Pod
-from .outcome import NoFit
-from .parking import Help, Parking, Signature
-from .turns import SPARE, Turns
-from .units import Unit, UnitKey, key_of
+from scheduler.census import Census, Rooms
+from scheduler.entries import Entry, State, matters
+from scheduler.groups import Group
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import NoFit
+from scheduler.parking import Help, Parking, Signature
+from scheduler.turns import SPARE, Turns
+from scheduler.units import Unit, UnitKey, key_of
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 10.0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from .errors import ModelError
+from scheduler.errors import ModelError
 
 logger = logging.getLogger(__name__)
 

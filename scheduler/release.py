@@ -23,11 +23,10 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from cluster import client, correlation, errors, resources
-
-from . import events
-from .conditions import Patches
-from .model import Pod
-from .wholeness import Half
+from scheduler import events
+from scheduler.conditions import Patches
+from scheduler.model import Pod
+from scheduler.wholeness import Half
 
 logger = logging.getLogger(__name__)
 

@@ -25,12 +25,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .columns import Bools, Columns, Ints
-from .filters import Memo
-from .model import Pod, Shape
-from .rules import nodes
-from .snapshot import Snapshot
-from .wishes.taints import Toleration, tolerated
+from scheduler.columns import Bools, Columns, Ints
+from scheduler.filters import Memo
+from scheduler.model import Pod, Shape
+from scheduler.rules import nodes
+from scheduler.snapshot import Snapshot
+from scheduler.wishes.taints import Toleration, tolerated
 
 BEST: Final = 100
 RESOURCES: Final = ("cpu", "memory")

@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from .metrics import Metrics
+from scheduler.metrics import Metrics
 
 Explain = Callable[[str, str], dict[str, Any] | None]
 

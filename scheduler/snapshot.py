@@ -15,20 +15,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from .columns import Columns
-from .errors import InvariantError
-from .hardware.assignment import NOWHERE, Assignment
-from .hardware.choice import Misfit, choose
-from .hardware.grid import Grid
-from .hardware.layout import Claim, Layout
-from .model import Node, Pod
-from .rules.devices import Devices
-from .rules.peers import Peers
-from .rules.places import Places
-from .rules.ports import Ports
-from .rules.volumes import Volumes
-from .tables import Tables
-from .wishes.claims import NO_CLAIMS
+from scheduler.columns import Columns
+from scheduler.errors import InvariantError
+from scheduler.hardware.assignment import NOWHERE, Assignment
+from scheduler.hardware.choice import Misfit, choose
+from scheduler.hardware.grid import Grid
+from scheduler.hardware.layout import Claim, Layout
+from scheduler.model import Node, Pod
+from scheduler.rules.devices import Devices
+from scheduler.rules.peers import Peers
+from scheduler.rules.places import Places
+from scheduler.rules.ports import Ports
+from scheduler.rules.volumes import Volumes
+from scheduler.tables import Tables
+from scheduler.wishes.claims import NO_CLAIMS
 
 
 class Snapshot:

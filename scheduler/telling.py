@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster import correlation
-
-from . import conditions, events, units
-from .model import GangKey, Pod
-from .outcome import NoFit, Placement
-from .units import Unit
+from scheduler import conditions, events, units
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import NoFit, Placement
+from scheduler.units import Unit
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies import quantity, vocabulary
-
-from .raw import Json, instant, mapping, whole
+from scheduler.raw import Json, instant, mapping, whole
 
 # From this priority on a pod is of the cluster itself.
 SYSTEM_CRITICAL: Final = 2_000_000_000

@@ -14,9 +14,9 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Final
 
-from .parking import Rank
-from .terms import SYSTEM_CRITICAL
-from .units import UnitKey
+from scheduler.parking import Rank
+from scheduler.terms import SYSTEM_CRITICAL
+from scheduler.units import UnitKey
 
 Item = tuple[Rank, int, UnitKey]
 

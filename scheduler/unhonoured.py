@@ -7,7 +7,7 @@ than placed against it. An entry leaves this module when a filter takes it up.
 
 from collections.abc import Iterator
 
-from .raw import Json, rows
+from scheduler.raw import Json, rows
 
 
 def asked_in_vain(spec: Json) -> tuple[str, ...]:

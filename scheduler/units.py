@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies import vocabulary
-
-from .groups import Group
-from .model import GangKey, Pod, PodKey
-from .outcome import GangCount
+from scheduler.groups import Group
+from scheduler.model import GangKey, Pod, PodKey
+from scheduler.outcome import GangCount
 
 _TIMEOUT: Final = 10.0
 _TIMEOUT_PER_MEMBER: Final = 0.05

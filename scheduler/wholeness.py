@@ -29,9 +29,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from .groups import Group
-from .model import GangKey, Pod
-from .units import default_timeout, size_of
+from scheduler.groups import Group
+from scheduler.model import GangKey, Pod
+from scheduler.units import default_timeout, size_of
 
 
 @dataclass(slots=True)

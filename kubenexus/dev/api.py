@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from .errors import CallFailed
+from kubenexus.dev.errors import CallFailed
 
 Object = dict[str, Any]
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from . import build, paths, versions
-from .errors import BinariesUnavailable
-from .progress import Show
+from kubenexus.dev import build, paths, versions
+from kubenexus.dev.errors import BinariesUnavailable
+from kubenexus.dev.progress import Show
 
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 VERSION_TIMEOUT: Final = 30.0

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from . import gobuild, manifest, toolchain
-from .manifest import Entry, Fault
-from .progress import Show, Standing
-from .versions import Program
+from kubenexus.dev import gobuild, manifest, toolchain
+from kubenexus.dev.manifest import Entry, Fault
+from kubenexus.dev.progress import Show, Standing
+from kubenexus.dev.versions import Program
 
 LOCK: Final = ".lock"
 

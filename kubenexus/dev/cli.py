@@ -22,14 +22,13 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from kubenexus.dev import binaries, control, rbac, state, supervisor, versions
+from kubenexus.dev.control import Status
+from kubenexus.dev.errors import DevError, UsageError
+from kubenexus.dev.flags import Layout
+from kubenexus.dev.progress import Bar, Lines, Show
+from kubenexus.dev.supervisor import Wanted
 from policies import documents
-
-from . import binaries, control, rbac, state, supervisor, versions
-from .control import Status
-from .errors import DevError, UsageError
-from .flags import Layout
-from .progress import Bar, Lines, Show
-from .supervisor import Wanted
 
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130

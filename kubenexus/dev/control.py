@@ -15,13 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from . import nodes, own, rbac, state
-from .api import Api
-from .errors import CallFailed, StartFailed, UsageError
-from .flags import Layout
-from .plane import healthy
-from .processes import tail
-from .state import Process, State
+from kubenexus.dev import nodes, own, rbac, state
+from kubenexus.dev.api import Api
+from kubenexus.dev.errors import CallFailed, StartFailed, UsageError
+from kubenexus.dev.flags import Layout
+from kubenexus.dev.plane import healthy
+from kubenexus.dev.processes import tail
+from kubenexus.dev.state import Process, State
 
 POLL: Final = 0.1
 START_DEADLINE: Final = 180.0

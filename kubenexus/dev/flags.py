@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .ports import HOST
+from kubenexus.dev.ports import HOST
 
 SERVICE_RANGE: Final = "10.96.0.0/16"
 POD_RANGE: Final = "10.64.0.1/10"

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from . import tether
-from .errors import BinariesUnavailable
-from .processes import TAIL_LINES
-from .toolchain import Toolchain, environment
-from .versions import Program
+from kubenexus.dev import tether
+from kubenexus.dev.errors import BinariesUnavailable
+from kubenexus.dev.processes import TAIL_LINES
+from kubenexus.dev.toolchain import Toolchain, environment
+from kubenexus.dev.versions import Program
 
 # Words of Go and of the proxies when a source cannot be had.
 _FETCH: Final = re.compile(

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from . import certificates, kubeconfig, rbac
-from .certificates import KeyPair
-from .flags import Layout
-from .ports import HOST
+from kubenexus.dev import certificates, kubeconfig, rbac
+from kubenexus.dev.certificates import KeyPair
+from kubenexus.dev.flags import Layout
+from kubenexus.dev.ports import HOST
 
 VALID_FOR: Final = timedelta(days=365)
 NAMES: Final = (HOST, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")

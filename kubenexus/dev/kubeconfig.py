@@ -3,7 +3,7 @@
 import base64
 import json
 
-from .certificates import KeyPair
+from kubenexus.dev.certificates import KeyPair
 
 
 def _text(data: bytes) -> str:

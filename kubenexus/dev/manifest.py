@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from .versions import Program
+from kubenexus.dev.versions import Program
 
 FILE: Final = "manifest.json"
 MISSING: Final = "is not there"

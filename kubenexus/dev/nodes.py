@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from .api import Api, Object
-from .errors import CallFailed, StartFailed
+from kubenexus.dev.api import Api, Object
+from kubenexus.dev.errors import CallFailed, StartFailed
 
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 POLL: Final = 0.1

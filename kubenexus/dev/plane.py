@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from . import flags, keys, nodes, ports, rbac
-from .api import Api, Object
-from .binaries import Binaries
-from .certificates import KeyPair
-from .errors import CallFailed, StartFailed, UsageError
-from .flags import Layout, Ports
-from .processes import Child, stop_all
+from kubenexus.dev import flags, keys, nodes, ports, rbac
+from kubenexus.dev.api import Api, Object
+from kubenexus.dev.binaries import Binaries
+from kubenexus.dev.certificates import KeyPair
+from kubenexus.dev.errors import CallFailed, StartFailed, UsageError
+from kubenexus.dev.flags import Layout, Ports
+from kubenexus.dev.processes import Child, stop_all
 
 ATTEMPTS: Final = 3
 POLL: Final = 0.05

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from . import tether
+from kubenexus.dev import tether
 
 TAIL_LINES: Final = 15
 TAIL_BYTES: Final = 4096

@@ -15,14 +15,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Self
 
+from kubenexus.dev import keys, own, ports
+from kubenexus.dev.api import Object, path_of
+from kubenexus.dev.errors import CallFailed
+from kubenexus.dev.plane import ControlPlane, await_ready, healthy
+from kubenexus.dev.processes import Child, stop_all
 from policies import crds, vocabulary
 from webhook import registration
-
-from . import keys, own, ports
-from .api import Object, path_of
-from .errors import CallFailed
-from .plane import ControlPlane, await_ready, healthy
-from .processes import Child, stop_all
 
 WEBHOOK: Final = "webhook"
 SCHEDULER: Final = "scheduler"

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from . import paths
-from .errors import DevError, UsageError
+from kubenexus.dev import paths
+from kubenexus.dev.errors import DevError, UsageError
 
 FILE: Final = "state.json"
 LOCK: Final = "lock"

@@ -19,13 +19,12 @@ from types import FrameType
 from typing import Final
 
 from kubenexus import clusterfile
-
-from . import binaries, state
-from .plane import ControlPlane
-from .processes import Child
-from .progress import Show
-from .stack import Stack
-from .state import Process, State
+from kubenexus.dev import binaries, state
+from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.processes import Child
+from kubenexus.dev.progress import Show
+from kubenexus.dev.stack import Stack
+from kubenexus.dev.state import Process, State
 
 POLL: Final = 0.5
 LONGEST_PAUSE: Final = 30.0

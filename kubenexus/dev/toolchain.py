@@ -15,9 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from .errors import BinariesUnavailable
-from .processes import TAIL_LINES
-from .versions import MODULES
+from kubenexus.dev.errors import BinariesUnavailable
+from kubenexus.dev.processes import TAIL_LINES
+from kubenexus.dev.versions import MODULES
 
 REQUIREMENTS: Final = MODULES / "go-toolchain.txt"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .errors import UsageError
+from kubenexus.dev.errors import UsageError
 
 MODULES: Final = Path(__file__).with_name("modules")
 DEFAULT_KUBERNETES: Final = "1.37.1"

@@ -17,10 +17,9 @@ from typing import Any, Final
 
 import yaml
 
+from kubenexus.install import roles, values
 from policies import crds
 from webhook import registration
-
-from . import roles, values
 
 CHART: Final = Path("charts/kubenexus")
 SCHEDULER: Final = "<scheduler>"

@@ -21,9 +21,8 @@ from cluster import connection, errors
 from cluster.client import Client
 from kubenexus import logs
 from kubenexus.exits import BAD_INPUT, FAILED, end
+from kubenexus.install import asking, leaving, registering, stored
 from policies import vocabulary
-
-from . import asking, leaving, registering, stored
 
 logger = logging.getLogger(__name__)
 

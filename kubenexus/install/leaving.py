@@ -17,9 +17,8 @@ from typing import Any, Final
 from cluster import errors
 from cluster.client import Client, PatchKind
 from cluster.resources import PODS, SECRETS
+from kubenexus.install import asking, registering
 from policies import vocabulary
-
-from . import asking, registering
 
 _SETTLED: Final = 3  # answers in a row, a second apart
 

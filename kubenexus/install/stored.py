@@ -17,9 +17,8 @@ from cluster import errors
 from cluster.client import Client
 from cluster.resources import SECRETS
 from kubenexus.dev.certificates import KeyPair
-
-from . import renewal
-from .renewal import Kept
+from kubenexus.install import renewal
+from kubenexus.install.renewal import Kept
 
 Json = Mapping[str, Any]
 

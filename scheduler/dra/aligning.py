@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import combinations, islice
 from typing import Final
 
-from ..hardware.assignment import Assignment
-from ..hardware.choice import Ask, Misfit
+from scheduler.hardware.assignment import Assignment
+from scheduler.hardware.choice import Ask, Misfit
 
 APART: Final = "node(s) could not give the pod its devices on its NUMA nodes"
 _MOST_TRIED: Final = 200

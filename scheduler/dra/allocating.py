@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from .devices import Attribute, Device, DeviceId, Mark, PoolId
-from .nodes import Nodes
-from .objects import ALL, MOST_RESULTS, Ask, Constraint, DeviceClass, Request, Spec
-from .ordering import Item, Place, ordered
-from .selecting import Selecting
+from scheduler.dra.devices import Attribute, Device, DeviceId, Mark, PoolId
+from scheduler.dra.nodes import Nodes
+from scheduler.dra.objects import ALL, MOST_RESULTS, Ask, Constraint, DeviceClass, Request, Spec
+from scheduler.dra.ordering import Item, Place, ordered
+from scheduler.dra.selecting import Selecting
 
 MOST_STEPS: Final = 20_000
 

@@ -11,10 +11,10 @@ the claim is missing.
 
 from collections.abc import Callable
 
-from ..model import Pod
-from ..wishes.claims import NO_CLAIMS
-from .facts import DeviceFacts
-from .objects import ClaimKey
+from scheduler.dra.facts import DeviceFacts
+from scheduler.dra.objects import ClaimKey
+from scheduler.model import Pod
+from scheduler.wishes.claims import NO_CLAIMS
 
 
 class Aside:

@@ -12,10 +12,10 @@ The texts are kube-scheduler's where it has one.
 from dataclasses import dataclass
 from typing import Final
 
-from ..model import Pod
-from ..unhonoured import sentence
-from .facts import DeviceFacts
-from .objects import MOST_CONSUMERS, Claim, ClaimKey
+from scheduler.dra.facts import DeviceFacts
+from scheduler.dra.objects import MOST_CONSUMERS, Claim, ClaimKey
+from scheduler.model import Pod
+from scheduler.unhonoured import sentence
 
 IN_USE: Final = "resourceclaim in use"
 

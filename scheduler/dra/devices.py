@@ -11,9 +11,8 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, Self
 
 from policies import quantity
-
-from ..raw import Json, mapping, rows, whole
-from .nodes import Nodes, read_nodes
+from scheduler.dra.nodes import Nodes, read_nodes
+from scheduler.raw import Json, mapping, rows, whole
 
 PoolId = tuple[str, str]  # driver, pool
 

@@ -18,8 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .devices import Device, DeviceId, Mark, PoolId, Rule, Slice
-from .objects import Claim, ClaimKey, DeviceClass, Spec
+from scheduler.dra.devices import Device, DeviceId, Mark, PoolId, Rule, Slice
+from scheduler.dra.objects import Claim, ClaimKey, DeviceClass, Spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ from typing import Final
 
 from cluster import resources
 from cluster.resources import Resource
-
-from ..volumes.feeds import Feed
-from .devices import Rule, Slice
-from .facts import DeviceFacts
-from .objects import Claim, DeviceClass
+from scheduler.dra.devices import Rule, Slice
+from scheduler.dra.facts import DeviceFacts
+from scheduler.dra.objects import Claim, DeviceClass
+from scheduler.volumes.feeds import Feed
 
 DEVICE_TAINT_RULES: Final = Resource(
     "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False

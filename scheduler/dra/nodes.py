@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..columns import Bools, Columns
-from ..model import Node
-from ..raw import Json
-from ..volumes.labels import Requirement, Rows, Selector, Terms, read_terms, selects
+from scheduler.columns import Bools, Columns
+from scheduler.model import Node
+from scheduler.raw import Json
+from scheduler.volumes.labels import Requirement, Rows, Selector, Terms, read_terms, selects
 
 _BY_NAME: Final = "field:metadata.name"
 

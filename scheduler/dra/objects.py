@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
-from ..raw import Json, mapping, rows, whole
-from .devices import DeviceId, Mark
-from .nodes import EVERYWHERE, NOWHERE, Nodes, read_nodes
+from scheduler.dra.devices import DeviceId, Mark
+from scheduler.dra.nodes import EVERYWHERE, NOWHERE, Nodes, read_nodes
+from scheduler.raw import Json, mapping, rows, whole
 
 ClaimKey = tuple[str, str]  # namespace, name
 

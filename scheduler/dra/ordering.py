@@ -14,7 +14,7 @@ for is settled by the search, which takes the first that suits.
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
-from .devices import Device
+from scheduler.dra.devices import Device
 
 ZONE_NAMES: Final = ("numaNode", "numa")
 SWITCH_NAMES: Final = ("pcieRoot", "pcieSwitch")

@@ -22,16 +22,15 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from cluster import client, errors, resources
-
-from ..model import Pod
-from ..outcome import NoFit, Placement
-from ..rules.devices import UNAVAILABLE, Devices
-from ..volumes.preparing import Failed, Prepared
-from ..wishes.claims import NO_CLAIMS
-from . import claims as claim_rules
-from . import writing
-from .allocating import Allotment
-from .objects import FINALIZER, Claim, ClaimKey
+from scheduler.dra import claims as claim_rules
+from scheduler.dra import writing
+from scheduler.dra.allocating import Allotment
+from scheduler.dra.objects import FINALIZER, Claim, ClaimKey
+from scheduler.model import Pod
+from scheduler.outcome import NoFit, Placement
+from scheduler.rules.devices import UNAVAILABLE, Devices
+from scheduler.volumes.preparing import Failed, Prepared
+from scheduler.wishes.claims import NO_CLAIMS
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,7 @@ from typing import Any, Final
 from policies import expression
 from policies.cel import quantities, versions
 from policies.cel.functions import Function, FunctionError
-
-from .devices import Attribute, Device, DeviceId
+from scheduler.dra.devices import Attribute, Device, DeviceId
 
 ENVIRONMENT: Final = expression.Environment.of(["device"])
 _INDEX: Final = re.compile(r"""\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*\??\s*(["'])(.*?)\2""")

@@ -7,13 +7,13 @@ sits if the device itself does not.
 
 from collections.abc import Iterable, Iterator
 
-from ..columns import Columns
-from ..model import Node
-from .allocating import Shelf
-from .devices import Device
-from .facts import DeviceFacts, Pool
-from .nodes import NOWHERE, Nodes
-from .ordering import Place, place_of
+from scheduler.columns import Columns
+from scheduler.dra.allocating import Shelf
+from scheduler.dra.devices import Device
+from scheduler.dra.facts import DeviceFacts, Pool
+from scheduler.dra.nodes import NOWHERE, Nodes
+from scheduler.dra.ordering import Place, place_of
+from scheduler.model import Node
 
 
 class Shelves:

@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from ..model import Pod
-from . import nodes
-from .allocating import Allotment, Pick
-from .objects import DeviceClass, Spec
+from scheduler.dra import nodes
+from scheduler.dra.allocating import Allotment, Pick
+from scheduler.dra.objects import DeviceClass, Spec
+from scheduler.model import Pod
 
 Json = dict[str, Any]
 

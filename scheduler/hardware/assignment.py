@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from .wants import HUGEPAGES, Hugepages
+from scheduler.hardware.wants import HUGEPAGES, Hugepages
 
 
 @dataclass(frozen=True, slots=True)

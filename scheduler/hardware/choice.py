@@ -32,14 +32,13 @@ from typing import Any, Final, NamedTuple
 
 from policies import quantity, vocabulary
 from policies.numa_nodes import Manager
-
-from . import manager as kubelet
-from .assignment import NOWHERE, Assignment, Share
-from .islands import BREAKS, NOTHING, Grade, grade, pick, settle
-from .layout import GangId, Layout
-from .offers import Offer, Want, closed, holds, offers, usable_gpus, wanted
-from .scoring import score
-from .wants import ASK_NOTHING, Ask
+from scheduler.hardware import manager as kubelet
+from scheduler.hardware.assignment import NOWHERE, Assignment, Share
+from scheduler.hardware.islands import BREAKS, NOTHING, Grade, grade, pick, settle
+from scheduler.hardware.layout import GangId, Layout
+from scheduler.hardware.offers import Offer, Want, closed, holds, offers, usable_gpus, wanted
+from scheduler.hardware.scoring import score
+from scheduler.hardware.wants import ASK_NOTHING, Ask
 
 __all__ = [
     "APART",

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies import quantity
-
-from . import scoring
-from .layout import Layout
-from .wants import Ask, whole_cpus
+from scheduler.hardware import scoring
+from scheduler.hardware.layout import Layout
+from scheduler.hardware.wants import Ask, whole_cpus
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -11,11 +11,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .grid import Grid
-from .scoring import BANDWIDTH, BEST, BEST_USE, DISTANCE, FIT, GANG, LOCAL, NEUTRAL, PREFERRED
-from .scoring import CPU_WEIGHT as CPU
-from .scoring import MEMORY_WEIGHT as MEMORY
-from .wants import Ask
+from scheduler.hardware.grid import Grid
+from scheduler.hardware.scoring import (
+    BANDWIDTH,
+    BEST,
+    BEST_USE,
+    DISTANCE,
+    FIT,
+    GANG,
+    LOCAL,
+    NEUTRAL,
+    PREFERRED,
+)
+from scheduler.hardware.scoring import CPU_WEIGHT as CPU
+from scheduler.hardware.scoring import MEMORY_WEIGHT as MEMORY
+from scheduler.hardware.wants import Ask
 
 Floats = NDArray[np.float64]
 

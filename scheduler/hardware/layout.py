@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self, TypeVar
 
 from policies.numa_nodes import Gpu, Topology
-
-from .assignment import NOWHERE, Assignment
-from .islands import Tier, tiers
-from .wants import Hugepages
+from scheduler.hardware.assignment import NOWHERE, Assignment
+from scheduler.hardware.islands import Tier, tiers
+from scheduler.hardware.wants import Hugepages
 
 GangId = Hashable
 K = TypeVar("K", bound=Hashable)

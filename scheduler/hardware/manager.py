@@ -29,10 +29,9 @@ from itertools import combinations, islice
 from typing import Final
 
 from policies.numa_nodes import Manager
-
-from .layout import Layout
-from .offers import Offer
-from .wants import HUGEPAGES, Ask, Need, whole_cpus
+from scheduler.hardware.layout import Layout
+from scheduler.hardware.offers import Offer
+from scheduler.hardware.wants import HUGEPAGES, Ask, Need, whole_cpus
 
 _SINGLE: Final = "single-numa-node"
 _STRICT: Final = frozenset({"restricted", _SINGLE})

@@ -10,8 +10,8 @@ every NUMA node. Pure views of a `Layout`; which of them is taken is decided in 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from .layout import GangId, Layout, Room
-from .wants import Ask, Hugepages
+from scheduler.hardware.layout import GangId, Layout, Room
+from scheduler.hardware.wants import Ask, Hugepages
 
 _NO_ZONES: Final[frozenset[int]] = frozenset()
 VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 80Gi

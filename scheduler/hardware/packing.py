@@ -25,8 +25,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .islands import Tier
-from .layout import Layout
+from scheduler.hardware.islands import Tier
+from scheduler.hardware.layout import Layout
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

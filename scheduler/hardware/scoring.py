@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from .layout import GangId, Layout
-from .wants import Ask
+from scheduler.hardware.layout import GangId, Layout
+from scheduler.hardware.wants import Ask
 
 FIT: Final = 0.40
 BANDWIDTH: Final = 0.25

@@ -23,16 +23,15 @@ from typing import Final
 
 from cluster import resources
 from cluster.watch import Event, Kind
-
-from .. import events
-from ..entries import State
-from ..model import GangKey, Pod
-from ..outcome import NoFit
-from ..tenancy.tenancy import Surroundings
-from ..units import Unit, UnitKey
-from .deciding import Standing, Step, classes, decide, missing, pause
-from .objects import Draft, Name, Phase, Request
-from .writing import NotDone, Writer
+from scheduler import events
+from scheduler.entries import State
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import NoFit
+from scheduler.provisioning.deciding import Standing, Step, classes, decide, missing, pause
+from scheduler.provisioning.objects import Draft, Name, Phase, Request
+from scheduler.provisioning.writing import NotDone, Writer
+from scheduler.tenancy.tenancy import Surroundings
+from scheduler.units import Unit, UnitKey
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ..model import Pod
-from ..outcome import NoFit
-from ..tenancy.reservations import is_stand_in
-from ..units import Unit, in_vain, leads
-from .objects import MOST_KINDS, Members, Phase, Request
+from scheduler.model import Pod
+from scheduler.outcome import NoFit
+from scheduler.provisioning.objects import MOST_KINDS, Members, Phase, Request
+from scheduler.tenancy.reservations import is_stand_in
+from scheduler.units import Unit, in_vain, leads
 
 FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 1800.0

@@ -9,11 +9,10 @@ from cluster import resources
 from cluster.client import Client
 from cluster.optional_kinds import OptionalKind
 from cluster.watch import Informer
-
-from ..raw import lenient
-from . import objects
-from .asking import Provisioning
-from .objects import Request
+from scheduler.provisioning import objects
+from scheduler.provisioning.asking import Provisioning
+from scheduler.provisioning.objects import Request
+from scheduler.raw import lenient
 
 
 def kinds(client: Client, asking: Provisioning) -> tuple[OptionalKind[Any], ...]:

@@ -21,12 +21,11 @@ import orjson
 
 from cluster import errors
 from policies import vocabulary
-
-from ..errors import ModelError
-from ..model import GangKey, Pod
-from ..raw import Json, instant, mapping, rows, words
-from ..tenancy import reserved
-from ..tenancy.reservations import is_stand_in
+from scheduler.errors import ModelError
+from scheduler.model import GangKey, Pod
+from scheduler.raw import Json, instant, mapping, rows, words
+from scheduler.tenancy import reserved
+from scheduler.tenancy.reservations import is_stand_in
 
 Name = tuple[str, str]  # namespace, name
 Object = dict[str, Any]

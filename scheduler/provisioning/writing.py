@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from cluster import errors, resources
-
-from ..model import GangKey, Pod
-from . import objects
-from .objects import Draft, Members, Request
+from scheduler.model import GangKey, Pod
+from scheduler.provisioning import objects
+from scheduler.provisioning.objects import Draft, Members, Request
 
 
 class Objects(Protocol):

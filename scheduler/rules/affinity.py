@@ -15,12 +15,12 @@ from typing import Final
 
 import numpy as np
 
-from ..columns import ABSENT, Bools, Codes, Columns, Ints
-from ..model import Pod
-from ..wishes.peers import Term
-from .counts import Counts
-from .kinds import Column, Count, Kind, Owned
-from .owners import KEEPS_OUT, Owners
+from scheduler.columns import ABSENT, Bools, Codes, Columns, Ints
+from scheduler.model import Pod
+from scheduler.rules.counts import Counts
+from scheduler.rules.kinds import Column, Count, Kind, Owned
+from scheduler.rules.owners import KEEPS_OUT, Owners
+from scheduler.wishes.peers import Term
 
 NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
 TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"

@@ -12,10 +12,10 @@ the columns are too many they are all forgotten, and filled again as they are as
 from collections.abc import Collection
 from typing import Final
 
-from ..columns import Columns
-from ..model import Pod
-from .kinds import Count, Kind
-from .selectors import Group, Index, Labels, Namespaces, anchor
+from scheduler.columns import Columns
+from scheduler.model import Pod
+from scheduler.rules.kinds import Count, Kind
+from scheduler.rules.selectors import Group, Index, Labels, Namespaces, anchor
 
 _BYTES: Final = 32 * 2**20  # of all columns together
 _FEWEST: Final = 64

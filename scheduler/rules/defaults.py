@@ -8,12 +8,12 @@ or ReplicationController. A pod of none of them is not spread.
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ..model import Pod
-from ..raw import Json, mapping
-from ..wishes import selectors
-from ..wishes.peers import Spread
-from ..wishes.selectors import Selector
-from .spread import HOST
+from scheduler.model import Pod
+from scheduler.raw import Json, mapping
+from scheduler.rules.spread import HOST
+from scheduler.wishes import selectors
+from scheduler.wishes.peers import Spread
+from scheduler.wishes.selectors import Selector
 
 SERVICE: Final = "Service"
 _PLAIN: Final = frozenset({SERVICE, "ReplicationController"})  # their selector is a plain map

@@ -20,22 +20,22 @@ from typing import Final
 
 import numpy as np
 
-from ..columns import Bools, Columns, Ints
-from ..dra import aligning
-from ..dra import claims as claim_rules
-from ..dra.allocating import Allotment, Found, Outcome, Refused, World, allocate
-from ..dra.claims import Claims
-from ..dra.devices import DeviceId, PoolId
-from ..dra.facts import DeviceFacts
-from ..dra.nodes import Nodes, common
-from ..dra.objects import Claim, ClaimKey
-from ..dra.selecting import Selecting
-from ..dra.shelves import Shelves
-from ..hardware.assignment import NOWHERE, Assignment
-from ..hardware.choice import Ask, Misfit
-from ..model import Pod
-from ..volumes.labels import Rows
-from ..wishes.claims import NO_CLAIMS
+from scheduler.columns import Bools, Columns, Ints
+from scheduler.dra import aligning
+from scheduler.dra import claims as claim_rules
+from scheduler.dra.allocating import Allotment, Found, Outcome, Refused, World, allocate
+from scheduler.dra.claims import Claims
+from scheduler.dra.devices import DeviceId, PoolId
+from scheduler.dra.facts import DeviceFacts
+from scheduler.dra.nodes import Nodes, common
+from scheduler.dra.objects import Claim, ClaimKey
+from scheduler.dra.selecting import Selecting
+from scheduler.dra.shelves import Shelves
+from scheduler.hardware.assignment import NOWHERE, Assignment
+from scheduler.hardware.choice import Ask, Misfit
+from scheduler.model import Pod
+from scheduler.volumes.labels import Rows
+from scheduler.wishes.claims import NO_CLAIMS
 
 UNAVAILABLE: Final = "resourceclaim not available on the node"
 _MOST_KEPT: Final = 256  # kinds of wishes whose answers are kept

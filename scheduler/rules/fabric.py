@@ -16,11 +16,10 @@ from typing import Final
 import numpy as np
 
 from policies import vocabulary
-
-from ..columns import ABSENT, Bools, Codes, Columns, Ints
-from ..model import Shape
-from ..tables import Level, Tables
-from ..wishes.fabric import FabricWish, grade
+from scheduler.columns import ABSENT, Bools, Codes, Columns, Ints
+from scheduler.model import Shape
+from scheduler.tables import Level, Tables
+from scheduler.wishes.fabric import FabricWish, grade
 
 CLIQUE: Final = Level("clique", (vocabulary.GPU_CLIQUE_LABEL,))
 _SENSITIVE: Final = 30  # points between the best fabric and none

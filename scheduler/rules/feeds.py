@@ -11,12 +11,11 @@ from functools import partial
 from typing import Self
 
 from cluster import resources
-
-from ..raw import Json, mapping, pairs
-from ..volumes.feeds import Feed
-from .defaults import Serving
-from .peers import Peers
-from .selectors import Labels
+from scheduler.raw import Json, mapping, pairs
+from scheduler.rules.defaults import Serving
+from scheduler.rules.peers import Peers
+from scheduler.rules.selectors import Labels
+from scheduler.volumes.feeds import Feed
 
 
 @dataclass(frozen=True, slots=True)

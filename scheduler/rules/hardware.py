@@ -16,10 +16,9 @@ from typing import Final
 import numpy as np
 
 from policies import vocabulary
-
-from ..columns import Bools, Codes, Columns, Ints
-from ..model import Node
-from ..tables import GpuKind, Tables
+from scheduler.columns import Bools, Codes, Columns, Ints
+from scheduler.model import Node
+from scheduler.tables import GpuKind, Tables
 
 UNKNOWN: Final = 0
 CODES: Final = {name: code for code, name in enumerate(vocabulary.HARDWARE_TIERS, 1)}

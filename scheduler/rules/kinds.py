@@ -12,8 +12,8 @@ pod, because trials put pods on rows and take them back all the time.
 import numpy as np
 from numpy.typing import NDArray
 
-from ..wishes.peers import Term
-from .selectors import Group, Labels
+from scheduler.rules.selectors import Group, Labels
+from scheduler.wishes.peers import Term
 
 Column = NDArray[np.int32]
 

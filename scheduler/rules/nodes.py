@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from ..columns import ABSENT, Bools, Columns, Ints
-from ..model import Shape
-from ..wishes.nodes import NodeWish, Requirement, Term, integer
+from scheduler.columns import ABSENT, Bools, Columns, Ints
+from scheduler.model import Shape
+from scheduler.wishes.nodes import NodeWish, Requirement, Term, integer
 
 UNDECLARED: Final = "node(s) didn't match Pod's required features"
 CONFLICT: Final = "pod affinity terms conflict"

@@ -9,9 +9,9 @@ pod that nobody has a term about pays for a look at its own labels.
 from collections.abc import Iterator
 from typing import Final
 
-from ..wishes.peers import PeerWish, Term
-from .kinds import Kind, Owned
-from .selectors import Index, Namespaces
+from scheduler.rules.kinds import Kind, Owned
+from scheduler.rules.selectors import Index, Namespaces
+from scheduler.wishes.peers import PeerWish, Term
 
 KEEPS_OUT: Final = 0
 _REQUIRED_WEIGHT: Final = 1  # kube-scheduler's hardPodAffinityWeight

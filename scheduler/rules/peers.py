@@ -16,15 +16,15 @@ from typing import Final
 
 import numpy as np
 
-from ..columns import Bools, Columns, Ints
-from ..model import Pod
-from ..wishes.peers import NO_PEERS, PeerWish
-from .affinity import Nearness
-from .counts import Counts
-from .defaults import Defaults
-from .owners import Owners
-from .selectors import Labels, Namespaces
-from .spread import Spreading
+from scheduler.columns import Bools, Columns, Ints
+from scheduler.model import Pod
+from scheduler.rules.affinity import Nearness
+from scheduler.rules.counts import Counts
+from scheduler.rules.defaults import Defaults
+from scheduler.rules.owners import Owners
+from scheduler.rules.selectors import Labels, Namespaces
+from scheduler.rules.spread import Spreading
+from scheduler.wishes.peers import NO_PEERS, PeerWish
 
 _KEPT: Final = 1024
 

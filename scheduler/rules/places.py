@@ -13,12 +13,12 @@ still. Pods that ask for nothing of it pay for one question: whether a node is r
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
-from ..columns import Bools, Codes, Columns, Ints
-from ..model import Shape
-from ..tables import PLAIN, Level, Tables
-from ..wishes.fabric import NO_FABRIC, NOBODY
-from . import fabric, tiers
-from .hardware import Hardware
+from scheduler.columns import Bools, Codes, Columns, Ints
+from scheduler.model import Shape
+from scheduler.rules import fabric, tiers
+from scheduler.rules.hardware import Hardware
+from scheduler.tables import PLAIN, Level, Tables
+from scheduler.wishes.fabric import NO_FABRIC, NOBODY
 
 Refused = tuple[tuple[str, Bools], ...]
 T = TypeVar("T")

@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from ..columns import Bools, Columns
-from ..model import Pod
-from ..wishes.ports import EVERYWHERE, Port
+from scheduler.columns import Bools, Columns
+from scheduler.model import Pod
+from scheduler.wishes.ports import EVERYWHERE, Port
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
 

@@ -11,8 +11,8 @@ Thousands of workloads each have a selector of their own (`app=x`), and a pod is
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
-from ..wishes.peers import Scope
-from ..wishes.selectors import Requirement, Selector, selects
+from scheduler.wishes.peers import Scope
+from scheduler.wishes.selectors import Requirement, Selector, selects
 
 T = TypeVar("T")
 Labels = tuple[tuple[str, str], ...]

@@ -18,13 +18,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import ABSENT, Bools, Codes, Columns, Ints
-from ..model import Pod, Shape
-from ..wishes.peers import Scope, Spread
-from ..wishes.taints import tolerated
-from . import nodes
-from .counts import Counts
-from .kinds import Column, Count, Kind
+from scheduler.columns import ABSENT, Bools, Codes, Columns, Ints
+from scheduler.model import Pod, Shape
+from scheduler.rules import nodes
+from scheduler.rules.counts import Counts
+from scheduler.rules.kinds import Column, Count, Kind
+from scheduler.wishes.peers import Scope, Spread
+from scheduler.wishes.taints import tolerated
 
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 UNLABELLED: Final = f"{SKEWED} (missing required label)"

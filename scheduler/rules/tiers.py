@@ -19,11 +19,10 @@ from typing import Final
 import numpy as np
 
 from policies import vocabulary
-
-from ..columns import ABSENT, Bools, Columns, Ints
-from ..model import Shape
-from ..tables import Tables, Tier
-from .hardware import CODES, Hardware
+from scheduler.columns import ABSENT, Bools, Columns, Ints
+from scheduler.model import Shape
+from scheduler.rules.hardware import CODES, Hardware
+from scheduler.tables import Tables, Tier
 
 OPEN: Final = frozenset({"", "none"})  # values of the reserved-tier label that reserve nothing
 

@@ -19,17 +19,16 @@ from typing import Final, TypeVar
 import numpy as np
 
 from policies import vocabulary
-
-from ..columns import ABSENT, Bools, Columns
-from ..model import Pod
-from ..volumes import claims as claim_rules
-from ..volumes.claims import Claims
-from ..volumes.facts import VolumeFacts
-from ..volumes.labels import Rows
-from ..volumes.limits import Limits
-from ..volumes.matching import NOTHING, Decision, Holder, Matching, Promises
-from ..volumes.objects import ONE_POD, ClaimKey, Volume
-from ..wishes.volumes import NO_VOLUMES, Attachable, Disk
+from scheduler.columns import ABSENT, Bools, Columns
+from scheduler.model import Pod
+from scheduler.volumes import claims as claim_rules
+from scheduler.volumes.claims import Claims
+from scheduler.volumes.facts import VolumeFacts
+from scheduler.volumes.labels import Rows
+from scheduler.volumes.limits import Limits
+from scheduler.volumes.matching import NOTHING, Decision, Holder, Matching, Promises
+from scheduler.volumes.objects import ONE_POD, ClaimKey, Volume
+from scheduler.wishes.volumes import NO_VOLUMES, Attachable, Disk
 
 DISK_TAKEN: Final = "node(s) had no available disk"
 USED_BY_ANOTHER: Final = (

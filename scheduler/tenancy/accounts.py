@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 
 from policies import quantity
 from policies.policyset import Tables
-
-from ..model import Pod
-from ..units import Unit
-from .ledger import Excess, Ledger
-from .shares import Shares, Standing
-from .tree import Amounts, Pairs, Tree, total
+from scheduler.model import Pod
+from scheduler.tenancy.ledger import Excess, Ledger
+from scheduler.tenancy.shares import Shares, Standing
+from scheduler.tenancy.tree import Amounts, Pairs, Tree, total
+from scheduler.units import Unit
 
 _FEW = 3
 

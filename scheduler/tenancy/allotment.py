@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from policies import quantity, vocabulary
-
-from ..hardware.assignment import NOWHERE
-from ..model import PODS, Node, Pod, PodKey
-from .reserved import Reserved, amounts
-from .victims import Occupant
+from scheduler.hardware.assignment import NOWHERE
+from scheduler.model import PODS, Node, Pod, PodKey
+from scheduler.tenancy.reserved import Reserved, amounts
+from scheduler.tenancy.victims import Occupant
 
 Amounts = dict[str, int]
 

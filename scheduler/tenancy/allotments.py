@@ -17,15 +17,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from .. import filters, planner
-from ..cache import Cache
-from ..filters import Memo
-from ..model import PODS
-from ..outcome import Placed
-from ..units import Unit, UnitKey
-from .allotment import Allotment, Amounts, listed, nodes_text, text
-from .coming import Coming
-from .reserved import Reserved
+from scheduler import filters, planner
+from scheduler.cache import Cache
+from scheduler.filters import Memo
+from scheduler.model import PODS
+from scheduler.outcome import Placed
+from scheduler.tenancy.allotment import Allotment, Amounts, listed, nodes_text, text
+from scheduler.tenancy.coming import Coming
+from scheduler.tenancy.reserved import Reserved
+from scheduler.units import Unit, UnitKey
 
 Json = dict[str, Any]
 

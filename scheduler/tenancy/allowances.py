@@ -10,12 +10,12 @@ is enough for all; what ends by then is counted only where there is not.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ..cache import Cache
-from ..units import Unit, UnitKey
-from .ledger import Excess
-from .lengths import Lengths
-from .promises import Promise
-from .tree import Amounts, total
+from scheduler.cache import Cache
+from scheduler.tenancy.ledger import Excess
+from scheduler.tenancy.lengths import Lengths
+from scheduler.tenancy.promises import Promise
+from scheduler.tenancy.tree import Amounts, total
+from scheduler.units import Unit, UnitKey
 
 Taken = tuple[str, Amounts]  # tenant, amounts
 

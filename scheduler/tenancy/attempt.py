@@ -6,10 +6,10 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 
-from ..model import Pod
-from ..units import Unit
-from .reservations import is_stand_in
-from .victims import Occupant, Verdict
+from scheduler.model import Pod
+from scheduler.tenancy.reservations import is_stand_in
+from scheduler.tenancy.victims import Occupant, Verdict
+from scheduler.units import Unit
 
 
 @dataclass(slots=True)

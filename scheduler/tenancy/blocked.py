@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Self
 
-from ..units import Unit
-from .tree import Pairs
+from scheduler.tenancy.tree import Pairs
+from scheduler.units import Unit
 
 
 @dataclass(slots=True)

@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from cluster import resources
-
-from ..model import Pod
-from ..raw import Json, mapping, whole
-from ..volumes.feeds import Feed
-from ..wishes import selectors
-from .victims import Bundle, Search, Verdict
+from scheduler.model import Pod
+from scheduler.raw import Json, mapping, whole
+from scheduler.tenancy.victims import Bundle, Search, Verdict
+from scheduler.volumes.feeds import Feed
+from scheduler.wishes import selectors
 
 _ROUNDS: Final = 4  # searches until one keeps within the budgets
 

@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from .. import filters, planner
-from ..cache import Cache
-from ..events import instant_text
-from ..filters import Memo
-from ..model import Pod
-from ..outcome import NoFit, Plan
-from ..units import Unit
-from .allotment import Allotment, Amounts, listed, nodes_text, text
-from .lengths import Lengths
-from .promises import without
-from .victims import Occupant
+from scheduler import filters, planner
+from scheduler.cache import Cache
+from scheduler.events import instant_text
+from scheduler.filters import Memo
+from scheduler.model import Pod
+from scheduler.outcome import NoFit, Plan
+from scheduler.tenancy.allotment import Allotment, Amounts, listed, nodes_text, text
+from scheduler.tenancy.lengths import Lengths
+from scheduler.tenancy.promises import without
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import Unit
 
 RESERVED: Final = "node(s) will be reserved for another tenant before it ends"
 AGAIN: Final = 30.0  # seconds until places are looked for again that were not found

@@ -15,11 +15,11 @@ are the API server's.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ..groups import Group
-from ..model import GangKey, Pod
-from ..terms import SYSTEM_CRITICAL
-from ..units import Unit, size_of
-from .victims import Bundle, Occupant
+from scheduler.groups import Group
+from scheduler.model import GangKey, Pod
+from scheduler.tenancy.victims import Bundle, Occupant
+from scheduler.terms import SYSTEM_CRITICAL
+from scheduler.units import Unit, size_of
 
 
 @dataclass(frozen=True, slots=True)

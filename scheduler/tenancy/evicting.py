@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cluster import client, correlation, errors, resources
-
-from .. import events
-from ..conditions import Patches
-from ..model import Pod
-from ..units import Unit
+from scheduler import events
+from scheduler.conditions import Patches
+from scheduler.model import Pod
+from scheduler.units import Unit
 
 logger = logging.getLogger(__name__)
 

@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from .. import filters
-from ..columns import Bools
-from ..filters import Memo
-from ..model import Shape
-from ..snapshot import Snapshot
-from ..units import Unit
-from .promises import Ending
-from .victims import Occupant
+from scheduler import filters
+from scheduler.columns import Bools
+from scheduler.filters import Memo
+from scheduler.model import Shape
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.promises import Ending
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import Unit
 
 
 def bound(

@@ -12,9 +12,9 @@ what was kept on it along. Nothing here is timed, and nothing is told: see `pree
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from ..snapshot import Snapshot
-from ..units import UnitKey
-from .victims import Occupant
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import UnitKey
 
 
 class Holds:

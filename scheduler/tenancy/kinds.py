@@ -8,10 +8,9 @@ whoever asks.
 
 from policies import vocabulary
 from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER
-
-from ..model import Node
-from ..rules.hardware import CODES, UNKNOWN
-from ..snapshot import Snapshot
+from scheduler.model import Node
+from scheduler.rules.hardware import CODES, UNKNOWN
+from scheduler.snapshot import Snapshot
 
 _TIERS = {code: name for name, code in CODES.items()}
 

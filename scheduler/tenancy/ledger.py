@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 from policies import requests
 from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER
-
-from .tree import Amounts, Member, Tree
+from scheduler.tenancy.tree import Amounts, Member, Tree
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,11 @@ from collections.abc import Iterable
 
 from policies import durations
 from policies.model_tenancy import Backfill
-
-from ..model import Pod
-from ..snapshot import Snapshot
-from ..units import Unit
-from .promises import Ending
-from .victims import Occupant
+from scheduler.model import Pod
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.promises import Ending
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import Unit
 
 
 class Lengths:

@@ -15,15 +15,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cluster import correlation
-
-from .. import events, filters
-from ..cache import Cache
-from ..filters import Memo
-from ..groups import Group
-from ..model import GangKey
-from ..outcome import Placed, Plan
-from ..units import Unit
-from .victims import Occupant
+from scheduler import events, filters
+from scheduler.cache import Cache
+from scheduler.filters import Memo
+from scheduler.groups import Group
+from scheduler.model import GangKey
+from scheduler.outcome import Placed, Plan
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import Unit
 
 _NAMED: Final = 3
 

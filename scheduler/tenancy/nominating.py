@@ -8,8 +8,8 @@ more must not stand there.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from .evicting import Evictor
-from .victims import Occupant
+from scheduler.tenancy.evicting import Evictor
+from scheduler.tenancy.victims import Occupant
 
 
 class Nominating:

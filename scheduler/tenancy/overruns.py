@@ -7,9 +7,9 @@ of it has to go for a unit is found by the search that every preemption makes: s
 
 from collections.abc import Sequence
 
-from ..cache import Cache
-from ..model import GangKey, Pod
-from .victims import Bundle, Occupant
+from scheduler.cache import Cache
+from scheduler.model import GangKey, Pod
+from scheduler.tenancy.victims import Bundle, Occupant
 
 
 def bundles(cache: Cache, overdue: Sequence[Occupant]) -> list[Bundle]:

@@ -5,11 +5,11 @@ What is kept for others, as sentences for people who ask why a pod waits. Pure.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..model import GangKey, Pod
-from ..units import UnitKey, key_of
-from .holds import Holds
-from .reserved import amounts
-from .victims import Occupant
+from scheduler.model import GangKey, Pod
+from scheduler.tenancy.holds import Holds
+from scheduler.tenancy.reserved import amounts
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import UnitKey, key_of
 
 
 def kept_from(pod: Pod, holds: Holds) -> Iterator[str]:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Hashable
 from typing import Final
 
-from ..units import UnitKey
+from scheduler.units import UnitKey
 
 FIRST: Final = 5.0
 LATEST: Final = 60.0

@@ -10,10 +10,10 @@ would have been in vain. Nothing is counted for good: the books are as before af
 
 from collections.abc import Callable, Collection, Iterator
 
-from ..cache import Cache
-from ..units import Unit
-from .accounts import Accounts, HeldBack
-from .attempt import Attempt
+from scheduler.cache import Cache
+from scheduler.tenancy.accounts import Accounts, HeldBack
+from scheduler.tenancy.attempt import Attempt
+from scheduler.units import Unit
 
 Row = tuple[str, tuple[tuple[str, int], ...]]  # tenant, amounts
 

@@ -23,23 +23,23 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from ..cache import Cache
-from ..filters import Memo
-from ..groups import Group
-from ..hardware.assignment import NOWHERE
-from ..metrics import Metrics
-from ..model import GangKey, Pod
-from ..outcome import Placement, Plan
-from ..queueing import Queue
-from ..units import Unit, UnitKey
-from .attempt import Attempt, grace, newly_told
-from .evicting import Evictor, Watched
-from .holds import Holds
-from .nominating import Nominating
-from .pacing import FIRST, LATEST, Pacing
-from .reservations import is_stand_in
-from .searching import Searching
-from .victims import Occupant, Verdict
+from scheduler.cache import Cache
+from scheduler.filters import Memo
+from scheduler.groups import Group
+from scheduler.hardware.assignment import NOWHERE
+from scheduler.metrics import Metrics
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import Placement, Plan
+from scheduler.queueing import Queue
+from scheduler.tenancy.attempt import Attempt, grace, newly_told
+from scheduler.tenancy.evicting import Evictor, Watched
+from scheduler.tenancy.holds import Holds
+from scheduler.tenancy.nominating import Nominating
+from scheduler.tenancy.pacing import FIRST, LATEST, Pacing
+from scheduler.tenancy.reservations import is_stand_in
+from scheduler.tenancy.searching import Searching
+from scheduler.tenancy.victims import Occupant, Verdict
+from scheduler.units import Unit, UnitKey
 
 WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
 LONGEST_WAIT: Final = 600.0  # for victims that ignore their grace

@@ -14,11 +14,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..filters import Memo
-from ..outcome import Placed, Plan
-from ..snapshot import Snapshot
-from ..units import UnitKey
-from .victims import Occupant
+from scheduler.filters import Memo
+from scheduler.outcome import Placed, Plan
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import UnitKey
 
 
 @dataclass(frozen=True, slots=True)

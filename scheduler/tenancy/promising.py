@@ -23,22 +23,21 @@ from functools import partial
 from typing import Any, Final
 
 from cluster import correlation
-
-from .. import events
-from ..cache import Cache
-from ..entries import State
-from ..filters import Memo
-from ..model import Pod
-from ..outcome import NoFit, Placed, Plan
-from ..planner import rows_of
-from ..queueing import Queue
-from ..units import Unit, UnitKey
-from . import foresight, overruns
-from .allowances import Allowances
-from .blocked import Blocked
-from .lengths import Lengths
-from .promises import Ending, Promise, earliest, keeps, without
-from .victims import Occupant, Search, Verdict
+from scheduler import events
+from scheduler.cache import Cache
+from scheduler.entries import State
+from scheduler.filters import Memo
+from scheduler.model import Pod
+from scheduler.outcome import NoFit, Placed, Plan
+from scheduler.planner import rows_of
+from scheduler.queueing import Queue
+from scheduler.tenancy import foresight, overruns
+from scheduler.tenancy.allowances import Allowances
+from scheduler.tenancy.blocked import Blocked
+from scheduler.tenancy.lengths import Lengths
+from scheduler.tenancy.promises import Ending, Promise, earliest, keeps, without
+from scheduler.tenancy.victims import Occupant, Search, Verdict
+from scheduler.units import Unit, UnitKey
 
 DEPTH: Final = 4  # promises at a time
 EVERY: Final = 1.0  # seconds between two looks

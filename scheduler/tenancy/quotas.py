@@ -12,12 +12,12 @@ plan, which is then made again without the nodes of that kind. Shares are let fa
 from collections.abc import Callable
 from typing import Final
 
-from ..cache import Cache
-from ..model import PODS
-from ..outcome import NoFit, Placed, Plan
-from ..queueing import Queue
-from ..units import Unit
-from .accounts import HeldBack
+from scheduler.cache import Cache
+from scheduler.model import PODS
+from scheduler.outcome import NoFit, Placed, Plan
+from scheduler.queueing import Queue
+from scheduler.tenancy.accounts import HeldBack
+from scheduler.units import Unit
 
 Planning = Callable[[Unit, frozenset[str]], Plan]
 

@@ -20,12 +20,11 @@ from typing import Any, Final
 
 from cluster import errors, resources
 from policies import quantity
-
-from ..conditions import Patches
-from ..raw import instant, mapping, rows
-from .accounts import Accounts
-from .shares import Memory
-from .tree import NOBODY
+from scheduler.conditions import Patches
+from scheduler.raw import instant, mapping, rows
+from scheduler.tenancy.accounts import Accounts
+from scheduler.tenancy.shares import Memory
+from scheduler.tenancy.tree import NOBODY
 
 logger = logging.getLogger(__name__)
 

@@ -21,13 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from policies import requests
-
-from ..model import PODS, GangKey, Pod, PodKey, Shape
-from ..outcome import Placed, Placement
-from ..units import Unit, UnitKey, leads
-from .accounts import Accounts
-from .holds import Holds
-from .victims import Occupant
+from scheduler.model import PODS, GangKey, Pod, PodKey, Shape
+from scheduler.outcome import Placed, Placement
+from scheduler.tenancy.accounts import Accounts
+from scheduler.tenancy.holds import Holds
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import Unit, UnitKey, leads
 
 KEPT_SECONDS: Final = 600.0  # at least
 ALL_CAME: Final = "all have come"

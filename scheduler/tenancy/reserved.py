@@ -11,12 +11,11 @@ from typing import Any
 
 from policies import quantity, vocabulary
 from policies.model_reservation import Place, ResourceReservation, Spec, shown
-
-from ..errors import ModelError
-from ..model import PODS, Pod, Shape
-from ..raw import instant
-from .recording import Name
-from .victims import Occupant
+from scheduler.errors import ModelError
+from scheduler.model import PODS, Pod, Shape
+from scheduler.raw import instant
+from scheduler.tenancy.recording import Name
+from scheduler.tenancy.victims import Occupant
 
 Json = dict[str, Any]
 

@@ -25,20 +25,19 @@ from cluster import correlation
 from cluster.watch import Event, Kind
 from policies import quantity
 from policies.model_reservation import Place, PodGroup
-
-from .. import events
-from ..binder import Bound, Result
-from ..cache import Cache, Held
-from ..groups import Group
-from ..hardware.assignment import NOWHERE, parse
-from ..model import GangKey, Pod
-from ..outcome import Placement
-from ..units import Unit, leads, size_of
-from .allotments import Allotments
-from .recording import Created, Name, Recorder
-from .reservations import ALL_CAME, Terms, like, shape_of
-from .reserved import Reserved, document, status
-from .victims import Occupant
+from scheduler import events
+from scheduler.binder import Bound, Result
+from scheduler.cache import Cache, Held
+from scheduler.groups import Group
+from scheduler.hardware.assignment import NOWHERE, parse
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import Placement
+from scheduler.tenancy.allotments import Allotments
+from scheduler.tenancy.recording import Created, Name, Recorder
+from scheduler.tenancy.reservations import ALL_CAME, Terms, like, shape_of
+from scheduler.tenancy.reserved import Reserved, document, status
+from scheduler.tenancy.victims import Occupant
+from scheduler.units import Unit, leads, size_of
 
 logger = logging.getLogger(__name__)
 

@@ -14,19 +14,19 @@ Pods whose eviction was refused are left out for a while. Nobody is evicted here
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
-from ..cache import Cache
-from ..filters import Memo
-from ..groups import Group
-from ..metrics import Metrics
-from ..model import GangKey, Pod
-from ..outcome import Plan
-from ..units import Unit, UnitKey
-from . import budgets, eligible
-from .ledger import Ledger
-from .promises import Promise
-from .sparing import Sparing
-from .tree import total
-from .victims import Bundle, Occupant, Search, Verdict
+from scheduler.cache import Cache
+from scheduler.filters import Memo
+from scheduler.groups import Group
+from scheduler.metrics import Metrics
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import Plan
+from scheduler.tenancy import budgets, eligible
+from scheduler.tenancy.ledger import Ledger
+from scheduler.tenancy.promises import Promise
+from scheduler.tenancy.sparing import Sparing
+from scheduler.tenancy.tree import total
+from scheduler.tenancy.victims import Bundle, Occupant, Search, Verdict
+from scheduler.units import Unit, UnitKey
 
 _MOST_LEFT_ALONE: Final = 4096
 

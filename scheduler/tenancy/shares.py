@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .ledger import Ledger
-from .tree import Amounts
+from scheduler.tenancy.ledger import Ledger
+from scheduler.tenancy.tree import Amounts
 
 Standing = tuple[bool, tuple[tuple[float, str], ...]]
 

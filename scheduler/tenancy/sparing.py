@@ -17,9 +17,9 @@ does not, so nothing is overlooked but for the number of looks. Nobody is evicte
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from .ledger import Ledger
-from .tree import Amounts, total
-from .victims import Bundle, Occupant, Verdict, spared
+from scheduler.tenancy.ledger import Ledger
+from scheduler.tenancy.tree import Amounts, total
+from scheduler.tenancy.victims import Bundle, Occupant, Verdict, spared
 
 LOOKS: Final = 16
 """Searches for one unit."""

@@ -16,26 +16,25 @@ from dataclasses import dataclass
 
 from cluster import correlation
 from cluster.watch import Event
-
-from ..cache import Cache
-from ..filters import Memo
-from ..groups import Group
-from ..metrics import Metrics
-from ..model import GangKey, Pod
-from ..outcome import Placed, Plan
-from ..queueing import Queue
-from ..units import Unit, UnitKey
-from .evicting import Evictor
-from .moving import Moving
-from .pledges import Pledges
-from .preempting import Preempting
-from .promising import Means, Promising
-from .quotas import Quotas
-from .recording import Recorder
-from .reservations import ALL_CAME
-from .reserved import Reserved
-from .reserving import Reserving
-from .wanting import Wanting
+from scheduler.cache import Cache
+from scheduler.filters import Memo
+from scheduler.groups import Group
+from scheduler.metrics import Metrics
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import Placed, Plan
+from scheduler.queueing import Queue
+from scheduler.tenancy.evicting import Evictor
+from scheduler.tenancy.moving import Moving
+from scheduler.tenancy.pledges import Pledges
+from scheduler.tenancy.preempting import Preempting
+from scheduler.tenancy.promising import Means, Promising
+from scheduler.tenancy.quotas import Quotas
+from scheduler.tenancy.recording import Recorder
+from scheduler.tenancy.reservations import ALL_CAME
+from scheduler.tenancy.reserved import Reserved
+from scheduler.tenancy.reserving import Reserving
+from scheduler.tenancy.wanting import Wanting
+from scheduler.units import Unit, UnitKey
 
 Planning = Callable[[Unit, frozenset[str], Memo], Plan]
 

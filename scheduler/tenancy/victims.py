@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..filters import Memo
-from ..hardware.assignment import Assignment
-from ..model import GangKey, Pod
-from ..outcome import Placed, Plan
-from ..snapshot import Snapshot
-from .ledger import Ledger
-from .tree import Amounts, total
+from scheduler.filters import Memo
+from scheduler.hardware.assignment import Assignment
+from scheduler.model import GangKey, Pod
+from scheduler.outcome import Placed, Plan
+from scheduler.snapshot import Snapshot
+from scheduler.tenancy.ledger import Ledger
+from scheduler.tenancy.tree import Amounts, total
 
 _MOST_TRIALS: Final = 200  # plans made for one search
 

@@ -10,9 +10,9 @@ of this: see `pacing` for when it is looked at again.
 
 from typing import Final
 
-from ..cache import Cache
-from ..queueing import Queue
-from ..units import Unit, UnitKey
+from scheduler.cache import Cache
+from scheduler.queueing import Queue
+from scheduler.units import Unit, UnitKey
 
 MOST: Final = 4096  # units that are remembered
 _LOOKED_AT: Final = 256  # for each change

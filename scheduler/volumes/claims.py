@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..model import Pod
-from ..wishes.volumes import ClaimRef
-from .facts import VolumeFacts
-from .objects import Claim, Volume
+from scheduler.model import Pod
+from scheduler.volumes.facts import VolumeFacts
+from scheduler.volumes.objects import Claim, Volume
+from scheduler.wishes.volumes import ClaimRef
 
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 

@@ -11,8 +11,7 @@ One writer, the event loop. No I/O: `feeds` says which collections tell these fa
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ..wishes.volumes import Attachable, ClaimRef
-from .objects import (
+from scheduler.volumes.objects import (
     Attachment,
     Capacity,
     Claim,
@@ -22,6 +21,7 @@ from .objects import (
     StorageClass,
     Volume,
 )
+from scheduler.wishes.volumes import Attachable, ClaimRef
 
 
 class VolumeFacts:

@@ -9,10 +9,17 @@ from cluster import resources
 from cluster.client import Client
 from cluster.resources import Resource
 from cluster.watch import Event, Informer, Kind
-
-from ..raw import Json
-from .facts import VolumeFacts
-from .objects import Attachment, Capacity, Claim, CsiDriver, CsiNode, StorageClass, Volume
+from scheduler.raw import Json
+from scheduler.volumes.facts import VolumeFacts
+from scheduler.volumes.objects import (
+    Attachment,
+    Capacity,
+    Claim,
+    CsiDriver,
+    CsiNode,
+    StorageClass,
+    Volume,
+)
 
 
 @dataclass(frozen=True, slots=True)

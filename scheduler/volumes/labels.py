@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import ABSENT, Bools, Columns
-from ..raw import Json, mapping, rows, words
+from scheduler.columns import ABSENT, Bools, Columns
+from scheduler.raw import Json, mapping, rows, words
 
 _MOST_KEPT: Final = 20_000  # answers; each volume of a local disk has one of its own
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from ..columns import Bools, Columns, Ints
-from ..wishes.volumes import Attachable
-from .facts import VolumeFacts
+from scheduler.columns import Bools, Columns, Ints
+from scheduler.volumes.facts import VolumeFacts
+from scheduler.wishes.volumes import Attachable
 
 EXCEEDED: Final = "node(s) exceed max volume count"
 NOT_INSTALLED: Final = "%s CSI driver is not installed on the node"

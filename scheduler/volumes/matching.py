@@ -20,10 +20,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..columns import Bools, Columns
-from .facts import VolumeFacts
-from .labels import Rows, selects
-from .objects import Claim, ClaimKey, Ref, StorageClass, Volume
+from scheduler.columns import Bools, Columns
+from scheduler.volumes.facts import VolumeFacts
+from scheduler.volumes.labels import Rows, selects
+from scheduler.volumes.objects import Claim, ClaimKey, Ref, StorageClass, Volume
 
 NOTHING_TO_BIND: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from policies import quantity, vocabulary
-
-from ..raw import Json, mapping, pairs, rows, words
-from ..wishes.volumes import Attachable, attachable
-from .labels import Selector, Terms, read_selector, read_terms, read_topologies
+from scheduler.raw import Json, mapping, pairs, rows, words
+from scheduler.volumes.labels import Selector, Terms, read_selector, read_terms, read_topologies
+from scheduler.wishes.volumes import Attachable, attachable
 
 ClaimKey = tuple[str, str]  # namespace, name
 

@@ -22,13 +22,12 @@ from typing import Any, Final, Protocol
 
 from cluster import errors, resources
 from policies import vocabulary
-
-from ..model import Pod
-from ..outcome import Placement
-from ..rules.volumes import Volumes
-from .labels import any_selects
-from .matching import Decision
-from .objects import Claim, ClaimKey, Volume
+from scheduler.model import Pod
+from scheduler.outcome import Placement
+from scheduler.rules.volumes import Volumes
+from scheduler.volumes.labels import any_selects
+from scheduler.volumes.matching import Decision
+from scheduler.volumes.objects import Claim, ClaimKey, Volume
 
 SECONDS: Final = 600.0  # how long volumes may take, as in kube-scheduler
 FIRST_WAIT: Final = 0.1

@@ -9,7 +9,7 @@ equal pods keep equal shapes.
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ..raw import Json, mapping, rows
+from scheduler.raw import Json, mapping, rows
 
 
 class DeviceClaimRef(NamedTuple):

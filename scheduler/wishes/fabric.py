@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from policies import fabric, vocabulary
-
-from . import selectors
-from .peers import PeerWish, Spread
+from scheduler.wishes import selectors
+from scheduler.wishes.peers import PeerWish, Spread
 
 _OWN_NAMES: Final = frozenset(
     {

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ..raw import Json, mapping, rows, whole
-from . import selectors
-from .selectors import NOTHING, Requirement, Selector, joined
+from scheduler.raw import Json, mapping, rows, whole
+from scheduler.wishes import selectors
+from scheduler.wishes.selectors import NOTHING, Requirement, Selector, joined
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"

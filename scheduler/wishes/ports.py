@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ..raw import Json, rows, whole
+from scheduler.raw import Json, rows, whole
 
 EVERYWHERE: Final = "0.0.0.0"
 

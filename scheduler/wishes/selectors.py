@@ -11,7 +11,7 @@ An operator that no API server stores selects nothing: a wish that cannot be rea
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ..raw import mapping, rows, words
+from scheduler.raw import mapping, rows, words
 
 
 class Requirement(NamedTuple):

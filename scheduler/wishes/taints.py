@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ..raw import rows
+from scheduler.raw import rows
 
 CORDON: Final = "node.kubernetes.io/unschedulable"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ..raw import Json, mapping, rows
+from scheduler.raw import Json, mapping, rows
 
 
 class ClaimRef(NamedTuple):

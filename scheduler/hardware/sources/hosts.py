@@ -14,13 +14,12 @@ from cluster import resources
 from policies import host_facts
 from policies.host_facts import Said
 from policies.numa_nodes import Gpu, Topology
-
-from ...dra.devices import PoolId, Slice
-from ...dra.facts import DeviceFacts
-from ...model import Node
-from ...raw import Json
-from ...volumes.feeds import Feed
-from . import slices, topologies
+from scheduler.dra.devices import PoolId, Slice
+from scheduler.dra.facts import DeviceFacts
+from scheduler.hardware.sources import slices, topologies
+from scheduler.model import Node
+from scheduler.raw import Json
+from scheduler.volumes.feeds import Feed
 
 VramOf = Callable[[str], int]  # model -> bytes of VRAM, 0: unknown
 Found = tuple[str, Said]  # a node, and what its NodeResourceTopology says

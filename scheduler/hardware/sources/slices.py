@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from policies import host_facts, quantity
 from policies.host_facts import Said
-
-from ...dra.devices import Device, Slice
+from scheduler.dra.devices import Device, Slice
 
 STANDARD: Final = "resource.kubernetes.io"
 

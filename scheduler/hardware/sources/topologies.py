@@ -17,8 +17,7 @@ from typing import Any, Final
 from policies import host_facts, quantity, vocabulary
 from policies.host_facts import Said
 from policies.numa_nodes import Manager
-
-from ...raw import Json, mapping, rows
+from scheduler.raw import Json, mapping, rows
 
 SOURCE: Final = "NodeResourceTopology"
 

@@ -1,7 +1,6 @@
 """The chart says what the code says. What Helm makes of it is tests/cluster/test_chart.py's."""
 
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,10 +11,10 @@ from kubenexus.install import chart, roles
 from kubenexus.labeler import facts
 from policies import crds, vocabulary
 from scheduler.metrics import Metrics
+from tests.pages import ROOT
 from webhook import metrics as webhook_metrics
 from webhook import registration
 
-ROOT = Path(__file__).parents[2]
 CHART = ROOT / chart.CHART
 # What a metric exports under its name, by its type.
 ENDINGS = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}

@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kubenexus import cli
+from tests.pages import ROOT
 
-ROOT = Path(__file__).parents[2]
 CLUSTER = (
     "apiVersion: dev.kubenexus.io/v1alpha1\nkind: Cluster\n"
     "nodes: [{name: n, cpu: 4, memory: 8Gi}]\n"

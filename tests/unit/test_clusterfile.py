@@ -7,6 +7,7 @@ import pytest
 from kubenexus import clusterfile
 from kubenexus.clusterschema import ClusterFile
 from policies import documents, vocabulary
+from tests.pages import ROOT
 
 HEAD = "apiVersion: dev.kubenexus.io/v1alpha1\nkind: Cluster\n"
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -284,7 +285,7 @@ def test_an_empty_file_says_what_belongs_into_it(tmp_path: Path) -> None:
 
 
 def test_every_label_value_of_the_quickstart_is_legal() -> None:
-    found = clusterfile.load(Path(__file__).parents[2] / "examples/quickstart/cluster.yaml")
+    found = clusterfile.load(ROOT / "examples/quickstart/cluster.yaml")
     for item in (*found.nodes, *found.namespaces):
         for key, value in item["metadata"]["labels"].items():
             assert LABEL_VALUE.fullmatch(value), key

@@ -1,14 +1,13 @@
 """The page about Kueue says what admission says, word for word."""
 
-from pathlib import Path
-
 import pytest
 
 from policies import queues
 from policies.model_rules import Selector
 from policies.queues import ClusterQueue, Queue
+from tests.pages import ROOT
 
-PAGE = " ".join((Path(__file__).parents[2] / "docs/integrations/kueue.md").read_text().split())
+PAGE = " ".join((ROOT / "docs/integrations/kueue.md").read_text().split())
 TIERS = ("gold", "silver", "bronze")
 
 

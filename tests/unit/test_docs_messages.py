@@ -34,13 +34,13 @@ from scheduler.unhonoured import asked_in_vain, sentence
 from scheduler.volumes import claims, limits, matching
 from scheduler.wholeness import Half
 from tests.builders import a_job, a_namespace, a_pod, in_gang
+from tests.pages import ROOT
 from tests.unit.scheduler.builders import a_gang, a_node
 from webhook import decide, guards, identity
 from webhook.decide import Facts
 from webhook.review import Review
 
 Json = dict[str, Any]
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
 FLAT = " ".join(PAGE.split())
 

@@ -1,7 +1,6 @@
 """What is said about reservations is on the page about troubleshooting, word for word."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,10 @@ from scheduler import events
 from scheduler.model import Pod
 from scheduler.tenancy import coming, reserved
 from tests.builders import a_pod, in_gang
+from tests.pages import ROOT
 
 Json = dict[str, Any]
-PAGE = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
+PAGE = ROOT / "docs" / "troubleshooting.md"
 
 
 def reservation_warnings() -> list[str]:

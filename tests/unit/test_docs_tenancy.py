@@ -22,10 +22,10 @@ from scheduler.tenancy import reserved
 from scheduler.tenancy.accounts import HeldBack
 from scheduler.tenancy.ledger import Excess
 from scheduler.tenancy.reservations import KEPT_SECONDS
+from tests.pages import ROOT
 from tests.unit.scheduler.builders import pod_json
 from tests.unit.scheduler.table import Bench
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tenancy.md").read_text()
 FLAT = " ".join(PAGE.split())
 

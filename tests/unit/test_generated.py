@@ -1,10 +1,8 @@
-from pathlib import Path
-
 import pytest
 
 from kubenexus import generate
+from tests.pages import ROOT
 
-ROOT = Path(__file__).parents[2]
 FILES = generate.files(ROOT)
 
 

@@ -14,11 +14,11 @@ from policies import expression, loader, vocabulary
 from policies.compiler import Compiler
 from policies.policyset import PolicySet
 from tests.builders import a_namespace
+from tests.pages import ROOT
 from webhook import decide
 from webhook.decide import Facts
 from webhook.review import Review
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", README, re.S)
 COMMANDS = re.findall(r"^(?:\.venv/bin/)?(make|kubenexus) ([a-z-]+)(?: ([a-z]+))?", README, re.M)

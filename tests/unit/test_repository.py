@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from policies import vocabulary
+from tests.pages import ROOT
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("kubenexus", "webhook", "scheduler", "cluster", "policies")
 LONGEST = 400
 

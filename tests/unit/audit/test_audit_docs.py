@@ -1,7 +1,6 @@
 """The page about audits says what the code does."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from kubenexus import cli as root
 from kubenexus.audit import cli, report, scan
 from policies import workloads
 from policies.vocabulary import POLICY_GROUP
+from tests.pages import ROOT
 from webhook import auditing, metrics, registration, world
 
-PAGE = (Path(__file__).parents[3] / "docs" / "audit.md").read_text()
+PAGE = (ROOT / "docs" / "audit.md").read_text()
 
 
 def manifests() -> dict[str, Any]:

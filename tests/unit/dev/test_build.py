@@ -15,6 +15,7 @@ from kubenexus.dev import build, manifest
 from kubenexus.dev.errors import BinariesUnavailable
 from kubenexus.dev.progress import Standing
 from kubenexus.dev.versions import Program
+from tests.pages import ROOT
 
 # Writes every run to $RUNS. `$STOP` names the program whose build says so on the fifo $HELLO, with
 # half of its output written, and then waits for the fifo $GO_ON. `$FAIL` is said before failing.
@@ -201,7 +202,7 @@ def test_a_build_that_was_killed_leaves_nothing_half_done_and_is_continued(
         build.ensure(programs, root / "bin", cache=root / "cache", env=os.environ, show=Heard())
         """
     )
-    repository = Path(__file__).parents[3]
+    repository = ROOT
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(workshop.root)],
         env={**os.environ, **workshop.env, "STOP": "m/two", "PYTHONPATH": str(repository)},

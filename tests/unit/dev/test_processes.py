@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from kubenexus.dev.processes import Child, stop_all, tail
-
-REPOSITORY = Path(__file__).parents[3]
+from tests.pages import ROOT
 
 PARENT = """
 import sys, threading, time
@@ -53,7 +52,7 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())

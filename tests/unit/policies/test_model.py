@@ -7,6 +7,7 @@ import pytest
 
 from policies import loader
 from policies.schemas import documents
+from tests.pages import ROOT
 from tests.policy_builders import a_compiler
 
 HEAD = """\
@@ -16,7 +17,7 @@ metadata: {name: team-a}
 spec:
   tenant: {name: a}
 """
-SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
+SCHEMAS = ROOT / "docs" / "schemas"
 
 
 def told(tmp_path: Path, text: str) -> list[str]:

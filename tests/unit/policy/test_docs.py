@@ -8,8 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from kubenexus.policy.cli import app
+from tests.pages import ROOT
 
-GUIDE = Path(__file__).parents[3] / "docs" / "policies.md"
+GUIDE = ROOT / "docs" / "policies.md"
 FILES = ("policies/ada.yaml", "tests/ada.yaml", "pod.yaml")
 
 

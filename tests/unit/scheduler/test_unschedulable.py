@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from scheduler import conditions, events, telling
 from scheduler.model import GangKey
 from scheduler.units import Unit
+from tests.pages import ROOT
 from tests.unit.scheduler.builders import a_gang
 from tests.unit.scheduler.provisioning_shelf import TENANT, Scene, all_of, quota
 
@@ -126,7 +126,7 @@ def test_the_member_beyond_the_quota_is_told_how_far_it_goes() -> None:
     assert [pod for pod, _ in scene.bench.told("FailedScheduling")] == ["g-0", "g-1", "g-2"]
 
 
-PAGE = " ".join((Path(__file__).parents[3] / "docs/troubleshooting.md").read_text().split())
+PAGE = " ".join((ROOT / "docs/troubleshooting.md").read_text().split())
 TRAIN = Unit(GangKey("team-a", "train"), tuple(a_gang(4, name="train", labels=TENANT)))
 REQUEST = "train-0123456789-1"
 

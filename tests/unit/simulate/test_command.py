@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kubenexus import cli
-
-ROOT = Path(__file__).parents[3]
+from tests.pages import ROOT
 
 CLUSTER = """apiVersion: dev.kubenexus.io/v1alpha1
 kind: Cluster

@@ -1,7 +1,6 @@
 """What could never run within its tenant's quota is refused, and said as the documentation says."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +9,14 @@ from policies import expression, loader, vocabulary
 from policies.compiler import Compiler
 from policies.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, in_gang
+from tests.pages import ROOT
 from webhook import decide
 from webhook.decide import Facts
 from webhook.review import Review
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PAGE = " ".join((Path(__file__).parents[3] / "docs" / "troubleshooting.md").read_text().split())
+PAGE = " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
 HOME = a_namespace("team-a", tenant="research", tier="gold")
 GPU: Json = {"name": "main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
 POLICY = f"""

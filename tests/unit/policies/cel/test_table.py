@@ -1,13 +1,12 @@
 """The conformance runner and its table, on rows small enough to see."""
 
-from pathlib import Path
-
 import pytest
 
 from policies import expression
 from tests.conformance import cel_spec, cel_table
+from tests.pages import ROOT
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "cel.md"
+DOCUMENT = ROOT / "docs" / "cel.md"
 
 
 def row(figure: str, measured: int, note: str) -> dict[str, object]:

@@ -18,11 +18,11 @@ from urllib.parse import urlencode
 
 import orjson
 
-from cluster.connection import Connection
-from cluster.decoding import Listing, Page, a_page, an_object
+from cluster.connection.connection import Connection
 from cluster.errors import Expired, Refused
+from cluster.net.transport import CONNECTIONS, JSON, Ask, Now, Sleep, Transport
 from cluster.resources import PODS, Obj, Resource
-from cluster.transport import CONNECTIONS, JSON, Ask, Now, Sleep, Transport
+from cluster.responses import Listing, Page, a_page, an_object
 
 PAGE: Final = 1000  # objects a page: bounds the memory of a list without costing many requests
 

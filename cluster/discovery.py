@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cluster.decoding import an_object
 from cluster.errors import Gone, KubeError
 from cluster.resources import Resource
+from cluster.responses import an_object
 
 
 class Asks(Protocol):

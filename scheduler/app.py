@@ -25,12 +25,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from cluster import connection, errors, resources
+from cluster import errors, resources
 from cluster.client import Client
-from cluster.events import Recorder
-from cluster.leases import Elector
-from cluster.optional_kinds import OptionalKind
-from cluster.watch import Event, Informer
+from cluster.connection import connection
+from cluster.events.recorder import Recorder
+from cluster.informer import Event, Informer
+from cluster.leader_election import Elector
+from cluster.optional_informer import OptionalKind
 from scheduler import following, groups, lifetime, server
 from scheduler.binder import Binder
 from scheduler.conditions import Conditions

@@ -2,15 +2,15 @@
 What people read about their pods: Events, each made by a named function.
 
 Reasons are stable words that people and programs search for; the note says what was wanted and
-what was found. `cluster.correlation` bounds the notes and folds repeats into series. The state of a
-pod belongs in its condition (`conditions`): an Event may be dropped.
+what was found. `cluster.events.correlator` bounds the notes and folds repeats into series. The state
+of a pod belongs in its condition (`conditions`): an Event may be dropped.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from cluster import correlation
+from cluster.events import correlator
 from policies import vocabulary
 from policies.faults import Fault
 from policies.model_reservation import ResourceReservation
@@ -42,129 +42,129 @@ PROVISIONED: Final = "Provisioned"
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
 
 
-def scheduled(placement: Placement) -> correlation.Report:
+def scheduled(placement: Placement) -> correlator.Report:
     note = f"Successfully assigned {placement.pod.key} to {placement.node}"
-    return correlation.report(_about(placement.pod), SCHEDULED, note, action="Binding")
+    return correlator.report(_about(placement.pod), SCHEDULED, note, action="Binding")
 
 
-def failed_scheduling(pod: Pod, why: NoFit) -> correlation.Report:
-    return correlation.report(_about(pod), FAILED, why.text, action="Scheduling", warning=True)
+def failed_scheduling(pod: Pod, why: NoFit) -> correlator.Report:
+    return correlator.report(_about(pod), FAILED, why.text, action="Scheduling", warning=True)
 
 
-def quota_exceeded(pod: Pod, why: NoFit) -> correlation.Report:
-    return correlation.report(
+def quota_exceeded(pod: Pod, why: NoFit) -> correlator.Report:
+    return correlator.report(
         _about(pod), QUOTA_EXCEEDED, why.text, action="Scheduling", warning=True
     )
 
 
-def preempted(pod: Pod, unit: Unit) -> correlation.Report:
+def preempted(pod: Pod, unit: Unit) -> correlator.Report:
     note = f"Preempted by {_unit(unit)}"
-    return correlation.report(_about(pod), PREEMPTED, note, action="Preempting", warning=True)
+    return correlator.report(_about(pod), PREEMPTED, note, action="Preempting", warning=True)
 
 
-def preempting(unit: Unit, victims: Sequence[Pod]) -> correlation.Report:
+def preempting(unit: Unit, victims: Sequence[Pod]) -> correlator.Report:
     named = ", ".join(str(pod.key) for pod in victims[:5])
     more = f" and {len(victims) - 5} more" if len(victims) > 5 else ""
     note = f"{_unit(unit)} waits for {_count(len(victims), 'pod')} to end: {named}{more}"
-    return correlation.report(_about(unit.pods[0]), PREEMPTING, note, action="Preempting")
+    return correlator.report(_about(unit.pods[0]), PREEMPTING, note, action="Preempting")
 
 
-def start_promised(unit: Unit, start: float, waits_for: Sequence[str]) -> correlation.Report:
+def start_promised(unit: Unit, start: float, waits_for: Sequence[str]) -> correlator.Report:
     """On the first pod; `start` in seconds of the epoch."""
     named = f", when {', '.join(waits_for)} have ended" if waits_for else ""
     note = f"{_unit(unit)} is expected to start by {instant_text(start)}{named}"
-    return correlation.report(_about(unit.pods[0]), START_PROMISED, note, action="Scheduling")
+    return correlator.report(_about(unit.pods[0]), START_PROMISED, note, action="Scheduling")
 
 
-def promise_moved(unit: Unit, start: float | None, why: str) -> correlation.Report:
+def promise_moved(unit: Unit, start: float | None, why: str) -> correlator.Report:
     """None: there is no time to be named for now."""
     when = "at a time not known yet" if start is None else f"by {instant_text(start)}"
     note = f"{_unit(unit)} is expected to start {when}: {why}"
     about = _about(unit.pods[0])
-    return correlation.report(about, PROMISE_MOVED, note, action="Scheduling", warning=True)
+    return correlator.report(about, PROMISE_MOVED, note, action="Scheduling", warning=True)
 
 
 def instant_text(epoch: float) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def reservation_ended(pod: Pod, gang: str, why: str) -> correlation.Report:
+def reservation_ended(pod: Pod, gang: str, why: str) -> correlator.Report:
     note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
-    return correlation.report(_about(pod), RESERVATION_ENDED, note, action="Reserving")
+    return correlator.report(_about(pod), RESERVATION_ENDED, note, action="Reserving")
 
 
-def reservation_moved(pod: Pod, gang: str, nodes: Sequence[str], why: str) -> correlation.Report:
+def reservation_moved(pod: Pod, gang: str, nodes: Sequence[str], why: str) -> correlator.Report:
     """On the leader; the nodes are those on which room is kept now."""
     named = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
     note = f"room for members of pod group {gang} that are missing is kept on {named} now: {why}"
-    return correlation.report(_about(pod), RESERVATION_MOVED, note, action="Reserving")
+    return correlator.report(_about(pod), RESERVATION_MOVED, note, action="Reserving")
 
 
-def reservation_short(pod: Pod, gang: str, counts: tuple[int, int], why: str) -> correlation.Report:
+def reservation_short(pod: Pod, gang: str, counts: tuple[int, int], why: str) -> correlator.Report:
     """On the leader; the counts are of places that are kept, and that should be."""
     note = (
         f"room is kept for {counts[0]} of {counts[1]} members of pod group {gang} that are"
         f" missing, and looked for the others: {why}"
     )
     about = _about(pod)
-    return correlation.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
+    return correlator.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
 
 
-def reservation_dropped(name: Name, uid: str, gang: str, why: str) -> correlation.Report:
+def reservation_dropped(name: Name, uid: str, gang: str, why: str) -> correlator.Report:
     """On the object, whose leader is not there to be told."""
     note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
-    return correlation.report(_object(name, uid), RESERVATION_ENDED, note, action="Reserving")
+    return correlator.report(_object(name, uid), RESERVATION_ENDED, note, action="Reserving")
 
 
-def allotted(one: Reserved, what: str, *, begins: bool) -> correlation.Report:
+def allotted(one: Reserved, what: str, *, begins: bool) -> correlator.Report:
     """About a reservation for a tenant, that begins or ends."""
     about = _object(one.name, one.uid)
     said = "is kept from now on" if begins else "is kept no longer"
     note = f"room {said} for tenant {one.spec.tenant}: {what}"
     reason = RESERVATION_STARTED if begins else RESERVATION_ENDED
-    return correlation.report(about, reason, note, action="Reserving")
+    return correlator.report(about, reason, note, action="Reserving")
 
 
-def allotment_short(one: Reserved, why: str) -> correlation.Report:
+def allotment_short(one: Reserved, why: str) -> correlator.Report:
     """About a reservation for a tenant, some of whose places were lost."""
     note = f"other room is looked for, for tenant {one.spec.tenant}: {why}"
     about = _object(one.name, one.uid)
-    return correlation.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
+    return correlator.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
 
 
-def _object(name: Name, uid: str) -> correlation.Ref:
+def _object(name: Name, uid: str) -> correlator.Ref:
     kind = ResourceReservation.__name__
-    return correlation.Ref(kind, name[1], name[0], uid, vocabulary.API_VERSION)
+    return correlator.Ref(kind, name[1], name[0], uid, vocabulary.API_VERSION)
 
 
-def provisioning_requested(unit: Unit, name: str, pods: int, kind: str) -> correlation.Report:
+def provisioning_requested(unit: Unit, name: str, pods: int, kind: str) -> correlator.Report:
     """On the first pod, as all about the requests of a gang."""
     note = f"ProvisioningRequest {name} asks for nodes for {_count(pods, 'pod')}, class {kind}"
     return _provisioning(unit, PROVISIONING_REQUESTED, note)
 
 
-def provisioned(unit: Unit, name: str, said: str) -> correlation.Report:
+def provisioned(unit: Unit, name: str, said: str) -> correlator.Report:
     note = f"ProvisioningRequest {name} is answered: {said}; the pod group is tried again"
     return _provisioning(unit, PROVISIONED, note)
 
 
-def not_provisioned(unit: Unit, name: str, said: str, again: float) -> correlation.Report:
+def not_provisioned(unit: Unit, name: str, said: str, again: float) -> correlator.Report:
     """`again` in seconds of the epoch."""
     when = f"another one follows at {instant_text(again)}"
     note = f"ProvisioningRequest {name} brings no nodes: {said}; {when}"
     return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
 
 
-def request_refused(unit: Unit, why: str) -> correlation.Report:
+def request_refused(unit: Unit, why: str) -> correlator.Report:
     note = f"no ProvisioningRequest could be made, which is tried again: {why}"
     return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
 
 
 def _provisioning(
     unit: Unit, reason: str, note: str, *, warning: bool = False
-) -> correlation.Report:
+) -> correlator.Report:
     about = _about(unit.pods[0])
-    return correlation.report(about, reason, note, action="Provisioning", warning=warning)
+    return correlator.report(about, reason, note, action="Provisioning", warning=warning)
 
 
 def _unit(unit: Unit) -> str:
@@ -173,53 +173,53 @@ def _unit(unit: Unit) -> str:
     return f"{what} {unit.key}{whose}"
 
 
-def failed_binding(pod: Pod, why: str) -> correlation.Report:
+def failed_binding(pod: Pod, why: str) -> correlator.Report:
     note = f"the pod was not bound and is planned again: {why}"
-    return correlation.report(_about(pod), FAILED, note, action="Binding", warning=True)
+    return correlator.report(_about(pod), FAILED, note, action="Binding", warning=True)
 
 
-def refused_binding(pod: Pod, why: str) -> correlation.Report:
+def refused_binding(pod: Pod, why: str) -> correlator.Report:
     note = f"the API server refuses to bind the pod, which is left alone for minutes: {why}"
-    return correlation.report(_about(pod), FAILED, note, action="Binding", warning=True)
+    return correlator.report(_about(pod), FAILED, note, action="Binding", warning=True)
 
 
-def gate_not_lifted(pod: Pod, why: str) -> correlation.Report:
+def gate_not_lifted(pod: Pod, why: str) -> correlator.Report:
     note = f"the gang is complete and its gate was not lifted: {why}"
-    return correlation.report(_about(pod), FAILED, note, action="Scheduling", warning=True)
+    return correlator.report(_about(pod), FAILED, note, action="Scheduling", warning=True)
 
 
-def policies_refused(fault: Fault) -> correlation.Report:
+def policies_refused(fault: Fault) -> correlator.Report:
     """About the object that is faulty, where it is one; else about the product's namespace."""
     kind, _, name = fault.source.partition("/")
-    about = correlation.Ref("Namespace", vocabulary.SYSTEM_NAMESPACE)
+    about = correlator.Ref("Namespace", vocabulary.SYSTEM_NAMESPACE)
     if kind in ("ClusterPolicy", "TenantPolicy"):
-        about = correlation.Ref(kind, name, api_version=vocabulary.POLICY_API_VERSION)
+        about = correlator.Ref(kind, name, api_version=vocabulary.POLICY_API_VERSION)
     note = f"the scheduler goes by the last good policies: {fault}"
-    return correlation.report(about, POLICIES_REFUSED, note, action="Load", warning=True)
+    return correlator.report(about, POLICIES_REFUSED, note, action="Load", warning=True)
 
 
-def gang_waiting(pod: Pod, text: str) -> correlation.Report:
-    return correlation.report(_about(pod), GANG_WAITING, text, action="Scheduling")
+def gang_waiting(pod: Pod, text: str) -> correlator.Report:
+    return correlator.report(_about(pod), GANG_WAITING, text, action="Scheduling")
 
 
-def gang_timed_out(pod: Pod, text: str) -> correlation.Report:
-    return correlation.report(_about(pod), GANG_TIMED_OUT, text, action="Scheduling", warning=True)
+def gang_timed_out(pod: Pod, text: str) -> correlator.Report:
+    return correlator.report(_about(pod), GANG_TIMED_OUT, text, action="Scheduling", warning=True)
 
 
-def gang_released(pod: Pod, half: Half) -> correlation.Report:
+def gang_released(pod: Pod, half: Half) -> correlator.Report:
     note = released_note(half)
-    return correlation.report(_about(pod), GANG_RELEASED, note, action="Releasing", warning=True)
+    return correlator.report(_about(pod), GANG_RELEASED, note, action="Releasing", warning=True)
 
 
 def released_note(half: Half) -> str:
     return f"{_half(half)}; released, so that the gang starts whole"
 
 
-def gang_kept(pod: Pod, half: Half, *, bare: bool) -> correlation.Report:
+def gang_kept(pod: Pod, half: Half, *, bare: bool) -> correlator.Report:
     """A member that keeps its node although its gang is not whole."""
     why = "nobody would recreate it" if bare else "releasing is off"
     note = f"{_half(half)}; this pod stays because {why}: delete it to free its node"
-    return correlation.report(_about(pod), GANG_TIMED_OUT, note, action="Releasing", warning=True)
+    return correlator.report(_about(pod), GANG_TIMED_OUT, note, action="Releasing", warning=True)
 
 
 def _half(half: Half) -> str:
@@ -227,14 +227,14 @@ def _half(half: Half) -> str:
     return f"pod group {half.key.name} had {count} bound for {half.timeout:g}s"
 
 
-def gang_scheduled(pod: Pod, gang: str, pods: int, nodes: int) -> correlation.Report:
+def gang_scheduled(pod: Pod, gang: str, pods: int, nodes: int) -> correlator.Report:
     note = f"pod group {gang}: {_count(pods, 'pod')} assigned to {_count(nodes, 'node')}"
-    return correlation.report(_about(pod), GANG_SCHEDULED, note, action="Binding")
+    return correlator.report(_about(pod), GANG_SCHEDULED, note, action="Binding")
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _about(pod: Pod) -> correlation.Ref:
-    return correlation.Ref("Pod", pod.key.name, pod.key.namespace, pod.uid)
+def _about(pod: Pod) -> correlator.Ref:
+    return correlator.Ref("Pod", pod.key.name, pod.key.namespace, pod.uid)

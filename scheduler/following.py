@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from cluster import resources
 from cluster.client import Client
-from cluster.correlation import Report
-from cluster.optional_kinds import OptionalKind
-from cluster.watch import Event, Informer, Kind
+from cluster.events.correlator import Report
+from cluster.informer import Event, Informer, Kind
+from cluster.optional_informer import OptionalKind
 from policies import expression, loader
 from policies.compiler import Compiler
 from policies.faults import Fault

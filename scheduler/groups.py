@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from scheduler.errors import ModelError
 from scheduler.model import GangKey
 

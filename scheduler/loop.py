@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from scheduler import filters, gates, planner
 from scheduler.cache import Cache
 from scheduler.dra.aside import Aside

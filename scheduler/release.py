@@ -22,7 +22,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from cluster import client, correlation, errors, resources
+from cluster import client, errors, resources
+from cluster.events import correlator
 from scheduler import events
 from scheduler.conditions import Patches
 from scheduler.model import Pod
@@ -117,7 +118,7 @@ class Releaser:
         *,
         scheduler: str,
         policy: Policy,
-        record: Callable[[correlation.Report], None],
+        record: Callable[[correlator.Report], None],
         may_write: Callable[[], bool],
         clock: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],

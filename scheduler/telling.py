@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cluster import correlation
+from cluster.events import correlator
 from scheduler import conditions, events, units
 from scheduler.model import GangKey, Pod
 from scheduler.outcome import NoFit, Placement
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class Telling:
     """`record` takes Events, `conditions` the state of pods."""
 
-    record: Callable[[correlation.Report], None]
+    record: Callable[[correlator.Report], None]
     conditions: conditions.Conditions
 
     def drop(self, uid: str) -> None:

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from cluster.correlation import Report
+from cluster.events.correlator import Report
 from policies.policyset import PolicySet
 from webhook import auditing, decide, metrics, review
 from webhook.decide import Decision, Facts

@@ -16,7 +16,7 @@ user. Whether an Event is written, counted as a repeat or dropped is the recorde
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cluster.correlation import NOTE_LIMIT, Ref, Report, cut, report
+from cluster.events.correlator import NOTE_LIMIT, Ref, Report, cut, report
 from policies import evaluation, vocabulary, workloads
 from policies.admission import mapping
 from policies.evaluation import Excepted, Failure, Injection

@@ -22,8 +22,8 @@ from typing import Final, Generic, TypeVar
 
 from cluster import errors, resources
 from cluster.client import Client
-from cluster.optional_kinds import OptionalKind
-from cluster.watch import Event, Informer, Kind
+from cluster.informer import Event, Informer, Kind
+from cluster.optional_informer import OptionalKind
 from policies import queues
 from policies.queues import ClusterQueue, Queue
 

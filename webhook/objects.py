@@ -17,9 +17,9 @@ from typing import Final
 
 from cluster import errors, resources
 from cluster.client import Client
-from cluster.correlation import Ref, report
-from cluster.events import Recorder
-from cluster.watch import Event, Informer, Kind
+from cluster.events.correlator import Ref, report
+from cluster.events.recorder import Recorder
+from cluster.informer import Event, Informer, Kind
 from policies import conditions, vocabulary
 from policies.admission import mapping
 from policies.conditions import Loaded

@@ -24,7 +24,7 @@ from typing import Any, Final
 from cluster import discovery, errors, resources
 from cluster.client import Client, PatchKind
 from cluster.discovery import Served
-from cluster.watch import Informer
+from cluster.informer import Informer
 from policies import vocabulary
 from webhook import metrics, registration, sending
 from webhook.sending import Kinds, Sent

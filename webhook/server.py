@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from gunicorn.app.base import BaseApplication
 
-from cluster import connection
+from cluster.connection import connection
 from policies import loader, vocabulary
 from webhook import registration
 from webhook.access import Access, guarded

@@ -17,12 +17,12 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 from cluster import errors, resources
-from cluster.background import BackgroundLoop
 from cluster.client import Client
-from cluster.connection import Connection
-from cluster.correlation import Report
-from cluster.events import Recorder
-from cluster.watch import Event, Informer, Kind
+from cluster.connection.connection import Connection
+from cluster.events.correlator import Report
+from cluster.events.recorder import Recorder
+from cluster.informer import Event, Informer, Kind
+from cluster.loop_thread import BackgroundLoop
 from policies import intent, numa_rules, reservation_rules, rules, vocabulary, workloads
 from policies.conditions import Loaded
 from policies.queues import Queue

@@ -17,8 +17,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cluster import connection, errors, resources
+from cluster import errors, resources
 from cluster.client import Client
+from cluster.connection import connection
 from kubenexus.audit import report
 from kubenexus.audit.judging import Violation
 from kubenexus.audit.scan import NoNamespace, Scan, Sums

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from cluster import discovery, resources
-from cluster.decoding import Page
 from cluster.resources import Resource
+from cluster.responses import Page
 from policies import queues
 from policies.queues import ClusterQueue, Queue
 from webhook import decide, standing

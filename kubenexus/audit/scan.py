@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from cluster import errors, resources
-from cluster.correlation import Ref
-from cluster.decoding import Page
+from cluster.events.correlator import Ref
 from cluster.resources import Obj, Resource
+from cluster.responses import Page
 from kubenexus.audit import discovery, judging
 from kubenexus.audit.judging import Judged, Violation
 from kubenexus.audit.queues import Queues

@@ -17,8 +17,9 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
-from cluster import connection, errors
+from cluster import errors
 from cluster.client import Client
+from cluster.connection import connection
 from kubenexus import logs
 from kubenexus.exits import BAD_INPUT, FAILED, end
 from kubenexus.install import asking, leaving, registering, stored

@@ -21,8 +21,9 @@ from typing import Annotated, Final
 import orjson
 import typer
 
-from cluster import connection, errors
+from cluster import errors
 from cluster.client import Client
+from cluster.connection import connection
 from kubenexus import logs
 from kubenexus.exits import BAD_INPUT, FAILED, end
 from kubenexus.labeler import facts, keep, sysfs

@@ -13,8 +13,9 @@ from typing import Annotated, Final
 import orjson
 import typer
 
-from cluster import connection, errors
+from cluster import errors
 from cluster.client import Client
+from cluster.connection import connection
 from kubenexus.exits import BAD_INPUT, FAILED, end
 from kubenexus.node import gather, render
 from kubenexus.node.view import view

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from cluster import correlation
+from cluster.events import correlator
 from kubenexus.simulate.history import Happening, Job, Run, Span, What
 from policies import durations
 from scheduler import events, gates, planner
@@ -209,7 +209,7 @@ class World:
             course.held_back = True
             self._tell(What.HELD_BACK, key, why.held_back)
 
-    def record(self, report: correlation.Report) -> None:
+    def record(self, report: correlator.Report) -> None:
         """What the scheduler tells in Events."""
         key = self._unit_of.get(report.regarding.uid)
         if key is None:

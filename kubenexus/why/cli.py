@@ -14,8 +14,9 @@ from typing import Annotated, Final
 import orjson
 import typer
 
-from cluster import connection, errors
+from cluster import errors
 from cluster.client import Client
+from cluster.connection import connection
 from kubenexus.exits import BAD_INPUT, FAILED, end
 from kubenexus.why import ask, render
 from policies import vocabulary

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster import resources
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from scheduler import events
 from scheduler.entries import State
 from scheduler.model import GangKey, Pod

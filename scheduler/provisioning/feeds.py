@@ -7,8 +7,8 @@ from typing import Any
 
 from cluster import resources
 from cluster.client import Client
-from cluster.optional_kinds import OptionalKind
-from cluster.watch import Informer
+from cluster.informer import Informer
+from cluster.optional_informer import OptionalKind
 from scheduler.provisioning import objects
 from scheduler.provisioning.asking import Provisioning
 from scheduler.provisioning.objects import Request

@@ -21,7 +21,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from cluster import client, correlation, errors, resources
+from cluster import client, errors, resources
+from cluster.events import correlator
 from scheduler import events
 from scheduler.conditions import Patches
 from scheduler.model import Pod
@@ -75,7 +76,7 @@ class Evictor:
         self,
         api: Evictions,
         *,
-        record: Callable[[correlation.Report], None],
+        record: Callable[[correlator.Report], None],
         may_write: Callable[[], bool],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:

@@ -14,7 +14,7 @@ ends is decided elsewhere (`reservations`).
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from cluster import correlation
+from cluster.events import correlator
 from scheduler import events, filters
 from scheduler.cache import Cache
 from scheduler.filters import Memo
@@ -39,7 +39,7 @@ class Moving:
         group: Callable[[GangKey], Group | None],
         freed: Callable[[Iterable[str]], None],
         regrouped: Callable[[GangKey], None],
-        record: Callable[[correlation.Report], None],
+        record: Callable[[correlator.Report], None],
     ) -> None:
         self._cache, self._rooms, self._snapshot = cache, cache.reservations, cache.snapshot
         self._plan, self._group, self._record = plan, group, record

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from cluster import correlation
+from cluster.events import correlator
 from scheduler import events
 from scheduler.cache import Cache
 from scheduler.entries import State
@@ -62,7 +62,7 @@ class Means:
     plan: Callable[[Unit, frozenset[str], Memo], Plan]
     oust: Callable[[Unit, Verdict], bool]
     ousting: Callable[[UnitKey], bool]
-    record: Callable[[correlation.Report], None]
+    record: Callable[[correlator.Report], None]
     wake: Callable[[], None]
     freed: Callable[[Iterable[str]], None]
 

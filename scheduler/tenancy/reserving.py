@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from cluster import correlation
-from cluster.watch import Event, Kind
+from cluster.events import correlator
+from cluster.informer import Event, Kind
 from policies import quantity
 from policies.model_reservation import Place, PodGroup
 from scheduler import events
@@ -65,7 +65,7 @@ class Reserving:
         kept: Callable[[GangKey], None],
         opened: Callable[[GangKey, str], None],
         freed: Callable[[Iterable[str]], None],
-        record: Callable[[correlation.Report], None] = lambda report: None,
+        record: Callable[[correlator.Report], None] = lambda report: None,
     ) -> None:
         self._cache, self._recorder = cache, recorder
         self._rooms = cache.reservations

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from cluster import correlation
-from cluster.watch import Event
+from cluster.events import correlator
+from cluster.informer import Event
 from scheduler.cache import Cache
 from scheduler.filters import Memo
 from scheduler.groups import Group
@@ -59,7 +59,7 @@ class Surroundings:
     """Told when nothing is kept for the gang any more, and why."""
     regrouped: Callable[[GangKey], None] = lambda gang: None
     """Told when something is kept for the gang that was not."""
-    record: Callable[[correlation.Report], None] = lambda report: None
+    record: Callable[[correlator.Report], None] = lambda report: None
     """Takes Events."""
     recorder: Recorder | None = None
     """None: what is kept for members to come is written nowhere."""

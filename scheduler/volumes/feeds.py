@@ -7,8 +7,8 @@ from typing import Any
 
 from cluster import resources
 from cluster.client import Client
+from cluster.informer import Event, Informer, Kind
 from cluster.resources import Resource
-from cluster.watch import Event, Informer, Kind
 from scheduler.raw import Json
 from scheduler.volumes.facts import VolumeFacts
 from scheduler.volumes.objects import (

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from cluster import connection, resources
+from cluster import resources
 from cluster.client import Client, PatchKind
-from cluster.correlation import Ref, report
+from cluster.connection import connection
 from cluster.errors import Conflict, Gone, KubeError, Refused
-from cluster.events import Recorder
-from cluster.leases import Elector
+from cluster.events.correlator import Ref, report
+from cluster.events.recorder import Recorder
+from cluster.leader_election import Elector
 from kubenexus.dev.plane import ControlPlane
 
 pytestmark = pytest.mark.cluster

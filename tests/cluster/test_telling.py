@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cluster.correlation import OBJECT_BURST
+from cluster.events.correlator import OBJECT_BURST
 from kubenexus.dev.binaries import Binaries
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane import ControlPlane

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from cluster import connection
 from cluster.client import Client
+from cluster.connection import connection
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack

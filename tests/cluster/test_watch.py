@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from cluster import connection, resources
-from cluster.background import BackgroundLoop
+from cluster import resources
 from cluster.client import Client
+from cluster.connection import connection
 from cluster.errors import KubeError
-from cluster.watch import Event, Informer, Kind
+from cluster.informer import Event, Informer, Kind
+from cluster.loop_thread import BackgroundLoop
 from kubenexus.dev.plane import ControlPlane
 
 pytestmark = pytest.mark.cluster

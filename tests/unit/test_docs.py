@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cluster import leases
+from cluster import leader_election
 from kubenexus import cli
 from kubenexus.policy import cli as policy_cli
 from kubenexus.reference import happenings, words
@@ -272,7 +272,7 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
         ],
         "docs/concepts.md": ["longer than a minute", "at most five minutes"],
         "docs/operations.md": [
-            f"{leases.LEASE_SECONDS:.0f} seconds after its last sign",
+            f"{leader_election.LEASE_SECONDS:.0f} seconds after its last sign",
             f"gives up after {registration.TIMEOUT_SECONDS} s",
         ],
         "docs/migration/scheduler-plugins.md": [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import correlation
+from cluster.events import correlator
 from kubenexus.reference import happenings
 from kubenexus.why import render
 from policies import vocabulary
@@ -91,7 +91,7 @@ def a_pod(name: str, namespace: str, tenant: str) -> Pod:
     return Pod.read(obj)
 
 
-def told() -> list[correlation.Report]:
+def told() -> list[correlator.Report]:
     """One of each, in the order of the page."""
     mine, other = a_pod("mine", "a", "a"), a_pod("other", "b", "b")
     driver = a_pod("etl-driver", "team-a", "vision")
@@ -124,7 +124,7 @@ def told() -> list[correlation.Report]:
 
 
 @pytest.mark.parametrize("one", told(), ids=lambda one: one.reason)
-def test_an_event_is_on_the_page(one: correlation.Report) -> None:
+def test_an_event_is_on_the_page(one: correlator.Report) -> None:
     assert f"{one.reason} {ours(one.note)}" in FLAT, f"{one.reason} {ours(one.note)}"
 
 

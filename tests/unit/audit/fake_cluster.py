@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from cluster.decoding import Page
 from cluster.errors import Gone, KubeError
 from cluster.resources import Resource
+from cluster.responses import Page
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ import pytest
 from cluster import resources
 from cluster.client import Client, PatchKind
 from cluster.errors import Conflict, Gone, KubeError, Refused, Retry
-from tests.unit.cluster import far_side
-from tests.unit.cluster.far_side import Answer, FarSide, Request, failure, reply
+from tests.unit.cluster import fake_api
+from tests.unit.cluster.fake_api import Answer, FarSide, Request, failure, reply
 
 Call = Callable[[Client], Awaitable[Any]]
 
@@ -195,18 +195,18 @@ def test_the_user_agent_names_the_component() -> None:
             (Retry, "get pods ns/p: the answer is no object but a list"),
             id="a body that is no object",
         ),
-        pytest.param(far_side.hang_up, make_pod, (Retry, "create pods ns/p: "), id="hung up"),
+        pytest.param(fake_api.hang_up, make_pod, (Retry, "create pods ns/p: "), id="hung up"),
         pytest.param(
-            far_side.half_headers, make_pod, (Retry, "create pods ns/p: "), id="half the headers"
+            fake_api.half_headers, make_pod, (Retry, "create pods ns/p: "), id="half the headers"
         ),
         pytest.param(
-            far_side.half_body, make_pod, (Retry, "create pods ns/p: "), id="half the body"
+            fake_api.half_body, make_pod, (Retry, "create pods ns/p: "), id="half the body"
         ),
         pytest.param(
-            far_side.no_http, make_pod, (Retry, "create pods ns/p: "), id="no HTTP at all"
+            fake_api.no_http, make_pod, (Retry, "create pods ns/p: "), id="no HTTP at all"
         ),
         pytest.param(
-            far_side.silence,
+            fake_api.silence,
             lambda c: c.create(resources.PODS, A_POD, timeout=0.05),
             (Retry, "create pods ns/p: no answer in time"),
             id="headers that never come",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cluster import errors, resources
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from policies.model_tenancy import Quota, Sharing
 from policies.policyset import Tables as PolicyTables
 from scheduler.provisioning import objects

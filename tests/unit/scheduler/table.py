@@ -5,8 +5,8 @@ import copy
 from datetime import UTC, datetime
 from typing import Any
 
-from cluster import correlation
-from cluster.watch import Event, Kind
+from cluster.events import correlator
+from cluster.informer import Event, Kind
 from scheduler.binder import Binder
 from scheduler.conditions import Conditions
 from scheduler.gates import Gates
@@ -48,7 +48,7 @@ class Bench:
         self.api = api or FarSide()
         self.now = 100.0
         self.leading = True
-        self.reports: list[correlation.Report] = []
+        self.reports: list[correlator.Report] = []
         self.conditions = Conditions(
             self.api,
             busy=lambda: self.scheduler.binding > 0,

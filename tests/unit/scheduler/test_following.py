@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from policies import loader, vocabulary
 from policies.faults import Fault
 from scheduler import events

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from policies import vocabulary
 from scheduler.entries import State
 from scheduler.groups import Group

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from scheduler.errors import ModelError
 from scheduler.groups import Group, Groups, read_native, read_x
 from scheduler.model import GangKey

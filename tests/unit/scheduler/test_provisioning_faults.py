@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from scheduler.provisioning import objects
 from tests.unit.scheduler.provisioning_shelf import Scene
 from tests.unit.scheduler.table import NAME

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster import correlation, errors
+from cluster import errors
+from cluster.events import correlator
 from scheduler.model import GangKey, Pod
 from scheduler.release import Fate, Outcome, Policy, Releaser, bind_time, fate, was_whole
 from scheduler.wholeness import Half
@@ -82,7 +83,7 @@ def test_bind_time(pod: dict[str, Any], want: float | None) -> None:
 def release(
     api: FarSide, *pods: dict[str, Any], may_write: bool = True
 ) -> tuple[Outcome, list[str]]:
-    reports: list[correlation.Report] = []
+    reports: list[correlator.Report] = []
 
     async def sleep(_: float) -> None: ...
 

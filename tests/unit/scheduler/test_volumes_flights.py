@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster import errors, resources
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from policies import vocabulary
 from scheduler.volumes.feeds import feeds
 from tests.unit.scheduler.storage import CLASSES, MADE, a_claim, a_csi_volume, mounting

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.correlation import NOTE_LIMIT, Ref, Report
+from cluster.events.correlator import NOTE_LIMIT, Ref, Report
 from policies import loader, vocabulary
 from policies.evaluation import Excepted, Failure, Injection
 from policies.policyset import PolicySet

@@ -10,8 +10,8 @@ import pytest
 
 from cluster import errors
 from cluster.client import Client
-from cluster.decoding import Page
 from cluster.resources import Resource
+from cluster.responses import Page
 from policies.model_rules import Selector
 from policies.queues import ClusterQueue, Queue
 from webhook import kueue

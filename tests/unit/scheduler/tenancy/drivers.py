@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from scheduler.tenancy import reserved
 from tests.unit.scheduler.table import Bench
 from tests.unit.scheduler.tenancy.shelf import Shelf, follow

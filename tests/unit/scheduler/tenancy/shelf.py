@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster import errors, resources
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from scheduler.tenancy import reserved
 from tests.unit.scheduler.table import Bench
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from cluster.watch import Event, Kind
+from cluster.informer import Event, Kind
 from policies.model_reservation import shown
 from scheduler.tenancy import reserved
 from tests.unit.scheduler.table import Bench

@@ -8,7 +8,7 @@ import pytest
 from cluster import resources
 from cluster.client import Client
 from cluster.errors import KubeError, Refused
-from tests.unit.cluster.far_side import Answer, FarSide, failure, reply
+from tests.unit.cluster.fake_api import Answer, FarSide, failure, reply
 
 
 @dataclass

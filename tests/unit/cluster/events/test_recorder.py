@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cluster import correlation
-from cluster.correlation import Correlator, Ref, Report, report
 from cluster.errors import ClusterError, Conflict, Gone, KubeError, Refused, Retry
-from cluster.events import Recorder
+from cluster.events import correlator
+from cluster.events.correlator import Correlator, Ref, Report, report
+from cluster.events.recorder import Recorder
 from cluster.resources import EVENTS, Obj, Resource
 
 POD = Ref("Pod", "p", "ns", "uid-p")
@@ -307,7 +307,7 @@ def test_writes_keep_the_pace() -> None:
 )
 def test_a_note_is_cut(text: str, want: str) -> None:
     got = a_report(text).note
-    assert (got, len(got.encode()) <= correlation.NOTE_LIMIT) == (want, True)
+    assert (got, len(got.encode()) <= correlator.NOTE_LIMIT) == (want, True)
 
 
 @pytest.mark.parametrize("word", ["", "lowerCase", "Two Words", "Dot.ted", "X" * 129])

@@ -37,8 +37,8 @@ import orjson
 from cluster.backoff import Backoff
 from cluster.client import PAGE, Client
 from cluster.errors import Expired, KubeError, Retry, of_status
+from cluster.net.transport import Now, Sleep
 from cluster.resources import Obj, Resource
-from cluster.transport import Now, Sleep
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.answers import Answer
-from cluster.wire import KEEP_SECONDS, Place, Wire, is_safe
+from cluster.net.fast_client import KEEP_SECONDS, Place, Wire, is_safe
+from cluster.net.response_parser import Answer
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -24,8 +24,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from cluster.errors import Conflict, Gone, KubeError
+from cluster.net.transport import Now, Sleep
 from cluster.resources import LEASES, Obj, Resource
-from cluster.transport import Now, Sleep
 
 logger = logging.getLogger(__name__)
 

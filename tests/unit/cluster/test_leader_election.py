@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from cluster.errors import Conflict, Gone, KubeError, Retry
-from cluster.leases import Acquire, Decision, Elector, Observed, Renew, Wait, decide, observe
+from cluster.leader_election import (
+    Acquire,
+    Decision,
+    Elector,
+    Observed,
+    Renew,
+    Wait,
+    decide,
+    observe,
+)
 from cluster.resources import LEASES, Obj, Resource
 
 

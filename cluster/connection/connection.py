@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from cluster import kubeconfig as kubeconfigs
+from cluster.connection import kubeconfig as kubeconfigs
 from cluster.errors import ConfigError, Retry
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

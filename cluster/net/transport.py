@@ -26,10 +26,10 @@ from weakref import WeakSet
 import aiohttp
 from yarl import URL
 
-from cluster.connection import Connection
+from cluster.connection.connection import Connection
 from cluster.errors import FOREIGN, KubeError, Refused, Retry, of_exception, of_status
-from cluster.lines import Lines
-from cluster.wire import Place, Wire, is_safe
+from cluster.net.fast_client import Place, Wire, is_safe
+from cluster.net.line_splitter import Lines
 
 JSON: Final = "application/json"
 # Enough for thousands of calls a second. Each costs a TLS handshake on both sides and, in asyncio,

@@ -10,9 +10,9 @@ import pytest
 
 from cluster import resources
 from cluster.client import Client
-from cluster.watch import Entry, Event, Informer, Kind, changes
-from tests.unit.cluster import far_side
-from tests.unit.cluster.far_side import Answer, FarSide, failure, reply, stream
+from cluster.informer import Entry, Event, Informer, Kind, changes
+from tests.unit.cluster import fake_api
+from tests.unit.cluster.fake_api import Answer, FarSide, failure, reply, stream
 
 Told = tuple[str, str, str | None, str | None]  # kind, name, new version, old version
 
@@ -263,7 +263,7 @@ DEL_B = line("DELETED", an_object("b", 8))
             id="what is known already, and the end of what never was, are no news",
         ),
         pytest.param(
-            [failure(503), far_side.hang_up, failure(403), a_list(5, A1)],
+            [failure(503), fake_api.hang_up, failure(403), a_list(5, A1)],
             [("ADDED", "a", "1", None)],
             ["list", "list", "list", "list", "5"],
             {"a": "1"},
@@ -287,7 +287,7 @@ def test_what_the_callback_is_told(
 
 def test_a_hang_up_of_a_watch_resumes_without_a_list() -> None:
     # The HTTP library itself repeats a GET on a connection that closed before any answer.
-    seen = follow([a_list(5), far_side.half_headers, stream(ADD_B)])
+    seen = follow([a_list(5), fake_api.half_headers, stream(ADD_B)])
     assert (seen.told, seen.asked) == ([("ADDED", "b", "6", None)], ["list", "5", "5", "6"])
 
 

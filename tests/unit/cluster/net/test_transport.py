@@ -8,7 +8,7 @@ import pytest
 
 from cluster.client import Client
 from cluster.errors import KubeError, Refused
-from tests.unit.cluster.far_side import Answer, FarSide, Request, failure, reply
+from tests.unit.cluster.fake_api import Answer, FarSide, Request, failure, reply
 
 
 @dataclass

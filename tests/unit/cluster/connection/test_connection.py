@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster import connection, resources
+from cluster import resources
 from cluster.client import Client
-from cluster.connection import Connection, FileToken, PluginToken
+from cluster.connection import connection
+from cluster.connection.connection import Connection, FileToken, PluginToken
 from cluster.errors import ConfigError, Retry
-from tests.unit.cluster.far_side import FarSide, reply
+from tests.unit.cluster.fake_api import FarSide, reply
 
 
 def a_config(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.lines import Lines
+from cluster.net.line_splitter import Lines
 
 
 @pytest.mark.parametrize(

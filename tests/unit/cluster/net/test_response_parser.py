@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.answers import HEAD_LIMIT, Answer, Parser
+from cluster.net.response_parser import HEAD_LIMIT, Answer, Parser
 
 LENGTH = b"HTTP/1.1 201 Created\r\ncontent-LENGTH:  4 \r\nDate: x\r\n\r\nbody"
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nbod\r\n1;x=y\r\ny\r\n0\r\n\r\n"

@@ -23,10 +23,19 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from cluster.backoff import Backoff
-from cluster.correlation import NAME_LIMIT, QUIET, WORD_LIMIT, Correlator, Ref, Report, Series, cut
 from cluster.errors import Conflict, Gone, KubeError, Retry
+from cluster.events.correlator import (
+    NAME_LIMIT,
+    QUIET,
+    WORD_LIMIT,
+    Correlator,
+    Ref,
+    Report,
+    Series,
+    cut,
+)
+from cluster.net.transport import Now, Pace, Sleep
 from cluster.resources import EVENTS, Obj, Resource
-from cluster.transport import Now, Pace, Sleep
 
 ATTEMPTS: Final = 4
 

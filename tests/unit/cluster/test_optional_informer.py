@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from cluster import errors, resources
-from cluster.optional_kinds import OptionalKind
-from cluster.watch import Event, Informer, Kind
+from cluster.informer import Event, Informer, Kind
+from cluster.optional_informer import OptionalKind
 
 GROUP = "scheduling.x-k8s.io"
 

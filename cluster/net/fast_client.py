@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from cluster.answers import Answer, Parser
+from cluster.net.response_parser import Answer, Parser
 
 KEEP_SECONDS: Final = 60.0  # how long a connection is kept that nobody uses
 CLOSE_SECONDS: Final = 1.0

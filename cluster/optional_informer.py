@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
 from cluster import discovery, errors, resources
-from cluster.watch import Event, Informer, Kind
+from cluster.informer import Event, Informer, Kind
 
 logger = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from cluster.background import BackgroundLoop
 from cluster.errors import ClusterError, Retry
+from cluster.loop_thread import BackgroundLoop
 
 
 async def where() -> str:

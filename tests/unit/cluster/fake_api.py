@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
-from cluster.connection import Connection, FixedToken, Tokens
+from cluster.connection.connection import Connection, FixedToken, Tokens
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

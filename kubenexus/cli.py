@@ -134,7 +134,7 @@ def simulate(
     much, tenant by tenant. Ends with 0 when the simulation ran, 2 on bad input.
     """
     from kubenexus.simulate import command, render
-    from policies import loader
+    from policies.engine import loader
 
     asked = command.Asked(
         path,
@@ -196,7 +196,8 @@ def webhook(
     """Serve admission reviews to the API server."""
     from cluster import errors
     from kubenexus import logs
-    from policies import loader, vocabulary
+    from policies import vocabulary
+    from policies.engine import loader
     from webhook import server
 
     logs.configure(sys.stderr)
@@ -272,7 +273,8 @@ def scheduler(
     """Place pending pods, gangs whole."""
     from cluster import errors
     from kubenexus import logs
-    from policies import loader, vocabulary
+    from policies import vocabulary
+    from policies.engine import loader
     from scheduler import app as service
     from scheduler.release import Policy
 

@@ -41,7 +41,8 @@ from kubenexus.clusterschema import (
     NumaZone,
     Taint,
 )
-from policies import documents, quantity, vocabulary
+from policies import quantity, vocabulary
+from policies.documents import yaml_reader
 
 Json = dict[str, Any]
 
@@ -60,9 +61,9 @@ class Cluster:
 
 def load(path: Path) -> Cluster:
     """The cluster that a file describes; raises `documents.DocumentError`."""
-    found = documents.read(path)
+    found = yaml_reader.read(path)
     if not found:
-        raise documents.DocumentError(
+        raise yaml_reader.DocumentError(
             str(path), 1, 1, f"describes nothing; want {_HEADER} and a list of nodes"
         )
     if len(found) > 1:
@@ -70,7 +71,7 @@ def load(path: Path) -> Cluster:
     return from_document(found[0])
 
 
-def from_document(document: documents.Document) -> Cluster:
+def from_document(document: yaml_reader.Document) -> Cluster:
     """The cluster that one YAML document describes."""
     if not isinstance(document.value, dict):
         raise document.error((), f"found no map; want {_HEADER} and a list of nodes")
@@ -91,7 +92,7 @@ def plain(count: int) -> Cluster:
     )
 
 
-def _all_nodes(parsed: ClusterFile, document: documents.Document) -> tuple[Json, ...]:
+def _all_nodes(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[Json, ...]:
     nodes: dict[str, Json] = {}
     for index, group in enumerate(parsed.nodes):
         for name in [group.name] if group.count is None else _names(group.name, group.count):
@@ -108,7 +109,7 @@ def _all_nodes(parsed: ClusterFile, document: documents.Document) -> tuple[Json,
     return tuple(nodes.values())
 
 
-def _all_namespaces(parsed: ClusterFile, document: documents.Document) -> tuple[Json, ...]:
+def _all_namespaces(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[Json, ...]:
     namespaces: dict[str, Json] = {}
     for index, entry in enumerate(parsed.namespaces):
         if entry.name in namespaces:
@@ -248,7 +249,9 @@ _MODELS: Final[dict[str, type[BaseModel]]] = {
 }
 
 
-def _first_problem(exc: ValidationError, document: documents.Document) -> documents.DocumentError:
+def _first_problem(
+    exc: ValidationError, document: yaml_reader.Document
+) -> yaml_reader.DocumentError:
     """A misspelled key first: what it should have been is then missing only because of it."""
     problems = exc.errors(include_url=False)
     problem = min(problems, key=lambda found: found["type"] != "extra_forbidden")

@@ -18,16 +18,16 @@ import yaml
 
 from kubenexus import reference
 from kubenexus.install import chart
-from policies import crds, schemas
+from policies.documents import crds, json_schemas
 
-_NOTE = "# Made from policies/model.py by `make generate`.\n"
+_NOTE = "# Made from policies/documents/policy.py by `make generate`.\n"
 
 
 def files(root: Path = Path()) -> Mapping[str, str]:
     """Path below the repository -> text."""
     made = {
         f"docs/schemas/{kind}.json": json.dumps(schema, indent=2) + "\n"
-        for kind, schema in schemas.documents().items()
+        for kind, schema in json_schemas.documents().items()
     }
     for definition in crds.definitions():
         plural = definition["spec"]["names"]["plural"]

@@ -2,7 +2,7 @@
 What people read about their pods: Events, each made by a named function.
 
 Reasons are stable words that people and programs search for; the note says what was wanted and
-what was found. `cluster.events.correlator` bounds the notes and folds repeats into series. The state
+what was found. `cluster.events.correlator` bounds notes and folds repeats into series. The state
 of a pod belongs in its condition (`conditions`): an Event may be dropped.
 """
 
@@ -12,8 +12,8 @@ from typing import Final
 
 from cluster.events import correlator
 from policies import vocabulary
-from policies.faults import Fault
-from policies.model_reservation import ResourceReservation
+from policies.documents.faults import Fault
+from policies.documents.reservation import ResourceReservation
 from scheduler.model import Pod
 from scheduler.outcome import NoFit, Placement
 from scheduler.tenancy.recording import Name

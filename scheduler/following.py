@@ -23,12 +23,13 @@ from cluster.client import Client
 from cluster.events.correlator import Report
 from cluster.informer import Event, Informer, Kind
 from cluster.optional_informer import OptionalKind
-from policies import expression, loader
-from policies.compiler import Compiler
-from policies.faults import Fault
-from policies.loader import LoadResult, Reading
-from policies.policyset import PolicySet
-from policies.store import FileWatch
+from policies.cel import engine_cpp
+from policies.documents.faults import Fault
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.loader import LoadResult, Reading
+from policies.engine.policyset import PolicySet
+from policies.engine.store import FileWatch
 from scheduler import events
 from scheduler.tables import PLAIN, Tables
 
@@ -128,7 +129,7 @@ class Following:
         return self._compile(self._reading + loader.read_objects(objects))
 
     def _compile(self, reading: Reading) -> LoadResult:
-        return loader.compile_all(reading, compiler=Compiler(expression.engine(self._engine)))
+        return loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(self._engine)))
 
     async def _take(self, result: LoadResult) -> None:
         self.faults = result.problems

@@ -14,7 +14,10 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
-from policies import host_objects, intent, numa_nodes, quantity, requests, vocabulary
+from policies import quantity, vocabulary
+from policies.hosts import node_object
+from policies.hosts import topology as numa_nodes
+from policies.pods import intent, requests
 from scheduler import images as node_images
 from scheduler import terms
 from scheduler.errors import ModelError
@@ -237,7 +240,7 @@ class Node:
         except quantity.QuantityError as exc:
             raise ModelError(f"node {name}: {exc}") from exc
         gpus = requests.gpus(amounts)
-        topology = host_objects.read(labels, words(about.get("annotations")), gpus=gpus)
+        topology = node_object.read(labels, words(about.get("annotations")), gpus=gpus)
         taints, against = read_taints(spec.get("taints"))
         return cls(
             name=name,
@@ -250,7 +253,7 @@ class Node:
             unschedulable=spec.get("unschedulable") is True,
             topology=topology,
             gpus=gpus,
-            vram=host_objects.vram(labels, topology),
+            vram=node_object.vram(labels, topology),
         )
 
 

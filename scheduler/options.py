@@ -5,7 +5,8 @@ How a scheduler process is started. Values only.
 from dataclasses import dataclass
 from pathlib import Path
 
-from policies import loader, vocabulary
+from policies import vocabulary
+from policies.engine import loader
 from scheduler.holding import HOLD_SECONDS
 from scheduler.queueing import STARVING_AFTER
 from scheduler.release import Policy

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from policies import policyset, quantity, vocabulary
-from policies.policyset import PolicySet
+from policies import quantity, vocabulary
+from policies.engine import policyset
+from policies.engine.policyset import PolicySet
 
 
 @dataclass(frozen=True, slots=True)

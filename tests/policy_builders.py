@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from policies import loader
-from policies.admission import Admission
-from policies.compiler import Compiler
-from policies.evaluate import evaluate
-from policies.evaluation import Evaluation
-from policies.expression import CppEngine
-from policies.policyset import PolicySet
+from policies.cel.engine_cpp import CppEngine
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet
+from policies.engine.request import Admission
+from policies.engine.result import Evaluation
 from tests.builders import a_pod
 
 Json = dict[str, Any]

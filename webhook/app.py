@@ -24,7 +24,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from cluster.events.correlator import Report
-from policies.policyset import PolicySet
+from policies.engine.policyset import PolicySet
 from webhook import auditing, decide, metrics, review
 from webhook.decide import Decision, Facts
 from webhook.review import NotAReview, Review

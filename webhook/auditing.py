@@ -17,10 +17,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cluster.events.correlator import NOTE_LIMIT, Ref, Report, cut, report
-from policies import evaluation, vocabulary, workloads
-from policies.admission import mapping
-from policies.evaluation import Excepted, Failure, Injection
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.engine import result
+from policies.engine.policyset import PolicySet
+from policies.engine.request import mapping
+from policies.engine.result import Excepted, Failure, Injection
+from policies.pods import workloads
 from webhook.decide import Decision
 from webhook.review import Review
 
@@ -191,7 +193,7 @@ def _exceptions(rows: Iterable[Excepted], policies: PolicySet) -> Iterator[str]:
 def _written(rows: Iterable[Injection]) -> Iterator[str]:
     """Places and authors; values may be secret."""
     for row in rows:
-        yield f"{evaluation.where(row.path)} by {row.policy}/{row.rule}"
+        yield f"{result.where(row.path)} by {row.policy}/{row.rule}"
 
 
 def _text(parent: Json, key: str) -> str:

@@ -16,24 +16,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from policies import (
-    classify,
-    intent,
-    numa_rules,
-    proposal,
-    quantity,
-    queues,
-    quota_rules,
-    reservation_rules,
-    rules,
-    vocabulary,
-    workloads,
-)
-from policies.admission import Admission, mapping
-from policies.evaluate import evaluate
-from policies.evaluation import BUILTIN, Evaluation, Excepted, Failure, Injection
-from policies.intent import Intent, Problem
-from policies.policyset import PolicySet, Tables
+from policies import quantity, vocabulary
+from policies.checks import gang as rules
+from policies.checks import numa, policy_object, quota, reservation
+from policies.engine import classify, kueue
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet, Tables
+from policies.engine.request import Admission, mapping
+from policies.engine.result import BUILTIN, Evaluation, Excepted, Failure, Injection
+from policies.pods import intent, workloads
+from policies.pods.intent import Intent, Problem
 from policies.vocabulary import Key
 from webhook import guards, identity, profiles
 from webhook.guards import Trust
@@ -56,13 +48,13 @@ class Facts:
     """The controller of a pod, or the workload that is scaled, where the verdict depends on it."""
     bound_pod: Json | None = None
     """The pod that a Binding is for."""
-    queue: queues.Queue | None = None
+    queue: kueue.Queue | None = None
     """The Kueue queue that the object stands in; None: in none, or it does not matter."""
-    numa_sizes: tuple[numa_rules.Size, ...] = ()
+    numa_sizes: tuple[numa.Size, ...] = ()
     """The largest NUMA nodes of the cluster, as far as its nodes tell."""
     trust: Trust = field(default_factory=Trust)
     """What the user may do besides."""
-    ground: reservation_rules.Ground | None = None
+    ground: reservation.Ground | None = None
     """Where a reservation would keep room; None: not looked at, or not known."""
 
 
@@ -119,7 +111,7 @@ def needs_queue(review: Review) -> bool:
 
 def needs_ground(review: Review) -> bool:
     """Whether it is a reservation, which is compared with what is there."""
-    return proposal.is_reservation(review.group, review.kind) and not review.subresource
+    return policy_object.is_reservation(review.group, review.kind) and not review.subresource
 
 
 def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
@@ -195,9 +187,9 @@ def validate(
     if queue.trouble and classify.heeds_queue(found.who):
         checked = replace(checked, notes=(*checked.notes, rules.Note("queue", queue.trouble)))
     problems = [*checked.problems, *identity.problems(review, found.who, policies.tables), *done]
-    if proposal.is_policy(review.group):
+    if policy_object.is_policy(review.group):
         problems += _proposed(review, policies)
-    if proposal.is_reservation(review.group, review.kind) and not facts.trust.is_scheduler:
+    if policy_object.is_reservation(review.group, review.kind) and not facts.trust.is_scheduler:
         problems += _reserved(review, now)
         worth = _worth_knowing(review, facts, policies, now)
         checked = replace(checked, notes=(*checked.notes, *worth))
@@ -241,24 +233,24 @@ def _checked(
     sizes = facts.numa_sizes if profiles.numa_by(review.object, found) == "user" else ()
     checked = rules.check(members, owner=facts.owner, numa_sizes=sizes)
     tenant, tables = found.who.tenant, policies.tables
-    problems = (*checked.problems, *quota_rules.check(members, tenant, tables))
+    problems = (*checked.problems, *quota.check(members, tenant, tables))
     if problems and review.operation == "UPDATE" and review.old_object is not None:
         old = rules.members(review.old_object)
         before = (
             *rules.check(old, owner=facts.owner).problems,
-            *quota_rules.check(old, tenant, tables),
+            *quota.check(old, tenant, tables),
         )
         problems = tuple(row for row in problems if row not in before)
     return replace(checked, problems=problems)
 
 
 def _proposed(review: Review, policies: PolicySet) -> Iterable[Problem]:
-    for fault in proposal.faults(review.object or {}, policies):
+    for fault in policy_object.faults(review.object or {}, policies):
         yield Problem("policy", fault.path, fault.message, "correct it and apply it again")
 
 
 def _reserved(review: Review, now: datetime) -> Iterable[Problem]:
-    for fault in proposal.reservation_faults(review.object or {}, now=now):
+    for fault in policy_object.reservation_faults(review.object or {}, now=now):
         yield Problem("reservation", fault.path, fault.message, "correct it and apply it again")
 
 
@@ -270,7 +262,7 @@ def _worth_knowing(
     tables = policies.tables
     named = {*tables.tenants, *(one.name for one in tables.sharing.tenants)}
     ground = replace(facts.ground, tenants=facts.ground.tenants | named)
-    for text in reservation_rules.warnings(review.object or {}, ground, now=now):
+    for text in reservation.warnings(review.object or {}, ground, now=now):
         yield rules.Note("reservation", text)
 
 
@@ -284,16 +276,16 @@ def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
         yield Failure(BUILTIN, problem.rule, problem.message, path=problem.path, fix=problem.fix)
 
 
-def _queue_says(review: Review, facts: Facts, tables: Tables) -> queues.Says:
+def _queue_says(review: Review, facts: Facts, tables: Tables) -> kueue.Says:
     if facts.queue is not None:
         labels = mapping(mapping((facts.namespace or {}).get("metadata")).get("labels"))
-        return queues.says(
+        return kueue.says(
             facts.queue, namespace=review.namespace, labels=labels, tiers=tables.tiers
         )
     if review.kind == "Pod" and review.operation == "UPDATE":
         before = profiles.read(review.old_object or {})
-        return queues.Says(str(before.get("tier"))) if "queue" in before else queues.NOTHING
-    return queues.NOTHING
+        return kueue.Says(str(before.get("tier"))) if "queue" in before else kueue.NOTHING
+    return kueue.NOTHING
 
 
 def _admission(

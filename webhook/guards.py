@@ -18,9 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from policies import rules, vocabulary, workloads
-from policies.admission import mapping
-from policies.intent import Problem
+from policies import vocabulary
+from policies.checks import gang
+from policies.engine.request import mapping
+from policies.pods import workloads
+from policies.pods.intent import Problem
 from policies.vocabulary import Key
 from webhook.review import Review
 
@@ -213,8 +215,8 @@ def _scaled(review: Review, workload: Json | None) -> Iterator[Problem]:
     after = workloads.scaled(workload, _replicas(review.object))
     before = workloads.scaled(workload, _replicas(review.old_object))
     # Each message has its own numbers, so that rules are compared: what was short before may grow.
-    known = {problem.rule for problem in rules.check(rules.members(before)).problems}
-    for problem in rules.check(rules.members(after)).problems:
+    known = {problem.rule for problem in gang.check(gang.members(before)).problems}
+    for problem in gang.check(gang.members(after)).problems:
         if problem.rule == "gang-size" and problem.rule not in known:
             yield replace(problem, path="spec.replicas")
 

@@ -11,12 +11,13 @@ as a namespace may have moved since.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from policies import classify, vocabulary
-from policies.admission import mapping
-from policies.evaluation import Who
-from policies.intent import Problem
-from policies.policyset import Tables
-from policies.workloads import PodTemplate, pods_of
+from policies import vocabulary
+from policies.engine import classify
+from policies.engine.policyset import Tables
+from policies.engine.request import mapping
+from policies.engine.result import Who
+from policies.pods.intent import Problem
+from policies.pods.workloads import PodTemplate, pods_of
 from webhook.review import Review
 
 Json = Mapping[str, Any]

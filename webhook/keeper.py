@@ -17,12 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from policies import expression, loader
-from policies.compiler import Compiler
-from policies.conditions import Loaded
-from policies.loader import Reading
-from policies.policyset import PolicySet
-from policies.store import FileWatch, Status, Store
+from policies.cel import engine_cpp
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.loader import Reading
+from policies.engine.policyset import PolicySet
+from policies.engine.status import Loaded
+from policies.engine.store import FileWatch, Status, Store
 from webhook import metrics
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Keeper:
 
     def _load(self, reading: Reading, objects: Objects) -> bool:
         # A compiler of its own for each set: what it remembers goes with the set that used it.
-        result = loader.compile_all(reading, compiler=Compiler(expression.engine(self._engine)))
+        result = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(self._engine)))
         taken = self._store.offer(result, at=self._now())
         status = self._store.status()
         metrics.POLICIES.set(status.policies)

@@ -24,8 +24,8 @@ from cluster import errors, resources
 from cluster.client import Client
 from cluster.informer import Event, Informer, Kind
 from cluster.optional_informer import OptionalKind
-from policies import queues
-from policies.queues import ClusterQueue, Queue
+from policies.engine import kueue
+from policies.engine.kueue import ClusterQueue, Queue
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Queues:
         self._local = _Followed(
             client,
             resources.LOCAL_QUEUES,
-            read=queues.leads_to,
+            read=kueue.leads_to,
             on_event=self._counted,
             sleep=sleep,
         )

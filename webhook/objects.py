@@ -20,9 +20,10 @@ from cluster.client import Client
 from cluster.events.correlator import Ref, report
 from cluster.events.recorder import Recorder
 from cluster.informer import Event, Informer, Kind
-from policies import conditions, vocabulary
-from policies.admission import mapping
-from policies.conditions import Loaded
+from policies import vocabulary
+from policies.engine import status as conditions
+from policies.engine.request import mapping
+from policies.engine.status import Loaded
 from webhook.keeper import Objects
 
 logger = logging.getLogger(__name__)

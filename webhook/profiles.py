@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from policies import vocabulary
-from policies.admission import mapping
-from policies.evaluation import Evaluation
-from policies.intent import Intent
+from policies.engine.request import mapping
+from policies.engine.result import Evaluation
+from policies.pods.intent import Intent
 
 Json = Mapping[str, Any]
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cluster.discovery import Served
-from policies import vocabulary, workloads
+from policies import vocabulary
+from policies.pods import workloads
 
 Json = dict[str, Any]
 Kinds = Mapping[str, frozenset[str]]

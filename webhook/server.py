@@ -29,7 +29,8 @@ from typing import Any, Final
 from gunicorn.app.base import BaseApplication
 
 from cluster.connection import connection
-from policies import loader, vocabulary
+from policies import vocabulary
+from policies.engine import loader
 from webhook import registration
 from webhook.access import Access, guarded
 from webhook.tls import Certificate

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from policies import queues, workloads
-from policies.admission import mapping
-from policies.queues import Queue
+from policies.engine import kueue
+from policies.engine.kueue import Queue
+from policies.engine.request import mapping
+from policies.pods import workloads
 from webhook import decide
 from webhook.review import Review
 
@@ -79,19 +80,19 @@ class Standing:
     def _name(self, obj: Json, namespace: str) -> str:
         key = self._key(obj, namespace)
         if key is None:
-            return queues.name_in(obj)
+            return kueue.name_in(obj)
         name = self._remembered(key)
         if name is None:
             name = self._read_above(obj, namespace)
             self._remember(key, name)
-        return name or queues.name_in(obj)
+        return name or kueue.name_in(obj)
 
     def _read_above(self, obj: Json, namespace: str) -> str:
         name, found = "", self._controller(obj, namespace)
         for _ in range(GENERATIONS):
             if found is None:
                 break
-            name = queues.name_of(found) or name
+            name = kueue.name_of(found) or name
             found = self._controller(found, namespace)
         return name
 

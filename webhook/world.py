@@ -23,9 +23,12 @@ from cluster.events.correlator import Report
 from cluster.events.recorder import Recorder
 from cluster.informer import Event, Informer, Kind
 from cluster.loop_thread import BackgroundLoop
-from policies import intent, numa_rules, reservation_rules, rules, vocabulary, workloads
-from policies.conditions import Loaded
-from policies.queues import Queue
+from policies import vocabulary
+from policies.checks import gang as rules
+from policies.checks import numa, reservation
+from policies.engine.kueue import Queue
+from policies.engine.status import Loaded
+from policies.pods import intent, workloads
 from webhook import decide, guards, metrics
 from webhook.app import NotKnown
 from webhook.decide import Facts
@@ -74,7 +77,7 @@ class ClusterWorld:
         self._loop = BackgroundLoop("webhook-cluster")
         self._client: Client | None = None
         self._namespaces: Informer[Json] | None = None
-        self._numa = numa_rules.Known()
+        self._numa = numa.Known()
         self._queues: Queues | None = None
         self._standing: Standing | None = None
         self._policies: PolicyObjects | None = None
@@ -121,14 +124,14 @@ class ClusterWorld:
                     self._policies = PolicyObjects(client, recorder, offer=self._offer)
                     tasks.create_task(self._policies.run())
 
-    def _nodes(self, client: Client) -> Informer[numa_rules.Sizes]:
+    def _nodes(self, client: Client) -> Informer[numa.Sizes]:
         """Nobody waits for nodes: without them a warning is missing, and no verdict changes."""
 
-        def changed(event: Event[numa_rules.Sizes]) -> None:
+        def changed(event: Event[numa.Sizes]) -> None:
             after = frozenset() if event.kind is Kind.DELETED else event.object
             self._numa.change(event.old or frozenset(), after)
 
-        return Informer(client, resources.NODES, keep=numa_rules.sizes_of, on_event=changed)
+        return Informer(client, resources.NODES, keep=numa.sizes_of, on_event=changed)
 
     def tell(self, objects: Objects, loaded: Loaded) -> None:
         """Report what became of the policies; from any thread, and never waited for."""
@@ -202,7 +205,7 @@ class ClusterWorld:
         answer = self._wait(work, "the rights of the user")
         return (answer.get("status") or {}).get("allowed") is True
 
-    def _ground(self, asked: Review) -> reservation_rules.Ground | None:
+    def _ground(self, asked: Review) -> reservation.Ground | None:
         """Nobody waits for it: without it a warning is missing, and no verdict changes."""
         if self._client is None:
             return None
@@ -212,7 +215,7 @@ class ClusterWorld:
             logger.warning("a reservation is not compared", extra={"error": str(exc)})
             return None
 
-    async def _grounds(self, client: Client, asked: Review) -> reservation_rules.Ground:
+    async def _grounds(self, client: Client, asked: Review) -> reservation.Ground:
         # The API server's own memory is new enough for a warning.
         nodes = await client.list(resources.NODES, resource_version="0", limit=0)
         reserved = resources.RESOURCE_RESERVATIONS
@@ -221,7 +224,7 @@ class ClusterWorld:
         labels = (space["metadata"]["labels"] for space in spaces)
         tenants = {found for one in labels if (found := one.get(vocabulary.TENANT_LABEL))}
         but = f"{asked.namespace}/{asked.name}"
-        return reservation_rules.Ground.of(nodes.items, kept.items, tenants, but)
+        return reservation.Ground.of(nodes.items, kept.items, tenants, but)
 
     def _workload(self, asked: Review) -> Json | None:
         if guards.needs_scaled(asked):

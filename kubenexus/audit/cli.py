@@ -23,10 +23,11 @@ from cluster.connection import connection
 from kubenexus.audit import report
 from kubenexus.audit.judging import Violation
 from kubenexus.audit.scan import NoNamespace, Scan, Sums
-from policies import expression, loader
+from policies.cel import engine_cpp
 from policies.cel.protocol import Problem
-from policies.compiler import Compiler
-from policies.policyset import PolicySet
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
 from webhook import registration
 
 BAD_INPUT: Final = 2
@@ -162,7 +163,7 @@ async def _policies(
             reading += loader.read_objects((await client.list(kind)).items)
         except errors.Gone:
             continue  # not installed
-    result = loader.compile_all(reading, compiler=Compiler(expression.engine(engine)))
+    result = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(engine)))
     if not result.ok:
         raise AuditError("\n".join(str(fault) for fault in result.problems))
     return result.policies

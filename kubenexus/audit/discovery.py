@@ -1,5 +1,5 @@
 """
-Which kinds an audit reads: the table of `policies.workloads`, and what policies name besides.
+Which kinds an audit reads: the table of `policies.pods.workloads`, and what policies name besides.
 
 A kind that is not installed is not there to be audited. A group that does not answer is an error:
 nobody could say what it hides. Kinds without a namespace belong to nobody and are not audited.
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from cluster import discovery
 from cluster.discovery import Asks
 from cluster.resources import Resource
-from policies import workloads
+from policies.pods import workloads
 from webhook import sending
 
 __all__ = ["Asks", "kinds"]

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from cluster.resources import Resource
 from policies import vocabulary
-from policies.admission import mapping
-from policies.evaluation import BUILTIN, Failure
-from policies.policyset import PolicySet
-from policies.queues import Queue
+from policies.engine.kueue import Queue
+from policies.engine.policyset import PolicySet
+from policies.engine.request import mapping
+from policies.engine.result import BUILTIN, Failure
 from webhook import decide
 from webhook.decide import Facts
 from webhook.review import Review

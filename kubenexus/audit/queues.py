@@ -12,8 +12,8 @@ from typing import Any, Final
 from cluster import discovery, resources
 from cluster.resources import Resource
 from cluster.responses import Page
-from policies import queues
-from policies.queues import ClusterQueue, Queue
+from policies.engine import kueue
+from policies.engine.kueue import ClusterQueue, Queue
 from webhook import decide, standing
 from webhook.review import Review
 
@@ -45,7 +45,7 @@ class Queues:
         async for page in pages(local):
             for obj in page.items:
                 about = obj["metadata"]
-                self._local[about["namespace"], about["name"]] = queues.leads_to(obj)
+                self._local[about["namespace"], about["name"]] = kueue.leads_to(obj)
                 self._held.add(about["namespace"])
         async for page in pages(cluster):
             self._cluster |= {obj["metadata"]["name"]: ClusterQueue.read(obj) for obj in page.items}
@@ -56,7 +56,7 @@ class Queues:
             return None
         obj, namespace = asked.object or {}, asked.namespace
         name = await self._name_above(obj, namespace) if namespace in self._held else ""
-        name = name or queues.name_in(obj)
+        name = name or kueue.name_in(obj)
         if not name:
             return None
         leads_to = self._local.get((namespace, name))
@@ -72,7 +72,7 @@ class Queues:
             for _ in range(standing.GENERATIONS):
                 if found is None:
                     break
-                name = queues.name_of(found) or name
+                name = kueue.name_of(found) or name
                 found = await self._controller(found, namespace)
             self._above[uid] = name
         return self._above[uid]

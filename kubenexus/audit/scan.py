@@ -20,8 +20,8 @@ from cluster.responses import Page
 from kubenexus.audit import discovery, judging
 from kubenexus.audit.judging import Judged, Violation
 from kubenexus.audit.queues import Queues
-from policies import workloads
-from policies.policyset import PolicySet
+from policies.engine.policyset import PolicySet
+from policies.pods import workloads
 from webhook import auditing, decide
 from webhook.review import Review
 

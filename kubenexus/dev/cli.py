@@ -28,7 +28,7 @@ from kubenexus.dev.errors import DevError, UsageError
 from kubenexus.dev.flags import Layout
 from kubenexus.dev.progress import Bar, Lines, Show
 from kubenexus.dev.supervisor import Wanted
-from policies import documents
+from policies.documents import yaml_reader
 
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
@@ -66,7 +66,7 @@ def _told() -> Iterator[None]:
     except DevError as exc:
         _say(f"kubenexus: {exc}")
         raise typer.Exit(exc.exit_code) from exc
-    except documents.DocumentError as exc:
+    except yaml_reader.DocumentError as exc:
         _say(f"kubenexus: {exc}")
         raise typer.Exit(BAD_INPUT) from exc
     except KeyboardInterrupt as exc:

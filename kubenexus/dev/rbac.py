@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies import vocabulary, workloads
+from policies import vocabulary
+from policies.pods import workloads
 
 ADMIN: Final = "admin"
 TENANT: Final = "tenant"

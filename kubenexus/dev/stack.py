@@ -20,7 +20,8 @@ from kubenexus.dev.api import Object, path_of
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane import ControlPlane, await_ready, healthy
 from kubenexus.dev.processes import Child, stop_all
-from policies import crds, vocabulary
+from policies import vocabulary
+from policies.documents import crds
 from webhook import registration
 
 WEBHOOK: Final = "webhook"

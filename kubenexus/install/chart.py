@@ -18,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from kubenexus.install import roles, values
-from policies import crds
+from policies.documents import crds
 from webhook import registration
 
 CHART: Final = Path("charts/kubenexus")

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubenexus.dev import rbac
-from policies import vocabulary, workloads
+from policies import vocabulary
+from policies.pods import workloads
 
 Rule = dict[str, Any]
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubenexus.node.gather import Found
-from policies import host_facts, host_objects, quantity, vocabulary
-from policies.host_facts import Said
-from policies.numa_nodes import Gpu, Topology, Zone
+from policies import quantity, vocabulary
+from policies.hosts import merge, node_object
+from policies.hosts.merge import Said
+from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.dra.devices import Slice
 from scheduler.dra.facts import DeviceFacts
 from scheduler.errors import ModelError
@@ -35,20 +36,20 @@ FABRIC: Final = (
     ("region", vocabulary.REGION_LABEL),
 )
 _ZONE_FACTS: Final = (
-    host_facts.CPU,
-    host_facts.MEMORY,
-    host_facts.HUGEPAGES,
-    host_facts.BANDWIDTH,
-    host_facts.DISTANCES,
+    merge.CPU,
+    merge.MEMORY,
+    merge.HUGEPAGES,
+    merge.BANDWIDTH,
+    merge.DISTANCES,
 )
 _GPU_FACTS: Final = (
-    host_facts.ZONE,
-    host_facts.MODEL,
-    host_facts.VRAM,
-    host_facts.SWITCH,
-    host_facts.ISLAND,
-    host_facts.PCI,
-    host_facts.DEVICE,
+    merge.ZONE,
+    merge.MODEL,
+    merge.VRAM,
+    merge.SWITCH,
+    merge.ISLAND,
+    merge.PCI,
+    merge.DEVICE,
 )
 
 
@@ -65,8 +66,8 @@ def view(found: Found) -> Json:
     labels, annotations = _words(found.node, "labels"), _words(found.node, "annotations")
     said = [
         *hosts.said(node.name),
-        *host_objects.sources(labels, annotations, gpus=plain.gpus),
-        host_objects.discovered(labels),
+        *node_object.sources(labels, annotations, gpus=plain.gpus),
+        node_object.discovered(labels),
     ]
     topology = node.topology or Topology(())
     pods, unread = _pods(found.pods)
@@ -163,7 +164,7 @@ def _manager(topology: Topology, origins: Origins) -> Json | None:
     return {
         "policy": topology.manager.policy,
         "scope": topology.manager.scope,
-        "source": origins[provenance.HOST, host_facts.MANAGER],
+        "source": origins[provenance.HOST, merge.MANAGER],
     }
 
 
@@ -259,7 +260,7 @@ def _more_contradictions(
         yield _row(
             provenance.HOST,
             "NUMA nodes",
-            [("the sources above", 1), (host_objects.NFD, "more than one")],
+            [("the sources above", 1), (node_object.NFD, "more than one")],
         )
 
 
@@ -293,29 +294,29 @@ def _problems(said: Sequence[Said], devices: DeviceFacts) -> Iterator[str]:
 # --- values ---
 
 NAMES: Final = {
-    host_facts.CPU: "usable CPUs",
-    host_facts.ALL_CPU: "CPUs",
-    host_facts.MEMORY: "usable memory",
-    host_facts.ALL_MEMORY: "memory",
-    host_facts.ZONE: "NUMA node",
-    host_facts.VRAM: "VRAM",
-    host_facts.ROOT: "PCIe root",
-    host_facts.PCI: "PCI address",
-    host_facts.VENDOR: "maker",
-    host_facts.MANAGER: "Topology Manager",
+    merge.CPU: "usable CPUs",
+    merge.ALL_CPU: "CPUs",
+    merge.MEMORY: "usable memory",
+    merge.ALL_MEMORY: "memory",
+    merge.ZONE: "NUMA node",
+    merge.VRAM: "VRAM",
+    merge.ROOT: "PCIe root",
+    merge.PCI: "PCI address",
+    merge.VENDOR: "maker",
+    merge.MANAGER: "Topology Manager",
 }
 
 
 def shown(fact: str, value: Any) -> str:
-    if fact in (host_facts.CPU, host_facts.ALL_CPU):
+    if fact in (merge.CPU, merge.ALL_CPU):
         return quantity.show("cpu", value)
-    if fact in (host_facts.MEMORY, host_facts.ALL_MEMORY, host_facts.VRAM):
+    if fact in (merge.MEMORY, merge.ALL_MEMORY, merge.VRAM):
         return quantity.binary(value)
-    if fact == host_facts.HUGEPAGES:
+    if fact == merge.HUGEPAGES:
         return ", ".join(f"{name} {quantity.binary(size)}" for name, size in value)
-    if fact == host_facts.DISTANCES:
+    if fact == merge.DISTANCES:
         return ", ".join(f"{other}:{far}" for other, far in value)
-    if fact == host_facts.MANAGER:
+    if fact == merge.MANAGER:
         return f"{value.policy}, scope {value.scope}"
     if isinstance(value, tuple):
         return ", ".join(map(str, value))

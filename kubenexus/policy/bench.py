@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubenexus.policy.problems import UsageError
-from policies.admission import Admission
-from policies.evaluate import evaluate
-from policies.policyset import PolicySet
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet
+from policies.engine.request import Admission
 
 ALL: Final = "all policies"
 _FORMAT: Final = 1

@@ -77,9 +77,9 @@ def _told() -> Iterator[None]:
 
 
 def _engine(name: str | None) -> Engine:
-    from policies import expression
+    from policies.cel import engine_cpp
 
-    return expression.engine(name)
+    return engine_cpp.engine(name)
 
 
 @app.command()
@@ -93,7 +93,7 @@ def lint(
     Ends with 0 when nothing is, with 1 when something is, with 2 when a path is not there.
     """
     from kubenexus.policy import lint as command
-    from policies.compiler import Compiler
+    from policies.engine.compiler import Compiler
 
     with _told():
         report = command.lint(paths, compiler=Compiler(_engine(engine)))
@@ -123,7 +123,7 @@ def verify(
     """
     from kubenexus.policy import junit as xml
     from kubenexus.policy import verify as command
-    from policies.compiler import Compiler
+    from policies.engine.compiler import Compiler
 
     with _told():
         report = command.run(paths, policies=policies or [], compiler=Compiler(_engine(engine)))
@@ -153,7 +153,7 @@ def explain(
     from kubenexus.policy import explain as command
     from kubenexus.policy import explain_text, sources
     from kubenexus.policy.watching import PartsEngine
-    from policies.compiler import Compiler
+    from policies.engine.compiler import Compiler
 
     with _told():
         if namespace_file is not None and namespace_labels is not None:
@@ -201,8 +201,8 @@ def bench(
     """Measure what a request costs under each policy, and under all of them."""
     from kubenexus.policy import bench as command
     from kubenexus.policy import sources
-    from policies.admission import Admission
-    from policies.compiler import Compiler
+    from policies.engine.compiler import Compiler
+    from policies.engine.request import Admission
 
     with _told():
         baseline = None if compare is None else command.read(compare)
@@ -242,7 +242,7 @@ def export(
     """
     from kubenexus.policy import export as command
     from kubenexus.policy import sources
-    from policies.compiler import Compiler
+    from policies.engine.compiler import Compiler
 
     with _told():
         if not vap:
@@ -258,9 +258,9 @@ def schema(
     kind: Annotated[Kind | None, typer.Argument(help="One kind; default: all.")] = None,
 ) -> None:
     """Print the JSON Schema of a kind of document, or of all, by kind."""
-    from policies import schemas
+    from policies.documents import json_schemas
 
-    known = schemas.documents()
+    known = json_schemas.documents()
     typer.echo(json.dumps(known if kind is None else known[kind.value], indent=2))
 
 

@@ -5,7 +5,7 @@
 import json
 from dataclasses import asdict, dataclass
 
-from policies import expression
+from policies.cel import engine_cpp
 from policies.cel.protocol import Problem
 
 
@@ -28,13 +28,13 @@ class Report:
 
 def survey(wanted: str | None) -> Report:
     """What is there; raises Problem where the wanted engine is not."""
-    used = expression.engine(wanted).name
-    return Report(used, tuple(_known(name) for name in expression.ENGINES))
+    used = engine_cpp.engine(wanted).name
+    return Report(used, tuple(_known(name) for name in engine_cpp.ENGINES))
 
 
 def _known(name: str) -> Known:
     try:
-        return Known(name, expression.engine(name).version)
+        return Known(name, engine_cpp.engine(name).version)
     except Problem as exc:
         return Known(name, why=str(exc))
 

@@ -15,13 +15,14 @@ from datetime import datetime
 from typing import Any
 
 from kubenexus.policy.watching import Seen, Watch
-from policies import classify, selectors
-from policies.admission import Admission
-from policies.compiled import CompiledPolicy
-from policies.evaluate import evaluate
-from policies.evaluation import Evaluation, where
-from policies.model_rules import Selector, SelectorTerm
-from policies.policyset import PolicySet
+from policies.documents import label_selectors
+from policies.documents.rules import Selector, SelectorTerm
+from policies.engine import classify
+from policies.engine.compiled import CompiledPolicy
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet
+from policies.engine.request import Admission
+from policies.engine.result import Evaluation, where
 
 Json = Mapping[str, Any]
 
@@ -115,13 +116,13 @@ def _unselected(selector: Selector | None, namespace: str, labels: Mapping[str, 
     """The first condition of the selector that the namespace does not meet."""
     if not namespace:
         return "namespaceSelector: the object has no namespace"
-    known = {selectors.NAMESPACE_NAME: namespace, **labels}
+    known = {label_selectors.NAMESPACE_NAME: namespace, **labels}
     for key, value in selector.match_labels.items() if selector else ():
         if known.get(key) != value:
             return f"namespaceSelector: wants {key}={value}, {_has(namespace, key, known)}"
     for term in selector.match_expressions if selector else ():
         one = Selector.model_construct(match_labels={}, match_expressions=(term,))
-        if not selectors.matches(one, known):
+        if not label_selectors.matches(one, known):
             return f"namespaceSelector: wants {_term(term)}, {_has(namespace, term.key, known)}"
     return f"namespaceSelector: does not select {namespace}"
 

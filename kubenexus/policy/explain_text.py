@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kubenexus.policy.explain import Explanation, PolicySaid, Shown, plain
-from policies.evaluation import Failure, Said, where
+from policies.engine.result import Failure, Said, where
 
 WIDTH: Final = 100
 _VALUES_FROM: Final = 64

@@ -19,10 +19,11 @@ import yaml
 
 from kubenexus.policy.export_cel import NotExportable, Speaker
 from kubenexus.policy.export_mutation import Left, Mutation
-from policies import tenancy, workloads
-from policies.compiled import CompiledPolicy, CompiledValidation
-from policies.model import ClusterPolicy, TenantPolicy
-from policies.policyset import PolicySet
+from policies.documents.policy import ClusterPolicy, TenantPolicy
+from policies.engine import tenant_limits
+from policies.engine.compiled import CompiledPolicy, CompiledValidation
+from policies.engine.policyset import PolicySet
+from policies.pods import workloads
 
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 _POD: Final = ("", "Pod")
@@ -266,7 +267,7 @@ def _tables(policy: CompiledPolicy) -> Iterator[Left]:
 
 def _tenancy(policy: CompiledPolicy, model: TenantPolicy) -> Iterator[Left]:
     spec = model.spec
-    if tenancy.has_limits(policy):
+    if tenant_limits.has_limits(policy):
         yield Left("gang and numa limits", "Kubernetes does not know what gang a pod asks for")
     if spec.numa.default is not None or spec.gang.timeout is not None or spec.gang.gate:
         yield Left("gang and numa defaults", "Kubernetes does not know what gang a pod asks for")

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from kubenexus.policy import syntax
 from kubenexus.policy.syntax import Node
-from policies.cel import facts, library
-from policies.compiled import Compiled, CompiledPolicy
+from policies.cel import library
+from policies.cel.functions import pod
+from policies.engine.compiled import Compiled, CompiledPolicy
 
 _COMMENT: Final = re.compile(r"//[^\n]*")
 _OWN: Final = frozenset({"tenant", "workload", "gang", "numa"})
@@ -207,7 +208,7 @@ def _refuse_call(node: Node) -> None:
     if node.kind != "call":
         return
     name = called(node)
-    if name in facts.NAMES:
+    if name in pod.NAMES:
         raise NotExportable(f"calls {name}(), which only KubeNexus has")
     if name not in FUNCTIONS:
         raise NotExportable(f"calls {name}(), which Kubernetes does not have")

@@ -16,7 +16,7 @@ from typing import Final
 
 from kubenexus.policy.export_cel import NotExportable, Speaker, literal
 from policies import vocabulary
-from policies.compiled import Compiled, CompiledDefault, Setting
+from policies.engine.compiled import Compiled, CompiledDefault, Setting
 from policies.vocabulary import Key
 
 _MOST_ROUNDS: Final = 5

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from policies.testing import TestResult
+from policies.engine.policy_tests import TestResult
 
 _FORBIDDEN: Final = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
 

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from kubenexus.policy import sources
 from kubenexus.policy.problems import UsageError
-from policies import documents, loader
-from policies.compiler import Compiler
-from policies.documents import DocumentError
-from policies.faults import Fault
+from policies.documents import yaml_reader
+from policies.documents.faults import Fault
+from policies.documents.yaml_reader import DocumentError
+from policies.engine import loader
+from policies.engine.compiler import Compiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def _sets(paths: Sequence[Path]) -> Iterator[list[Path]]:
 def _tests(file: Path) -> tuple[int, list[Fault]]:
     """How many PolicyTests a file has, and what is wrong with them."""
     try:
-        parts = documents.read(file)
+        parts = yaml_reader.read(file)
     except DocumentError:
         return 0, []  # told with the policies
     count, found = 0, list[Fault]()

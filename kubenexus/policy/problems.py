@@ -8,7 +8,7 @@ What ends a command early, by what its user does next.
 
 from collections.abc import Iterable
 
-from policies.faults import Fault
+from policies.documents.faults import Fault
 
 
 class PolicyCommandError(Exception):

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from kubenexus.policy.problems import FaultyInput, UsageError
-from policies import documents, faults, loader
-from policies.admission import mapping
-from policies.compiler import Compiler
-from policies.documents import Document, DocumentError
-from policies.faults import Fault, Origin
-from policies.model_tests import PolicyTest
-from policies.policyset import PolicySet
+from policies.documents import faults, yaml_reader
+from policies.documents.faults import Fault, Origin
+from policies.documents.policy_test import PolicyTest
+from policies.documents.yaml_reader import Document, DocumentError
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
+from policies.engine.request import mapping
 
 Json = Mapping[str, Any]
 
@@ -118,7 +119,7 @@ def _labelled(name: str, labels: str) -> Json:
 
 def _documents(path: Path) -> list[Document]:
     try:
-        return documents.read(path)
+        return yaml_reader.read(path)
     except DocumentError as exc:
         raise FaultyInput([faults.of_document(exc)]) from exc
 

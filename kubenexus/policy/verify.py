@@ -5,8 +5,8 @@
                               |
     watched policies --run--> results of cases     rules seen, and validations seen to fail
 
-Whether an expectation holds is the engine's `policies.testing`; it also fails those that were not
-evaluated at all. What no test has met is a note, never a failure.
+`policies.engine.policy_tests` decides whether an expectation holds, and fails those that were not
+evaluated. What no test has met is a note, never a failure.
 """
 
 import json
@@ -18,14 +18,15 @@ from typing import Any, Final
 from kubenexus.policy import sources
 from kubenexus.policy.problems import UsageError
 from kubenexus.policy.watching import Section, Seen, Watch
-from policies import documents, faults, loader, testing
-from policies.compiled import CompiledPolicy
-from policies.compiler import Compiler
-from policies.documents import DocumentError
-from policies.faults import Fault
-from policies.loader import LoadResult
-from policies.model_tests import PolicyTest
-from policies.testing import TestResult
+from policies.documents import faults, yaml_reader
+from policies.documents.faults import Fault
+from policies.documents.policy_test import PolicyTest
+from policies.documents.yaml_reader import DocumentError
+from policies.engine import loader, policy_tests
+from policies.engine.compiled import CompiledPolicy
+from policies.engine.compiler import Compiler
+from policies.engine.loader import LoadResult
+from policies.engine.policy_tests import TestResult
 
 _REFUSING: Final[Section] = "validations"
 
@@ -119,7 +120,7 @@ def _file(
     file: Path, given: LoadResult | None, compiler: Compiler, ledger: _Ledger
 ) -> list[TestResult]:
     try:
-        parts = documents.read(file)
+        parts = yaml_reader.read(file)
     except DocumentError as exc:
         return [_faulty(file, file.name, [faults.of_document(exc)])]
     results: list[TestResult] = []
@@ -132,7 +133,7 @@ def _file(
             results.append(_faulty(file, test.metadata.name, loaded.problems))
             continue
         watch = Watch()
-        cases = testing.run(test, watch.over(loaded.policies))
+        cases = policy_tests.run(test, watch.over(loaded.policies))
         ledger.add(loaded.policies.policies, watch.seen)
         results.append(TestResult(test.metadata.name, str(file), cases))
     return results

@@ -25,8 +25,8 @@ from policies.cel.protocol import (
     Program,
     ResultType,
 )
-from policies.compiled import NOT_JOINED, Choice, Compiled, CompiledPolicy
-from policies.policyset import PolicySet
+from policies.engine.compiled import NOT_JOINED, Choice, Compiled, CompiledPolicy
+from policies.engine.policyset import PolicySet
 
 Section = Literal[
     "matchConditions", "variables", "classify", "defaults", "validations", "exceptions"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kubenexus.reference import markdown
-from policies import schemas
+from policies.documents import json_schemas
 
 Json = Mapping[str, Any]
 
@@ -18,7 +18,7 @@ def page() -> str:
         "Policy documents",
         "Field by field; [Policies](../policies.md) is the guide. `kubenexus policy schema KIND`"
         " prints the JSON Schema for editors. Nothing unknown is accepted.",
-        schemas.schemas(),
+        json_schemas.schemas(),
     )
 
 
@@ -29,7 +29,7 @@ def reservation_page() -> str:
         " is the guide. `kubenexus policy schema ResourceReservation` prints the JSON Schema for"
         " editors. One for a tenant has `tenant`, `until`, and nodes or amounts; `podGroup` is"
         " written by the scheduler alone.",
-        schemas.reservations(),
+        json_schemas.reservations(),
     )
 
 

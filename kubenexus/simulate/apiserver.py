@@ -16,8 +16,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kubenexus.simulate import expand
-from policies import vocabulary, workloads
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.engine.policyset import PolicySet
+from policies.pods import workloads
 from webhook import decide, patch, registration
 from webhook.review import Review
 

@@ -14,10 +14,13 @@ from pathlib import Path
 from rich.console import Console
 
 from kubenexus.simulate import inputs, jobsfile, render, render_timed, run, timed, virtual
-from policies import documents, durations, expression, loader
-from policies.compiler import Compiler
-from policies.loader import Reading
-from policies.policyset import PolicySet
+from policies import duration
+from policies.cel import engine_cpp
+from policies.documents import yaml_reader
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.loader import Reading
+from policies.engine.policyset import PolicySet
 
 
 class InputError(Exception):
@@ -45,7 +48,7 @@ def simulate(asked: Asked, out: Console) -> None:
             _once(asked, out)
         else:
             _in_time(asked, out)
-    except documents.DocumentError as exc:
+    except yaml_reader.DocumentError as exc:
         raise InputError(str(exc)) from exc
 
 
@@ -90,8 +93,8 @@ def _within(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        seconds = durations.parse(text)
-    except durations.DurationError as exc:
+        seconds = duration.parse(text)
+    except duration.DurationError as exc:
         raise InputError(f"--for: {exc}") from exc
     if seconds <= 0:
         raise InputError(f"--for: found {text!r}, want more than nothing")
@@ -113,7 +116,7 @@ def _instead(base: Reading, tried: Reading) -> Reading:
 
 
 def _compiled(reading: Reading) -> PolicySet:
-    loaded = loader.compile_all(reading, compiler=Compiler(expression.engine()))
+    loaded = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine()))
     if loaded.problems:
         raise InputError(_lines(loaded.problems))
     return loaded.policies

@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from policies import workloads
-from policies.workloads import PodTemplate
+from policies.pods import workloads
+from policies.pods.workloads import PodTemplate
 
 Json = dict[str, Any]
 

@@ -17,8 +17,10 @@ from typing import Any, Final
 
 from kubenexus import clusterfile
 from kubenexus.simulate import jobsfile, shapes
-from policies import documents, quantity, vocabulary, workloads
-from policies.documents import Document, DocumentError
+from policies import quantity, vocabulary
+from policies.documents import yaml_reader
+from policies.documents.yaml_reader import Document, DocumentError
+from policies.pods import workloads
 
 NAMESPACE: Final = ("", "Namespace")
 NODE: Final = ("", "Node")
@@ -51,7 +53,7 @@ class Inputs:
 
 def read(path: Path, *, cluster: Path | None = None, jobs: Path | None = None) -> Inputs:
     """The inputs at `path`; `cluster` overrules the folder's own description."""
-    parts = {file: documents.read(file) for file in _files(path)}
+    parts = {file: yaml_reader.read(file) for file in _files(path)}
     policies = tuple(file for file, found in parts.items() if _holds_policies(found))
     manifests = tuple(
         _manifest(document)

@@ -26,8 +26,9 @@ from typing import Any, Final
 
 import yaml
 
-from policies import durations, quantity, vocabulary
-from policies.documents import Document, DocumentError
+from policies import duration as durations
+from policies import quantity, vocabulary
+from policies.documents.yaml_reader import Document, DocumentError
 
 FILE_NAME: Final = "jobs.csv"  # what a folder calls its list of jobs
 NOTHING: Final = "nothing"

@@ -19,7 +19,7 @@ from rich.text import Text
 from kubenexus.simulate import render, tally
 from kubenexus.simulate.history import Happening
 from kubenexus.simulate.timed import Report
-from policies import durations
+from policies import duration
 
 _NEVER: Final = "never"
 _NOBODY: Final = "(none)"  # pods that admission gave no tenant
@@ -186,14 +186,14 @@ def _table(rows: Sequence[tuple[str, ...]]) -> Table:
 def _time(seconds: float) -> str:
     if math.isinf(seconds):
         return _NEVER
-    return durations.show(seconds) if seconds >= 1 else "0s"
+    return duration.show(seconds) if seconds >= 1 else "0s"
 
 
 def _about(seconds: float) -> str:
     """To the minute from ten minutes on: nobody compares the seconds of an hour."""
     if seconds < 600 or math.isinf(seconds):
         return _time(seconds)
-    return durations.show(60 * round(seconds / 60))
+    return duration.show(60 * round(seconds / 60))
 
 
 def _but(count: int, some: int | str, what: str) -> str:

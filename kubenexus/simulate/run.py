@@ -14,8 +14,9 @@ from typing import Any
 from kubenexus.simulate import changes, expand, outcome, place
 from kubenexus.simulate.apiserver import Answer, ApiServer
 from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, Inputs, Manifest
-from policies import quantity, vocabulary, workloads
-from policies.policyset import PolicySet
+from policies import quantity, vocabulary
+from policies.engine.policyset import PolicySet
+from policies.pods import workloads
 from scheduler.tables import Tables
 
 Json = dict[str, Any]

@@ -9,8 +9,8 @@ admission, not here.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from policies import requests, workloads
-from policies.documents import Document, DocumentError, Step
+from policies.documents.yaml_reader import Document, DocumentError, Step
+from policies.pods import requests, workloads
 
 Json = Mapping[str, Any]
 Path = tuple[Step, ...]

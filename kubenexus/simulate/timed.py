@@ -21,8 +21,9 @@ from kubenexus.simulate.history import Happening, Job, Span
 from kubenexus.simulate.inputs import Inputs, Manifest
 from kubenexus.simulate.run import Admitted
 from kubenexus.simulate.world import EPOCH
-from policies import durations, vocabulary, workloads
-from policies.policyset import PolicySet
+from policies import duration, vocabulary
+from policies.engine.policyset import PolicySet
+from policies.pods import workloads
 from scheduler.errors import ModelError
 from scheduler.model import Node, Pod
 from scheduler.tables import Tables
@@ -118,8 +119,8 @@ def arrives(manifest: Manifest) -> float:
     key = vocabulary.DEV_ARRIVES_ANNOTATION
     said = (manifest.obj["metadata"].get("annotations") or {}).get(key)
     try:
-        return 0.0 if said is None else durations.parse(said)
-    except durations.DurationError as exc:
+        return 0.0 if said is None else duration.parse(said)
+    except duration.DurationError as exc:
         raise manifest.document.error(("metadata", "annotations", key), f"{key}: {exc}") from exc
 
 
@@ -128,7 +129,7 @@ class _Work:
 
     def __init__(self, tables: Tables) -> None:
         rows = tables.policy.backfill.durations
-        self._usual = {str(row.type): durations.parse(row.duration) for row in rows}
+        self._usual = {str(row.type): duration.parse(row.duration) for row in rows}
         self._members: dict[UnitKey, list[tuple[Pod, float, float]]] = {}
         self._count = 0
         self._left = 0
@@ -162,8 +163,8 @@ class _Work:
         key = vocabulary.DEV_RUN_FOR_ANNOTATION
         said = (obj["metadata"].get("annotations") or {}).get(key)
         try:
-            known = pod.terms.lasts if said is None else durations.parse(said)
-        except durations.DurationError as exc:
+            known = pod.terms.lasts if said is None else duration.parse(said)
+        except duration.DurationError as exc:
             raise manifest.document.error((), f"{key}: {exc}") from exc
         if known is None:
             known = self._usual.get(pod.terms.type)

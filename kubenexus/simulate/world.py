@@ -21,7 +21,7 @@ from typing import Final
 
 from cluster.events import correlator
 from kubenexus.simulate.history import Happening, Job, Run, Span, What
-from policies import durations
+from policies import duration
 from scheduler import events, gates, planner
 from scheduler.cache import Cache
 from scheduler.model import GangKey, Node, Pod
@@ -246,4 +246,4 @@ def _places(plan: Placed) -> str:
 
 def _since_the_beginning(found: re.Match[str]) -> str:
     at = datetime.strptime(found[0], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    return durations.show(at.timestamp() - EPOCH)
+    return duration.show(at.timestamp() - EPOCH)

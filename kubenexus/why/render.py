@@ -9,7 +9,7 @@ Pure; an answer that lacks a part is shown without it.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from policies import durations
+from policies import duration
 
 Json = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ def _headline(answer: Json) -> str:
         return f"{pod} is on node {answer['node']}"
     said = f"{pod}: {answer.get('state', 'unknown')}"
     if answer.get("waited") is not None:
-        said += f" for {durations.show(float(answer['waited']))}"
+        said += f" for {duration.show(float(answer['waited']))}"
     tries = int(answer.get("attempts") or 0)
     return f"{said}, tried {_many(tries, 'time')}" if tries else said
 

@@ -1,5 +1,5 @@
 """
 What CEL needs beside an engine: the protocol, Kubernetes' functions, the Pod's types, rewriting.
 
-Imports no engine; `policies.expression` is the one module that does.
+Imports no engine; `policies.cel.engine_cpp` is the one module that does.
 """

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from policies.cel import (
-    addresses,
-    facts,
-    formats,
-    network,
-    quantities,
-    rewriting,
-    sequences,
-    texts,
-    versions,
-)
-from policies.cel.functions import Function, Overload, merged
+from policies.cel import rewrite
+from policies.cel.functions import format, ip_cidr, lists, pod, quantity, semver, strings, url
+from policies.cel.functions.overload import Function, Overload, merged
 
 
 def joined(functions: Iterable[Function]) -> tuple[Function, ...]:
@@ -29,32 +20,32 @@ def joined(functions: Iterable[Function]) -> tuple[Function, ...]:
 
 KUBERNETES: Final = joined(
     [
-        *quantities.FUNCTIONS,
-        *network.FUNCTIONS,
-        *versions.FUNCTIONS,
-        *addresses.FUNCTIONS,
-        *formats.FUNCTIONS,
-        *sequences.FUNCTIONS,
+        *quantity.FUNCTIONS,
+        *ip_cidr.FUNCTIONS,
+        *semver.FUNCTIONS,
+        *url.FUNCTIONS,
+        *format.FUNCTIONS,
+        *lists.FUNCTIONS,
     ]
 )
 
-CHECKED: Final = joined([*KUBERNETES, *facts.FUNCTIONS])
+CHECKED: Final = joined([*KUBERNETES, *pod.FUNCTIONS])
 """What authors may call, with the types that the checker knows."""
 
 OPAQUE: Final = frozenset(
-    {quantities.TYPE, network.IP, network.CIDR, versions.TYPE, addresses.TYPE, formats.TYPE}
+    {quantity.TYPE, ip_cidr.IP, ip_cidr.CIDR, semver.TYPE, url.TYPE, format.TYPE}
 )
 
 
-def at_run_time(recall: facts.Recall) -> list[Function]:
+def at_run_time(recall: pod.Recall) -> list[Function]:
     """The functions as programs call them."""
-    return merged([*KUBERNETES, *facts.at_run_time(recall), *rewriting.FUNCTIONS])
+    return merged([*KUBERNETES, *pod.at_run_time(recall), *rewrite.FUNCTIONS])
 
 
-def portable(recall: facts.Recall) -> list[Function]:
+def portable(recall: pod.Recall) -> list[Function]:
     """The functions for an engine without extensions of its own, those with optionals left out."""
-    known = [f for f in KUBERNETES if f.name not in formats.OPTIONAL and "." not in f.name]
-    return merged(joined([*known, *texts.FUNCTIONS, *facts.at_run_time(recall)]))
+    known = [f for f in KUBERNETES if f.name not in format.OPTIONAL and "." not in f.name]
+    return merged(joined([*known, *strings.FUNCTIONS, *pod.at_run_time(recall)]))
 
 
 NAMES: Final = frozenset(function.name for function in CHECKED)

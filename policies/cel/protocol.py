@@ -9,7 +9,7 @@ wrong.
 An `Environment` says what an expression may speak of, an `Engine` turns text into a `Program`, and
 a `Program` meets an `Activation`: the values of one admission request, shared by all its rules.
 
-Not here: engines (`policies.expression`), functions (`policies.cel.library`).
+Not here: engines (`policies.cel.engine_cpp`), functions (`policies.cel.library`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from policies.cel.reading import EVERYTHING, View, kept
+from policies.cel.field_usage import EVERYTHING, View, kept
 
 ResultType = Literal["bool", "string", "int", "any"]
 """What the author may return: `bool` for rules, `string` for messages, `any` for variables."""
@@ -31,7 +31,7 @@ MAX_CODE_POINTS: Final = 100_000
 
 
 class Problem(Exception):
-    """Base of everything that leaves `policies.expression`."""
+    """Base of everything that leaves `policies.cel.engine_cpp`."""
 
 
 class CompileError(Problem):

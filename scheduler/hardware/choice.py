@@ -31,7 +31,7 @@ from itertools import combinations, islice
 from typing import Any, Final, NamedTuple
 
 from policies import quantity, vocabulary
-from policies.numa_nodes import Manager
+from policies.hosts.topology import Manager
 from scheduler.hardware import manager as kubelet
 from scheduler.hardware.assignment import NOWHERE, Assignment, Share
 from scheduler.hardware.islands import BREAKS, NOTHING, Grade, grade, pick, settle

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from policies.numa_nodes import Gpu
+from policies.hosts.topology import Gpu
 
 Key = str | int
 Members = tuple[int, ...]

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self, TypeVar
 
-from policies.numa_nodes import Gpu, Topology
+from policies.hosts.topology import Gpu, Topology
 from scheduler.hardware.assignment import NOWHERE, Assignment
 from scheduler.hardware.islands import Tier, tiers
 from scheduler.hardware.wants import Hugepages

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Final
 
-from policies.numa_nodes import Manager
+from policies.hosts.topology import Manager
 from scheduler.hardware.layout import Layout
 from scheduler.hardware.offers import Offer
 from scheduler.hardware.wants import HUGEPAGES, Ask, Need, whole_cpus

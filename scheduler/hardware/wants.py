@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies import intent, quantity, requests, vocabulary
+from policies import quantity, vocabulary
+from policies.pods import intent, requests
 
 Json = Mapping[str, Any]
 Hugepages = tuple[tuple[str, int], ...]  # (resource name, bytes), sorted

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from policies import quantity
-from policies.policyset import Tables
+from policies.engine.policyset import Tables
 from scheduler.model import Pod
 from scheduler.tenancy.ledger import Excess, Ledger
 from scheduler.tenancy.shares import Shares, Standing

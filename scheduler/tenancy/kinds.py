@@ -7,7 +7,7 @@ whoever asks.
 """
 
 from policies import vocabulary
-from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER
+from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
 from scheduler.model import Node
 from scheduler.rules.hardware import CODES, UNKNOWN
 from scheduler.snapshot import Snapshot

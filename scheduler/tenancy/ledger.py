@@ -17,8 +17,8 @@ promise names. Nothing here waits or orders: see `shares` for whose turn it is.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from policies import requests
-from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER
+from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
+from policies.pods import requests
 from scheduler.tenancy.tree import Amounts, Member, Tree
 
 

@@ -9,8 +9,8 @@ that overran is expected to end when `overran` said. Times are seconds of the ep
 
 from collections.abc import Iterable
 
-from policies import durations
-from policies.model_tenancy import Backfill
+from policies import duration
+from policies.documents.tenancy import Backfill
 from scheduler.model import Pod
 from scheduler.snapshot import Snapshot
 from scheduler.tenancy.promises import Ending
@@ -35,7 +35,7 @@ class Lengths:
         """Seconds by workload type, where policies say so."""
         if self._known[0] is not self.policy:
             rows = self.policy.durations
-            self._known = self.policy, {str(r.type): durations.parse(r.duration) for r in rows}
+            self._known = self.policy, {str(r.type): duration.parse(r.duration) for r in rows}
         return self._known[1]
 
     def of(self, pod: Pod) -> float | None:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from policies import requests
+from policies.pods import requests
 from scheduler.model import PODS, GangKey, Pod, PodKey, Shape
 from scheduler.outcome import Placed, Placement
 from scheduler.tenancy.accounts import Accounts

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from policies import quantity, vocabulary
-from policies.model_reservation import Place, ResourceReservation, Spec, shown
+from policies.documents.reservation import Place, ResourceReservation, Spec, shown
 from scheduler.errors import ModelError
 from scheduler.model import PODS, Pod, Shape
 from scheduler.raw import instant

@@ -24,7 +24,7 @@ from typing import Any, Final
 from cluster.events import correlator
 from cluster.informer import Event, Kind
 from policies import quantity
-from policies.model_reservation import Place, PodGroup
+from policies.documents.reservation import Place, PodGroup
 from scheduler import events
 from scheduler.binder import Bound, Result
 from scheduler.cache import Cache, Held

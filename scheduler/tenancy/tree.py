@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from policies import durations, quantity
-from policies.model_tenancy import GPU_MODEL, HARDWARE_TIER, Quota
-from policies.policyset import Tables
+from policies import duration, quantity
+from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER, Quota
+from policies.engine.policyset import Tables
 
 Amounts = Mapping[str, int]  # resource name -> amount; CPU in thousandths
 Pairs = tuple[tuple[str, int], ...]
@@ -57,7 +57,7 @@ class Tree:
         """What the policies say; a quota of a tenant's own goes before its row in the tree."""
         return cls(
             _members(tables),
-            half_life=durations.parse(tables.sharing.half_life),
+            half_life=duration.parse(tables.sharing.half_life),
         )
 
     @property

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from policies import fabric, vocabulary
+from policies import vocabulary
+from policies.pods import fabric
 from scheduler.wishes import selectors
 from scheduler.wishes.peers import PeerWish, Spread
 

@@ -4,7 +4,7 @@
 The 16 rules and the pod of `tests/data/pod-rules.json`, three ways in one process, in turns:
 
     bare        cel-expr-python by itself: one activation, 16 evaluations, each result checked
-    evaluate    the same rules as one TenantPolicy, through `policies.evaluate` as admission does
+    evaluate    the same rules as one TenantPolicy, through `policies.engine.evaluate` as admission does
     crowded     the same request with 1,000 policies of other tenants loaded
 
 Rounds are interleaved so that a busy machine slows all three alike. Figures are means; the spread
@@ -23,12 +23,12 @@ from typing import Any
 
 from cel_expr_python import cel  # type: ignore[import-untyped]  # the wheel has no stubs
 
-from policies import loader
-from policies.admission import Admission
-from policies.compiler import Compiler
-from policies.evaluate import evaluate
-from policies.expression import CppEngine
-from policies.policyset import PolicySet
+from policies.cel.engine_cpp import CppEngine
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet
+from policies.engine.request import Admission
 from tests.bench import rows
 
 ROOT = Path(__file__).parents[2]

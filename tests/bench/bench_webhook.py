@@ -32,7 +32,8 @@ from kubenexus.dev import binaries, keys, own, ports, versions
 from kubenexus.dev.plane import ControlPlane, await_ready, healthy
 from kubenexus.dev.processes import Child
 from kubenexus.dev.progress import Lines
-from policies import loader, vocabulary
+from policies import vocabulary
+from policies.engine import loader
 from tests.bench import rows
 from tests.bench.wrk import Load, load
 from webhook import registration

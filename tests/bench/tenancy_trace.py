@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from kubenexus.simulate.virtual import Job
 from policies import vocabulary
-from policies.model_tenancy import Sharing
-from policies.policyset import Tables as PolicyTables
+from policies.documents.tenancy import Sharing
+from policies.engine.policyset import Tables as PolicyTables
 from scheduler.model import Node, Pod
 from scheduler.tables import Tables
 from tests.bench import hardware_trace

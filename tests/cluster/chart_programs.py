@@ -17,7 +17,7 @@ from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.own import COMMAND, environment
 from kubenexus.dev.plane import await_ready, healthy
 from kubenexus.dev.processes import Child
-from policies import loader
+from policies.engine import loader
 from tests.cluster.chart_rig import FULL, NAMESPACE, Done, Json, Rig, run
 
 MARK: Final = "example.com/round"

@@ -12,7 +12,8 @@ import yaml
 
 from kubenexus.dev.binaries import Binaries
 from kubenexus.install import plain
-from policies import host_objects, vocabulary
+from policies import vocabulary
+from policies.hosts import node_object
 from tests.cluster import chart_rig
 from tests.cluster.chart_rig import CHART, OWN_CERTIFICATES, RELEASE, ROOT, Done, Json, Rig
 from tests.cluster.waiting import eventually
@@ -180,7 +181,7 @@ def test_the_labeler_at_work(rig: Rig, labeler: Path, tmp_path: Path) -> None:
     first, told = look("node-0"), metadata()
     again, still = look("node-0"), metadata()
     other = look("node-1")
-    topology = host_objects.read(told["labels"], told["annotations"], gpus=8)
+    topology = node_object.read(told["labels"], told["annotations"], gpus=8)
     assert topology is not None
     assert ([zone.cpu for zone in topology.zones], [gpu.zone for gpu in topology.gpus]) == (
         [32_000, 32_000],

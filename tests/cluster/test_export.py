@@ -13,11 +13,14 @@ import pytest
 from kubenexus.dev.plane import ControlPlane
 from kubenexus.policy import export, syntax
 from kubenexus.policy.export_cel import FUNCTIONS, called
-from policies import expression, loader, selectors, vocabulary
-from policies.admission import Admission
-from policies.compiler import Compiler
-from policies.evaluate import evaluate
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.documents import label_selectors
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet
+from policies.engine.request import Admission
 from tests.builders import a_container, a_pod
 from tests.cluster.exported_functions import EXPRESSIONS
 
@@ -38,7 +41,7 @@ apiVersion: {vocabulary.POLICY_API_VERSION}
 kind: ClusterPolicy
 metadata: {{name: NAME}}
 spec:
-  namespaceSelector: {{matchLabels: {{{selectors.NAMESPACE_NAME}: NAME}}}}
+  namespaceSelector: {{matchLabels: {{{label_selectors.NAMESPACE_NAME}: NAME}}}}
   matchConditions:
   - {{name: not-exempt, expression: "!('exempt' in variables.labels)"}}
   variables:
@@ -92,7 +95,7 @@ spec:
 
 
 def load(path: Path) -> PolicySet:
-    loaded = loader.load_files(path, compiler=Compiler(expression.engine()))
+    loaded = loader.load_files(path, compiler=Compiler(engine_cpp.engine()))
     assert loaded.problems == ()
     return loaded.policies
 

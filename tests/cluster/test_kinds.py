@@ -15,7 +15,8 @@ from kubenexus.dev.api import path_of
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane import ControlPlane
 from kubenexus.dev.stack import Stack
-from policies import vocabulary, workloads
+from policies import vocabulary
+from policies.pods import workloads
 from tests.builders import a_pod, a_template, in_gang
 from tests.cluster.waiting import eventually
 

@@ -24,7 +24,8 @@ from typing import Any, Final
 import pytest
 
 from kubenexus.dev.plane import ControlPlane
-from policies import crds, vocabulary
+from policies import vocabulary
+from policies.documents import crds
 from tests.cluster import reliability
 from tests.cluster.eviction_witness import SLOT, Evictions
 from tests.cluster.gang_witness import Witness

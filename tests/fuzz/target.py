@@ -19,9 +19,10 @@ from typing import Any, Final
 
 import orjson
 
-from policies import expression, loader
-from policies.compiler import Compiler
-from policies.policyset import PolicySet
+from policies.cel import engine_cpp
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, a_template, in_gang
 from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy
 from webhook import guards, review
@@ -113,7 +114,7 @@ def policies(engine: str | None) -> PolicySet:
         validations=[a_rule("request.name != 'bad' && request.userInfo.username != 'eve'")],
     )
     reading = loader.read_files([loader.LIBRARY]) + loader.read_objects((tenant, others))
-    loaded = loader.compile_all(reading, compiler=Compiler(expression.engine(engine)))
+    loaded = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(engine)))
     if loaded.problems:
         raise ValueError("\n".join(str(problem) for problem in loaded.problems))
     return loaded.policies

@@ -9,7 +9,8 @@ from prometheus_client import REGISTRY
 from kubenexus.dev import versions
 from kubenexus.install import chart, roles
 from kubenexus.labeler import facts
-from policies import crds, vocabulary
+from policies import vocabulary
+from policies.documents import crds
 from scheduler.metrics import Metrics
 from tests.pages import ROOT
 from webhook import metrics as webhook_metrics

@@ -6,7 +6,8 @@ import pytest
 
 from kubenexus import clusterfile
 from kubenexus.clusterschema import ClusterFile
-from policies import documents, vocabulary
+from policies import vocabulary
+from policies.documents import yaml_reader
 from tests.pages import ROOT
 
 HEAD = "apiVersion: dev.kubenexus.io/v1alpha1\nkind: Cluster\n"
@@ -14,7 +15,7 @@ LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 def a_file(body: str, *, head: str = HEAD) -> clusterfile.Cluster:
-    (document,) = documents.parse(head + body, "cluster.yaml")
+    (document,) = yaml_reader.parse(head + body, "cluster.yaml")
     return clusterfile.from_document(document)
 
 
@@ -272,7 +273,7 @@ NODE = "nodes:\n  - name: n\n    cpu: 8\n    memory: 16Gi\n"
 def test_what_is_wrong_is_said_with_its_place(body: str, want: str, tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(HEAD + body)
-    with pytest.raises(documents.DocumentError) as caught:
+    with pytest.raises(yaml_reader.DocumentError) as caught:
         clusterfile.load(path)
     assert str(caught.value) == f"{path}:{want}"
 
@@ -280,7 +281,7 @@ def test_what_is_wrong_is_said_with_its_place(body: str, want: str, tmp_path: Pa
 def test_an_empty_file_says_what_belongs_into_it(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("# nothing yet\n")
-    with pytest.raises(documents.DocumentError, match="describes nothing; want `apiVersion: dev"):
+    with pytest.raises(yaml_reader.DocumentError, match="describes nothing; want `apiVersion: dev"):
         clusterfile.load(path)
 
 

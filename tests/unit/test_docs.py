@@ -15,9 +15,11 @@ from cluster import leader_election
 from kubenexus import cli
 from kubenexus.policy import cli as policy_cli
 from kubenexus.reference import happenings, words
-from policies import expression, loader, vocabulary
-from policies.compiler import Compiler
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
 from scheduler import conditions, events, holding, queueing, units
 from tests import pages
 from tests.builders import a_namespace
@@ -110,7 +112,7 @@ def test_every_yaml_block_is_made_of_objects(block: Block) -> None:
 
 @pytest.fixture(scope="module")
 def library() -> PolicySet:
-    found = loader.load_files(loader.LIBRARY, compiler=Compiler(expression.engine()))
+    found = loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine()))
     assert not found.problems
     return found.policies
 
@@ -129,7 +131,7 @@ def test_a_policy_loads_beside_those_that_ship(block: Block, policy: Json, tmp_p
     file = tmp_path / "policy.yaml"
     file.write_text(yaml.safe_dump(policy))
     paths = [*sorted(loader.LIBRARY.glob("*.yaml")), file]
-    assert loader.load_files(paths, compiler=Compiler(expression.engine())).problems == ()
+    assert loader.load_files(paths, compiler=Compiler(engine_cpp.engine())).problems == ()
 
 
 RECIPES = [block for block in YAML if block.page == "docs/recipes.md"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from policies import queues
-from policies.model_rules import Selector
-from policies.queues import ClusterQueue, Queue
+from policies.documents.rules import Selector
+from policies.engine import kueue
+from policies.engine.kueue import ClusterQueue, Queue
 from tests.pages import ROOT
 
 PAGE = " ".join((ROOT / "docs/integrations/kueue.md").read_text().split())
@@ -22,6 +22,6 @@ TIERS = ("gold", "silver", "bronze")
     ],
 )
 def test_a_warning_is_on_the_page(queue: Queue) -> None:
-    said = queues.says(queue, namespace="team-a", labels={}, tiers=TIERS)
+    said = kueue.says(queue, namespace="team-a", labels={}, tiers=TIERS)
     assert said.trouble
     assert said.trouble in PAGE

@@ -14,11 +14,15 @@ from typing import Any, Final
 import pytest
 
 from kubenexus.why import render
-from policies import compiled, expression, loader, numa_rules, rules, vocabulary
-from policies.compiler import Compiler
-from policies.faults import Fault
-from policies.intent import Problem
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.checks import gang as rules
+from policies.checks import numa
+from policies.documents.faults import Fault
+from policies.engine import compiled, loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
+from policies.pods.intent import Problem
 from scheduler import answers, conditions, events, filters, gathering, planner, units
 from scheduler.entries import Look, State
 from scheduler.hardware import choice
@@ -69,7 +73,7 @@ def asked(obj: Json, operation: str = "CREATE", **more: Any) -> Review:
 
 @pytest.fixture(scope="module")
 def library() -> PolicySet:
-    found = loader.load_files(loader.LIBRARY, compiler=Compiler(expression.engine()))
+    found = loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine()))
     assert not found.problems
     return found.policies
 
@@ -77,7 +81,7 @@ def library() -> PolicySet:
 def with_policy(text: str, folder: Path) -> PolicySet:
     (folder / "tenant.yaml").write_text(text)
     paths = [*sorted(loader.LIBRARY.glob("*.yaml")), folder / "tenant.yaml"]
-    found = loader.load_files(paths, compiler=Compiler(expression.engine()))
+    found = loader.load_files(paths, compiler=Compiler(engine_cpp.engine()))
     assert not found.problems, found.problems
     return found.policies
 
@@ -196,7 +200,7 @@ NOTED: Final[dict[str, Json]] = {
 
 @pytest.mark.parametrize("name", NOTED)
 def test_a_warning_is_on_the_page(name: str) -> None:
-    sizes = (numa_rules.Size(cpu=32_000, memory=2**38, gpus=4),)
+    sizes = (numa.Size(cpu=32_000, memory=2**38, gpus=4),)
     found = rules.check(rules.members(NOTED[name]), numa_sizes=sizes)
     assert (found.problems, [note.rule for note in found.notes]) == ((), [name])
     assert on_page(found.notes[0].message), found.notes[0].message
@@ -388,10 +392,11 @@ RULE: Final = re.compile(
 
 
 def test_every_rule_of_the_code_has_its_paragraph() -> None:
-    from policies import classify, court, intent
+    from policies.engine import classify, object_evaluator
+    from policies.pods import intent
     from webhook import app
 
-    sources = (intent, rules, classify, court, guards, identity, decide, app)
+    sources = (intent, rules, classify, object_evaluator, guards, identity, decide, app)
     text = "\n".join(Path(str(module.__file__)).read_text() for module in sources)
     known = {name for row in RULE.findall(text) for name in row if name} | set(compiled.BUILT_IN)
     known -= {"fallback"}  # what classifies a pod, and refuses none

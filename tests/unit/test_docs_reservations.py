@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from policies import reservation_rules
+from policies.checks import reservation
 from scheduler import events
 from scheduler.model import Pod
 from scheduler.tenancy import coming, reserved
@@ -28,13 +28,13 @@ def reservation_warnings() -> list[str]:
         {"nodeSelector": {"disk": "fast"}},
         {"count": 5, "resources": {"cpu": "3"}},
     )
-    ground = reservation_rules.Ground.of(hosts, (), (), but="")
-    crowded = reservation_rules.Ground.of(hosts, others, ("vision",), but="")
+    ground = reservation.Ground.of(hosts, (), (), but="")
+    crowded = reservation.Ground.of(hosts, others, ("vision",), but="")
     now = datetime(2026, 6, 1, tzinfo=UTC)
     objects = [{"spec": {"tenant": "vision", "until": until, **spec}} for spec in specs]
-    said = [text for one in objects for text in reservation_rules.warnings(one, ground, now=now)]
+    said = [text for one in objects for text in reservation.warnings(one, ground, now=now)]
     large = {"spec": {**whole, "nodes": [], "count": 2, "resources": {"cpu": "6"}}}
-    return [*said, *reservation_rules.warnings(large, crowded, now=now)]
+    return [*said, *reservation.warnings(large, crowded, now=now)]
 
 
 def reservation_of(tenant: str) -> reserved.Reserved:

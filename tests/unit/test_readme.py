@@ -10,9 +10,11 @@ import yaml
 from typer.testing import CliRunner
 
 from kubenexus import cli
-from policies import expression, loader, vocabulary
-from policies.compiler import Compiler
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
 from tests.builders import a_namespace
 from tests.pages import ROOT
 from webhook import decide
@@ -31,7 +33,7 @@ def test_the_readme_has_something_to_check() -> None:
 @pytest.mark.parametrize("block", [b for b in BLOCKS if vocabulary.POLICY_API_VERSION in b])
 def test_its_policies_load(block: str, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(block)
-    assert loader.load_files(tmp_path, compiler=Compiler(expression.engine())).problems == ()
+    assert loader.load_files(tmp_path, compiler=Compiler(engine_cpp.engine())).problems == ()
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if vocabulary.POLICY_API_VERSION not in b])

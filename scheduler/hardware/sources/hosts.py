@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from cluster import resources
-from policies import host_facts
-from policies.host_facts import Said
-from policies.numa_nodes import Gpu, Topology
+from policies.hosts import merge
+from policies.hosts.merge import Said
+from policies.hosts.topology import Gpu, Topology
 from scheduler.dra.devices import PoolId, Slice
 from scheduler.dra.facts import DeviceFacts
 from scheduler.hardware.sources import slices, topologies
@@ -45,8 +45,8 @@ class Hosts:
         """The node with all that is known of its inside."""
         said = self._said.get(node.name)
         if said is not None:
-            own = [] if node.topology is None else [host_facts.said_by(node.topology)]
-            topology = host_facts.merge([*said, *own], gpus=node.gpus)
+            own = [] if node.topology is None else [merge.said_by(node.topology)]
+            topology = merge.merge([*said, *own], gpus=node.gpus)
             node = replace(node, topology=topology, vram=_vram(node, topology))
         return node if self.vram_of is None else fill(node, self.vram_of)
 

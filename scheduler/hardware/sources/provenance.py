@@ -13,22 +13,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from policies import host_facts
-from policies.host_facts import Said
+from policies.hosts import merge
+from policies.hosts.merge import Said
 
 TOLERANCE: Final = 0.02
 HOST: Final = "host"
 
 # Facts that other facts stand in for: where the first is not told, the next one is used.
 _INSTEAD: Final = {
-    host_facts.CPU: host_facts.ALL_CPU,
-    host_facts.MEMORY: host_facts.ALL_MEMORY,
-    host_facts.SWITCH: host_facts.ROOT,
+    merge.CPU: merge.ALL_CPU,
+    merge.MEMORY: merge.ALL_MEMORY,
+    merge.SWITCH: merge.ROOT,
 }
-_NEVER_COMPARED: Final = frozenset(
-    {host_facts.ISLAND, host_facts.DEVICE, host_facts.UUID, host_facts.SWITCH}
-)
-_SIZES: Final = frozenset({host_facts.MEMORY, host_facts.ALL_MEMORY, host_facts.VRAM})
+_NEVER_COMPARED: Final = frozenset({merge.ISLAND, merge.DEVICE, merge.UUID, merge.SWITCH})
+_SIZES: Final = frozenset({merge.MEMORY, merge.ALL_MEMORY, merge.VRAM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ Origins = Mapping[tuple[str, str], str]  # (subject, fact) -> source
 def origins(said: Sequence[Said]) -> Origins:
     """Where every fact that is used came from."""
     found: dict[tuple[str, str], str] = {}
-    for subject, facts in _subjects(host_facts.aligned(said)):
+    for subject, facts in _subjects(merge.aligned(said)):
         for fact, values in facts.items():
             found[subject, fact] = values[0][0]
     for subject, fact in list(found):
@@ -57,7 +55,7 @@ def origins(said: Sequence[Said]) -> Origins:
 
 def contradictions(said: Sequence[Said]) -> list[Contradiction]:
     found: list[Contradiction] = []
-    for subject, facts in _subjects(host_facts.aligned(said)):
+    for subject, facts in _subjects(merge.aligned(said)):
         for fact, values in facts.items():
             if fact in _NEVER_COMPARED:
                 continue
@@ -81,7 +79,7 @@ _Facts = dict[str, list[tuple[str, Any]]]  # fact -> (source, value), best first
 
 def _subjects(said: Sequence[Said]) -> Iterator[tuple[str, _Facts]]:
     yield HOST, _collect((one.source, dict(_of_host(one))) for one in said)
-    for id_ in host_facts.zone_ids(said):
+    for id_ in merge.zone_ids(said):
         yield zone(id_), _collect((one.source, one.zones.get(id_, {})) for one in said)
     named = {index for one in said for index in one.gpus}
     counted = next((one for one in said if one.gpu_counts), None)
@@ -96,7 +94,7 @@ def _subjects(said: Sequence[Said]) -> Iterator[tuple[str, _Facts]]:
 def _numbered(said: Said) -> dict[int, Mapping[str, Any]]:
     """GPUs that are counted and not named, as the merge numbers them."""
     places = [id_ for id_, count in sorted(said.gpu_counts.items()) for _ in range(count)]
-    return {index: {host_facts.ZONE: id_} for index, id_ in enumerate(places)}
+    return {index: {merge.ZONE: id_} for index, id_ in enumerate(places)}
 
 
 def _collect(said: Iterable[tuple[str, Mapping[str, Any]]]) -> _Facts:
@@ -119,7 +117,7 @@ def _of_host(said: Said) -> Iterator[tuple[str, Any]]:
 def _agree(fact: str, one: Any, other: Any) -> bool:
     if fact in _SIZES:
         return bool(abs(one - other) <= TOLERANCE * max(one, other))
-    if fact == host_facts.MODEL:
+    if fact == merge.MODEL:
         first, second = _letters(one), _letters(other)
         return first in second or second in first
     return bool(one == other)

@@ -20,8 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies import host_facts, quantity
-from policies.host_facts import Said
+from policies import quantity
+from policies.hosts import merge
+from policies.hosts.merge import Said
 from scheduler.dra.devices import Device, Slice
 
 STANDARD: Final = "resource.kubernetes.io"
@@ -82,7 +83,7 @@ def _home(part: _Part, homes: Mapping[str, int]) -> dict[str, Any]:
     zone = part.zone
     if zone is None and part.roots:
         zone = homes.get(part.roots[0])
-    return {} if zone is None else {host_facts.ZONE: zone}
+    return {} if zone is None else {merge.ZONE: zone}
 
 
 def _homes(parts: Iterable[_Part]) -> dict[str, int]:
@@ -97,7 +98,7 @@ def _homes(parts: Iterable[_Part]) -> dict[str, int]:
 
 def _numbered(gpus: Sequence[_Part]) -> list[int]:
     """Indices as told; else in the order of PCI addresses, as the makers' own tools count."""
-    addresses = [(gpu.gpu or {}).get(host_facts.PCI, "") for gpu in gpus]
+    addresses = [(gpu.gpu or {}).get(merge.PCI, "") for gpu in gpus]
     order = sorted(addresses)
     for count in (
         [gpu.index for gpu in gpus],
@@ -123,7 +124,7 @@ def _amounts(parts: Iterable[_Part]) -> dict[int, dict[str, Any]]:
     for part in parts:
         if part.zone is None:
             continue
-        for name, amount in ((host_facts.CPU, part.cpu), (host_facts.MEMORY, part.memory)):
+        for name, amount in ((merge.CPU, part.cpu), (merge.MEMORY, part.memory)):
             if amount:
                 facts = zones.setdefault(part.zone, {})
                 facts[name] = facts.get(name, 0) + amount
@@ -131,7 +132,7 @@ def _amounts(parts: Iterable[_Part]) -> dict[int, dict[str, Any]]:
             here, (name, size) = pages.setdefault(part.zone, {}), part.pages
             here[name] = here.get(name, 0) + size
     for zone, found in pages.items():
-        zones.setdefault(zone, {})[host_facts.HUGEPAGES] = tuple(sorted(found.items()))
+        zones.setdefault(zone, {})[merge.HUGEPAGES] = tuple(sorted(found.items()))
     return zones
 
 
@@ -148,7 +149,7 @@ def _part(device: Device) -> _Part:
             name,
             zone,
             roots,
-            gpu={**_gpu_facts(told, sizes, roots, driver), host_facts.DEVICE: str(device.id)},
+            gpu={**_gpu_facts(told, sizes, roots, driver), merge.DEVICE: str(device.id)},
             index=_number(told.get("index")),
             minor=_number(told.get("minor")),
         )
@@ -178,14 +179,14 @@ def _is_gpu(driver: str, told: Told) -> bool:
 def _gpu_facts(told: Told, sizes: Sizes, roots: tuple[str, ...], driver: str) -> dict[str, Any]:
     facts: dict[str, Any] = {
         # Labels cannot hold spaces: the name is brought to the form that labels have.
-        host_facts.MODEL: _text(_first(told, _MODEL)).replace(" ", "-"),
-        host_facts.VRAM: _vram(told, sizes),
-        host_facts.SWITCH: _text(_first(told, _SWITCH)),
-        host_facts.ROOT: roots[0] if len(roots) == 1 else "",
-        host_facts.ISLAND: _text(_first(told, _ISLAND)),
-        host_facts.PCI: _address(_text(_first(told, _PCI))),
-        host_facts.UUID: _text(told.get("uuid")),
-        host_facts.VENDOR: next((m for m in ("nvidia", "amd", "intel") if m in driver), ""),
+        merge.MODEL: _text(_first(told, _MODEL)).replace(" ", "-"),
+        merge.VRAM: _vram(told, sizes),
+        merge.SWITCH: _text(_first(told, _SWITCH)),
+        merge.ROOT: roots[0] if len(roots) == 1 else "",
+        merge.ISLAND: _text(_first(told, _ISLAND)),
+        merge.PCI: _address(_text(_first(told, _PCI))),
+        merge.UUID: _text(told.get("uuid")),
+        merge.VENDOR: next((m for m in ("nvidia", "amd", "intel") if m in driver), ""),
     }
     return {name: value for name, value in facts.items() if value}
 

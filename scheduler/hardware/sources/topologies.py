@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from policies import host_facts, quantity, vocabulary
-from policies.host_facts import Said
-from policies.numa_nodes import Manager
+from policies import quantity, vocabulary
+from policies.hosts import merge
+from policies.hosts.merge import Said
+from policies.hosts.topology import Manager
 from scheduler.raw import Json, mapping, rows
 
 SOURCE: Final = "NodeResourceTopology"
@@ -48,7 +49,7 @@ def read(obj: Json) -> Said:
         facts,
         lists_zones=True,
         gpu_counts={zone: count for zone, count in counts.items() if count},
-        host={host_facts.MANAGER: manager} if manager else {},
+        host={merge.MANAGER: manager} if manager else {},
         problems=tuple(problems),
     )
 
@@ -78,17 +79,17 @@ def _zone(row: Json, ids: Mapping[str, int], problems: list[str]) -> tuple[dict[
             problems.append(f"{SOURCE}: zone {row.get('name')}, {about}: {exc}")
             continue
         if about == "cpu":
-            facts |= {host_facts.CPU: usable, host_facts.ALL_CPU: total}
+            facts |= {merge.CPU: usable, merge.ALL_CPU: total}
         elif about == "memory":
-            facts |= {host_facts.MEMORY: usable, host_facts.ALL_MEMORY: total}
+            facts |= {merge.MEMORY: usable, merge.ALL_MEMORY: total}
         elif about.startswith("hugepages-") and usable > 0:
             pages.append((about, usable))
         elif about in vocabulary.GPU_RESOURCES:
             gpus += usable
     if pages:
-        facts[host_facts.HUGEPAGES] = tuple(sorted(pages))
+        facts[merge.HUGEPAGES] = tuple(sorted(pages))
     if far := tuple(sorted(_costs(row, ids))):
-        facts[host_facts.DISTANCES] = far
+        facts[merge.DISTANCES] = far
     return facts, gpus
 
 

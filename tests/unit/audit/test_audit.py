@@ -14,7 +14,7 @@ from kubenexus.audit import cli, discovery, judging, report
 from kubenexus.audit.judging import Violation
 from kubenexus.audit.scan import NoNamespace, Scan, Sums
 from policies import vocabulary
-from policies.policyset import PolicySet
+from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, a_template, in_gang
 from tests.policy_builders import NOW, a_rule, a_tenant_policy, loaded
 from tests.unit.audit.fake_cluster import FakeCluster

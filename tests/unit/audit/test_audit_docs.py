@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from kubenexus import cli as root
 from kubenexus.audit import cli, report, scan
-from policies import workloads
+from policies.pods import workloads
 from policies.vocabulary import POLICY_GROUP
 from tests.pages import ROOT
 from webhook import auditing, metrics, registration, world

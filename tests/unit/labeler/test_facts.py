@@ -8,8 +8,9 @@ import pytest
 
 from kubenexus.labeler import facts, keep, sysfs
 from kubenexus.labeler.sysfs import Gpu, Host, Numa
-from policies import host_objects, numa_nodes, vocabulary
-from policies.numa_nodes import Topology, Zone
+from policies import vocabulary
+from policies.hosts import node_object, topology
+from policies.hosts.topology import Topology, Zone
 from tests.unit.labeler.trees import eight_gpus, tree
 
 SWITCHES = ["0000:11:00.0", "0000:51:00.0", "0000:91:00.0", "0000:d1:00.0"]
@@ -39,7 +40,7 @@ def test_labels() -> None:
 
 def test_a_list_too_long_for_a_label_stands_in_the_annotation_alone() -> None:
     host = Host((Numa(0, tuple(range(0, 128, 2)), 1),))
-    read = host_objects.read(facts.labels(host), facts.annotations(host), gpus=0)
+    read = node_object.read(facts.labels(host), facts.annotations(host), gpus=0)
     assert "numa.kubenexus.io/node-0-cpus" not in facts.labels(host)
     assert read == Topology((Zone(0, 64_000, 1),))
 
@@ -52,16 +53,16 @@ def test_the_scheduler_reads_the_same_host(source: str, tmp_path: Path) -> None:
     labels = facts.labels(host)
     assert all(LABEL.fullmatch(value) for value in labels.values())
     read = (
-        host_objects.read(labels, {}, gpus=8)
+        node_object.read(labels, {}, gpus=8)
         if source == "labels"
-        else host_objects.read({}, facts.annotations(host), gpus=8)
+        else node_object.read({}, facts.annotations(host), gpus=8)
     )
     assert read == Topology(
         (Zone(0, 64_000, 9 * 1024), Zone(1, 64_000, 8 * 1024)),
         tuple(
-            numa_nodes.Gpu(index, index // 4)
+            topology.Gpu(index, index // 4)
             if source == "labels"
-            else numa_nodes.Gpu(index, index // 4, switch=SWITCHES[index // 2], pci=PCI[index])
+            else topology.Gpu(index, index // 4, switch=SWITCHES[index // 2], pci=PCI[index])
             for index in range(8)
         ),
     )
@@ -75,12 +76,12 @@ def test_everything_that_the_kernel_tells_arrives() -> None:
         ),
         (Gpu(0, "amd", "0000:05:00.0", 1, "pci0000:00", model="MI300X", vram=5, island="xgmi-9"),),
     )
-    assert host_objects.read({}, facts.annotations(host), gpus=1) == Topology(
+    assert node_object.read({}, facts.annotations(host), gpus=1) == Topology(
         (
             Zone(0, 2000, 3 * 2**30, (("hugepages-2Mi", 2**30),), 300, ((0, 10), (1, 12))),
             Zone(1, 2000, 4 * 2**30, distances=((0, 12), (1, 10))),
         ),
-        (numa_nodes.Gpu(0, 1, "MI300X", 5, "pci0000:00", "xgmi-9", pci="0000:05:00.0"),),
+        (topology.Gpu(0, 1, "MI300X", 5, "pci0000:00", "xgmi-9", pci="0000:05:00.0"),),
     )
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 import policies
-from policies import loader, testing
-from policies.testing import TestResult
+from policies.engine import loader, policy_tests
+from policies.engine.policy_tests import TestResult
 from tests.policy_builders import a_compiler
 
 LIBRARY = Path(policies.__file__).parent / "library"
-RESULTS = testing.run_files(LIBRARY / "tests", compiler=a_compiler())
+RESULTS = policy_tests.run_files(LIBRARY / "tests", compiler=a_compiler())
 
 
 @pytest.mark.parametrize("result", [pytest.param(row, id=row.name) for row in RESULTS])

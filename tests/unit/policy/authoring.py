@@ -6,9 +6,10 @@ from typing import Any
 
 import yaml
 
-from policies import expression, vocabulary
-from policies.compiler import Compiler
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.cel import engine_cpp as expression
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
 
 Json = dict[str, Any]
 COMPILER = Compiler(expression.engine())
@@ -51,7 +52,7 @@ def written(folder: Path, **files: Json | list[Json] | str) -> Path:
 
 
 def compiled(*policies: Json, compiler: Compiler = COMPILER) -> PolicySet:
-    from policies import loader
+    from policies.engine import loader
 
     loaded = loader.load_objects(policies, compiler=compiler)
     assert loaded.problems == ()

@@ -8,7 +8,7 @@ import pytest
 from kubenexus.policy import bench
 from kubenexus.policy.bench import Cost, Report
 from kubenexus.policy.problems import UsageError
-from policies.admission import Admission
+from policies.engine.request import Admission
 from tests.unit.policy.authoring import a_policy, a_rule, compiled
 
 BEFORE = Report("e 1", 10, Cost(2.0, 3.0, 4.0), {"a": Cost(4.0, 4.0, 4.0), "gone": Cost(1.0, 1.0, 1.0)})  # fmt: skip

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from kubenexus import cli as root
 from kubenexus.policy.cli import app
-from policies import expression
+from policies.cel import engine_cpp
 from tests.builders import a_pod
 from tests.unit.policy.authoring import a_policy, a_rule, a_test, written
 
@@ -92,17 +92,17 @@ def test_json_is_json(line: str) -> None:
     assert isinstance(json.loads(CliRunner().invoke(app, line.split()).stdout), dict)
 
 
-@pytest.mark.parametrize("name", expression.ENGINES)
+@pytest.mark.parametrize("name", engine_cpp.ENGINES)
 def test_the_engine_is_chosen_and_shown(name: str) -> None:
     result = CliRunner().invoke(app, ["version", "--engine", name, "-o", "json"])
     said = json.loads(result.stdout)
     assert (said["used"], [row["name"] for row in said["engines"]]) == (
         name,
-        list(expression.ENGINES),
+        list(engine_cpp.ENGINES),
     )
 
 
-@pytest.mark.parametrize("name", expression.ENGINES)
+@pytest.mark.parametrize("name", engine_cpp.ENGINES)
 @pytest.mark.usefixtures("folder")
 def test_both_engines_explain_alike(name: str) -> None:
     line = ["explain", "-f", "pod.yaml", "--policies", "good", "--engine", name]

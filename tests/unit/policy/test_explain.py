@@ -6,16 +6,18 @@ import pytest
 
 from kubenexus.policy import explain, explain_text
 from kubenexus.policy.watching import Part, PartsEngine, Watch
-from policies import expression, loader, vocabulary
-from policies.admission import Admission
-from policies.compiler import Compiler
-from policies.evaluate import evaluate
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.evaluate import evaluate
+from policies.engine.request import Admission
 from tests.builders import a_container, a_job, a_pod
 from tests.unit.policy.authoring import a_policy, a_rule, compiled
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-COMPILER = Compiler(PartsEngine(expression.engine()))
+COMPILER = Compiler(PartsEngine(engine_cpp.engine()))
 TENANT = {vocabulary.TENANT_LABEL: "ada"}
 ADA = a_policy(
     "ada",

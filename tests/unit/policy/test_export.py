@@ -6,7 +6,8 @@ import yaml
 
 from kubenexus.policy import export
 from kubenexus.policy.export_cel import literal
-from policies import loader, vocabulary
+from policies import vocabulary
+from policies.engine import loader
 from tests.unit.policy.authoring import COMPILER, a_policy, a_rule, compiled
 
 Json = dict[str, Any]

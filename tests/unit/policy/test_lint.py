@@ -5,7 +5,7 @@ import pytest
 
 from kubenexus.policy import lint
 from kubenexus.policy.problems import UsageError
-from policies import loader
+from policies.engine import loader
 from tests.builders import a_pod
 from tests.unit.policy.authoring import COMPILER, a_policy, a_rule, a_test, written
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from kubenexus.policy import syntax
 from kubenexus.policy.watching import parts_of
-from policies import loader
+from policies.engine import loader
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 
 from kubenexus.policy import junit, verify
 from kubenexus.policy.problems import UsageError
-from policies import loader
-from policies.faults import Fault
-from policies.testing import CaseResult, TestResult
+from policies.documents.faults import Fault
+from policies.engine import loader
+from policies.engine.policy_tests import CaseResult, TestResult
 from tests.builders import a_container, a_pod
 from tests.unit.policy.authoring import COMPILER, a_policy, a_rule, a_test, written
 

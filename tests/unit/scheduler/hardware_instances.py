@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from policies import vocabulary
-from policies.numa_nodes import Gpu, Topology
-from policies.numa_nodes import Zone as Inside
+from policies.hosts.topology import Gpu, Topology
+from policies.hosts.topology import Zone as Inside
 from scheduler.model import Node, Pod
 from tests.unit.scheduler.builders import a_node, a_pod
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from policies.numa_nodes import Gpu
+from policies.hosts.topology import Gpu
 
 Json = dict[str, Any]
 H100 = "NVIDIA-H100-80GB-HBM3"

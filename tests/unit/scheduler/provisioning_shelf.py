@@ -9,8 +9,8 @@ from typing import Any
 
 from cluster import errors, resources
 from cluster.informer import Event, Kind
-from policies.model_tenancy import Quota, Sharing
-from policies.policyset import Tables as PolicyTables
+from policies.documents.tenancy import Quota, Sharing
+from policies.engine.policyset import Tables as PolicyTables
 from scheduler.provisioning import objects
 from scheduler.provisioning.writing import Writer
 from scheduler.tables import Tables

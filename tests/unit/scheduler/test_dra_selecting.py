@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies import expression
+from policies.cel import engine_cpp
 from scheduler.dra.devices import Device, Slice
 from scheduler.dra.selecting import Answer, Selecting
 from tests.unit.scheduler.dra_builders import DRIVER, a_device, slice_json
@@ -74,9 +74,9 @@ def test_a_selector_that_cannot_be_read_is_told() -> None:
 def test_a_device_is_asked_about_once_until_it_changes() -> None:
     made: list[str] = []
 
-    def engine() -> expression.Engine:
+    def engine() -> engine_cpp.Engine:
         made.append("engine")
-        return expression.engine()
+        return engine_cpp.engine()
 
     selecting, device = Selecting(engine), the_device()
     first = [selecting.matches([f'{HERE}.model == "H100"'], device) for _ in range(3)]
@@ -89,8 +89,8 @@ def test_a_device_is_asked_about_once_until_it_changes() -> None:
     )
 
 
-@pytest.mark.parametrize("name", expression.ENGINES)
+@pytest.mark.parametrize("name", engine_cpp.ENGINES)
 def test_both_engines_agree_on_plain_selectors(name: str) -> None:
-    selecting = Selecting(lambda: expression.engine(name))
+    selecting = Selecting(lambda: engine_cpp.engine(name))
     sources = [f'{SIZE}.compareTo(quantity("80Gi")) >= 0', f'{HERE}.model in ["H100", "H200"]']
     assert selecting.matches(sources, the_device()) is True

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.informer import Event, Kind
-from policies import loader, vocabulary
-from policies.faults import Fault
+from policies import vocabulary
+from policies.documents.faults import Fault
+from policies.engine import loader
 from scheduler import events
 from scheduler.following import Following
 from scheduler.tables import LEVELS, PLAIN, GpuKind, Level, Tables, Tier

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from policies.numa_nodes import Gpu, Topology, Zone
+from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.hardware import assignment
 from scheduler.hardware.assignment import NOWHERE, Assignment, Share
 from scheduler.hardware.choice import (

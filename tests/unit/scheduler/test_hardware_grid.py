@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import vocabulary
-from policies.numa_nodes import Gpu, Manager, Topology, Zone
+from policies.hosts.topology import Gpu, Manager, Topology, Zone
 from scheduler.hardware.assignment import NOWHERE, Assignment, Share
 from scheduler.hardware.choice import Ask, Misfit, choose
 from scheduler.hardware.grid import ANY

@@ -3,7 +3,7 @@
 import pytest
 
 from policies import vocabulary
-from policies.numa_nodes import Gpu, Topology, Zone
+from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.hardware.assignment import NOWHERE, Assignment, Share
 from scheduler.hardware.choice import Ask, Misfit, choose
 from scheduler.hardware.islands import Pick, pick, tiers

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.numa_nodes import Gpu, Manager, Topology, Zone
+from policies.hosts.topology import Gpu, Manager, Topology, Zone
 from scheduler.hardware import manager
 from scheduler.hardware.assignment import NOWHERE, Assignment, Share
 from scheduler.hardware.choice import Ask, Misfit, choose

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import vocabulary
-from policies.numa_nodes import Gpu, Topology, Zone
+from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.hardware.assignment import Assignment, parse
 from scheduler.hardware.choice import Ask, Misfit, choose
 from scheduler.hardware.layout import Claim, Layout

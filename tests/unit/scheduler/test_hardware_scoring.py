@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.numa_nodes import Topology, Zone
+from policies.hosts.topology import Topology, Zone
 from scheduler.hardware.assignment import Assignment, Share
 from scheduler.hardware.layout import Claim, Layout
 from scheduler.hardware.scoring import score

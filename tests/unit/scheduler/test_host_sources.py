@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from policies.host_facts import merge
-from policies.numa_nodes import Gpu, Manager, Topology, Zone
+from policies.hosts.merge import merge
+from policies.hosts.topology import Gpu, Manager, Topology, Zone
 from scheduler.dra.devices import Slice
 from scheduler.hardware.sources import slices, topologies
 from tests.unit.scheduler.host_objects import (

@@ -5,8 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from policies import host_objects, vocabulary
-from policies.numa_nodes import Gpu, Manager, Topology, Zone
+from policies import vocabulary
+from policies.hosts import node_object
+from policies.hosts.topology import Gpu, Manager, Topology, Zone
 from scheduler.cache import Cache
 from scheduler.dra.devices import Slice
 from scheduler.hardware.assignment import Assignment, Share
@@ -245,7 +246,7 @@ def test_who_says_what_and_who_disagrees() -> None:
     obj = a_node(**labels)
     said = [
         *cache.hosts.said("n"),
-        *host_objects.sources(obj["metadata"]["labels"], obj["metadata"]["annotations"], gpus=2),
+        *node_object.sources(obj["metadata"]["labels"], obj["metadata"]["annotations"], gpus=2),
     ]
     nrt, driver = "NodeResourceTopology", "ResourceSlices of gpu.nvidia.com"
     origins = provenance.origins(said)
@@ -255,30 +256,30 @@ def test_who_says_what_and_who_disagrees() -> None:
         origins[zone, "memory"],
         origins[gpu, "vram"],
         origins[gpu, "zone"],
-    ] == [nrt, host_objects.ANNOTATION, driver, host_objects.ANNOTATION]
+    ] == [nrt, node_object.ANNOTATION, driver, node_object.ANNOTATION]
     assert provenance.contradictions(said) == [
         Contradiction("host", "GPUs", ((driver, 2), (nrt, 4))),
         Contradiction(
             "host",
             "NUMA nodes",
-            ((nrt, (0, 1)), (host_objects.LABELS, (0,))),
+            ((nrt, (0, 1)), (node_object.LABELS, (0,))),
         ),
         Contradiction(
             "NUMA node 0",
             "memories",
-            ((nrt, 267242119168), (host_objects.ANNOTATION, 256 * GIB)),
+            ((nrt, 267242119168), (node_object.ANNOTATION, 256 * GIB)),
         ),
         Contradiction(
             "NUMA node 0",
             "distances",
-            ((nrt, ((0, 10), (1, 21))), (host_objects.ANNOTATION, ((0, 10), (1, 20)))),
+            ((nrt, ((0, 10), (1, 21))), (node_object.ANNOTATION, ((0, 10), (1, 20)))),
         ),
         Contradiction(
             "NUMA node 1",
             "distances",
-            ((nrt, ((0, 21), (1, 10))), (host_objects.ANNOTATION, ((0, 20), (1, 10)))),
+            ((nrt, ((0, 21), (1, 10))), (node_object.ANNOTATION, ((0, 20), (1, 10)))),
         ),
-        Contradiction("GPU 1", "zone", ((host_objects.ANNOTATION, 1), (host_objects.LABELS, 0))),
+        Contradiction("GPU 1", "zone", ((node_object.ANNOTATION, 1), (node_object.LABELS, 0))),
     ]
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import vocabulary
-from policies.numa_nodes import Topology, Zone
+from policies.hosts.topology import Topology, Zone
 from scheduler import planner
 from scheduler.hardware import hosts_compared, scoring
 from scheduler.hardware.grid import Grid

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from policies.numa_nodes import Gpu, Topology, Zone
+from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler import planner
 from scheduler.hardware.assignment import NOWHERE, Assignment
 from scheduler.model import Node, Pod

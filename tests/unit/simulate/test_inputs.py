@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from kubenexus.simulate import inputs, shapes
-from policies import documents
+from policies.documents import yaml_reader
 
 CLUSTER = (
     "apiVersion: dev.kubenexus.io/v1alpha1\nkind: Cluster\n"
@@ -202,14 +202,14 @@ def test_a_status_that_was_exported_with_a_pod_is_dropped(tmp_path: Path) -> Non
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, want: str, tmp_path: Path) -> None:
     a_folder(tmp_path, cluster=CLUSTER, m=text)
-    with pytest.raises(documents.DocumentError) as caught:
+    with pytest.raises(yaml_reader.DocumentError) as caught:
         inputs.read(tmp_path)
     assert str(caught.value) == f"{tmp_path}/m.yaml:{want}"
 
 
 def test_an_unknown_kind_is_named_with_the_known_ones(tmp_path: Path) -> None:
     a_folder(tmp_path, cluster=CLUSTER, m=POD.replace("kind: Pod", "kind: Service"))
-    with pytest.raises(documents.DocumentError) as caught:
+    with pytest.raises(yaml_reader.DocumentError) as caught:
         inputs.read(tmp_path)
     text = str(caught.value)
     assert text.startswith(
@@ -234,7 +234,7 @@ def test_an_unknown_kind_is_named_with_the_known_ones(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_that_lacks_something(files: dict[str, str], want: str, tmp_path: Path) -> None:
-    with pytest.raises(documents.DocumentError) as caught:
+    with pytest.raises(yaml_reader.DocumentError) as caught:
         inputs.read(a_folder(tmp_path, **files))
     assert str(caught.value) == f"{tmp_path}: {want}"
 

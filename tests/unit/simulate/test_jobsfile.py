@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kubenexus.simulate import jobsfile
-from policies.documents import DocumentError
+from policies.documents.yaml_reader import DocumentError
 
 NAMESPACES: list[dict[str, Any]] = [
     {"metadata": {"name": "plain"}},

@@ -4,7 +4,7 @@ import pytest
 
 from kubenexus.simulate import inputs, run
 from kubenexus.simulate.outcome import Fate, Injected, Manifest, Pod, Result
-from policies.policyset import PolicySet
+from policies.engine.policyset import PolicySet
 
 CLUSTER = """apiVersion: dev.kubenexus.io/v1alpha1
 kind: Cluster

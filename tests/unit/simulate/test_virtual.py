@@ -9,8 +9,8 @@ import pytest
 from kubenexus.simulate import virtual
 from kubenexus.simulate.history import Job, What
 from kubenexus.simulate.virtual import FIFO, GREEDY, OURS
-from policies.model_tenancy import Quota
-from policies.policyset import Tables as PolicyTables
+from policies.documents.tenancy import Quota
+from policies.engine.policyset import Tables as PolicyTables
 from scheduler.model import Owner, PodKey
 from scheduler.tables import Tables
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod

@@ -5,7 +5,7 @@ import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from policies.policyset import PolicySet
+from policies.engine.policyset import PolicySet
 from tests.builders import a_namespace, a_pod, in_gang
 from webhook import app as shell
 from webhook.app import NotKnown, create_app

@@ -7,9 +7,10 @@ import orjson
 import pytest
 
 from cluster.events.correlator import NOTE_LIMIT, Ref, Report
-from policies import loader, vocabulary
-from policies.evaluation import Excepted, Failure, Injection
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.engine import loader
+from policies.engine.policyset import PolicySet
+from policies.engine.result import Excepted, Failure, Injection
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.policy_builders import NOW, a_compiler, a_rule, a_tenant_policy, loaded
 from tests.unit.webhook.test_app import FakePolicies, FakeWorld, a_body

@@ -4,10 +4,12 @@ from typing import Any
 import orjson
 import pytest
 
-from policies import expression, loader, vocabulary
-from policies.compiler import Compiler
-from policies.numa_rules import Size
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.checks.numa import Size
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
 from tests.builders import a_container, a_job, a_namespace, a_pod, in_gang
 from webhook import decide
 from webhook.decide import Decision, Facts
@@ -286,7 +288,7 @@ def test_the_owner_is_looked_up_only_where_it_decides(pod: Json, want: bool) -> 
 
 @pytest.fixture(scope="module")
 def shipped() -> PolicySet:
-    loaded = loader.load_files(loader.LIBRARY, compiler=Compiler(expression.engine()))
+    loaded = loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine()))
     assert loaded.problems == ()
     return loaded.policies
 

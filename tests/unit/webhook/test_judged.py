@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from policies.policyset import PolicySet
+from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy, loaded
 from webhook import decide

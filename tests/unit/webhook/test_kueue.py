@@ -12,8 +12,8 @@ from cluster import errors
 from cluster.client import Client
 from cluster.resources import Resource
 from cluster.responses import Page
-from policies.model_rules import Selector
-from policies.queues import ClusterQueue, Queue
+from policies.documents.rules import Selector
+from policies.engine.kueue import ClusterQueue, Queue
 from webhook import kueue
 from webhook.kueue import UNSERVED_SECONDS, Queues
 

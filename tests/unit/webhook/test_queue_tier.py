@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from policies import vocabulary
-from policies.model_rules import Selector
-from policies.queues import ClusterQueue, Queue
+from policies.documents.rules import Selector
+from policies.engine.kueue import ClusterQueue, Queue
 from tests.builders import a_job, a_pod
 from tests.policy_builders import a_cluster_policy, a_namespace, a_tenant_policy, loaded
 from webhook import decide

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from policies import expression, loader, vocabulary
-from policies.compiler import Compiler
-from policies.policyset import PolicySet
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.engine import loader
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.pages import ROOT
 from webhook import decide
@@ -34,7 +36,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> PolicySet:
     file = tmp_path_factory.mktemp("policies") / "research.yaml"
     file.write_text(POLICY)
     paths = [*sorted(loader.LIBRARY.glob("*.yaml")), file]
-    return loader.load_files(paths, compiler=Compiler(expression.engine())).policies
+    return loader.load_files(paths, compiler=Compiler(engine_cpp.engine())).policies
 
 
 def a_gang(members: int, **spec: Any) -> Json:

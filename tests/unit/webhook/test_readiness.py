@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import orjson
 import pytest
 
-from policies.policyset import PolicySet
+from policies.engine.policyset import PolicySet
 from tests.builders import a_namespace
 from tests.fuzz import corpus
 from webhook.app import create_app

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from policies.policyset import PolicySet, Tables
-from policies.reservation_rules import Ground
+from policies.checks.reservation import Ground
+from policies.engine.policyset import PolicySet, Tables
 from tests.builders import a_namespace
 from webhook import decide
 from webhook.decide import Facts

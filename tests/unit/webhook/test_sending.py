@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.discovery import Served
-from policies import workloads
+from policies.pods import workloads
 from tests.policy_builders import a_cluster_policy, a_tenant_policy, loaded
 from webhook import registrar, sending
 from webhook.registrar import LEAVE_SECONDS, Surplus

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from policies.queues import ClusterQueue, Queue
+from policies.engine.kueue import ClusterQueue, Queue
 from tests.builders import a_job, a_pod
 from webhook.review import Review
 from webhook.standing import REMEMBERED_SECONDS, Standing

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from policies import expression
-from policies.expression import (
+from policies.cel import engine_cpp
+from policies.cel.engine_cpp import (
     Activation,
     CompileError,
     Engine,
@@ -37,10 +37,10 @@ POD: Final[dict[str, Any]] = {
         ],
     },
 }
-ENV: Final = expression.ADMISSION.extended({"variables.limit": "int"})
+ENV: Final = engine_cpp.ADMISSION.extended({"variables.limit": "int"})
 
-FIRST: Final = expression.engine("cel-expr-python")
-SECOND: Final = expression.engine("cel-python")
+FIRST: Final = engine_cpp.engine("cel-expr-python")
+SECOND: Final = engine_cpp.engine("cel-python")
 both = pytest.mark.parametrize(
     "engine", [pytest.param(FIRST, id=FIRST.name), pytest.param(SECOND, id=SECOND.name)]
 )
@@ -119,7 +119,7 @@ def test_outcome(engine: Engine, source: str, want: object) -> None:
 def test_nothing_but_a_bool_passes_a_rule(engine: Engine, source: str) -> None:
     program = engine.compile(source, ENV)
     with pytest.raises(EvaluationError):
-        expression.evaluate_bool(program, Activation({"object": POD}))
+        engine_cpp.evaluate_bool(program, Activation({"object": POD}))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_nothing_but_a_bool_passes_a_rule(engine: Engine, source: str) -> None:
     ],
 )
 def test_a_wrong_type_is_refused_when_loaded(
-    source: str, want: expression.ResultType, message: str
+    source: str, want: engine_cpp.ResultType, message: str
 ) -> None:
     with pytest.raises(CompileError) as caught:
         FIRST.compile(source, ENV, want=want)
@@ -292,7 +292,7 @@ def test_threads_share_programs(engine: Engine) -> None:
         pod = {"metadata": {"name": f"p{n}"}, "spec": {"containers": [container]}}
         activation = Activation({"object": pod})
         return [
-            expression.evaluate_bool(program, activation) == (m == n)
+            engine_cpp.evaluate_bool(program, activation) == (m == n)
             for (_, m), program in programs.items()
         ]
 
@@ -305,11 +305,11 @@ def test_an_unknown_engine_is_refused_by_name() -> None:
     with pytest.raises(
         Problem, match="found the CEL engine 'v8', want one of cel-expr-python, cel"
     ):
-        expression.engine("v8")
+        engine_cpp.engine("v8")
 
 
 def test_the_first_engine_is_the_default() -> None:
-    assert expression.engine().name == "cel-expr-python"
+    assert engine_cpp.engine().name == "cel-expr-python"
 
 
 def test_without_the_wheel_the_second_engine_serves() -> None:

@@ -5,12 +5,11 @@ from typing import Any, Final
 
 import pytest
 
-from policies import expression
-from policies.cel import openapi, schema
-from policies.expression import Activation, CompileError, Environment
+from policies.cel import engine_cpp, generate_pod_types, pod_types
+from policies.cel.engine_cpp import Activation, CompileError, Environment
 
-ENGINE: Final = expression.engine("cel-expr-python")
-TYPED: Final = Environment(expression.ADMISSION.variables, schema="Pod")
+ENGINE: Final = engine_cpp.engine("cel-expr-python")
+TYPED: Final = Environment(engine_cpp.ADMISSION.variables, schema="Pod")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_types_that_only_the_checker_knows_are_refused(
 
 
 def test_without_the_schema_fields_are_not_checked() -> None:
-    untyped = Environment(expression.ADMISSION.variables)
+    untyped = Environment(engine_cpp.ADMISSION.variables)
     assert ENGINE.compile("object.spec.replicas == 1", untyped).result_type == "bool"
 
 
@@ -169,7 +168,7 @@ def test_fields_are_read_from_an_openapi_document() -> None:
             }
         }
     }
-    assert openapi.fields(document, root="a.b.Root") == {
+    assert generate_pod_types.fields(document, root="a.b.Root") == {
         "Part": {"size": "int"},
         "Root": {
             "labels": "map<string,string>",
@@ -186,11 +185,13 @@ def test_the_schema_is_printed_one_type_a_line(
     tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = {
-        "components": {"schemas": {openapi.ROOT: {"properties": {"a": {"type": "string"}}}}}
+        "components": {
+            "schemas": {generate_pod_types.ROOT: {"properties": {"a": {"type": "string"}}}}
+        }
     }
     file = tmp_path / "openapi.json"
     file.write_text(json.dumps(document))
-    assert openapi.main([str(file), "v1.0.0"]) == 0
+    assert generate_pod_types.main([str(file), "v1.0.0"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "kubernetes": "v1.0.0",
         "types": {"Pod": {"a": "string"}},
@@ -198,5 +199,5 @@ def test_the_schema_is_printed_one_type_a_line(
 
 
 def test_the_checked_in_schema_names_its_version() -> None:
-    version, types = schema.pod_types()
+    version, types = pod_types.pod_types()
     assert (version.startswith("v1."), types["Pod"]["spec"]) == (True, "PodSpec")

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import expression
-from policies.cel import wire
-from policies.expression import Activation, CompileError, Engine, EvaluationError
+from policies.cel import checked_expr, engine_cpp
+from policies.cel.engine_cpp import Activation, CompileError, Engine, EvaluationError
 
-FIRST: Final = expression.engine("cel-expr-python")
-SECOND: Final = expression.engine("cel-python")
-ENV: Final = expression.ADMISSION
-POD_ENV: Final = expression.Environment(ENV.variables, schema="Pod")
+FIRST: Final = engine_cpp.engine("cel-expr-python")
+SECOND: Final = engine_cpp.engine("cel-python")
+ENV: Final = engine_cpp.ADMISSION
+POD_ENV: Final = engine_cpp.Environment(ENV.variables, schema="Pod")
 
 both = pytest.mark.parametrize("engine", [FIRST, SECOND], ids=lambda engine: engine.name)
 
@@ -176,16 +175,18 @@ def test_a_rule_says_the_same_twice(one: Any, other: Any) -> None:
     assert outcomes() == outcomes()
 
 
-nodes: st.SearchStrategy[wire.Node] = st.recursive(
+nodes: st.SearchStrategy[checked_expr.Node] = st.recursive(
     st.builds(
-        lambda number, text: wire.message(
-            "Expr", (2, number), (4, wire.message("Ident", (1, text)))
+        lambda number, text: checked_expr.message(
+            "Expr", (2, number), (4, checked_expr.message("Ident", (1, text)))
         ),
         st.integers(0, 2**63 - 1),
         st.text(max_size=5),
     ),
     lambda inner: st.builds(
-        lambda parts: wire.message("Expr", (7, wire.message("List", *((1, p) for p in parts)))),
+        lambda parts: checked_expr.message(
+            "Expr", (7, checked_expr.message("List", *((1, p) for p in parts)))
+        ),
         st.lists(inner, max_size=3),
     ),
     max_leaves=8,
@@ -193,5 +194,5 @@ nodes: st.SearchStrategy[wire.Node] = st.recursive(
 
 
 @given(node=nodes)
-def test_a_tree_survives_its_bytes(node: wire.Node) -> None:
-    assert wire.decode(wire.encode(node), "Expr") == node
+def test_a_tree_survives_its_bytes(node: checked_expr.Node) -> None:
+    assert checked_expr.decode(checked_expr.encode(node), "Expr") == node

@@ -9,7 +9,7 @@ import pytest
 
 from cluster import errors
 from cluster.informer import Event, Kind
-from policies.model_reservation import shown
+from policies.documents.reservation import shown
 from scheduler.tenancy import reserved
 from tests.unit.scheduler.table import Bench
 from tests.unit.scheduler.tenancy.shelf import Shelf, follow

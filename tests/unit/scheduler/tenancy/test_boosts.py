@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from policies import expression, loader
-from policies.compiler import Compiler
+from policies.cel import engine_cpp
+from policies.engine import loader
+from policies.engine.compiler import Compiler
 from scheduler.tables import Tables
 from tests.unit.scheduler.table import Bench
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.timeout(30)
 
 # Gold adds 20, silver 10, bronze nothing.
 TABLES = Tables.of(
-    loader.load_files(loader.LIBRARY, compiler=Compiler(expression.engine())).policies
+    loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine())).policies
 )
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.model import TierSpec
-from policies.model_tenancy import Quota, Sharing
-from policies.policyset import Tables
+from policies.documents.policy import TierSpec
+from policies.documents.tenancy import Quota, Sharing
+from policies.engine.policyset import Tables
 from scheduler.tenancy.ledger import Excess, Ledger
 from scheduler.tenancy.tree import Member, Tree
 

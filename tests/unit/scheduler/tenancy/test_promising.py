@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from policies.model_tenancy import Backfill, Quota
-from policies.policyset import Tables as PolicyTables
+from policies.documents.tenancy import Backfill, Quota
+from policies.engine.policyset import Tables as PolicyTables
 from scheduler.tables import Tables
 from tests.unit.scheduler.table import Bench
 

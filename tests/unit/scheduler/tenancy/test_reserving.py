@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from policies.model_reservation import Place
+from policies.documents.reservation import Place
 from scheduler.tenancy import reserving
 from tests.unit.scheduler.table import Bench, an_owner
 from tests.unit.scheduler.tenancy.drivers import (

@@ -13,8 +13,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from cluster import errors
-from policies.model_tenancy import Backfill, Quota, Sharing
-from policies.policyset import Tables as PolicyTables
+from policies.documents.tenancy import Backfill, Quota, Sharing
+from policies.engine.policyset import Tables as PolicyTables
 from scheduler.tables import Tables
 from tests.unit.scheduler.far_side import Lost
 

@@ -1,0 +1,292 @@
+"""
+CEL, behind one small protocol: the only module that imports an engine.
+
+    source --check--> typed tree --rewrite--> program --evaluate(activation)--> plain value
+             |                                            |
+        CompileError                               EvaluationError
+
+`CppEngine` runs on cel-expr-python (CEL-C++). It checks in one environment, where quantities,
+addresses and the fields of a Pod have types, and evaluates in another, where objects are raw JSON
+and those types are small maps. An error there is an ordinary value whose Python form is a text,
+so truthy; nothing but `_checked` looks at such values, and it lets only real results through.
+
+Sharing: an engine and its programs are shared by all threads, an `Activation` belongs to one
+request. Environments are built once for each distinct `Environment` and kept
+(`functools.lru_cache`).
+
+Not here: what functions mean (`policies.cel`), which rules exist, what an error does to a request.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+try:
+    from cel_expr_python import cel  # type: ignore[import-untyped]  # it ships stubs, no py.typed
+except ImportError:  # a platform without the wheel
+    cel = None
+
+from policies.cel import (
+    compile_errors,
+    declarations,
+    error_kinds,
+    field_usage,
+    library,
+    optional_guard,
+    pod_types,
+    rewrite,
+)
+from policies.cel.field_usage import WHOLE, View
+from policies.cel.functions import overload as table
+from policies.cel.protocol import (
+    ADMISSION,
+    Activation,
+    CompileError,
+    Engine,
+    Environment,
+    EvaluationError,
+    Problem,
+    Program,
+    ResultType,
+    evaluate_bool,
+)
+
+__all__ = [
+    "ADMISSION",
+    "ENGINES",
+    "Activation",
+    "CompileError",
+    "CppEngine",
+    "Current",
+    "Engine",
+    "Environment",
+    "EvaluationError",
+    "Problem",
+    "Program",
+    "ResultType",
+    "engine",
+    "evaluate_bool",
+]
+
+_POD_VARIABLES: Final = ("object", "oldObject")
+_UNBOUND: Final = re.compile(r'No value with name "([^"]+)" found in Activation')
+
+
+def _type(name: str) -> cel.Type:
+    return cel.Type(name)
+
+
+def _implementations(functions: Iterable[table.Function]) -> cel.CelExtension:
+    return cel.CelExtension(
+        "kubernetes",
+        [
+            cel.FunctionDecl(
+                function.name,
+                [
+                    cel.Overload(
+                        f"{function.name}_{number}",
+                        _type(overload.result),
+                        [_type(parameter) for parameter in overload.parameters],
+                        overload.member,
+                        overload.call,
+                    )
+                    for number, overload in enumerate(function.overloads)
+                ],
+            )
+            for function in functions
+        ],
+    )
+
+
+class Current(threading.local):
+    """The activation under evaluation on this thread, for functions that ask for it."""
+
+    activation: Activation | None = None
+
+    def recall(self) -> Activation:
+        if self.activation is None:
+            raise EvaluationError("other", "no evaluation is under way")
+        return self.activation
+
+
+@dataclass(frozen=True, slots=True)
+class _CppProgram:
+    source: str
+    references: frozenset[str]
+    result_type: str
+    _expression: cel.Expression
+    _env: cel.Env
+    _current: Current | None
+    """Where a function that asks finds the activation; None when no function does."""
+    _checked: bool
+    """Whether its tree is known; one that nobody checked may name things otherwise."""
+
+    def reads(self) -> View:
+        return (
+            field_usage.reads(self._expression.serialize(), self.references)
+            if self._checked
+            else WHOLE
+        )
+
+    def evaluate(self, activation: Activation) -> object:
+        value = self._value(activation)
+        try:
+            # Only a CEL bool becomes a Python bool: errors are strings here, optionals raise.
+            plain = value.value()
+        except Exception as error:
+            raise EvaluationError("type", optional_guard.ADVICE) from error
+        if plain is True or plain is False:
+            return plain
+        return _checked(value, activation)[1]
+
+    def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
+        return _checked(self._value(activation), activation)
+
+    def _value(self, activation: Activation) -> cel.Value:
+        native = activation.native.get("cpp")
+        try:
+            if native is None:
+                native = activation.native["cpp"] = self._env.Activation(activation.handed())
+            if self._current is not None:
+                self._current.activation = activation
+            return self._expression.eval(native)
+        except Exception as error:
+            raise error_kinds.evaluation_error(str(error)) from error
+        finally:
+            if self._current is not None:
+                self._current.activation = None
+
+
+def _checked(value: cel.Value, activation: Activation) -> tuple[str, object]:
+    """The CEL type's name and the plain value; an error value leaves as an EvaluationError."""
+    name = value.type().name()
+    try:
+        if name != "ERROR":
+            return declarations.spelled(name).partition("<")[0], _plain(value)
+        text = str(value.value())
+    except EvaluationError:
+        raise
+    except Exception as error:
+        raise EvaluationError("type", optional_guard.ADVICE) from error
+    unbound = _UNBOUND.search(text)
+    if unbound and unbound[1] in activation.failures:
+        raise activation.failures[unbound[1]]
+    raise error_kinds.evaluation_error(text)
+
+
+def _plain(value: cel.Value) -> object:
+    """
+    A value in Python's own types, element by element.
+
+    The engine's own conversion of a whole map ends the process when there is an optional inside.
+    """
+    plain = value.value()
+    name = value.type().name()
+    if name == "ERROR":
+        raise error_kinds.evaluation_error(str(plain))
+    if name == "TYPE":
+        return declarations.spelled(str(plain)).partition("<")[0]
+    if isinstance(plain, list):
+        return [_plain(item) for item in plain]
+    if isinstance(plain, dict):
+        return {key: _plain(item) for key, item in plain.items()}
+    return bytes(plain) if isinstance(plain, bytearray) else plain
+
+
+class CppEngine:
+    """cel-expr-python: the whole language, checked types, 10,000 comprehension steps a program."""
+
+    name: Final = "cel-expr-python"
+
+    def __init__(self) -> None:
+        self.version: Final = importlib.metadata.version("cel-expr-python")
+        self._current = Current()
+        self._pool = pod_types.pool(library.OPAQUE)
+        self._checker = functools.lru_cache(maxsize=256)(self._new_checker)
+        plain = [f for f in library.CHECKED if not declarations.needs_text(f)]
+        self._declared = _implementations(plain)
+        self._config = cel.NewEnvConfigFromYaml(declarations.configuration(library.CHECKED))
+        self._runtime = cel.NewEnv(
+            config=cel.NewEnvConfigFromYaml(declarations.configuration()),
+            extensions=[_implementations(library.at_run_time(self._current.recall))],
+        )
+
+    def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
+        compile_errors.refuse_long(source)
+        if not env.checked:
+            return self._unchecked(source, env)
+        try:
+            checked = self._checker(env).compile(source)
+            result = declarations.spelled(checked.return_type().name())
+            data = checked.serialize()
+            refused = optional_guard.lost_optional(data, library.NAMES)
+            names = {name for name, _ in env.variables}
+            ready = rewrite.rewrite(data, variables=names, opaque=library.OPAQUE)
+        except Exception as error:
+            raise compile_errors.from_text(str(error), source) from error
+        compile_errors.refuse_at(source, refused or ready.fault)
+        compile_errors.refuse_result(result, want)
+        try:
+            expression = self._runtime.deserialize(ready.data)
+        except Exception as error:
+            raise CompileError("the expression is nested too deeply; use variables") from error
+        asked = self._current if ready.asks else None
+        return _CppProgram(source, ready.references, result, expression, self._runtime, asked, True)
+
+    def _unchecked(self, source: str, env: Environment) -> Program:
+        plain = cel.NewEnv(
+            config=cel.NewEnvConfigFromYaml(declarations.configuration()),
+            variables={name: _type(kind) for name, kind in env.variables},
+            container=env.container or None,
+        )
+        try:
+            expression = plain.compile(source, disable_check=True)
+        except Exception as error:
+            raise compile_errors.from_text(str(error), source) from error
+        names = frozenset(name for name, _ in env.variables)
+        return _CppProgram(source, names, "dyn", expression, plain, None, False)
+
+    def check(self, source: str, env: Environment) -> str:
+        try:
+            return declarations.spelled(self._checker(env).compile(source).return_type().name())
+        except Exception as error:
+            raise compile_errors.from_text(str(error), source) from error
+
+    def _new_checker(self, env: Environment) -> cel.Env:
+        types = {name: _type(kind) for name, kind in env.variables}
+        if env.schema == "Pod":
+            types |= {name: _type(pod_types.POD) for name in _POD_VARIABLES if name in types}
+        return cel.NewEnv(
+            descriptor_pool=self._pool,
+            config=self._config,
+            variables=types,
+            extensions=[self._declared],
+            container=env.container or None,
+        )
+
+
+ENGINES: Final = ("cel-expr-python", "cel-python")
+"""The engines by name, the first choice first."""
+
+
+def engine(name: str | None = None) -> Engine:
+    """The engine of that name, or the first that this platform has."""
+    wanted = name or (ENGINES[0] if cel is not None else ENGINES[1])
+    if wanted not in ENGINES:
+        raise Problem(f"found the CEL engine {wanted!r}, want one of {', '.join(ENGINES)}")
+    if wanted == ENGINES[1]:
+        # Slow to import, and hardly ever wanted.
+        from policies.cel.engine_python import PythonEngine
+
+        return PythonEngine()
+    if cel is None:
+        raise Problem(
+            f"{ENGINES[0]} has no wheel for this platform; set the engine to {ENGINES[1]}"
+        )
+    return CppEngine()

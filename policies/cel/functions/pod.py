@@ -1,0 +1,103 @@
+"""
+Our own facts about a pod: `requests(object, 'cpu')`, `limits(object, 'memory')`, `gpus(object)`,
+`containers(object)`.
+
+Amounts are the effective ones, over main, init and sidecar containers, counted as the scheduler
+counts: CPU in thousandths, the rest in whole units. A resource that nobody asks for counts 0.
+
+Handing a whole object from CEL to Python costs more than most rules, so where the argument is a
+variable of the request, `rewriting` passes its name instead, and the answer is found in the
+activation and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from policies.cel.functions.overload import Function, FunctionError, Overload
+from policies.cel.protocol import Activation
+from policies.pods import requests
+
+Json = Mapping[str, Any]
+Recall = Callable[[], Activation]
+
+
+def _amounts(pod: Json, what: str) -> dict[str, int]:
+    try:
+        return requests.effective(pod, what=what)
+    except (requests.RequestError, AttributeError, TypeError) as error:
+        raise FunctionError(f"the {what} of the object cannot be read: {error}") from error
+
+
+def _containers(pod: Json) -> list[object]:
+    try:
+        spec = pod.get("spec") or {}
+        return [container for _, container in requests.all_containers(spec)]
+    except (requests.RequestError, AttributeError, TypeError) as error:
+        raise FunctionError(f"the containers of the object cannot be read: {error}") from error
+
+
+def _requests(pod: Json, resource: str) -> int:
+    return _amounts(pod, "requests").get(resource, 0)
+
+
+def _limits(pod: Json, resource: str) -> int:
+    return _amounts(pod, "limits").get(resource, 0)
+
+
+def _gpus(pod: Json) -> int:
+    return requests.gpus(_amounts(pod, "requests"))
+
+
+NAMES: Final = frozenset({"requests", "limits", "gpus", "containers"})
+
+FUNCTIONS: Final = (
+    Function("requests", (Overload(("dyn", "string"), "int", _requests),)),
+    Function("limits", (Overload(("dyn", "string"), "int", _limits),)),
+    Function("gpus", (Overload(("dyn",), "int", _gpus),)),
+    Function("containers", (Overload(("dyn",), "list<dyn>", _containers),)),
+)
+
+
+def at_run_time(recall: Recall) -> tuple[Function, ...]:
+    """The same functions over an object, or over the name of a variable of the activation."""
+
+    def known(name: str, what: str) -> Any:
+        activation = recall()
+        found = activation.memo.get((what, name))
+        if found is None:
+            pod = activation.values.get(name)
+            if not isinstance(pod, Mapping):
+                raise FunctionError(f"{name} is null or no object here", kind="no-overload")
+            found = _containers(pod) if what == "containers" else _amounts(pod, what)
+            activation.memo[what, name] = found
+        return found
+
+    def overloads(
+        direct: Callable[..., object], named: Callable[..., object], *more: str, result: str
+    ) -> tuple[Overload, ...]:
+        return (
+            Overload(("map<dyn,dyn>", *more), result, direct),
+            Overload(("string", *more), result, named),
+        )
+
+    return (
+        Function(
+            "requests",
+            overloads(
+                _requests, lambda n, r: known(n, "requests").get(r, 0), "string", result="int"
+            ),
+        ),
+        Function(
+            "limits",
+            overloads(_limits, lambda n, r: known(n, "limits").get(r, 0), "string", result="int"),
+        ),
+        Function(
+            "gpus", overloads(_gpus, lambda n: requests.gpus(known(n, "requests")), result="int")
+        ),
+        Function(
+            "containers",
+            overloads(_containers, lambda n: known(n, "containers"), result="list<dyn>"),
+        ),
+    )

@@ -1,0 +1,9 @@
+"""
+Built-in checks: what admission denies or warns about whatever the policies say.
+
+    gang           built-in check: gang size, roles
+    numa           built-in check: pod larger than any NUMA node
+    policy_object  built-in check of a policy or reservation being written
+    quota          built-in check: can never fit the tenant's quota
+    reservation    built-in warnings about a reservation
+"""

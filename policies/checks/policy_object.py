@@ -1,0 +1,63 @@
+"""
+A policy that somebody is about to write: what would be wrong with it, among those in force.
+
+The same reading, compiling and comparing as when policies are loaded, for one document. What is
+wrong with others is not held against it: it may be what puts them right. A reservation is judged
+by itself.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from policies import vocabulary
+from policies.cel import engine_cpp
+from policies.documents import faults as telling
+from policies.documents.faults import Fault, Origin
+from policies.documents.reservation import ResourceReservation, shown
+from policies.engine import consistency, loader, status
+from policies.engine.compiler import Compiler
+from policies.engine.policyset import PolicySet
+
+
+def is_policy(group: str) -> bool:
+    return group == vocabulary.POLICY_GROUP
+
+
+def faults(obj: Mapping[str, Any], policies: PolicySet) -> tuple[Fault, ...]:
+    """Every fault of the document, by itself and against the policies in force."""
+    reading = loader.read_objects((obj,))
+    found = set(reading.faults)
+    compiler = Compiler(engine_cpp.engine())
+    for model, origin in (*reading.entries, *reading.broken):
+        made = compiler.policy(model, origin)
+        found |= set(made) if isinstance(made, list) else set()
+    source = status.source(obj)
+    others = [
+        (policy.model, Origin(policy.source))
+        for policy in policies.policies
+        if policy.source != source
+    ]
+    # A contradiction stands at the later of two documents: this one comes last.
+    together = consistency.contradictions([*others, *reading.entries])
+    return tuple(sorted(found | {fault for fault in together if fault.source == source}))
+
+
+def is_reservation(group: str, kind: str) -> bool:
+    return (group, kind) == (vocabulary.GROUP, ResourceReservation.__name__)
+
+
+def reservation_faults(obj: Mapping[str, Any], *, now: datetime) -> tuple[Fault, ...]:
+    """Every fault of a reservation that somebody else than the scheduler writes."""
+    origin = Origin(status.source(obj))
+    found = telling.read(ResourceReservation, {"spec": obj.get("spec")}, origin)
+    if isinstance(found, list):
+        return tuple(found)
+    spec = found.spec
+    if spec.pod_group is not None:
+        said = "written by the scheduler alone; reserve for a tenant: nodes, or count and resources"
+        return (origin.fault(("spec", "podGroup"), said),)
+    if spec.until <= now:
+        said = f"found {shown(spec.until)}, which has passed; want a time after {shown(now)}"
+        return (origin.fault(("spec", "until"), said),)
+    return ()

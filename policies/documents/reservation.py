@@ -1,0 +1,125 @@
+"""
+ResourceReservation: room that is kept before there are pods for it.
+
+    podGroup          for members that a gang's leader is going to make; written by the scheduler,
+                      with the node of each of them
+    tenant, and       for a tenant, by an administrator: whole nodes, or an amount (`count` times
+    nodes or count    `resources`) on any node or on those that are named, from a time until a time
+
+What may be written, one object at a time. Who may write it, and what becomes of it, is not said
+here.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Final, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, model_validator
+
+from policies import quantity
+from policies.documents.rules import LabelKey, LabelValue, Many, Name, Part, Quantity
+from policies.documents.tenancy import TenantName, resource_trouble
+
+Instant = Annotated[AwareDatetime, Strict(False)]
+
+MOST: Final = 10_000  # places of one reservation
+
+
+class Place(Part):
+    """Where room is kept for one pod."""
+
+    node: Name = Field(description="Name of the node.")
+    assigned: str = Field(
+        default="", description="NUMA nodes and GPUs there, as on a pod's assigned annotation."
+    )
+
+
+class PodGroup(Part):
+    """A gang whose leader makes the members."""
+
+    name: LabelValue = Field(min_length=1, description="Name of the gang.")
+    leader: str = Field(min_length=1, description="UID of the leader.")
+    members: int = Field(ge=1, le=MOST, description="Members for which room is kept at first.")
+    resources: dict[str, Quantity] = Field(
+        description="Resource name to quantity: what each member is going to ask for."
+    )
+    places: Many[Place] = Field(
+        max_length=MOST, description="A node for each of them, as first planned."
+    )
+
+
+class Spec(Part):
+    """For whom room is kept, where, how much and how long."""
+
+    tenant: TenantName | None = Field(default=None, description="Whose pods may use it.")
+    pod_group: PodGroup | None = Field(
+        default=None, description="Written by the scheduler: a gang whose members are to come."
+    )
+    nodes: Many[Name] = Field(
+        default=(), max_length=MOST, description="Names of the only nodes that are meant."
+    )
+    node_selector: dict[LabelKey, LabelValue] = Field(
+        default_factory=dict, description="Labels of the only nodes that are meant."
+    )
+    count: int | None = Field(
+        default=None, ge=1, le=MOST, description="So many times `resources`, each on one node."
+    )
+    resources: dict[str, Quantity] = Field(
+        default_factory=dict,
+        description="Resource name to quantity. Without it, whole nodes are kept.",
+    )
+    from_: Instant | None = Field(
+        default=None, alias="from", description="RFC 3339 time with a zone; absent: at once."
+    )
+    until: Instant = Field(description="RFC 3339 time with a zone, from which nothing is kept.")
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        own = (self.nodes, self.node_selector, self.count, self.resources, self.from_)
+        if self.pod_group is not None and any(own):
+            raise ValueError(
+                "podGroup stands beside nodes, nodeSelector, count, resources or from;"
+                " it takes tenant and until alone"
+            )
+        if self.pod_group is None and self.tenant is None:
+            raise ValueError("no tenant is named; say whose pods may use the room")
+        return self
+
+    @model_validator(mode="after")
+    def _says_what_is_kept(self) -> Self:
+        if self.pod_group is not None:
+            return self
+        if self.count is not None and not self.resources:
+            raise ValueError("count without resources; say what is kept so many times")
+        if not (self.nodes or self.node_selector or self.resources):
+            raise ValueError("nothing says what is kept; want nodes, nodeSelector or resources")
+        return self
+
+    @model_validator(mode="after")
+    def _resources_are_known(self) -> Self:
+        asked = self.resources if self.pod_group is None else self.pod_group.resources
+        for name, amount in asked.items():
+            if (problem := resource_trouble(name)) is not None:
+                raise ValueError(problem)
+            if quantity.parse(amount) <= 0 and self.pod_group is None:
+                raise ValueError(f"{name}: found {amount!r}, want more than zero")
+        return self
+
+    @model_validator(mode="after")
+    def _ends_after_it_begins(self) -> Self:
+        if self.from_ is not None and self.until <= self.from_:
+            raise ValueError(
+                f"until {shown(self.until)} is not after from {shown(self.from_)}; give a later one"
+            )
+        return self
+
+
+class ResourceReservation(BaseModel):
+    """Room that is kept for pods that do not exist yet."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+    spec: Spec
+
+
+def shown(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,179 @@
+"""
+Who, what and where: the tenant and tier of a request, the workload type and hardware of its pods.
+
+    tier        TenantPolicy, namespace label, Kueue queue, PriorityClass table, bronze;
+                a pod's own label may lower it, never raise it
+    type        the pod's own label, rules of tenant policies, rules of cluster policies, service
+    hardware    the pod's own label, the same rules, then for GPU pods the tier's preferred one
+
+Among rules the first that is true wins. A tenant's rules are asked before the cluster's, as the
+cluster's are the general case; what a tier may not use is refused to users and ignored in rules.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from policies import vocabulary
+from policies.documents.policy import TenantPolicy
+from policies.engine.compiled import Choice, CompiledPolicy, Joined
+from policies.engine.policyset import Tables
+from policies.engine.request import Admission, mapping
+from policies.engine.result import BUILTIN, Conflict, Failure, Said, Who
+from policies.pods import requests
+
+Json = Mapping[str, Any]
+Holding = Callable[[CompiledPolicy, Sequence[Choice], Joined], Iterator[Choice]]
+"""The choices of a policy that hold, in their order, asked as far as they are wanted."""
+
+_FALLBACK: Final = Said("service", BUILTIN, "fallback")
+
+QUEUE: Final = "queue"
+"""The source of a tier that a Kueue queue said."""
+OWN: Final = "pod label"
+"""The source of a tier that a pod chose for itself, lower than it may have."""
+_NAMESPACE: Final = "namespace label"
+_POLICY: Final = "TenantPolicy"
+
+
+def who(
+    admission: Admission, tables: Tables, matched: Sequence[CompiledPolicy]
+) -> tuple[Who, list[Conflict]]:
+    """Whose request it is; policies of two tenants for one namespace are a conflict."""
+    labels = namespace_labels(admission)
+    tenants = [policy for policy in matched if isinstance(policy.model, TenantPolicy)]
+    conflicts = [
+        Conflict("tenant", tenants[0].tenant, tenants[0].name, other.tenant, other.name)
+        for other in tenants[1:]
+        if other.tenant != tenants[0].tenant
+    ]
+    name = labels.get(vocabulary.TENANT_LABEL) or admission.namespace
+    policy = ""
+    if tenants:
+        name, policy = str(tenants[0].tenant), tenants[0].name
+    tier, source = _tier(admission, tables, labels, tenants)
+    own = _pod_labels(admission.subject if admission.is_pod else {}).get(vocabulary.TIER_LABEL)
+    if (
+        isinstance(own, str)
+        and own in tables.tiers
+        and tables.tiers[own].rank < _rank(tables, tier)
+    ):
+        tier, source = own, OWN
+    return Who(name, tier, source, policy), conflicts
+
+
+def _tier(
+    admission: Admission,
+    tables: Tables,
+    labels: Mapping[str, str],
+    tenants: Sequence[CompiledPolicy],
+) -> tuple[str, str]:
+    for policy in tenants[:1]:
+        said = policy.model.spec.tenant.tier if isinstance(policy.model, TenantPolicy) else None
+        if said is not None:
+            return said, f"{_POLICY} {policy.name}"
+    label = labels.get(vocabulary.TIER_LABEL, "").lower()
+    if label in tables.tiers:
+        return label, _NAMESPACE
+    if admission.queue_tier in tables.tiers:
+        return str(admission.queue_tier), QUEUE
+    for pod in _specs(admission):
+        named = str(pod.get("priorityClassName") or "")
+        if named in tables.priority_classes:
+            return tables.priority_classes[named], f"PriorityClass {named}"
+    return vocabulary.LOWEST_TIER, "nobody said"
+
+
+def heeds_queue(who: Who) -> bool:
+    """Whether it matters what a queue says: nobody who goes before it said the tier."""
+    return who.source not in (OWN, _NAMESPACE) and not who.source.startswith(f"{_POLICY} ")
+
+
+def _specs(admission: Admission) -> Iterable[Json]:
+    if admission.is_pod:
+        yield mapping(admission.subject.get("spec"))
+    for template in admission.templates:
+        yield mapping(template.pod.get("spec"))
+
+
+def _rank(tables: Tables, tier: str) -> int:
+    return tables.tiers[tier].rank if tier in tables.tiers else -1
+
+
+def namespace_labels(admission: Admission) -> Mapping[str, str]:
+    namespace = admission.home or {}
+    return {
+        str(key): value
+        for key, value in mapping(mapping(namespace.get("metadata")).get("labels")).items()
+        if isinstance(value, str)
+    }
+
+
+def workload_type(
+    pod: Json, matched: Sequence[CompiledPolicy], holding: Holding
+) -> tuple[Said, list[Failure]]:
+    own = _pod_labels(pod).get(vocabulary.WORKLOAD_TYPE_LABEL)
+    if isinstance(own, str) and own in vocabulary.WORKLOAD_TYPES:
+        return Said(own, BUILTIN, "pod label"), []
+    failures = []
+    if own is not None:
+        failures = [_unusable("workload-type", vocabulary.WORKLOAD_TYPE_LABEL, own, _TYPES)]
+    for policy in _tenants_first(policy for policy in matched if policy.workload_types):
+        for choice in holding(policy, policy.workload_types, policy.first_type):
+            return Said(choice.value, policy.name, choice.rule), failures
+    return _FALLBACK, failures
+
+
+_TYPES: Final = f"one of {', '.join(vocabulary.WORKLOAD_TYPES)}"
+
+
+def hardware_tier(
+    pod: Json, tier: str, tables: Tables, matched: Sequence[CompiledPolicy], holding: Holding
+) -> tuple[Said | None, list[Failure], list[Conflict]]:
+    spec = tables.tiers.get(tier)
+    allowed = spec.hardware_tiers.allowed if spec is not None else vocabulary.HARDWARE_TIERS
+    own = _pod_labels(pod).get(vocabulary.HARDWARE_TIER_LABEL)
+    if own is not None:
+        own = str(own)
+        want = f"what tier {tier} may use: {', '.join(allowed)}"
+        refused = _unusable("hardware-tier", vocabulary.HARDWARE_TIER_LABEL, own, want)
+        return Said(own, BUILTIN, "pod label"), [] if own in allowed else [refused], []
+    conflicts: list[Conflict] = []
+    for policy in _tenants_first(policy for policy in matched if policy.hardware_tiers):
+        for choice in holding(policy, policy.hardware_tiers, policy.first_tier):
+            if choice.value in allowed:
+                return Said(choice.value, policy.name, choice.rule), [], conflicts
+            by = f"{policy.name}/{choice.rule}"
+            kept = f"tier {tier} may use {', '.join(allowed)}"
+            conflicts.append(Conflict("hardware tier", kept, "tiers", choice.value, by))
+    preferred = spec.hardware_tiers.preferred if spec is not None else ()
+    if preferred and asks_gpus(pod):
+        return Said(preferred[0], BUILTIN, f"tier {tier} prefers it"), [], conflicts
+    return None, [], conflicts
+
+
+def asks_gpus(pod: Json) -> bool:
+    spec = mapping(pod.get("spec"))
+    try:
+        if not requests.names_gpus(spec):
+            return False
+        return requests.gpus(requests.effective({"spec": spec})) > 0
+    except requests.RequestError:
+        return False  # unreadable amounts are refused by the API server itself
+
+
+def _tenants_first(matched: Iterable[CompiledPolicy]) -> list[CompiledPolicy]:
+    return sorted(matched, key=lambda policy: policy.tenant is None)  # stable
+
+
+def _pod_labels(pod: Json) -> Json:
+    return mapping(mapping(pod.get("metadata")).get("labels"))
+
+
+def _unusable(rule: str, key: str, found: object, want: str) -> Failure:
+    return Failure(
+        BUILTIN,
+        rule,
+        f"found {found!r}, want {want}",
+        path=f"metadata.labels['{key}']",
+        fix="correct the label, or remove it and let policy decide",
+    )

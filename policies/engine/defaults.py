@@ -1,0 +1,186 @@
+"""
+Fields that policies fill in: which writes a default asks of an object, and the object with them.
+
+    value       written where the field is unset, or in any case with `override`
+    item        added to a list that lacks it; lists are never replaced
+    resource    written to every container, init containers too, that lacks it
+
+Unset means: absent, null or empty; for schedulerName also `default-scheduler`, which the API server
+writes before any webhook is asked; for a key with several spellings, none of them present. A
+request counts as set where its limit is, as the API server copies it. Limits below the request are
+left out, as the API server would refuse the pod. Nothing here changes what it is given.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from policies import quantity, vocabulary
+from policies.documents.yaml_reader import Step
+from policies.engine.request import mapping
+from policies.engine.result import Conflict, Injection, where
+from policies.vocabulary import Key
+
+Json = Mapping[str, Any]
+Path = tuple[Step, ...]
+
+_FAMILIES: Final[Mapping[Key, Sequence[Key]]] = {
+    key: family
+    for family in (
+        vocabulary.GANG_NAME_FAMILIES,
+        vocabulary.GANG_MIN_AVAILABLE_FAMILIES,
+        vocabulary.NUMA_POLICY_FAMILIES,
+        vocabulary.VRAM_FAMILIES,
+    )
+    for key in family
+}
+_SCHEDULER: Final = ("spec", "schedulerName")
+_UNSET_SCHEDULER: Final = "default-scheduler"
+
+
+class Draft:
+    """An object with the writes collected so far; the first policy to write a field keeps it."""
+
+    def __init__(self, obj: Json) -> None:
+        self.object: Json = obj
+        self.injections: list[Injection] = []
+        self.conflicts: list[Conflict] = []
+        self._written: dict[Path, Injection] = {}
+
+    def value(self, base: Path, path: tuple[str, ...], write: Injection) -> None:
+        """Set one field of the pod at `base`; `write` carries the value and who wants it."""
+        for target in self._targets(base, path, write.override):
+            self._set(base, target, write)
+
+    def item(self, base: Path, path: tuple[str, ...], write: Injection) -> None:
+        """Add to a list of the pod at `base`."""
+        found = at(self.object, (*base, *path))
+        if isinstance(found, list) and write.value in found:
+            return
+        self._write(_with(write, (*base, *path, "-"), write.value))
+
+    def resource(self, base: Path, path: tuple[str, ...], write: Injection) -> None:
+        """Set a request or limit of every container of the pod at `base`."""
+        what, name = path
+        for field in ("containers", "initContainers"):
+            found = at(self.object, (*base, "spec", field))
+            for index, container in enumerate(found if isinstance(found, list) else ()):
+                if _may_set(mapping(container), what, name, write):
+                    place = ("spec", field, index, "resources", what, name)
+                    self._set(base, place, write)
+
+    def _targets(self, base: Path, path: tuple[str, ...], override: bool) -> list[Path]:
+        """The field, or the spellings of it that the object has."""
+        family: Sequence[Key] = ()
+        if path[0] == "metadata":
+            family = _FAMILIES.get(Key(path[1], path[2]), ())
+        present: list[Path] = []
+        for key in family:
+            place: Path = ("metadata", *key)
+            if _is_set(at(self.object, (*base, *place))) and (*base, *place) not in self._written:
+                present.append(place)
+        if not present:
+            return [path]
+        return present if override else []
+
+    def _set(self, base: Path, path: Path, write: Injection) -> None:
+        full = (*base, *path)
+        before = self._written.get(full)
+        if before is not None:
+            if before.value != write.value and before.policy != write.policy:
+                self._conflict(before, write)
+            return
+        found = at(self.object, full)
+        unset = not _is_set(found) or (path == _SCHEDULER and found == _UNSET_SCHEDULER)
+        if found == write.value:
+            # Written by this rule in an earlier admission, or as good as: it goes first still.
+            self._written[full] = _with(write, full, write.value)
+            return
+        if not (unset or write.override):
+            return
+        self._write(_with(write, full, write.value))
+
+    def _write(self, injection: Injection) -> None:
+        self._written[injection.path] = injection
+        self.injections.append(injection)
+        self.object = apply(self.object, [injection])
+
+    def _conflict(self, before: Injection, write: Injection) -> None:
+        conflict = Conflict(
+            where(before.path),
+            before.value,
+            f"{before.policy}/{before.rule}",
+            write.value,
+            f"{write.policy}/{write.rule}",
+        )
+        if conflict not in self.conflicts:
+            self.conflicts.append(conflict)
+
+
+def _with(write: Injection, path: Path, value: Any) -> Injection:
+    return Injection(path, value, write.policy, write.rule, write.override)
+
+
+def _is_set(value: object) -> bool:
+    return value is not None and value != "" and value != {} and value != []
+
+
+def _may_set(container: Json, what: str, name: str, write: Injection) -> bool:
+    resources = mapping(container.get("resources"))
+    limits, asked = mapping(resources.get("limits")), mapping(resources.get("requests"))
+    if what == "requests":
+        if name in limits and name not in asked:
+            return False
+        return name not in limits or not _above(write.value, limits[name])
+    return name not in asked or not _above(asked[name], write.value)
+
+
+def _above(a: object, b: object) -> bool:
+    try:
+        return quantity.parse(a) > quantity.parse(b)
+    except quantity.QuantityError:
+        return True  # an amount that cannot be read is left alone
+
+
+def at(value: Any, path: Iterable[Step]) -> Any:
+    """What stands at `path`, or None."""
+    for step in path:
+        if isinstance(value, Mapping) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def apply(obj: Json, injections: Iterable[Injection]) -> Json:
+    """The object with the writes; parts that are not written are shared with the given one."""
+    for injection in injections:
+        obj = _put(obj, injection.path, injection.value)
+    return obj
+
+
+def _put(value: Any, path: Path, new: Any) -> Any:
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    if step == "-":
+        return [*(value if isinstance(value, list) else ()), new]
+    if isinstance(step, int):
+        items = list(value)
+        items[step] = _put(items[step], rest, new)
+        return items
+    return {**mapping(value), step: _put(mapping(value).get(step), rest, new)}
+
+
+def steps(path: str) -> Path:
+    """`spec.replicatedJobs[0].template` as steps."""
+    return tuple(_steps(path))
+
+
+def _steps(path: str) -> Iterator[Step]:
+    for word in path.split(".") if path else ():
+        name, *indexes = word.split("[")
+        yield name
+        for index in indexes:
+            yield int(index.rstrip("]"))

@@ -1,0 +1,163 @@
+"""
+Policies from files or from the API server, through the same models and the same compiler.
+
+    folder --list--> files --documents--> values --model--> entries --compile--> PolicySet
+                                                               ^
+    API objects -----------------------------------------------+
+
+Nothing is raised for what an author wrote: a `LoadResult` carries every fault of every document,
+and the set of those policies that are sound. Whoever serves takes a result only when it has no
+faults (`store`). A folder may be a mounted ConfigMap: names that begin with a dot are its own
+bookkeeping. Documents of kind PolicyTest may stand beside policies and are passed over.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from policies import vocabulary
+from policies.documents import faults, yaml_reader
+from policies.documents.faults import Fault, Origin
+from policies.documents.policy import ClusterPolicy, Policy, TenantPolicy
+from policies.documents.yaml_reader import DocumentError
+from policies.engine import consistency
+from policies.engine.compiler import Compiler
+from policies.engine.consistency import Entry
+from policies.engine.policyset import PolicySet
+
+LIBRARY: Final = Path(__file__).parents[1] / "library"
+"""The policies that ship with the product."""
+
+SUFFIXES: Final = (".yaml", ".yml")
+POLICY_TEST: Final = "PolicyTest"
+_KINDS: Final[Mapping[str, type[ClusterPolicy] | type[TenantPolicy]]] = {
+    "ClusterPolicy": ClusterPolicy,
+    "TenantPolicy": TenantPolicy,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What documents say, each by itself, and what is wrong with each."""
+
+    entries: tuple[Entry, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    broken: tuple[Entry, ...] = ()
+    """What is left of faulty documents: never served, compiled for the faults of expressions."""
+
+    def __add__(self, other: "Reading") -> "Reading":
+        return Reading(
+            self.entries + other.entries, self.faults + other.faults, self.broken + other.broken
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """The sound policies, and every fault; fit to be served only where there are no faults."""
+
+    policies: PolicySet
+    problems: tuple[Fault, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def load_files(paths: Path | Iterable[Path], *, compiler: Compiler) -> LoadResult:
+    """The policies of a folder, or of files and folders."""
+    return compile_all(read_files(paths), compiler=compiler)
+
+
+def load_objects(objects: Iterable[Mapping[str, Any]], *, compiler: Compiler) -> LoadResult:
+    """The policies that the API server holds."""
+    return compile_all(read_objects(objects), compiler=compiler)
+
+
+def compile_all(reading: Reading, *, compiler: Compiler) -> LoadResult:
+    """One set of everything that was read, from files and objects alike."""
+    problems = [*reading.faults, *consistency.contradictions(reading.entries)]
+    sound = []
+    for model, origin in reading.entries:
+        made = compiler.policy(model, origin)
+        if isinstance(made, list):
+            problems += made
+        else:
+            sound.append(made)
+    for model, origin in reading.broken:
+        made = compiler.policy(model, origin)
+        problems += made if isinstance(made, list) else []
+    return LoadResult(PolicySet.of(sound), tuple(sorted(set(problems))))
+
+
+def read_files(paths: Path | Iterable[Path]) -> Reading:
+    entries: list[Entry] = []
+    broken: list[Entry] = []
+    found: list[Fault] = []
+    for path in [paths] if isinstance(paths, Path) else list(paths):
+        for file in files_of(path):
+            try:
+                parts = yaml_reader.read(file)
+            except DocumentError as exc:
+                found.append(faults.of_document(exc))
+                continue
+            for number, part in enumerate(parts):
+                _read(part.value, Origin(str(file), number), entries, broken, found)
+    return Reading(tuple(entries), tuple(found), tuple(broken))
+
+
+def read_objects(objects: Iterable[Mapping[str, Any]]) -> Reading:
+    """Objects of the API server; their status is the server's affair and is passed over."""
+    entries: list[Entry] = []
+    broken: list[Entry] = []
+    found: list[Fault] = []
+    for value in objects:
+        metadata = value.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, Mapping) else None
+        said = {key: part for key, part in value.items() if key != "status"}
+        _read(said, Origin(f"{value.get('kind')}/{name}"), entries, broken, found)
+    return Reading(tuple(entries), tuple(found), tuple(broken))
+
+
+def files_of(path: Path) -> list[Path]:
+    """The YAML files of a folder by name, or the file itself."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        file
+        for file in path.iterdir()
+        if not file.name.startswith(".") and file.suffix in SUFFIXES and not file.is_dir()
+    )
+
+
+def _read(
+    value: object,
+    origin: Origin,
+    entries: list[Entry],
+    broken: list[Entry],
+    found: list[Fault],
+) -> None:
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    if kind == POLICY_TEST:
+        return
+    model = _KINDS.get(str(kind))
+    if model is None:
+        found.append(_unknown_kind(value, kind, origin))
+        return
+    made: Policy | list[Fault] = faults.read(model, value, origin)
+    if isinstance(made, list):
+        found += made
+        rest: Policy | None = faults.salvage(model, value)
+        if rest is not None:
+            broken.append((rest, origin))
+    else:
+        entries.append((made, origin))
+
+
+def _unknown_kind(value: object, kind: object, origin: Origin) -> Fault:
+    accepted = f"ClusterPolicy, TenantPolicy or PolicyTest of {vocabulary.POLICY_API_VERSION}"
+    if not isinstance(value, Mapping):
+        return origin.fault((), f"found {type(value).__name__}, want a map: a {accepted}")
+    if kind is None:
+        return origin.fault((), f"no kind is given, want {accepted}")
+    return origin.fault(("kind",), f"found kind {kind!r}, want {accepted}")

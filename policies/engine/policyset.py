@@ -1,0 +1,176 @@
+"""
+All policies in force at one time: immutable, in their fixed order, found by namespace and kind.
+
+    order       cluster policies by name, then tenant policies by tenant and name
+    index       a label pair of the selector -> policies; selectors without one are asked in turn
+    tables      tiers, priority classes, GPU models, topology levels, shares and quotas
+    kinds       what the policies name: a kind as written, and the operations on it
+    digest      SHA-256 over the documents: two replicas with one digest decide alike
+
+What documents say against each other is found by `agreement` before a set is made.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from policies import vocabulary
+from policies.documents import label_selectors
+from policies.documents.policy import (
+    ClusterPolicy,
+    GpuModel,
+    Policy,
+    TenantPolicy,
+    TierSpec,
+    TopologyLevel,
+)
+from policies.documents.tenancy import Backfill, Quota, Sharing
+from policies.engine.compiled import CompiledPolicy
+
+# In force where no cluster policy names tiers of its own.
+_PLAIN_TIERS: Final = tuple(
+    TierSpec.model_validate({"name": name, "rank": rank})
+    for rank, name in enumerate(reversed(vocabulary.TIERS))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the cluster policies lay down for everybody."""
+
+    tiers: Mapping[str, TierSpec]
+    priority_classes: Mapping[str, str]  # PriorityClass -> tier
+    gpu_models: Mapping[str, GpuModel]  # name as in node labels -> what it is
+    topology: tuple[TopologyLevel, ...]
+    sharing: Sharing = field(default_factory=Sharing)
+    backfill: Backfill = field(default_factory=Backfill)
+    quotas: Mapping[str, Quota] = field(default_factory=dict)  # tenant -> its own
+    tenants: Mapping[str, str | None] = field(default_factory=dict)  # tenant -> its tier, if said
+
+    @classmethod
+    def of(cls, models: Iterable[Policy]) -> "Tables":
+        found = tuple(models)
+        specs = [model.spec for model in found if isinstance(model, ClusterPolicy)]
+        tiers = [tier for spec in specs for tier in spec.tiers] or list(_PLAIN_TIERS)
+        return cls(
+            tiers={tier.name: tier for tier in sorted(tiers, key=lambda tier: -tier.rank)},
+            priority_classes={
+                row.name: row.tier for spec in specs for row in spec.priority_classes
+            },
+            gpu_models={
+                name: row for spec in specs for row in spec.hardware for name in row.models
+            },
+            topology=tuple(level for spec in specs for level in spec.topology_levels),
+            sharing=next((spec.sharing for spec in specs if spec.sharing), Sharing()),
+            backfill=next((spec.backfill for spec in specs if spec.backfill), Backfill()),
+            quotas=_quotas(found),
+            tenants={
+                model.spec.tenant.name: model.spec.tenant.tier
+                for model in found
+                if isinstance(model, TenantPolicy)
+            },
+        )
+
+
+def _quotas(models: Iterable[Policy]) -> dict[str, Quota]:
+    """A tenant may have several policies; for each resource the first that names it counts."""
+    quotas: dict[str, Quota] = {}
+    for model in models:
+        if isinstance(model, TenantPolicy):
+            name, more = model.spec.tenant.name, model.spec.quota
+            known = quotas.get(name, Quota())
+            quotas[name] = Quota.model_construct(
+                guaranteed={**more.guaranteed, **known.guaranteed}, max={**more.max, **known.max}
+            )
+    return quotas
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySet:
+    """The policies in force; made by `of`, read by everybody."""
+
+    policies: tuple[CompiledPolicy, ...] = ()
+    tables: Tables = field(default_factory=lambda: Tables.of(()))
+    digest: str = ""
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """`Kind`, `group/Kind` or `*` as policies write it -> the operations that they look at."""
+    _indexed: Mapping[label_selectors.Pair, tuple[CompiledPolicy, ...]] = field(
+        default_factory=dict
+    )
+    _asked: tuple[CompiledPolicy, ...] = ()
+
+    @classmethod
+    def of(cls, policies: Iterable[CompiledPolicy]) -> "PolicySet":
+        ordered = tuple(sorted(policies, key=lambda policy: policy.order))
+        indexed: dict[label_selectors.Pair, list[CompiledPolicy]] = {}
+        asked: list[CompiledPolicy] = []
+        for policy in ordered:
+            found = label_selectors.pairs(policy.selector) if policy.selector is not None else ()
+            for pair in found:
+                indexed.setdefault(pair, []).append(policy)
+            if not found:
+                asked.append(policy)
+        models = [policy.model for policy in ordered]
+        return cls(
+            ordered,
+            Tables.of(models),
+            digest(models),
+            _kinds(models),
+            {pair: tuple(found) for pair, found in indexed.items()},
+            tuple(asked),
+        )
+
+    def names(self, group: str, kind: str) -> bool:
+        """Whether a policy says the kind's own name; `*` names nothing."""
+        return kind in self.kinds or f"{group}/{kind}" in self.kinds
+
+    def for_namespace(self, name: str, labels: Mapping[str, str]) -> tuple[CompiledPolicy, ...]:
+        """
+        The policies whose selector takes the namespace, in their order.
+
+        A cluster-scoped request has no namespace: tenant policies pass it by, cluster policies
+        take it whatever their selector, as Kubernetes' own policies do.
+        """
+        if not name:
+            return tuple(policy for policy in self.policies if policy.tenant is None)
+        known = (
+            labels
+            if label_selectors.NAMESPACE_NAME in labels
+            else {
+                **labels,
+                label_selectors.NAMESPACE_NAME: name,
+            }
+        )
+        candidates = list(self._asked)
+        for pair in known.items():
+            candidates += self._indexed.get(pair, ())
+        if len(candidates) > 1:
+            candidates.sort(key=lambda policy: policy.order)
+        return tuple(
+            policy
+            for policy in candidates
+            if policy.selector is None or label_selectors.matches(policy.selector, known)
+        )
+
+
+def _kinds(models: Iterable[Policy]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for model in models:
+        constraints = model.spec.match_constraints
+        for kind in constraints.kinds:
+            found.setdefault(kind, set()).update(constraints.operations)
+    return {kind: frozenset(found[kind]) for kind in sorted(found)}
+
+
+def digest(models: Iterable[Policy]) -> str:
+    """SHA-256 over what the documents say; how they are written does not matter."""
+    sha = hashlib.sha256()
+    for model in models:
+        said = model.model_dump(
+            mode="json", by_alias=True, exclude_defaults=True, include={"kind", "metadata", "spec"}
+        )
+        said["metadata"] = {"name": model.metadata.name}
+        sha.update(json.dumps(said, sort_keys=True, separators=(",", ":")).encode())
+    return sha.hexdigest()

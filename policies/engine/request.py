@@ -1,0 +1,134 @@
+"""
+One request to judge, as values: what the API server asks, and the pods that it is about.
+
+A Pod is judged itself. Any other object is judged by the policies that name its kind, and each of
+its pod templates is shown to the policies for Pods as the pod that it will become, with the object
+as its owner, so that an author hears at `apply` what the pods would hear later.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from policies.pods.intent import Intent
+from policies.pods.workloads import PodTemplate, pods_of
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request; the objects stay raw JSON and are never changed."""
+
+    operation: str
+    kind: str
+    object: Json | None
+    group: str = ""
+    version: str = "v1"
+    subresource: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    namespace_object: Json | None = None
+    old_object: Json | None = None
+    user: Json = field(default_factory=dict)
+    dry_run: bool = False
+    templates: tuple[PodTemplate, ...] = ()
+    asked: Intent | None = None
+    """What the object asks for, where it is a pod and somebody has read that already."""
+    queue_tier: str | None = None
+    """Tier of the Kueue queue that the object names, where somebody looked it up."""
+
+    @classmethod
+    def of(
+        cls,
+        obj: Json,
+        *,
+        operation: str = "CREATE",
+        namespace: Json | None = None,
+        old_object: Json | None = None,
+        user: Json | None = None,
+        queue_tier: str | None = None,
+    ) -> "Admission":
+        """The request that brings `obj` into a cluster; for people and tools without a server."""
+        group, _, version = str(obj.get("apiVersion") or "v1").rpartition("/")
+        metadata = mapping(obj.get("metadata"))
+        where = str(mapping((namespace or {}).get("metadata")).get("name") or "")
+        return cls(
+            operation=operation,
+            group=group,
+            version=version,
+            kind=str(obj.get("kind") or ""),
+            namespace=str(metadata.get("namespace") or where),
+            name=str(metadata.get("name") or ""),
+            namespace_object=namespace,
+            object=None if operation == "DELETE" else obj,
+            old_object=obj if operation == "DELETE" else old_object,
+            user=user or {},
+            templates=tuple(pods_of(obj)),
+            queue_tier=queue_tier,
+        )
+
+    @property
+    def subject(self) -> Json:
+        """The object that the request is about: the new one, or the one that goes."""
+        return self.object or self.old_object or {}
+
+    @property
+    def home(self) -> Json | None:
+        """The namespace whose labels count; a Namespace object is its own."""
+        own = self.kind == "Namespace" and not self.group
+        return self.subject if own else self.namespace_object
+
+    @property
+    def is_pod(self) -> bool:
+        return self.kind == "Pod" and not self.group
+
+    def request(self) -> dict[str, Any]:
+        """What expressions see as `request`: Kubernetes' AdmissionRequest without the objects."""
+        return {
+            "uid": self.uid,
+            "kind": {"group": self.group, "version": self.version, "kind": self.kind},
+            "resource": {
+                "group": self.group,
+                "version": self.version,
+                "resource": self.resource,
+            },
+            "subResource": self.subresource,
+            "name": self.name,
+            "namespace": self.namespace,
+            "operation": self.operation,
+            "userInfo": self.user,
+            "dryRun": self.dry_run,
+        }
+
+
+def pod_from(admission: Admission, template: PodTemplate) -> Json:
+    """The pod that a template will become, owned by the object that holds it."""
+    owner = admission.subject
+    metadata = mapping(template.pod.get("metadata"))
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **{key: value for key, value in metadata.items() if value is not None},
+            "namespace": admission.namespace,
+            "ownerReferences": [
+                {
+                    "apiVersion": str(owner.get("apiVersion") or ""),
+                    "kind": admission.kind,
+                    "name": admission.name,
+                    "uid": str(mapping(owner.get("metadata")).get("uid") or ""),
+                    "controller": True,
+                }
+            ],
+        },
+        "spec": template.pod.get("spec") or {},
+    }
+
+
+def mapping(value: object) -> Json:
+    """The value where it is a map, else an empty one."""
+    # Almost always a dict, and asking an abstract class costs several times as much.
+    return value if isinstance(value, (dict, Mapping)) else {}

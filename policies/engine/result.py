@@ -1,0 +1,190 @@
+"""
+What policies make of one request: plain values, complete enough to answer, patch, audit, explain.
+
+Everything names the policy and the rule that said it. Orders are those of the policies, and of the
+rules within each, so that two replicas with one policy set give equal values.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.documents.faults import dotted
+from policies.documents.yaml_reader import Step
+
+BUILTIN: Final = "kubenexus"  # the policy that the product's own rules belong to
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A value, and who said so."""
+
+    value: str
+    policy: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whose request it is; `source` is where the tier comes from."""
+
+    tenant: str
+    tier: str
+    source: str
+    policy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClass:
+    """What one pod, or the pods of one template, are and where they belong."""
+
+    path: str
+    workload_type: Said
+    hardware_tier: Said | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One field to write. A path that ends in `-` adds to a list."""
+
+    path: tuple[Step, ...]
+    value: Any
+    policy: str
+    rule: str
+    override: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two policies wanted different values; the first in order was kept."""
+
+    path: str
+    kept: Any
+    kept_by: str
+    dropped: Any
+    dropped_by: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.kept_by} says {self.kept!r} and goes first,"
+            f" {self.dropped_by} says {self.dropped!r}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rule that does not hold; `advisory` ones are about templates and warn at most."""
+
+    policy: str
+    rule: str
+    message: str
+    reason: str = "Invalid"
+    path: str = ""
+    fix: str = ""
+    actions: tuple[str, ...] = ("Deny",)
+    advisory: bool = False
+
+    @property
+    def denies(self) -> bool:
+        return "Deny" in self.actions and not self.advisory
+
+    @property
+    def warns(self) -> bool:
+        return "Warn" in self.actions or ("Deny" in self.actions and self.advisory)
+
+    def line(self) -> str:
+        where = f" ({self.path})" if self.path else ""
+        return f"{self.policy}/{self.rule}: {self.message}{where}" + (
+            f": {self.fix}" if self.fix else ""
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Excepted:
+    """A failed rule that an exception lets pass."""
+
+    policy: str
+    rule: str
+    exception: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An expression without a value, passed over as its policy asks, or where it cannot matter."""
+
+    policy: str
+    rule: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A validation that was evaluated; `passed` None: it had no value."""
+
+    policy: str
+    rule: str
+    passed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The whole outcome of one request under one policy set."""
+
+    digest: str
+    who: Who
+    policies: tuple[str, ...] = ()
+    pods: tuple[PodClass, ...] = ()
+    injections: tuple[Injection, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    excepted: tuple[Excepted, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    object: Json | None = None
+    """The object with every injection applied."""
+
+    @property
+    def allowed(self) -> bool:
+        return not any(failure.denies for failure in self.failures)
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        return tuple(failure.line() for failure in self.failures if failure.denies)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        said = [failure.line() for failure in self.failures if failure.warns]
+        return (*said, *(f"conflict: {conflict}" for conflict in self.conflicts))
+
+    @property
+    def workload_type(self) -> str:
+        return self.pods[0].workload_type.value if self.pods else ""
+
+    @property
+    def hardware_tier(self) -> str:
+        tier = self.pods[0].hardware_tier if self.pods else None
+        return tier.value if tier is not None else ""
+
+    @property
+    def audit(self) -> dict[str, str]:
+        """Audit annotations; the API server puts the webhook's name before each key."""
+        said = {
+            "tenant": self.who.tenant,
+            "tier": self.who.tier,
+            "workload-type": self.workload_type,
+            "hardware-tier": self.hardware_tier,
+            "policies": ",".join(self.policies),
+            "failures": "; ".join(failure.line() for failure in self.failures),
+            "exception": "; ".join(
+                f"{row.policy}/{row.rule} by {row.exception}: {row.reason}" for row in self.excepted
+            ),
+            "skipped": "; ".join(f"{row.policy}/{row.rule}: {row.error}" for row in self.skipped),
+        }
+        return {key: value for key, value in said.items() if value}
+
+
+def where(path: tuple[Step, ...]) -> str:
+    """A path for people; additions to a list show the list."""
+    return dotted(path[:-1] if path and path[-1] == "-" else path)

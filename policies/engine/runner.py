@@ -1,0 +1,100 @@
+"""
+Runs the compiled expressions of one request against its values, each variable at most once.
+
+    needs known? --no--> evaluate the variable --value--> bound
+                                             \\--error--> failed: whoever reads it fails alike
+
+One `Runner` a request and thread. Variables belong to a policy: entering another one forgets those
+of the same name. Only a CEL bool is a truth; anything else is an EvaluationError, never "true".
+
+Engines convert an object once an activation, which costs more than most rules, and any new value
+makes a new activation. So there are two: one of the facts as they came, for expressions that read
+nothing else, and one that changes with every variable.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from policies.cel.field_usage import EVERYTHING, View
+from policies.cel.protocol import Activation, EvaluationError
+from policies.engine.compiled import Compiled, CompiledPolicy, Joined
+
+
+class Runner:
+    """The values of one request, and the policy whose rules are being run."""
+
+    def __init__(self, values: dict[str, Any], *, view: View = EVERYTHING) -> None:
+        """`view` is what the expressions that will be run reach of the objects."""
+        self._facts = Activation(values, view=view)
+        self._activation = Activation(
+            dict(values), memo=self._facts.memo, view=view, trimmed=self._facts.trimmed
+        )
+        self._bound: set[str] = set()  # facts that have another value by now
+        self._learned: set[str] = (
+            set()
+        )  # variables of the policy whose value, or lack of one, is known
+        self._policy: CompiledPolicy | None = None
+
+    def enter(self, policy: CompiledPolicy) -> None:
+        if policy is self._policy:
+            return
+        self._policy = policy
+        self._learned.clear()
+        own = self._activation
+        for name in policy.variables:
+            key = f"variables.{name}"
+            own.values.pop(key, None)
+            own.failures.pop(key, None)
+
+    def bind(self, name: str, value: object) -> None:
+        """Give a fact another value; variables that may have read the old one are forgotten."""
+        own = self._activation
+        for key in [key for key in own.values if key.startswith("variables.")]:
+            del own.values[key]
+        own.failures.clear()
+        self._learned.clear()
+        own.bind(name, value)
+        self._bound.add(name)
+
+    def truth(self, compiled: Compiled) -> bool:
+        found = self.value(compiled)
+        if found is True or found is False:
+            return found
+        raise EvaluationError(
+            "type", f"the expression gave {_shown(found)}; a rule must give true or false"
+        )
+
+    def value(self, compiled: Compiled) -> object:
+        if not self._learned.issuperset(compiled.needs):
+            self._learn(compiled.needs)
+        program = compiled.program
+        changed = compiled.needs or not self._bound.isdisjoint(program.references)
+        return program.evaluate(self._activation if changed else self._facts)
+
+    def at_once(self, joined: Joined) -> object | None:
+        """What several expressions give as one; None: ask each."""
+        compiled = joined.get()
+        if compiled is None:
+            return None
+        try:
+            return self.value(compiled)
+        except EvaluationError:
+            return None
+
+    def _learn(self, needs: Sequence[str]) -> None:
+        own = self._activation
+        variables = self._policy.variables if self._policy is not None else {}
+        for name in needs:
+            if name in self._learned:
+                continue
+            key = f"variables.{name}"
+            try:
+                own.bind(key, self.value(variables[name]))
+            except EvaluationError as exc:
+                own.fail(key, EvaluationError(exc.kind, f"{key}: {exc.message}"))
+            self._learned.add(name)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,98 @@
+"""
+What a policy object's `status` says: whether its expressions are sound, and whether it is in force.
+
+    Compiled   True: no faults of its own             False: the faults
+    Ready      True: in force as written              False: its own faults, or others' keep the
+                                                      whole set back
+
+Pure; the time is passed in and used only where a condition's status changes, so that replicas
+that agree write the same and write once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from policies.documents.faults import Fault
+from policies.engine.request import mapping
+
+Json = Mapping[str, Any]
+
+_LONGEST_MESSAGE: Final = 4096  # characters; the API server takes up to 32768
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """How the loading of a set ended: whether it is in force, and every fault."""
+
+    in_force: bool
+    faults: tuple[Fault, ...] = ()
+
+    def of(self, source: str) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.faults if fault.source == source)
+
+
+def source(obj: Json) -> str:
+    """The name under which the faults of a policy object are reported."""
+    return f"{obj.get('kind')}/{mapping(obj.get('metadata')).get('name')}"
+
+
+def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None:
+    """The status that the object should have; None where it has it already."""
+    generation = mapping(obj.get("metadata")).get("generation")
+    generation = generation if isinstance(generation, int) else 0
+    own = loaded.of(source(obj))
+    wanted = [_compiled(own), _ready(own, loaded)]
+    before = mapping(obj.get("status"))
+    conditions = []
+    changed = before.get("observedGeneration") != generation
+    for kind, holds, reason, message in wanted:
+        old = _condition(before, kind)
+        said = {
+            "type": kind,
+            "status": "True" if holds else "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": generation,
+        }
+        changed |= any(old.get(key) != value for key, value in said.items())
+        same = old.get("status") == said["status"]
+        since = old.get("lastTransitionTime") if same else None
+        conditions.append(
+            {**said, "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        )
+    return {"observedGeneration": generation, "conditions": conditions} if changed else None
+
+
+def _compiled(own: Sequence[Fault]) -> tuple[str, bool, str, str]:
+    if own:
+        return "Compiled", False, "Faulty", _told(own)
+    return "Compiled", True, "Sound", "every expression compiles"
+
+
+def _ready(own: Sequence[Fault], loaded: Loaded) -> tuple[str, bool, str, str]:
+    if loaded.in_force:
+        return "Ready", True, "InForce", "in force"
+    if own:
+        return "Ready", False, "Faulty", "not in force: it has faults of its own"
+    others = sorted({fault.source for fault in loaded.faults})
+    return (
+        "Ready",
+        False,
+        "SetRefused",
+        f"the last good set stays in force until these are corrected: {', '.join(others)}"[
+            :_LONGEST_MESSAGE
+        ],
+    )
+
+
+def _told(faults: Sequence[Fault]) -> str:
+    return "\n".join(str(fault) for fault in faults)[:_LONGEST_MESSAGE]
+
+
+def _condition(before: Json, kind: str) -> Json:
+    for row in before.get("conditions") or ():
+        if mapping(row).get("type") == kind:
+            return mapping(row)
+    return {}

@@ -1,0 +1,128 @@
+"""
+The policies being served, and what stands in their way when a newer set is refused.
+
+    offer(good)  --> current = new,  error = none
+    offer(bad)   --> current = old,  error = its faults      the last good set stays in force
+
+`FileWatch` looks whether files changed, by names, times, sizes, inodes and link targets, without
+reading them. A mounted ConfigMap changes by one symbolic link being swapped; a folder that changes
+while it is read is read again. No thread and no clock of its own: whoever serves polls.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from policies.documents.faults import Fault
+from policies.engine import loader
+from policies.engine.loader import LoadResult, Reading
+from policies.engine.policyset import PolicySet
+
+_TRIES: Final = 3
+
+Fingerprint = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is in force since when, and what was refused since."""
+
+    digest: str
+    policies: int
+    generation: int
+    loaded_at: float | None
+    refused_at: float | None = None
+    refused: tuple[Fault, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        """A set was taken at some time; a later refused one does not take that back."""
+        return self.loaded_at is not None
+
+
+class Store:
+    """Holds the policies in force. One writer offers; readers take `current` once a request."""
+
+    def __init__(self) -> None:
+        self._current = PolicySet()
+        self._status = Status("", 0, 0, None)
+
+    @property
+    def current(self) -> PolicySet:
+        return self._current
+
+    def status(self) -> Status:
+        return self._status
+
+    def offer(self, result: LoadResult, *, at: float) -> bool:
+        """Take the set where it has no faults; otherwise keep the last good one and say why."""
+        before = self._status
+        if not result.ok:
+            self._status = Status(
+                before.digest,
+                before.policies,
+                before.generation,
+                before.loaded_at,
+                at,
+                result.problems,
+            )
+            return False
+        policies = result.policies
+        changed = before.loaded_at is None or policies.digest != before.digest
+        generation = before.generation + changed
+        self._current = policies
+        self._status = Status(policies.digest, len(policies.policies), generation, at)
+        return True
+
+
+class FileWatch:
+    """Reads files again when they changed since the last look."""
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        *,
+        read: Callable[[Iterable[Path]], Reading] = loader.read_files,
+    ) -> None:
+        self._paths = tuple(paths)
+        self._read = read
+        self._seen: Fingerprint | None = None
+
+    def poll(self) -> Reading | None:
+        """What the files say now, or None where nothing changed."""
+        before = fingerprint(self._paths)
+        if before == self._seen:
+            return None
+        for _ in range(_TRIES):
+            reading = self._read(self._paths)
+            after = fingerprint(self._paths)
+            if after == before:
+                break
+            before = after
+        self._seen = before
+        return reading
+
+
+def fingerprint(paths: Iterable[Path]) -> Fingerprint:
+    """Different whenever the files may be; a file that is gone has one too."""
+    rows: list[tuple[str, ...]] = []
+    for path in paths:
+        rows += [(str(file), *_facts(file)) for file in loader.files_of(path)]
+    return tuple(rows)
+
+
+def _link(path: Path) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _facts(path: Path) -> tuple[str, ...]:
+    try:
+        found = path.stat()
+    except OSError as exc:
+        return (type(exc).__name__,)
+    return (str(found.st_mtime_ns), str(found.st_size), str(found.st_ino), _link(path))

@@ -1,0 +1,226 @@
+"""
+Facts about a host's inside from several sources, and the one merge that makes a topology of them.
+
+    source A ──reader──▶ Said ─┐
+    source B ──reader──▶ Said ─┼─ aligned ─▶ merge ─▶ Topology
+    source C ──reader──▶ Said ─┘
+
+The best source stands first, and wins fact by fact: what it leaves unsaid comes from the next one.
+Which NUMA nodes and GPUs there are is a fact too: the best source that lists them all decides.
+GPUs are known by their index; sources that tell PCI addresses are brought to one count by those.
+
+Usable amounts (`cpu`, `memory`) go before totals (`cpus`, `memories`): the kernel tells what is
+there, kubelets and drivers tell what pods may have of it. Huge pages are no memory for other pods.
+
+Not here: how a source is read (`host_objects`, and the scheduler's own), and who disagrees with
+whom, which only people ask.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from policies.hosts.topology import Gpu, Topology, Zone
+
+MOST_ZONES: Final = 64
+MOST_GPUS: Final = 64
+
+# Names of facts. Zones:
+CPU, ALL_CPU, MEMORY, ALL_MEMORY = "cpu", "cpus", "memory", "memories"
+HUGEPAGES, BANDWIDTH, DISTANCES = "hugepages", "bandwidth", "distances"
+# GPUs; the last three only help to tell and to match:
+ZONE, MODEL, VRAM, SWITCH, ROOT, ISLAND = "zone", "model", "vram", "switch", "root", "island"
+DEVICE, PCI, UUID, VENDOR = "device", "pci", "uuid", "vendor"
+# The host as a whole:
+MANAGER = "manager"
+
+Facts = Mapping[str, Any]  # name of a fact -> its value
+_NO_FACTS: Final[Facts] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one source says of one host. Facts that it does not know are absent."""
+
+    source: str
+    zones: Mapping[int, Facts] = field(default_factory=dict)
+    """NUMA node -> facts"""
+    lists_zones: bool = False
+    """There are no other NUMA nodes."""
+    gpus: Mapping[int, Facts] = field(default_factory=dict)
+    """GPU index -> facts"""
+    each_gpu: Facts = field(default_factory=dict)
+    """Facts about every GPU of the host."""
+    gpu_counts: Mapping[int, int] = field(default_factory=dict)
+    """NUMA node -> GPUs on it, where they are counted and not named."""
+    host: Facts = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.zones or self.gpus or self.gpu_counts or self.host or self.each_gpu)
+
+
+def merge(said: Sequence[Said], *, gpus: int) -> Topology | None:
+    """The host that offers `gpus` whole GPUs; None when nothing is known of its inside."""
+    sources = aligned(said)
+    zones = tuple(_zone(id_, _of(id_, sources)) for id_ in zone_ids(sources))
+    known = frozenset(zone.id for zone in zones)
+    rows = tuple(_gpu(index, facts, known) for index, facts in gpu_facts(sources, gpus))
+    manager = next((one.host[MANAGER] for one in sources if MANAGER in one.host), None)
+    if not (zones or rows or manager):
+        return None
+    problems = tuple(text for one in sources for text in one.problems)
+    return Topology(zones, rows, problems, manager)
+
+
+def aligned(said: Sequence[Said]) -> Sequence[Said]:
+    """The same, each GPU under one index: that of the last source which tells PCI addresses."""
+    tell = [one for one in said if any(PCI in facts for facts in one.gpus.values())]
+    if len(tell) < 2:
+        return said
+    index = {facts[PCI]: at for at, facts in tell[-1].gpus.items() if PCI in facts}
+    return [_renumbered(one, index) if any(one is other for other in tell) else one for one in said]
+
+
+def _renumbered(said: Said, index: Mapping[str, int]) -> Said:
+    moved = {index.get(facts.get(PCI, ""), at): facts for at, facts in said.gpus.items()}
+    # Two under one index would lose a GPU: then the source keeps its own count.
+    return replace(said, gpus=moved) if len(moved) == len(said.gpus) else said
+
+
+# --- NUMA nodes ---
+
+
+def zone_ids(said: Iterable[Said]) -> tuple[int, ...]:
+    """Those of the best source that lists all; without one, those whose amounts are told."""
+    some: set[int] = set()
+    for one in said:
+        if one.lists_zones and one.zones:
+            return tuple(sorted(one.zones))[:MOST_ZONES]
+        some |= one.zones.keys()
+    return tuple(sorted(some))[:MOST_ZONES]
+
+
+def _of(id_: int, said: Sequence[Said]) -> Facts:
+    found: dict[str, Any] = {}
+    for one in reversed(said):
+        found.update(one.zones.get(id_, _NO_FACTS))
+    return found
+
+
+def _zone(id_: int, facts: Facts) -> Zone:
+    pages = facts.get(HUGEPAGES, ())
+    memory = facts.get(MEMORY)
+    if memory is None:
+        memory = max(0, facts.get(ALL_MEMORY, 0) - sum(size for _, size in pages))
+    return Zone(
+        id_,
+        facts.get(CPU, facts.get(ALL_CPU, 0)),
+        memory,
+        pages,
+        facts.get(BANDWIDTH, 0),
+        facts.get(DISTANCES, ()),
+    )
+
+
+# --- GPUs ---
+
+
+def gpu_facts(said: Sequence[Said], offered: int) -> list[tuple[int, Facts]]:
+    """(index, facts) of every GPU; none where nobody names one: the choice is the kubelet's."""
+    if any(one.host.get("shared") for one in said):
+        return []
+    listed = [one.gpus.keys() for one in said if one.gpus]
+    if not listed:
+        return _counted(said, offered)
+    each: dict[str, Any] = {}
+    for one in reversed(said):
+        each.update(one.each_gpu)
+    found: list[tuple[int, Facts]] = []
+    for index in _indices(listed, offered):
+        facts = dict(each)
+        for one in reversed(said):
+            facts.update(one.gpus.get(index, _NO_FACTS))
+        found.append((index, facts))
+    return found
+
+
+def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
+    """Those of the best source; more while the host offers more, known to others or to nobody."""
+    found = set(listed[0])
+    if len(found) < offered:
+        others = (index for one in listed[1:] for index in sorted(one) if index not in found)
+        nobody = (index for index in range(MOST_GPUS) if index not in found)
+        for more in (others, nobody):
+            for index in more:
+                if len(found) >= offered:
+                    break
+                found.add(index)
+    return sorted(found)[:MOST_GPUS]
+
+
+def _counted(said: Sequence[Said], offered: int) -> list[tuple[int, Facts]]:
+    """Counted, not named: numbered in the order of the NUMA nodes, if all are counted."""
+    for one in said:
+        if one.gpu_counts and sum(one.gpu_counts.values()) == offered <= MOST_GPUS:
+            places = [zone for zone, n in sorted(one.gpu_counts.items()) for _ in range(n)]
+            each: dict[str, Any] = {}
+            for other in reversed(said):
+                each.update(other.each_gpu)
+            return [(index, {**each, ZONE: zone}) for index, zone in enumerate(places)]
+    return []
+
+
+def _gpu(index: int, facts: Facts, known: frozenset[int]) -> Gpu:
+    get = facts.get
+    zone = get(ZONE)
+    return Gpu(
+        index,
+        zone if zone in known or not known else None,
+        get(MODEL, ""),
+        get(VRAM, 0),
+        get(SWITCH) or get(ROOT, ""),
+        get(ISLAND, ""),
+        get(DEVICE, ""),
+        get(PCI, ""),
+    )
+
+
+def said_by(topology: Topology) -> Said:
+    """A topology as the words of one source: for what stands above those it was made of."""
+    return Said(
+        "node",
+        {zone.id: dict(_zone_facts(zone)) for zone in topology.zones},
+        lists_zones=True,
+        gpus={gpu.index: dict(_gpu_facts(gpu)) for gpu in topology.gpus},
+        host={MANAGER: topology.manager} if topology.manager else {},
+        problems=topology.problems,
+    )
+
+
+def _zone_facts(zone: Zone) -> Iterable[tuple[str, Any]]:
+    yield CPU, zone.cpu
+    yield MEMORY, zone.memory
+    for name, value in (
+        (HUGEPAGES, zone.hugepages),
+        (BANDWIDTH, zone.bandwidth),
+        (DISTANCES, zone.distances),
+    ):
+        if value:
+            yield name, value
+
+
+def _gpu_facts(gpu: Gpu) -> Iterable[tuple[str, Any]]:
+    if gpu.zone is not None:
+        yield ZONE, gpu.zone
+    for name, value in (
+        (MODEL, gpu.model),
+        (VRAM, gpu.vram),
+        # The kernel calls a root complex pci0000:10, and a bridge by its address.
+        (ROOT if gpu.switch.startswith("pci") else SWITCH, gpu.switch),
+        (ISLAND, gpu.island),
+        (DEVICE, gpu.device),
+        (PCI, gpu.pci),
+    ):
+        if value:
+            yield name, value

@@ -1,0 +1,389 @@
+"""
+What a pod asks of placement, read once from its labels, annotations and spec.
+
+    metadata --families--> one canonical value --parse--> Intent
+                  |                                |
+          two keys disagree                  cannot be obeyed        both are Problems, all reported
+
+Admission and scheduling read pods with this same code, so what admission accepts is what
+scheduling obeys. A `Problem` names the key, what was found, what is accepted and a fix; reading
+never raises for what a user wrote. Whether a size suits its owner is a question for `rules`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from policies import duration as durations
+from policies import quantity, vocabulary
+from policies.pods import fabric, requests
+from policies.pods.fabric import NO_FABRIC, Fabric
+from policies.vocabulary import Key
+
+Json = Mapping[str, Any]
+T = TypeVar("T")
+
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_RESOURCE_NAME: Final = re.compile(
+    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
+    re.ASCII,
+)
+# Kubernetes' own resources that may stand without a domain.
+_PLAIN_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that cannot be obeyed: which rule, where, what, and what to do."""
+
+    rule: str
+    path: str
+    message: str
+    fix: str
+
+    def line(self, policy: str) -> str:
+        return f"{policy}/{self.rule}: {self.message} ({self.path}): {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Membership of a group that is placed together; `min_available` None: nobody said."""
+
+    name: str
+    min_available: int | None
+    name_key: Key
+    role: str = "worker"
+    timeout: float | None = None
+
+    @property
+    def is_locality_group(self) -> bool:
+        """Named only for locality: without a size anywhere it holds nobody back."""
+        return self.name_key == vocabulary.annotation(vocabulary.GANG_GROUP_ANNOTATION)
+
+    @property
+    def size_stands_elsewhere(self) -> bool:
+        """Its size is kept by a PodGroup object, not by its members."""
+        return self.name_key.name in (
+            vocabulary.X_K8S_POD_GROUP,
+            vocabulary.VOLCANO_GROUP_ANNOTATION,
+            vocabulary.NATIVE_GROUP_FIELD,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Numa:
+    """How a pod wants to sit on a host's NUMA nodes; `policy` None: nobody said."""
+
+    policy: str | None = None
+    resources: tuple[str, ...] | None = None
+    prefer: tuple[int, ...] = ()
+    avoid: tuple[int, ...] = ()
+    memory_intensive: bool | None = None
+    distance_weight: int = 50
+    gang_spread: str = "packed"
+
+    @property
+    def is_strict(self) -> bool:
+        return self.policy in vocabulary.NUMA_STRICT_POLICIES
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Everything a pod asks of placement besides its plain Kubernetes fields."""
+
+    gang: Gang | None = None
+    numa: Numa = Numa()
+    vram: int | None = None
+    expected_duration: float | None = None
+    problems: tuple[Problem, ...] = ()
+    fabric: Fabric = NO_FABRIC
+
+
+_NUMA_KEYS: Final = frozenset(
+    (
+        *vocabulary.NUMA_POLICY_FAMILIES,
+        vocabulary.annotation(vocabulary.NUMA_RESOURCES_ANNOTATION),
+        vocabulary.annotation(vocabulary.NUMA_AFFINITY_ANNOTATION),
+        vocabulary.annotation(vocabulary.NUMA_ANTI_AFFINITY_ANNOTATION),
+        vocabulary.annotation(vocabulary.MEMORY_INTENSIVE_ANNOTATION),
+        vocabulary.annotation(vocabulary.NUMA_DISTANCE_WEIGHT_ANNOTATION),
+        vocabulary.annotation(vocabulary.GANG_NUMA_SPREAD_ANNOTATION),
+    )
+)
+_KEYS: Final = (
+    *_NUMA_KEYS,
+    *vocabulary.GANG_NAME_FAMILIES,
+    *vocabulary.GANG_MIN_AVAILABLE_FAMILIES,
+    vocabulary.label(vocabulary.GANG_ROLE_LABEL),
+    vocabulary.annotation(vocabulary.GANG_TIMEOUT_ANNOTATION),
+    vocabulary.annotation(vocabulary.GANG_MEMBERS_ANNOTATION),
+    *vocabulary.VRAM_FAMILIES,
+    vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),
+    *fabric.KEYS,
+)
+# Place -> name -> key, of every key that is read here.
+_NAMES: Final[Mapping[str, Mapping[str, Key]]] = {
+    place: {key.name: key for key in _KEYS if key.place == place}
+    for place in ("labels", "annotations")
+}
+_NO_NUMA: Final = Numa()
+_NOTHING: Final = Intent()
+
+
+def read(pod: Json, *, path: str = "") -> Intent:
+    """The pod's (or pod template's) intent; `path` is where it stands in its object."""
+    spec = _map(pod.get("spec"))
+    said = _said(_map(pod.get("metadata")))
+    if not said and "schedulingGroup" not in spec:
+        return _NOTHING  # most pods
+    return _Reader(said, spec, path).read()
+
+
+def _said(metadata: Json) -> dict[Key, object]:
+    """The keys that mean something here, with their values."""
+    found: dict[Key, object] = {}
+    for place, names in _NAMES.items():
+        values = _map(metadata.get(place))
+        for name in values.keys() & names.keys():
+            found[names[name]] = values[name]
+    return found
+
+
+class _Reader:
+    def __init__(self, said: Mapping[Key, object], spec: Json, path: str) -> None:
+        self._said, self._spec = said, spec
+        self._prefix = f"{path}." if path else ""
+        self._problems: list[Problem] = []
+
+    def read(self) -> Intent:
+        gang = self._gang()
+        numa = _NO_NUMA if self._said.keys().isdisjoint(_NUMA_KEYS) else self._numa()
+        vram = self._parsed(vocabulary.VRAM_FAMILIES, "vram", _vram)
+        duration = self._parsed(
+            (vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),),
+            "duration",
+            durations.parse,
+        )
+        near = NO_FABRIC if self._said.keys().isdisjoint(fabric.KEYS) else self._fabric()
+        return Intent(gang, numa, vram, duration, tuple(self._problems), near)
+
+    def _fabric(self) -> Fabric:
+        parsers = fabric.PARSERS.items()
+        return fabric.of(
+            {name: self._parsed(_annotations(name), "fabric", parse) for name, parse in parsers}
+        )
+
+    # --- gang ---
+
+    def _gang(self) -> Gang | None:
+        found = self._one(self._gang_names(), "gang-families")
+        size = self._parsed(vocabulary.GANG_MIN_AVAILABLE_FAMILIES, "gang-size", _whole)
+        if found is None:
+            self._size_without_name(size)
+            return None
+        key, name = found
+        if not _LABEL_VALUE.fullmatch(name):
+            self._problem(
+                "gang-name",
+                key,
+                f"found {name!r}, want a label value of 1 to 63 letters, digits, '-', '_' or '.'",
+                "choose a shorter, plainer group name",
+            )
+        role = self._choice(
+            (vocabulary.label(vocabulary.GANG_ROLE_LABEL),), "gang-role", vocabulary.GANG_ROLES
+        )
+        timeout = self._parsed(
+            (vocabulary.annotation(vocabulary.GANG_TIMEOUT_ANNOTATION),),
+            "gang-timeout",
+            durations.parse,
+        )
+        members = _annotations(vocabulary.GANG_MEMBERS_ANNOTATION)
+        self._parsed(members, "gang-members", quantity.amounts)  # read again by the scheduler
+        return Gang(name, size, key, role or "worker", timeout)
+
+    def _gang_names(self) -> Iterable[tuple[Key, str]]:
+        yield from self._values(vocabulary.GANG_NAME_FAMILIES)
+        native = _map(self._spec.get("schedulingGroup")).get("podGroupName")
+        if isinstance(native, str):
+            yield Key("fields", vocabulary.NATIVE_GROUP_FIELD), native
+
+    def _size_without_name(self, size: int | None) -> None:
+        if size is None:
+            return
+        key, text = next(iter(self._values(vocabulary.GANG_MIN_AVAILABLE_FAMILIES)))
+        self._problem(
+            "gang-name",
+            key,
+            f"{key.name} is {text} but no group is named",
+            f"add the label {vocabulary.GANG_NAME_LABEL}, or remove {key.name}",
+        )
+
+    # --- NUMA ---
+
+    def _numa(self) -> Numa:
+        choice = self._choice(
+            vocabulary.NUMA_POLICY_FAMILIES,
+            "numa-policy",
+            vocabulary.NUMA_POLICIES,
+            aliases=vocabulary.NUMA_POLICY_ALIASES,
+        )
+        intensive = self._choice(
+            _annotations(vocabulary.MEMORY_INTENSIVE_ANNOTATION),
+            "numa-memory-intensive",
+            ("true", "false"),
+        )
+        weight = self._parsed(
+            _annotations(vocabulary.NUMA_DISTANCE_WEIGHT_ANNOTATION), "numa-weight", _percent
+        )
+        spread = self._choice(
+            _annotations(vocabulary.GANG_NUMA_SPREAD_ANNOTATION),
+            "numa-spread",
+            vocabulary.GANG_NUMA_SPREADS,
+        )
+        return Numa(
+            policy=choice,
+            resources=self._parsed(
+                _annotations(vocabulary.NUMA_RESOURCES_ANNOTATION), "numa-resources", self._names
+            ),
+            prefer=self._ids(vocabulary.NUMA_AFFINITY_ANNOTATION),
+            avoid=self._ids(vocabulary.NUMA_ANTI_AFFINITY_ANNOTATION),
+            memory_intensive=None if intensive is None else intensive == "true",
+            distance_weight=50 if weight is None else weight,
+            gang_spread=spread or "packed",
+        )
+
+    def _ids(self, name: str) -> tuple[int, ...]:
+        return self._parsed(_annotations(name), "numa-ids", _numbers) or ()
+
+    def _names(self, text: str) -> tuple[str, ...]:
+        names = tuple(part.strip() for part in text.split(",") if part.strip())
+        known = _PLAIN_RESOURCES | _named_resources(self._spec)
+        for name in names:
+            if not _RESOURCE_NAME.fullmatch(name) or not (
+                name in known or name.startswith("hugepages-") or "/" in name
+            ):
+                raise ValueError(
+                    f"found {name!r} in {text!r}, want resource names such as "
+                    "cpu,memory,nvidia.com/gpu"
+                )
+        if not names:
+            raise ValueError(f"found {text!r}, want at least one resource name")
+        return names
+
+    # --- one value out of several families ---
+
+    def _values(self, families: Sequence[Key]) -> Iterable[tuple[Key, str]]:
+        for key in families:
+            found = self._said.get(key)
+            if isinstance(found, str):
+                yield key, found
+            elif found is not None:
+                text = f"{key.name}: found {found!r:.60}, which is no text"
+                self._problem("text", key, text, "put the value in quotes")
+
+    def _one(
+        self, found: Iterable[tuple[Key, str]], rule: str, same: Callable[[str], object] = str
+    ) -> tuple[Key, str] | None:
+        """The first of the families; a later one that says otherwise is a problem."""
+        first: tuple[Key, str] | None = None
+        for key, value in found:
+            if first is None:
+                first = (key, value)
+            elif same(value) != same(first[1]):
+                self._problem(
+                    rule,
+                    key,
+                    f"{first[0]} says {first[1]!r} and {key} says {value!r}",
+                    f"keep {first[0].name} alone, or make both say the same",
+                )
+        return first
+
+    def _parsed(self, families: Sequence[Key], rule: str, parse: Callable[[str], T]) -> T | None:
+        def meaning(text: str) -> object:
+            """Two spellings of one value agree: what was made canonical stands beside the other."""
+            try:
+                return parse(text)
+            except ValueError:
+                return text
+
+        found = self._one(self._values(families), rule, meaning)
+        if found is None:
+            return None
+        key, text = found
+        try:
+            return parse(text)
+        except ValueError as exc:
+            self._problem(rule, key, f"{key.name}: {exc}", "correct the value or remove the key")
+            return None
+
+    def _choice(
+        self,
+        families: Sequence[Key],
+        rule: str,
+        accepted: Sequence[str],
+        *,
+        aliases: Mapping[str, str] | None = None,
+    ) -> str | None:
+        names = aliases or {}
+
+        def parse(text: str) -> str:
+            value = names.get(text, text)
+            if value not in accepted:
+                raise ValueError(f"found {text!r}, want one of {', '.join(accepted)}")
+            return value
+
+        return self._parsed(families, rule, parse)
+
+    def _problem(self, rule: str, key: Key, message: str, fix: str) -> None:
+        place = key.name if key.place == "fields" else f"metadata.{key.place}['{key.name}']"
+        problem = Problem(rule, f"{self._prefix}{place}", message, fix)
+        if problem not in self._problems:
+            self._problems.append(problem)
+
+
+def _map(value: object) -> Json:
+    # Almost always a dict, and asking an abstract class costs several times as much.
+    return value if isinstance(value, (dict, Mapping)) else {}
+
+
+def _annotations(name: str) -> tuple[Key, ...]:
+    return (vocabulary.annotation(name),)
+
+
+def _named_resources(spec: Json) -> frozenset[str]:
+    """The resource names that the pod's own containers use."""
+    names: set[str] = set()
+    for _, container in requests.all_containers(spec):
+        resources = _map(container.get("resources"))
+        names |= set(_map(resources.get("requests"))) | set(_map(resources.get("limits")))
+    return frozenset(names)
+
+
+def _whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 6 and int(text) >= 1):
+        raise ValueError(f"found {text!r}, want a whole number from 1 to 999999")
+    return int(text)
+
+
+def _percent(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:4]) <= 100):
+        raise ValueError(f"found {text!r}, want a whole number from 0 to 100")
+    return int(text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    ids: list[int] = []
+    for part in text.split(","):
+        word = part.strip()
+        if not (word.isascii() and word.isdigit() and len(word) <= 4):
+            raise ValueError(f"found {text!r}, want a comma list of NUMA node ids such as 0,1")
+        ids.append(int(word))
+    return tuple(ids)
+
+
+def _vram(text: str) -> int:
+    amount = quantity.units(text)
+    if amount <= 0:
+        raise ValueError(f"found {text!r}, want an amount above zero such as 80Gi")
+    return amount

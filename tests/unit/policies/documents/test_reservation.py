@@ -1,0 +1,102 @@
+"""What may be written in a ResourceReservation, and what is said about the rest."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from policies.checks import policy_object
+from policies.documents.reservation import ResourceReservation
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+UNTIL = "2026-07-01T00:00:00Z"
+TENANT = {"tenant": "a", "until": UNTIL}
+GROUP = {"name": "g", "leader": "uid", "members": 1, "resources": {"cpu": 1}, "places": []}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        pytest.param({**TENANT, "nodes": ["n"]}, [], id="nodes by name"),
+        pytest.param({**TENANT, "nodeSelector": {"rack": "r1"}}, [], id="nodes by label"),
+        pytest.param({**TENANT, "count": 2, "resources": {"cpu": 4}}, [], id="an amount"),
+        pytest.param(
+            {
+                **TENANT,
+                "resources": {"nvidia.com/gpu": 8},
+                "nodes": ["n"],
+                "from": "2026-06-02T00:00:00Z",
+            },
+            [],
+            id="an amount on a node, from a time",
+        ),
+        pytest.param(
+            TENANT,
+            ["spec: nothing says what is kept; want nodes, nodeSelector or resources"],
+            id="nothing",
+        ),
+        pytest.param(
+            {"nodes": ["n"], "until": UNTIL},
+            ["spec: no tenant is named; say whose pods may use the room"],
+            id="nobody",
+        ),
+        pytest.param(
+            {**TENANT, "count": 2, "nodes": ["n"]},
+            ["spec: count without resources; say what is kept so many times"],
+            id="so many of nothing",
+        ),
+        pytest.param(
+            {**TENANT, "resources": {"cores": 4}},
+            ["spec: found 'cores', want a resource such as cpu, memory or nvidia.com/gpu"],
+            id="an unknown resource",
+        ),
+        pytest.param(
+            {**TENANT, "resources": {"cpu": "0"}},
+            ["spec: cpu: found '0', want more than zero"],
+            id="zero",
+        ),
+        pytest.param(
+            {**TENANT, "nodes": ["n"], "from": UNTIL},
+            [f"spec: until {UNTIL} is not after from {UNTIL}; give a later one"],
+            id="over before it begins",
+        ),
+        pytest.param(
+            {**TENANT, "nodes": ["n"], "until": "2026-05-01T00:00:00Z"},
+            [
+                "spec.until: found 2026-05-01T00:00:00Z, which has passed;"
+                " want a time after 2026-06-01T00:00:00Z"
+            ],
+            id="over already",
+        ),
+        pytest.param(
+            {"podGroup": GROUP, "until": UNTIL},
+            [
+                "spec.podGroup: written by the scheduler alone;"
+                " reserve for a tenant: nodes, or count and resources"
+            ],
+            id="in the scheduler's name",
+        ),
+        pytest.param(
+            {"podGroup": GROUP, "until": UNTIL, "nodes": ["n"]},
+            [
+                "spec: podGroup stands beside nodes, nodeSelector, count, resources or from;"
+                " it takes tenant and until alone"
+            ],
+            id="both kinds at once",
+        ),
+        pytest.param(
+            {**TENANT, "node": "n"},
+            ["spec.node: unknown field; the nearest known one is 'nodes'"],
+            id="an unknown field",
+        ),
+    ],
+)
+def test_faults(spec: dict[str, Any], told: list[str]) -> None:
+    obj = {"kind": "ResourceReservation", "metadata": {"name": "r"}, "spec": spec}
+    found = policy_object.reservation_faults(obj, now=NOW)
+    assert [f"{one.path}: {one.message}" for one in found] == told
+
+
+def test_the_scheduler_may_write_its_own() -> None:
+    found = ResourceReservation.model_validate({"spec": {"podGroup": GROUP, "until": UNTIL}})
+    assert found.spec.pod_group is not None

@@ -198,7 +198,7 @@ def webhook(
     from kubenexus import logs
     from policies import vocabulary
     from policies.engine import loader
-    from webhook import server
+    from webhook.serve import server
 
     logs.configure(sys.stderr)
     options = server.Options(

@@ -28,7 +28,7 @@ from policies.cel.protocol import Problem
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
-from webhook import registration
+from webhook.registration import configurations
 
 BAD_INPUT: Final = 2
 
@@ -99,7 +99,7 @@ def audit(
                 paths=policies or [loader.LIBRARY],
                 policy_objects=policy_objects,
                 namespace=namespace,
-                excluded=exclude_namespace or registration.EXCLUDED_NAMESPACES,
+                excluded=exclude_namespace or configurations.EXCLUDED_NAMESPACES,
                 list_not_admitted=not_admitted,
                 engine=engine,
                 take=stream if output is Output.JSON else table.take,

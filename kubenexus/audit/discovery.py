@@ -11,7 +11,7 @@ from cluster import discovery
 from cluster.discovery import Asks
 from cluster.resources import Resource
 from policies.pods import workloads
-from webhook import sending
+from webhook.registration import rules
 
 __all__ = ["Asks", "kinds"]
 
@@ -29,6 +29,6 @@ async def kinds(client: Asks, named: Collection[str] = ()) -> list[Resource]:
         key = (row.group, row.kind)
         wanted = key in workloads.KINDS or row.kind in named or "/".join(key) in named
         listed = row.namespaced and "list" in row.verbs and not row.is_subresource
-        if wanted and listed and not sending.is_never_sent(row.group, row.name):
+        if wanted and listed and not rules.is_never_sent(row.group, row.name):
             found.setdefault(key, row.resource)
     return [found[key] for key in sorted(found)]

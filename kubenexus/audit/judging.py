@@ -17,9 +17,9 @@ from policies.engine.kueue import Queue
 from policies.engine.policyset import PolicySet
 from policies.engine.request import mapping
 from policies.engine.result import BUILTIN, Failure
-from webhook import decide
-from webhook.decide import Facts
-from webhook.review import Review
+from webhook.admission import decide
+from webhook.admission.decide import Facts
+from webhook.review.codec import Review
 
 Json = Mapping[str, Any]
 

@@ -14,8 +14,9 @@ from cluster.resources import Resource
 from cluster.responses import Page
 from policies.engine import kueue
 from policies.engine.kueue import ClusterQueue, Queue
-from webhook import decide, standing
-from webhook.review import Review
+from webhook.admission import decide
+from webhook.facts import queue_lookup
+from webhook.review.codec import Review
 
 Json = Mapping[str, Any]
 Pages = Callable[[Resource], AsyncIterator[Page]]
@@ -63,13 +64,13 @@ class Queues:
         return Queue(name, leads_to, self._cluster.get(leads_to or ""), self._served)
 
     async def _name_above(self, obj: Json, namespace: str) -> str:
-        reference = standing.controller_of(obj)
+        reference = queue_lookup.controller_of(obj)
         if reference is None:
             return ""
         uid = str(reference.get("uid"))
         if uid not in self._above:
             name, found = "", await self._controller(obj, namespace)
-            for _ in range(standing.GENERATIONS):
+            for _ in range(queue_lookup.GENERATIONS):
                 if found is None:
                     break
                 name = kueue.name_of(found) or name

@@ -22,8 +22,8 @@ from kubenexus.audit.judging import Judged, Violation
 from kubenexus.audit.queues import Queues
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
-from webhook import auditing, decide
-from webhook.review import Review
+from webhook.admission import audit, decide
+from webhook.review.codec import Review
 
 Json = Mapping[str, Any]
 
@@ -169,7 +169,7 @@ class Scan:
 
     async def _controller(self, obj: Json, namespace: str) -> Json | None:
         """An object's controller; siblings follow each other, so one is remembered."""
-        reference = auditing.controller(obj, namespace)
+        reference = audit.controller(obj, namespace)
         if reference is None:
             return None
         if self._owner_read is None or self._owner_read[0] != reference:

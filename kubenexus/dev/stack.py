@@ -22,7 +22,7 @@ from kubenexus.dev.plane import ControlPlane, await_ready, healthy
 from kubenexus.dev.processes import Child, stop_all
 from policies import vocabulary
 from policies.documents import crds
-from webhook import registration
+from webhook.registration import configurations
 
 WEBHOOK: Final = "webhook"
 SCHEDULER: Final = "scheduler"
@@ -124,7 +124,7 @@ class Stack:
             health=f"{self.webhook_url}/readyz",
         )
         api = self.plane.api()
-        for item in registration.configurations(
+        for item in configurations.configurations(
             ca_pem=self.plane.ca.certificate,
             base_url=self.webhook_url,
             schedulers=(vocabulary.SCHEDULER_NAME,),

@@ -19,7 +19,7 @@ import yaml
 
 from kubenexus.install import roles, values
 from policies.documents import crds
-from webhook import registration
+from webhook.registration import configurations
 
 CHART: Final = Path("charts/kubenexus")
 SCHEDULER: Final = "<scheduler>"
@@ -51,7 +51,7 @@ def files(chart: Path = CHART) -> Mapping[str, str]:
 
 def _registration() -> dict[str, Any]:
     """Name, rules and conditions of each webhook; all else is the chart's."""
-    mutating, validating = registration.configurations(
+    mutating, validating = configurations.configurations(
         ca_pem=b"", base_url="", schedulers=(SCHEDULER,)
     )
     kept = ("name", "rules", "matchConditions", "sideEffects", "reinvocationPolicy")

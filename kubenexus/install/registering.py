@@ -26,7 +26,8 @@ from cluster.resources import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Resource,
 )
-from webhook import registration, sending
+from webhook.registration import configurations as registration
+from webhook.registration import rules as sending
 
 Json = dict[str, Any]
 

@@ -7,18 +7,19 @@ from typing import Final
 from kubenexus.reference import markdown
 from scheduler import conditions as scheduling
 from scheduler import events, release
-from webhook import auditing, objects
+from webhook.admission import audit
+from webhook.policy_source import objects
 
 Row = tuple[str, str, str]
 
 _HEADS: Final = ("Reason", "Type", "When")
 
 ADMISSION: Final[tuple[Row, ...]] = (
-    (auditing.DENIED, "Warning", "a rule refused the request; every failed rule is named"),
-    (auditing.WARNED, "Warning", "a rule that warns failed, or the product itself warns"),
-    (auditing.AUDITED, "Normal", "a rule that is only audited failed"),
-    (auditing.EXCEPTED, "Normal", "a rule failed and an exception let it pass"),
-    (auditing.INJECTED, "Normal", "policies wrote fields; with `--event-defaults` only"),
+    (audit.DENIED, "Warning", "a rule refused the request; every failed rule is named"),
+    (audit.WARNED, "Warning", "a rule that warns failed, or the product itself warns"),
+    (audit.AUDITED, "Normal", "a rule that is only audited failed"),
+    (audit.EXCEPTED, "Normal", "a rule failed and an exception let it pass"),
+    (audit.INJECTED, "Normal", "policies wrote fields; with `--event-defaults` only"),
     (
         objects.REFUSED,
         "Warning",

@@ -19,8 +19,10 @@ from kubenexus.simulate import expand
 from policies import vocabulary
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
-from webhook import decide, patch, registration
-from webhook.review import Review
+from webhook.admission import decide
+from webhook.registration import configurations
+from webhook.review import patch
+from webhook.review.codec import Review
 
 Json = dict[str, Any]
 
@@ -107,7 +109,7 @@ class ApiServer:
         return answer
 
     def _ask(self, review: Review, obj: Json, owner: Json | None) -> Answer:
-        if review.namespace in registration.EXCLUDED_NAMESPACES:
+        if review.namespace in configurations.EXCLUDED_NAMESPACES:
             return Answer(obj)
         facts = decide.Facts(namespace=self._namespaces[review.namespace], owner=owner)
         mutation = decide.mutate(review, facts, self._policies, now=_START)

@@ -36,7 +36,7 @@ from policies import vocabulary
 from policies.engine import loader
 from tests.bench import rows
 from tests.bench.wrk import Load, load
-from webhook import registration
+from webhook.registration import configurations
 
 Json = dict[str, Any]
 DATA = json.loads((Path(__file__).parents[1] / "data" / "pod-rules.json").read_text())
@@ -190,7 +190,7 @@ class Bench:
     @contextlib.contextmanager
     def _ours(self, *, workers: int, mutating: bool) -> Iterator[Child]:
         with self._webhook(workers) as (child, url):
-            found = registration.configurations(
+            found = configurations.configurations(
                 ca_pem=self.plane.ca.certificate, base_url=url, schedulers=("bench",)
             )
             with self._applied(found if mutating else found[1:]):

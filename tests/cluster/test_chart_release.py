@@ -33,7 +33,7 @@ from tests.cluster.chart_rig import (
 )
 from tests.cluster.chart_story import Replicas, judged
 from tests.cluster.waiting import eventually
-from webhook import registration
+from webhook.registration import configurations
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_hooks_that_cannot_do_their_work_fail_and_say_why(rig: Rig, tmp_path: Pa
     admin = f"--kubeconfig={rig.plane.kubeconfig()}"
     (port,) = ports.free(1)
     (tmp_path / "ca.crt").write_bytes(rig.plane.ca.certificate)
-    wanted = registration.configurations(
+    wanted = configurations.configurations(
         ca_pem=rig.plane.ca.certificate, base_url=f"https://{ports.HOST}:{port}"
     )
     (tmp_path / "wanted.yaml").write_text(yaml.safe_dump_all(wanted))

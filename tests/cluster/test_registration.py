@@ -15,8 +15,8 @@ from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.builders import a_pod
 from tests.cluster.waiting import eventually
-from webhook import registration, sending
-from webhook.sending import Sent
+from webhook.registration import configurations, rules
+from webhook.registration.rules import Sent
 
 pytestmark = pytest.mark.cluster
 
@@ -72,12 +72,12 @@ class Site:
     def judged(self) -> Json:
         """The webhook whose rules follow the policies."""
         [found] = [
-            one for one in self.configuration()["webhooks"] if one["name"] == registration.JUDGED
+            one for one in self.configuration()["webhooks"] if one["name"] == configurations.JUDGED
         ]
         return dict(found)
 
     def sent(self) -> frozenset[Sent]:
-        return sending.rows_of(self.judged()["rules"])
+        return rules.rows_of(self.judged()["rules"])
 
     def reviews(self) -> float:
         """How many reviews were answered so far."""
@@ -128,7 +128,7 @@ ROLE = of_kind("rbac.authorization.k8s.io/v1", "Role", rules=[])
 
 def test_what_nobody_judges_is_never_sent(site: Site) -> None:
     """Runs before any policy of this module: what is registered is exactly the fixed part."""
-    assert site.sent() == sending.fixed()
+    assert site.sent() == rules.fixed()
     before = site.reviews()
     for obj in (SERVICE, CONFIG_MAP, SECRET, LEASE, EVENT, ROLE):
         event = {"involvedObject": {"namespace": site.namespace}} if obj is EVENT else {}
@@ -144,7 +144,7 @@ def test_a_policy_about_another_kind_is_sent_what_it_names(site: Site) -> None:
     eventually(lambda: said in site.tried(SERVICE), "a Service refused by its policy")
     owned = {**SERVICE, "metadata": {"name": "x", "labels": {"owner": "ada"}}}
     assert site.tried(owned) == ""
-    assert site.sent() - sending.fixed() == {Sent("", "services", "CREATE")}
+    assert site.sent() - rules.fixed() == {Sent("", "services", "CREATE")}
     after = site.judged()
     assert {**after, "rules": []} == {**before, "rules": []}, "nothing but the rules changes"
     counted = site.reviews()
@@ -158,8 +158,8 @@ def test_a_rule_that_somebody_took_away_comes_back(site: Site) -> None:
     found = site.configuration()
     for webhook in found["webhooks"]:
         webhook["clientConfig"]["caBundle"] = f"{webhook['clientConfig']['caBundle']}"
-        if webhook["name"] == registration.JUDGED:
-            webhook["rules"] = sending.rules(sending.fixed())
+        if webhook["name"] == configurations.JUDGED:
+            webhook["rules"] = rules.rules(rules.fixed())
     site.plane.api().call("PUT", CONFIGURATION, found)
     eventually(lambda: Sent("", "secrets", "CREATE") in site.sent(), "the rule for Secrets")
     eventually(lambda: said in site.tried(SECRET), "a Secret refused again")

@@ -25,11 +25,12 @@ from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, a_template, in_gang
 from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy
-from webhook import guards, review
-from webhook.app import create_app
-from webhook.decide import Facts
-from webhook.guards import Trust
-from webhook.review import Review
+from webhook.admission import guards
+from webhook.admission.decide import Facts
+from webhook.admission.guards import Trust
+from webhook.review import codec
+from webhook.review.codec import Review
+from webhook.serve.app import create_app
 
 ROOT: Final = Path(__file__).parents[2]
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -162,7 +163,7 @@ def check(body: bytes, answer: Json) -> None:
     """Whether the API server could read it, and whether it is about what was asked."""
     asked = orjson.loads(body)["request"]["uid"]
     response = answer["response"]
-    if (answer["apiVersion"], answer["kind"]) != (review.API_VERSION, "AdmissionReview"):
+    if (answer["apiVersion"], answer["kind"]) != (codec.API_VERSION, "AdmissionReview"):
         raise Broken(f"not a review: {answer!r:.200}")
     if response["uid"] != asked or not isinstance(response["allowed"], bool):
         raise Broken(f"answered {response!r:.200} for uid {asked!r}")

@@ -14,7 +14,7 @@ from policies.documents import crds
 from scheduler.metrics import Metrics
 from tests.pages import ROOT
 from webhook import metrics as webhook_metrics
-from webhook import registration
+from webhook.registration import configurations
 
 CHART = ROOT / chart.CHART
 # What a metric exports under its name, by its type.
@@ -29,7 +29,7 @@ def test_what_is_made_from_code_is_up_to_date(name: str) -> None:
 
 def test_the_default_release_registers_exactly_what_the_code_registers() -> None:
     known = yaml.safe_load((CHART / "files/registration.yaml").read_text())
-    mutating, validating = registration.configurations(
+    mutating, validating = configurations.configurations(
         ca_pem=b"", base_url="", schedulers=(chart.SCHEDULER,)
     )
     for kind, code in (("mutating", mutating), ("validating", validating)):
@@ -122,4 +122,4 @@ def test_the_chart_asks_for_the_oldest_kubernetes_that_it_is_tested_on() -> None
 
 def test_the_rules_that_helm_leaves_alone_are_those_that_the_webhook_writes() -> None:
     text = (CHART / "templates/_helpers.tpl").read_text()
-    assert set(re.findall(r'eq \.name "([^"]+)"', text)) == {registration.JUDGED}
+    assert set(re.findall(r'eq \.name "([^"]+)"', text)) == {configurations.JUDGED}

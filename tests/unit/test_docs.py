@@ -24,9 +24,11 @@ from scheduler import conditions, events, holding, queueing, units
 from tests import pages
 from tests.builders import a_namespace
 from tests.pages import Block
-from webhook import auditing, decide, guards, objects, registration
-from webhook.decide import Facts
-from webhook.review import Review
+from webhook.admission import audit, decide, guards
+from webhook.admission.decide import Facts
+from webhook.policy_source import objects
+from webhook.registration import configurations
+from webhook.review.codec import Review
 
 Json = dict[str, Any]
 
@@ -249,7 +251,7 @@ def test_every_reason_is_in_the_reference() -> None:
     }
     rows = (*happenings.ADMISSION, *happenings.SCHEDULING, *happenings.CONDITIONS)
     listed = {row[0] for row in rows}
-    assert said | set(auditing.REASONS) | {objects.REFUSED} <= listed
+    assert said | set(audit.REASONS) | {objects.REFUSED} <= listed
 
 
 def test_every_metric_that_a_page_names_exists() -> None:
@@ -275,7 +277,7 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
         "docs/concepts.md": ["longer than a minute", "at most five minutes"],
         "docs/operations.md": [
             f"{leader_election.LEASE_SECONDS:.0f} seconds after its last sign",
-            f"gives up after {registration.TIMEOUT_SECONDS} s",
+            f"gives up after {configurations.TIMEOUT_SECONDS} s",
         ],
         "docs/migration/scheduler-plugins.md": [
             f"{queueing.FIRST_BACKOFF:.0f} to {queueing.LONGEST_BACKOFF:.0f} seconds"

@@ -40,9 +40,9 @@ from scheduler.wholeness import Half
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.pages import ROOT
 from tests.unit.scheduler.builders import a_gang, a_node
-from webhook import decide, guards, identity
-from webhook.decide import Facts
-from webhook.review import Review
+from webhook.admission import decide, guards, tenant_claims
+from webhook.admission.decide import Facts
+from webhook.review.codec import Review
 
 Json = dict[str, Any]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
@@ -394,9 +394,9 @@ RULE: Final = re.compile(
 def test_every_rule_of_the_code_has_its_paragraph() -> None:
     from policies.engine import classify, object_evaluator
     from policies.pods import intent
-    from webhook import app
+    from webhook.serve import app
 
-    sources = (intent, rules, classify, object_evaluator, guards, identity, decide, app)
+    sources = (intent, rules, classify, object_evaluator, guards, tenant_claims, decide, app)
     text = "\n".join(Path(str(module.__file__)).read_text() for module in sources)
     known = {name for row in RULE.findall(text) for name in row if name} | set(compiled.BUILT_IN)
     known -= {"fallback"}  # what classifies a pod, and refuses none

@@ -17,9 +17,9 @@ from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
 from tests.builders import a_namespace
 from tests.pages import ROOT
-from webhook import decide
-from webhook.decide import Facts
-from webhook.review import Review
+from webhook.admission import decide
+from webhook.admission.decide import Facts
+from webhook.review.codec import Review
 
 README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", README, re.S)

@@ -18,8 +18,9 @@ from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, a_template, in_gang
 from tests.policy_builders import NOW, a_rule, a_tenant_policy, loaded
 from tests.unit.audit.fake_cluster import FakeCluster
-from webhook import decide, patch
-from webhook.decide import Facts
+from webhook.admission import decide
+from webhook.admission.decide import Facts
+from webhook.review import patch
 
 Json = dict[str, Any]
 HOME = a_namespace(tenant="a")

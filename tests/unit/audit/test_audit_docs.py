@@ -12,7 +12,10 @@ from kubenexus.audit import cli, report, scan
 from policies.pods import workloads
 from policies.vocabulary import POLICY_GROUP
 from tests.pages import ROOT
-from webhook import auditing, metrics, registration, world
+from webhook import metrics
+from webhook.admission import audit
+from webhook.facts import cluster_facts
+from webhook.registration import configurations
 
 PAGE = (ROOT / "docs" / "audit.md").read_text()
 
@@ -24,11 +27,11 @@ def manifests() -> dict[str, Any]:
 
 def test_every_reason_metric_and_number_is_on_the_page() -> None:
     wanted = [
-        *(f"`{reason}`" for reason in auditing.REASONS),
-        *(f"`{name}`" for name in registration.EXCLUDED_NAMESPACES),
-        f"at most {world.EVENTS_A_SECOND:.0f} a second and keeps {world.EVENTS_WAITING:,} waiting",
+        *(f"`{reason}`" for reason in audit.REASONS),
+        *(f"`{name}`" for name in configurations.EXCLUDED_NAMESPACES),
+        f"at most {cluster_facts.EVENTS_A_SECOND:.0f} a second and keeps {cluster_facts.EVENTS_WAITING:,} waiting",
         f"pages of {scan.PAGE}, and the table keeps {report.ROWS:,} rows",
-        f"{auditing.ANNOTATION_LIMIT // 1024} KiB",
+        f"{audit.ANNOTATION_LIMIT // 1024} KiB",
     ]
     assert [words for words in wanted if words not in PAGE] == []
     shown = set(re.findall(r"`(kubenexus_webhook_events\w+)", PAGE))

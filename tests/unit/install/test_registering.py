@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kubenexus.install import registering
-from webhook import registration, sending
+from webhook.registration import configurations as registration
+from webhook.registration import rules
 
 AUTHORITY = b"the authority"
 
@@ -32,10 +33,10 @@ def test_every_webhook_gets_the_authority_and_keeps_all_else() -> None:
 def test_rules_that_the_webhook_added_stay() -> None:
     _, wanted = configurations()
     _, found = configurations()
-    added = sending.rule("", ["configmaps"], ["CREATE"])
+    added = rules.rule("", ["configmaps"], ["CREATE"])
     judged(found)["rules"].append(added)
     made = judged(registering.complete(wanted, found, AUTHORITY))
-    assert sending.rows_of(made["rules"]) == sending.rows_of([*judged(wanted)["rules"], added])
+    assert rules.rows_of(made["rules"]) == rules.rows_of([*judged(wanted)["rules"], added])
 
 
 def test_rules_that_are_no_webhooks_to_add_are_as_the_release_has_them() -> None:

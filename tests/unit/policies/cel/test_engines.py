@@ -315,10 +315,10 @@ def test_the_first_engine_is_the_default() -> None:
 def test_without_the_wheel_the_second_engine_serves() -> None:
     program = (
         "import sys; sys.modules['cel_expr_python'] = None\n"
-        "from policies import expression\n"
-        "print(expression.engine().name)\n"
-        "try: expression.engine('cel-expr-python')\n"
-        "except expression.Problem as problem: print(problem)\n"
+        "from policies.cel import engine_cpp\n"
+        "print(engine_cpp.engine().name)\n"
+        "try: engine_cpp.engine('cel-expr-python')\n"
+        "except engine_cpp.Problem as problem: print(problem)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

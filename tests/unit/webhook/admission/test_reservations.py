@@ -1,0 +1,126 @@
+"""ResourceReservations before the webhook: who may write them, what is wrong, what is worth knowing."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from policies import vocabulary
+from policies.checks.reservation import Ground
+from policies.engine.policyset import PolicySet, Tables
+from tests.builders import a_namespace
+from webhook.admission import decide
+from webhook.admission.decide import Facts
+from webhook.admission.guards import Trust
+from webhook.review.codec import Review
+
+Json = dict[str, Any]
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+MANAGER, ANYBODY = Trust(manages_tenants=True), Trust()
+NODE: Json = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}}
+GROUND = Ground.of([NODE], [], {"a"}, but="ns/r")
+NONE = PolicySet()
+HOME = a_namespace("ns")
+WHOLE: Json = {"tenant": "a", "nodes": ["n"], "until": "2026-07-01T00:00:00Z"}
+GROUP: Json = {
+    "podGroup": {
+        "name": "g",
+        "leader": "u",
+        "members": 1,
+        "resources": {"cpu": "1"},
+        "places": [{"node": "n"}],
+    },
+    "until": "2026-07-01T00:00:00Z",
+}
+
+
+def asked(spec: Json, old: Json | None = None) -> Review:
+    def made(spec: Json | None) -> Json | None:
+        return None if spec is None else {**about, "spec": spec}
+
+    about = {
+        "apiVersion": vocabulary.API_VERSION,
+        "kind": "ResourceReservation",
+        "metadata": {"namespace": "ns", "name": "r"},
+    }
+    return Review(
+        uid="u",
+        operation="CREATE" if old is None else "UPDATE",
+        kind="ResourceReservation",
+        group=vocabulary.GROUP,
+        version="v1alpha1",
+        resource="resourcereservations",
+        namespace="ns",
+        name="r",
+        user={"username": "eve"},
+        object=made(spec),
+        old_object=made(old),
+    )
+
+
+RIGHT = (
+    "kubenexus/reservation-right: 'eve' keeps room for a tenant, and does not manage tenants"
+    " (spec.tenant): ask somebody who may update tenantpolicies.policy.kubenexus.io"
+)
+ALONE = (
+    "kubenexus/reservation: written by the scheduler alone; reserve for a tenant: nodes, or count"
+    " and resources (spec.podGroup): correct it and apply it again"
+)
+PAST = (
+    "kubenexus/reservation: found 2026-05-01T00:00:00Z, which has passed; want a time after"
+    " 2026-06-01T00:00:00Z (spec.until): correct it and apply it again"
+)
+
+
+@pytest.mark.parametrize(
+    ("review", "trust", "ground", "refused", "warned"),
+    [
+        pytest.param(asked(WHOLE), MANAGER, GROUND, [], [], id="a sound one"),
+        pytest.param(asked(WHOLE), ANYBODY, GROUND, [RIGHT], [], id="by somebody of a namespace"),
+        pytest.param(
+            asked({**WHOLE, "until": "2026-05-01T00:00:00Z"}),
+            MANAGER,
+            GROUND,
+            [PAST],
+            [],
+            id="over",
+        ),
+        pytest.param(asked(GROUP), MANAGER, GROUND, [ALONE], [], id="in the scheduler's name"),
+        pytest.param(
+            asked(GROUP), Trust(is_scheduler=True), GROUND, [], [], id="by the scheduler itself"
+        ),
+        pytest.param(
+            asked({**WHOLE, "tenant": "b"}),
+            MANAGER,
+            GROUND,
+            [],
+            ["no namespace or policy names tenant 'b': the room is kept for nobody"],
+            id="for nobody",
+        ),
+        pytest.param(
+            asked({**WHOLE, "nodes": ["x"]}),
+            MANAGER,
+            GROUND,
+            [],
+            ["there is no node x"],
+            id="on no node",
+        ),
+        pytest.param(
+            asked({**WHOLE, "nodes": ["x"]}), MANAGER, None, [], [], id="nothing is known of nodes"
+        ),
+    ],
+)
+def test_verdicts(
+    review: Review, trust: Trust, ground: Ground | None, refused: list[str], warned: list[str]
+) -> None:
+    facts = Facts(namespace=HOME, trust=trust, ground=ground)
+    found = decide.validate(review, facts, NONE, now=NOW)
+    assert ([one.line() for one in found.failures], list(found.warnings)) == (refused, warned)
+
+
+def test_a_tenant_that_a_policy_names_is_known() -> None:
+    facts = Facts(namespace=HOME, trust=MANAGER, ground=GROUND)
+    policies = PolicySet(tables=replace(Tables.of(()), tenants={"b": None}))
+    found = decide.validate(asked({**WHOLE, "tenant": "b"}), facts, policies, now=NOW)
+    assert found.warnings == ()

@@ -1,0 +1,248 @@
+"""Queues as a cluster has them: not installed, installed, installed later, unreadable, removed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from cluster import errors
+from cluster.client import Client
+from cluster.resources import Resource
+from cluster.responses import Page
+from policies.documents.rules import Selector
+from policies.engine.kueue import ClusterQueue, Queue
+from webhook.facts import kueue_queues
+from webhook.facts.kueue_queues import UNSERVED_SECONDS, Queues
+
+Json = dict[str, Any]
+
+GROUP = "kueue.x-k8s.io"
+TIER = "tenant.kubenexus.io/tier"
+GOLD = ClusterQueue("gold", Selector())
+
+
+class Server:
+    """Kueue's two kinds, in the versions that are served; the watches are silent."""
+
+    def __init__(self) -> None:
+        self.versions: list[str] = []
+        self.objects: dict[tuple[str, str, str], Json] = {}  # plural, namespace, name
+        self.down = False
+        self.asked: list[str] = []
+        self.minute = asyncio.Event()
+
+    def add(self, plural: str, name: str, spec: Json, namespace: str = "", tier: str = "") -> None:
+        metadata: Json = {"name": name, "uid": name, "resourceVersion": "1"}
+        if namespace:
+            metadata["namespace"] = namespace
+        if tier:
+            metadata["labels"] = {TIER: tier}
+        self.objects[plural, namespace, name] = {"metadata": metadata, "spec": spec}
+
+    async def sleep(self, _: float) -> None:
+        await self.minute.wait()
+
+    def install(self, *versions: str) -> None:
+        self.versions = list(versions)
+        self.add("localqueues", "gpu", {"clusterQueue": "research"}, "team-a")
+        self.add("localqueues", "lost", {"clusterQueue": "nowhere"}, "team-a")
+        self.add("clusterqueues", "research", {"namespaceSelector": {}}, tier="gold")
+
+    async def raw(self, method: str, path: str) -> bytes:
+        self.asked.append(path)
+        rows = [{"version": version} for version in self.versions]
+        if path == "/apis":
+            group = {"name": GROUP, "versions": rows, "preferredVersion": (rows or [{}])[0]}
+            return orjson.dumps({"groups": [group] if rows else []})
+        kinds = [
+            {"name": plural, "kind": kind, "verbs": ["get", "list", "watch"], "namespaced": own}
+            for plural, kind, own in (
+                ("localqueues", "LocalQueue", True),
+                ("clusterqueues", "ClusterQueue", False),
+            )
+        ]
+        return orjson.dumps({"resources": kinds})
+
+    async def pages(self, resource: Resource, **_: Any) -> AsyncIterator[Page]:
+        self.asked.append(f"list {resource.version} {resource.plural}")
+        if self.down:
+            raise errors.Retry("conversion webhook: no answer", status=500)
+        found = [obj for key, obj in self.objects.items() if key[0] == resource.plural]
+        yield Page(found, "1", first=True)
+
+    @asynccontextmanager
+    async def watch(self, resource: Resource, **_: Any) -> AsyncIterator[Any]:
+        async def silent() -> AsyncIterator[list[bytes]]:
+            await asyncio.Event().wait()
+            yield []
+
+        yield silent()
+
+    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
+        self.asked.append(f"get {resource.plural} {name}")
+        if self.down:
+            raise errors.Retry("conversion webhook: no answer", status=500)
+        found = self.objects.get((resource.plural, namespace or "", name))
+        if found is None:
+            raise errors.Gone(f"{name}: not found", status=404)
+        return found
+
+
+Story = Callable[[Server, Queues], Awaitable[Any]]
+
+
+def told(story: Story, *, install: tuple[str, ...] = (), down: bool = False) -> Any:
+    """What the story says of queues that are followed."""
+
+    async def run() -> Any:
+        server = Server()
+        server.down = down
+        if install:
+            server.install(*install)
+        queues = Queues(cast(Client, server), sleep=server.sleep)
+        following = asyncio.create_task(queues.run())
+        await queues.awaited.wait()
+        try:
+            return await story(server, queues)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+async def settled() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("versions", [("v1beta2", "v1beta1"), ("v1beta1",)])
+def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...]) -> None:
+    async def story(server: Server, queues: Queues) -> Any:
+        listed = sorted(row for row in server.asked if row.startswith("list"))
+        server.asked.clear()
+        found = queues.known("team-a", "gpu"), queues.known("team-a", "no"), queues.may_hold("b")
+        return listed, found, queues.may_hold("team-a"), server.asked
+
+    assert told(story, install=versions) == (
+        [f"list {versions[0]} clusterqueues", f"list {versions[0]} localqueues"],
+        (Queue("gpu", "research", GOLD), None, False),
+        True,
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "want", "questions"),
+    [
+        pytest.param("gpu", Queue("gpu", "research", GOLD), [], id="all of it is known"),
+        pytest.param(
+            "none", Queue("none"), ["get localqueues none"], id="no LocalQueue of the name"
+        ),
+        pytest.param(
+            "lost",
+            Queue("lost", "nowhere"),
+            ["get clusterqueues nowhere"],
+            id="no ClusterQueue of the name",
+        ),
+        pytest.param(
+            "new",
+            Queue("new", "newer", ClusterQueue("silver", Selector())),
+            ["get localqueues new", "get clusterqueues newer"],
+            id="applied a moment ago, and not yet seen by the watches",
+        ),
+    ],
+)
+def test_what_is_not_at_hand_is_asked_for(name: str, want: Queue, questions: list[str]) -> None:
+    async def story(server: Server, queues: Queues) -> Any:
+        server.add("localqueues", "new", {"clusterQueue": "newer"}, "team-a")
+        server.add("clusterqueues", "newer", {"namespaceSelector": {}}, tier="silver")
+        server.asked.clear()
+        return await queues.look("team-a", name), server.asked
+
+    assert told(story, install=("v1beta2",)) == (want, questions)
+
+
+def test_a_cluster_without_kueue_is_asked_now_and_then_and_watches_nothing() -> None:
+    async def story(server: Server, queues: Queues) -> Any:
+        before = list(server.asked), queues.may_hold("team-a"), queues.known("team-a", "gpu")
+        server.asked.clear()
+        looked = await queues.look("team-a", "gpu"), list(server.asked)
+        return before, looked, queues.known("team-a", "gpu")
+
+    unserved = Queue("gpu", served=False)
+    assert told(story) == (
+        (["/apis", "/apis"], False, None),
+        (unserved, ["/apis"]),
+        unserved,
+    )
+
+
+def test_that_there_is_no_kueue_is_remembered_for_a_moment() -> None:
+    async def run() -> list[Queue | None]:
+        times = iter((0.0, 0.0, UNSERVED_SECONDS - 1, UNSERVED_SECONDS + 1))
+        queues = Queues(cast(Client, Server()), now=lambda: next(times))
+        await queues.look("team-a", "gpu")
+        return [queues.known("team-a", "gpu") for _ in range(3)]
+
+    unserved = Queue("gpu", served=False)
+    assert asyncio.run(run()) == [unserved, unserved, None]
+
+
+def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> None:
+    async def story(server: Server, queues: Queues) -> Any:
+        server.install("v1beta2")
+        first = queues.may_hold("team-a"), await queues.look("team-a", "gpu")
+        # Pods without a label of their own come next, and somebody above them may have one.
+        unsure = queues.may_hold("team-a"), queues.may_hold("team-b")
+        await settled()
+        after = queues.may_hold("team-a"), queues.may_hold("team-b")
+        return first, unsure, after, queues.known("team-a", "gpu")
+
+    queue = Queue("gpu", "research", GOLD)
+    assert told(story) == ((False, queue), (True, True), (True, False), queue)
+
+
+def test_kueue_installed_later_may_hold_anybody_until_its_queues_are_read() -> None:
+    async def story(server: Server, queues: Queues) -> Any:
+        server.install("v1beta2")
+        await queues.look("team-a", "gpu")
+        server.down = True
+        await settled()
+        return queues.may_hold("team-b"), queues.known("team-a", "gpu")
+
+    assert told(story) == (True, None)
+
+
+def test_kueue_that_is_removed_is_forgotten() -> None:
+    async def story(server: Server, queues: Queues) -> Any:
+        before = queues.may_hold("team-a"), queues.known("team-a", "gpu")
+        server.versions = []
+        server.minute.set()
+        await settled()
+        return before, queues.may_hold("team-a"), queues.known("team-a", "gpu")
+
+    queue = Queue("gpu", "research", GOLD)
+    assert told(story, install=("v1beta2",)) == ((True, queue), False, None)
+
+
+def test_while_queues_cannot_be_read_work_in_them_is_not_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(kueue_queues, "READY_SECONDS", 0.01)
+    monkeypatch.setattr(kueue_queues.logger, "warning", said.append)
+
+    async def story(server: Server, queues: Queues) -> Any:
+        may_hold = queues.may_hold("team-a")
+        with pytest.raises(errors.Retry, match="conversion webhook"):
+            await queues.look("team-a", "gpu")
+        return may_hold, queues.known("team-a", "gpu")
+
+    assert (told(story, install=("v1beta2",), down=True), said) == (
+        (True, None),
+        ["queues not read; work that stands in queues is refused until they are"],
+    )

@@ -1,0 +1,67 @@
+import pytest
+
+from webhook.serve.client_auth import CLIENT, Access, Environ, guarded
+
+
+def status(access: Access, path: str, client: str | None) -> int:
+    """What the guard answers, 200 standing for the app behind it."""
+    seen: list[str] = []
+
+    def app(environ: Environ, start_response: object) -> list[bytes]:
+        seen.append("200 OK")
+        return []
+
+    def start(line: str, headers: object) -> None:
+        seen.append(line)
+
+    list(guarded(app, access)({"PATH_INFO": path, CLIENT: client}, start))
+    [line] = seen
+    return int(line.split()[0])
+
+
+@pytest.mark.parametrize(
+    ("access", "path", "client", "want"),
+    [
+        pytest.param(Access(), "/validate", None, 200, id="anybody may ask by default"),
+        pytest.param(Access(), "/metrics", None, 200, id="metrics without a port of their own"),
+        pytest.param(Access(metrics=False), "/metrics", None, 404, id="metrics elsewhere"),
+        pytest.param(Access(proven=True), "/validate", None, 403, id="no certificate"),
+        pytest.param(Access(proven=True), "/mutate", None, 403, id="no certificate to mutate"),
+        pytest.param(Access(proven=True), "/mutate", "x", 200, id="any certificate"),
+        pytest.param(Access(proven=True), "/mutate", "", 200, id="a certificate without a name"),
+        pytest.param(Access(True, {"a"}), "/mutate", "", 403, id="no name where one is wanted"),
+        pytest.param(Access(True, {"a"}), "/mutate", "a", 200, id="the right name"),
+        pytest.param(Access(True, {"a"}), "/mutate", "b", 403, id="another name"),
+        pytest.param(Access(True, {"a"}), "/healthz", None, 200, id="a kubelet asks for health"),
+        pytest.param(Access(True, {"a"}), "/readyz", None, 200, id="a kubelet asks for readiness"),
+    ],
+)
+def test_who_may_ask_what(access: Access, path: str, client: str | None, want: int) -> None:
+    assert status(access, path, client) == want
+
+
+@pytest.mark.parametrize(
+    ("access", "client", "want"),
+    [
+        pytest.param(Access(), None, b"/mutate {}", id="anybody may ask by default"),
+        pytest.param(Access(proven=True), None, None, id="no certificate"),
+        pytest.param(Access(True, {"a"}), "a", b"/mutate {}", id="the right name"),
+        pytest.param(Access(True, {"a"}), "b", None, id="another name"),
+    ],
+)
+def test_the_door_without_wsgi_has_the_same_guard(
+    access: Access, client: str | None, want: bytes | None
+) -> None:
+    assert guarded(Prompt(), access).at_once("/mutate", b"{}", client) == want
+
+
+def test_an_app_without_such_a_door_is_asked_by_wsgi() -> None:
+    assert guarded(lambda environ, start: [], Access()).at_once("/mutate", b"{}", None) is None
+
+
+class Prompt:
+    def __call__(self, environ: Environ, start_response: object) -> list[bytes]:
+        return []
+
+    def at_once(self, path: str, body: bytes) -> bytes | None:
+        return f"{path} ".encode() + body

@@ -1,0 +1,48 @@
+"""Before the policies have been read there is nothing to judge by: everything is refused."""
+
+from dataclasses import dataclass, field
+
+import orjson
+import pytest
+
+from policies.engine.policyset import PolicySet
+from tests.builders import a_namespace
+from tests.fuzz import corpus
+from webhook.admission.decide import Facts
+from webhook.review.codec import Review
+from webhook.serve.app import create_app
+
+
+class World:
+    def facts(self, asked: Review) -> Facts:
+        return Facts(a_namespace())
+
+    def not_ready(self) -> str | None:
+        return None
+
+
+@dataclass
+class Starting:
+    """Policies that come in force between two looks, as they do beside running requests."""
+
+    looks: list[str | None] = field(default_factory=list)
+    current: PolicySet = field(default_factory=PolicySet)
+
+    def not_ready(self) -> str | None:
+        return self.looks.pop(0)
+
+    def degraded(self) -> str | None:
+        return None
+
+
+@pytest.mark.parametrize("path", ["/mutate", "/validate"])
+def test_a_review_before_the_policies_is_refused(path: str) -> None:
+    app = create_app(World(), Starting(["the policies have not been read yet", None]))
+    answer = app.test_client().post(path, data=corpus.seeds()[1])
+    response = orjson.loads(answer.data)["response"]
+    assert (answer.status_code, response["allowed"], response["status"]["message"]) == (
+        200,
+        False,
+        "kubenexus/facts: cannot be judged now: the policies have not been read yet: "
+        "try again; if it goes on, tell the admin",
+    )

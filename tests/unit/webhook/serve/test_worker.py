@@ -1,0 +1,161 @@
+"""The worker's loop in a thread of the test, over real TLS, with an app that the test controls."""
+
+import gc
+import logging
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from gunicorn.config import Config
+
+from kubenexus.dev import ports
+from tests.unit.webhook.serve.serving import PATIENCE, an_authority, put_pair
+from webhook.serve import worker as workers
+from webhook.serve.client_auth import Access, Environ, guarded
+from webhook.serve.worker import PatientWorker
+
+
+@dataclass
+class App:
+    """Answers at once what says so, and by WSGI the rest, which waits until `go` is set."""
+
+    go: threading.Event = field(default_factory=threading.Event)
+    order: list[bytes] = field(default_factory=list)
+
+    def at_once(self, path: str, body: bytes) -> bytes | None:
+        if body == b"broken":
+            raise ZeroDivisionError
+        if not body.startswith(b"quick"):
+            return None
+        self.order.append(body)
+        return body
+
+    def __call__(self, environ: Environ, start_response: object) -> list[bytes]:
+        body: bytes = environ["wsgi.input"].read()
+        self.go.wait(PATIENCE)
+        assert callable(start_response)
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
+
+
+@dataclass(frozen=True)
+class Running:
+    app: App
+    worker: PatientWorker
+    address: tuple[str, int]
+    context: ssl.SSLContext
+
+    def connect(self) -> ssl.SSLSocket:
+        raw = socket.create_connection(self.address, timeout=PATIENCE)
+        return self.context.wrap_socket(raw, server_hostname=ports.HOST)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    with serving(tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Running]:
+    ca = an_authority()
+    cert, key = put_pair(folder, ca)
+    config = Config()
+    for name, value in {"certfile": str(cert), "keyfile": str(key), "threads": 2}.items():
+        config.set(name, value)
+    app, listener = App(), socket.create_server((ports.HOST, 0))
+    address = listener.getsockname()
+    log: Any = logging.getLogger()
+    nothing: Any = None  # the worker asks its application for `wsgi`, which is given below
+    worker = PatientWorker(1, os.getppid(), [listener], nothing, 30, config, log)
+    worker.wsgi = cast(Any, guarded(app, Access()))
+    worker.prepare()
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        context = ssl.create_default_context(cadata=ca.certificate.decode())
+        yield Running(app, worker, address, context)
+    finally:
+        app.go.set()
+        worker.handle_exit(0, None)
+        thread.join(PATIENCE)
+        for part in (worker.tmp, worker._poll, worker._wake, worker._waker):
+            part.close()  # otherwise the end of the process does
+        gc.unfreeze()
+    assert not thread.is_alive()
+
+
+def a_request(body: bytes) -> bytes:
+    return b"POST /validate HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def read_until(connection: ssl.SSLSocket, end: bytes) -> bytes:
+    got = b""
+    while not got.endswith(end):
+        data = connection.recv(65536)
+        assert data, got
+        got += data
+    return got
+
+
+def test_requests_in_a_row_are_answered_in_their_order(running: Running) -> None:
+    with running.connect() as connection:
+        connection.sendall(b"".join(a_request(b"quick %d" % number) for number in range(50)))
+        got = read_until(connection, b"quick 49")
+    assert (got.count(b"HTTP/1.1 200 OK\r\n"), got.count(b"Connection: keep-alive\r\n")) == (50, 50)
+    assert running.app.order == [b"quick %d" % number for number in range(50)]
+
+
+def test_who_asks_much_takes_turns_with_others(running: Running) -> None:
+    """A pile of requests is there before another client asks, and is still being answered after."""
+    with running.connect() as many, running.connect() as one:
+        many.sendall(b"".join(a_request(b"quick %d" % number) for number in range(3_000)))
+        one.sendall(a_request(b"quick single"))
+        read_until(one, b"quick single")
+        read_until(many, b"quick 2999")
+    assert running.app.order.index(b"quick single") < 2_999
+
+
+def test_what_waits_keeps_nobody_waiting(running: Running) -> None:
+    """More of them than there are threads; what is answered at once goes on."""
+    waiting = [running.connect() for _ in range(3)]
+    for connection in waiting:
+        connection.sendall(a_request(b"slow"))
+    with running.connect() as quick:
+        quick.sendall(a_request(b"quick"))
+        read_until(quick, b"quick")
+    running.app.go.set()
+    assert [read_until(connection, b"slow")[:15] for connection in waiting] == [
+        b"HTTP/1.1 200 OK"
+    ] * 3
+    for connection in waiting:
+        connection.close()
+
+
+def test_what_fails_at_once_is_tried_by_wsgi(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(workers.logger, "exception", told.append)
+    running.app.go.set()
+    with running.connect() as connection:
+        connection.sendall(a_request(b"broken"))
+        assert read_until(connection, b"broken").startswith(b"HTTP/1.1 200 OK\r\n")
+    assert told == ["a review could not be answered at once"]
+
+
+def test_an_open_connection_gets_its_last_answer_when_the_end_has_come(running: Running) -> None:
+    with running.connect() as connection:
+        connection.sendall(a_request(b"quick"))
+        read_until(connection, b"quick")
+        running.worker.handle_exit(0, None)
+        connection.sendall(a_request(b"quick last"))
+        assert b"Connection: close\r\n" in read_until(connection, b"quick last")
+        assert connection.recv(1) == b""

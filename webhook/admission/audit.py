@@ -1,0 +1,201 @@
+"""
+What is told about a decision: Events for people, annotations for the API server's audit log. Pure.
+
+    failures   PolicyDenied      Warning
+    notes      PolicyWarned      Warning    rules that warn
+               PolicyAudited     Normal     rules that are only audited
+    excepted   PolicyException   Normal     rules that an exception lets pass
+    injections DefaultsInjected  Normal     on request: there is one for almost every pod
+
+An Event is about something that can be looked at afterwards: what is changed, what was made, or
+the controller that made it. Nothing of a refused create remains, so that one is about the
+controller that will try again, or else about the namespace. A dry run is told to nobody but the
+user. Whether an Event is written, counted as a repeat or dropped is the recorder's affair.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from cluster.events.correlator import NOTE_LIMIT, Ref, Report, cut, report
+from policies import vocabulary
+from policies.engine import result
+from policies.engine.policyset import PolicySet
+from policies.engine.request import mapping
+from policies.engine.result import Excepted, Failure, Injection
+from policies.pods import workloads
+from webhook.admission.decide import Decision
+from webhook.review.codec import Review
+
+Json = Mapping[str, Any]
+
+DENIED: Final = "PolicyDenied"
+WARNED: Final = "PolicyWarned"
+AUDITED: Final = "PolicyAudited"
+EXCEPTED: Final = "PolicyException"
+INJECTED: Final = "DefaultsInjected"
+REASONS: Final = (DENIED, WARNED, AUDITED, EXCEPTED, INJECTED)
+
+ANNOTATION_LIMIT: Final = 8 * 1024  # bytes; audit backends cut or drop events that grow too large
+
+_ACTION: Final = "Admit"
+_NAME_LIMIT: Final = 253
+_HEAD_LIMIT: Final = 320  # bytes of a note that say what it is about
+_LINE_LIMIT: Final = 300  # bytes of one rule, so that the first never hides the second
+_MORE: Final = "; and {} more"
+
+
+def annotations(decision: Decision) -> dict[str, str]:
+    """Audit annotations, each bounded; the API server puts the webhook's name before each key."""
+    failed = (*decision.failures, *decision.notes)
+    said = {
+        **decision.audit,
+        "decision": "allowed" if decision.allowed else "denied",
+        "failures": "; ".join(failure.line() for failure in failed),
+    }
+    return {key: cut(value, ANNOTATION_LIMIT) for key, value in said.items() if value}
+
+
+def reports(
+    review: Review, decision: Decision, policies: PolicySet, *, defaults: bool = False
+) -> tuple[Report, ...]:
+    """The Events of one decision, one a reason; with `defaults` also about what was injected."""
+    if review.dry_run:
+        return ()
+    warned = [note for note in decision.notes if note.warns]
+    audited = [note for note in decision.notes if not note.warns]
+    told: list[tuple[str, Sequence[Failure | Excepted | Injection], Iterable[str]]] = [
+        (DENIED, decision.failures, (row.line() for row in decision.failures)),
+        (WARNED, warned, (row.line() for row in warned)),
+        (AUDITED, audited, (row.line() for row in audited)),
+        (EXCEPTED, decision.excepted, _exceptions(decision.excepted, policies)),
+    ]
+    if defaults:
+        told.append((INJECTED, decision.injections, _written(decision.injections)))
+    return tuple(
+        report(
+            _regarding(review, allowed=decision.allowed),
+            reason,
+            _note(review, list(lines)),
+            action=_ACTION,
+            warning=reason in (DENIED, WARNED),
+            related=_policy(rows, policies),
+        )
+        for reason, rows, lines in told
+        if rows
+    )
+
+
+def controller(obj: Json | None, namespace: str) -> Ref | None:
+    """The controller that an object names as its owner; nobody has checked that it exists."""
+    references = mapping((obj or {}).get("metadata")).get("ownerReferences")
+    for row in references if isinstance(references, list) else ():
+        one = mapping(row)
+        if one.get("controller") is True and _text(one, "kind") and _text(one, "name"):
+            return Ref(
+                _text(one, "kind"),
+                _text(one, "name"),
+                namespace,
+                _text(one, "uid"),
+                _text(one, "apiVersion"),
+            )
+    return None
+
+
+# --- what an Event is about ---
+
+
+def _regarding(review: Review, *, allowed: bool) -> Ref:
+    if review.resource == "bindings" or review.subresource == "binding":
+        return Ref("Pod", review.name[:_NAME_LIMIT], review.namespace)
+    if review.operation != "CREATE" or review.subresource:
+        return _itself(review, review.old_object or review.object)
+    owner = controller(review.object, review.namespace)
+    if owner is not None:
+        return owner
+    itself = _itself(review, review.object)
+    if review.namespace and not (allowed and itself.name):
+        return Ref("Namespace", review.namespace, review.namespace)
+    return itself
+
+
+def _itself(review: Review, obj: Json | None) -> Ref:
+    metadata = mapping((obj or {}).get("metadata"))
+    kind, api_version = _whole(review)
+    return Ref(
+        kind[:_NAME_LIMIT],
+        (review.name or _text(metadata, "name"))[:_NAME_LIMIT],
+        review.namespace,
+        _text(metadata, "uid"),
+        api_version,
+    )
+
+
+def _whole(review: Review) -> tuple[str, str]:
+    """Kind and API version of the object, also where the review is of a part with its own kind."""
+    group, _, _ = review.resource_api.rpartition("/")
+    if review.subresource and (group, review.resource) == ("", "pods"):
+        return "Pod", "v1"
+    if review.subresource == "scale":
+        return workloads.scaled_kind(group, review.resource) or review.kind, review.resource_api
+    return review.kind, f"{review.group}/{review.version}" if review.group else review.version
+
+
+def _policy(rows: Sequence[Failure | Excepted | Injection], policies: PolicySet) -> Ref | None:
+    """The first policy among the rows that is an object of the API server and not a file."""
+    known = {policy.name: policy for policy in policies.policies}
+    for row in rows:
+        policy = known.get(row.policy)
+        if policy is not None and policy.source == f"{policy.model.kind}/{policy.name}":
+            return Ref(policy.model.kind, policy.name, api_version=vocabulary.POLICY_API_VERSION)
+    return None
+
+
+# --- what it says ---
+
+
+def _note(review: Review, lines: Sequence[str]) -> str:
+    """Every rule, as far as there is room; how many were left out."""
+    head = f"{cut(f'{review.operation} {_what(review)}', _HEAD_LIMIT)}: "
+    room = NOTE_LIMIT - len(head.encode()) - len(_MORE) - len(str(len(lines)))
+    shown: list[str] = []
+    for line in lines:
+        text = cut(" ".join(line.split()), _LINE_LIMIT)
+        room -= len(text.encode()) + len("; ")
+        if room < 0:
+            break
+        shown.append(text)
+    left = len(lines) - len(shown)
+    return head + "; ".join(shown) + (_MORE.format(left) if left else "")
+
+
+def _what(review: Review) -> str:
+    """The object in words. A generated name is new at every try, and would make a new Event."""
+    metadata = mapping((review.object or {}).get("metadata"))
+    generated = _text(metadata, "generateName")
+    is_new = review.operation == "CREATE" and not review.subresource
+    name = f"{generated}*" if generated and is_new else review.name or _text(metadata, "name")
+    kind = f"{review.kind}/{review.subresource}" if review.subresource else review.kind
+    return f"{kind} {name}".rstrip()
+
+
+def _exceptions(rows: Iterable[Excepted], policies: PolicySet) -> Iterator[str]:
+    ends = {
+        (policy.name, one.model.name): one.model.until
+        for policy in policies.policies
+        for one in policy.exceptions
+    }
+    for row in rows:
+        until = ends.get((row.policy, row.exception))
+        end = f"until {until.isoformat()}" if until is not None else "without end"
+        yield f"{row.policy}/{row.rule} excepted by {row.exception} {end}: {row.reason}"
+
+
+def _written(rows: Iterable[Injection]) -> Iterator[str]:
+    """Places and authors; values may be secret."""
+    for row in rows:
+        yield f"{result.where(row.path)} by {row.policy}/{row.rule}"
+
+
+def _text(parent: Json, key: str) -> str:
+    value = parent.get(key)
+    return value[:_NAME_LIMIT] if isinstance(value, str) else ""

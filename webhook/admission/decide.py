@@ -1,0 +1,366 @@
+"""
+What the webhook answers: one pure function a path.
+
+    review + facts + policies --mutate----> patch: canonical keys, policies' defaults, stamps
+                              --validate--> verdict with every failed rule, and warnings
+
+Same review, same facts, same policies, same time, same decision: no clock, no network, no
+globals. `Facts` is what the shell looked up beforehand. Deciding on a patched object gives an
+empty patch. Validation judges the final object and never trusts that the mutating call took
+place; on an update the product's own rules report what the update breaks, not what was broken
+before.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from policies import quantity, vocabulary
+from policies.checks import gang as rules
+from policies.checks import numa, policy_object, quota, reservation
+from policies.engine import classify, kueue
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet, Tables
+from policies.engine.request import Admission, mapping
+from policies.engine.result import BUILTIN, Evaluation, Excepted, Failure, Injection
+from policies.pods import intent, workloads
+from policies.pods.intent import Intent, Problem
+from policies.vocabulary import Key
+from webhook.admission import guards, tenant_claims
+from webhook.admission import profile as profiles
+from webhook.admission.guards import Trust
+from webhook.review.codec import Review
+from webhook.review.patch import Patch
+
+Json = Mapping[str, Any]
+
+_PRIORITY_CLASS: Final = ("spec", "priorityClassName")
+# Subresources that change what policies judge: containers and their resources.
+_JUDGED: Final = ("", "ephemeralcontainers", "resize")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the shell knows about the world of the reviewed object."""
+
+    namespace: Json | None = None
+    owner: Json | None = None
+    """The controller of a pod, or the workload that is scaled, where the verdict depends on it."""
+    bound_pod: Json | None = None
+    """The pod that a Binding is for."""
+    queue: kueue.Queue | None = None
+    """The Kueue queue that the object stands in; None: in none, or it does not matter."""
+    numa_sizes: tuple[numa.Size, ...] = ()
+    """The largest NUMA nodes of the cluster, as far as its nodes tell."""
+    trust: Trust = field(default_factory=Trust)
+    """What the user may do besides."""
+    ground: reservation.Ground | None = None
+    """Where a reservation would keep room; None: not looked at, or not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The whole answer to one review."""
+
+    allowed: bool = True
+    failures: tuple[Failure, ...] = ()
+    """What refuses the request."""
+    warnings: tuple[str, ...] = ()
+    patch: tuple[dict[str, Any], ...] = ()
+    audit: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[Failure, ...] = ()
+    """Failed rules that warn or are audited, and refuse nothing."""
+    excepted: tuple[Excepted, ...] = ()
+    """Failed rules that an exception lets pass."""
+    injections: tuple[Injection, ...] = ()
+    """What policies write on the object."""
+
+    @property
+    def message(self) -> str:
+        """Every failed rule, one line each."""
+        return "\n".join(failure.line() for failure in self.failures)
+
+
+def refused(rule: str, message: str, fix: str) -> Decision:
+    """A refusal that does not come from the object but from the webhook's own state."""
+    failure = Failure(BUILTIN, rule, message, "Forbidden", fix=fix)
+    return Decision(allowed=False, failures=(failure,))
+
+
+def needs_owner(review: Review) -> bool:
+    """Whether the verdict depends on the pod's controller: a gang whose size only that one says."""
+    if review.kind != "Pod" or review.operation != "CREATE" or review.object is None:
+        return False
+    if not mapping(review.object.get("metadata")).get("ownerReferences"):
+        return False  # it has none, and reading what a pod asks for costs
+    gang = intent.read(review.object).gang
+    return gang is not None and gang.min_available is None and not gang.size_stands_elsewhere
+
+
+def needs_queue(review: Review) -> bool:
+    """Whether the tier may be that of a queue: of pods to come, and of what makes them.
+
+    A pod that exists keeps what was written on it.
+    """
+    if review.object is None or review.subresource:
+        return False
+    if review.kind == "Pod" and not review.group:
+        return review.operation == "CREATE"
+    return (review.group, review.kind) in workloads.KINDS
+
+
+def needs_ground(review: Review) -> bool:
+    """Whether it is a reservation, which is compared with what is there."""
+    return policy_object.is_reservation(review.group, review.kind) and not review.subresource
+
+
+def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
+    """Stamp and inject; what cannot be obeyed is left for `validate` to refuse with its reasons."""
+    pod = review.object
+    if pod is None or review.kind != "Pod" or review.operation != "CREATE" or review.subresource:
+        return Decision()
+    asked = intent.read(pod)
+    if asked.problems:
+        return Decision()
+    patch = Patch(pod)
+    gang = _gang(asked, facts)
+    _canonical(patch, asked, gang)
+    queue = _queue_says(review, facts, policies.tables)
+    admission = _admission(
+        review, facts, patch.result, None if patch.operations else asked, queue.tier
+    )
+    found = evaluate(admission, policies, now=now, validate=False)
+    for injection in found.injections:
+        if injection.path[-1] == "-":
+            patch.append(injection.path[:-1], injection.value)
+        else:
+            patch.set(injection.path, injection.value)
+        if injection.path == _PRIORITY_CLASS:
+            # The API server filled these in for the class before; it fills in the new ones again.
+            patch.drop(("spec", "priority"))
+            patch.drop(("spec", "preemptionPolicy"))
+    _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), found.who.tenant)
+    _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), found.who.tier)
+    _stamp(patch, vocabulary.label(vocabulary.WORKLOAD_TYPE_LABEL), found.workload_type)
+    _stamp(patch, vocabulary.label(vocabulary.HARDWARE_TIER_LABEL), found.hardware_tier)
+    obeyed = intent.read(patch.result)
+    if _wants_scheduler(patch.result, obeyed):
+        patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
+    heeded = queue.tier is not None and found.who.source in (classify.QUEUE, classify.OWN)
+    profile = profiles.text(
+        found,
+        gang,
+        obeyed,
+        numa_by=profiles.numa_by(pod, found),
+        queue=facts.queue.name if heeded and facts.queue is not None else "",
+    )
+    patch.set(("metadata", "annotations", vocabulary.PROFILE_ANNOTATION), profile)
+    notes = tuple(_unsized(asked, facts, pod))
+    return Decision(
+        warnings=tuple(note.message for note in notes),
+        patch=patch.operations,
+        audit=found.audit,
+        notes=notes,
+        injections=found.injections,
+    )
+
+
+def validate(
+    review: Review, facts: Facts, policies: PolicySet, *, now: datetime, guarded: bool = True
+) -> Decision:
+    """
+    Judge the object as it would be stored, and what is done to it.
+
+    With `guarded` off only the object counts: one that exists has been placed and lived on since,
+    and nobody asks for anything.
+    """
+    done = _done(review, facts) if guarded else []
+    if guards.lets_go(review) or not _is_judged(review, policies):
+        failures = tuple(_failures(done))
+        return Decision(allowed=not failures, failures=failures)
+    members = rules.members(review.object or {})
+    asked = members[0].intent if review.kind == "Pod" and members else None
+    queue = _queue_says(review, facts, policies.tables)
+    admission = _admission(review, facts, review.object, asked, queue.tier)
+    found = evaluate(admission, policies, now=now, inject=False)
+    checked = _checked(review, facts, members, found, policies)
+    if queue.trouble and classify.heeds_queue(found.who):
+        checked = replace(checked, notes=(*checked.notes, rules.Note("queue", queue.trouble)))
+    problems = [
+        *checked.problems,
+        *tenant_claims.problems(review, found.who, policies.tables),
+        *done,
+    ]
+    if policy_object.is_policy(review.group):
+        problems += _proposed(review, policies)
+    if policy_object.is_reservation(review.group, review.kind) and not facts.trust.is_scheduler:
+        problems += _reserved(review, now)
+        worth = _worth_knowing(review, facts, policies, now)
+        checked = replace(checked, notes=(*checked.notes, *worth))
+    failures = (
+        *_failures(problems),
+        *(failure for failure in found.failures if failure.denies),
+    )
+    notes = tuple(_notes(checked.notes))
+    return Decision(
+        allowed=not failures,
+        failures=failures,
+        warnings=(*checked.warnings, *found.warnings),
+        audit=found.audit,
+        notes=(*notes, *(failure for failure in found.failures if not failure.denies)),
+        excepted=found.excepted,
+    )
+
+
+def _done(review: Review, facts: Facts) -> list[Problem]:
+    return guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod, scaled=facts.owner)
+
+
+def _is_judged(review: Review, policies: PolicySet) -> bool:
+    """Whole objects are, and those parts that a policy names by a kind of theirs, as `Scale`."""
+    if review.subresource in _JUDGED:
+        return True
+    return review.kind != "Pod" and policies.names(review.group, review.kind)
+
+
+def _checked(
+    review: Review,
+    facts: Facts,
+    members: Sequence[rules.Member],
+    found: Evaluation,
+    policies: PolicySet,
+) -> rules.Findings:
+    """What the product's own rules find; an update is held against what it found."""
+    if review.object is None or review.subresource not in _JUDGED:
+        return rules.Findings()
+    # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
+    sizes = facts.numa_sizes if profiles.numa_by(review.object, found) == "user" else ()
+    checked = rules.check(members, owner=facts.owner, numa_sizes=sizes)
+    tenant, tables = found.who.tenant, policies.tables
+    problems = (*checked.problems, *quota.check(members, tenant, tables))
+    if problems and review.operation == "UPDATE" and review.old_object is not None:
+        old = rules.members(review.old_object)
+        before = (
+            *rules.check(old, owner=facts.owner).problems,
+            *quota.check(old, tenant, tables),
+        )
+        problems = tuple(row for row in problems if row not in before)
+    return replace(checked, problems=problems)
+
+
+def _proposed(review: Review, policies: PolicySet) -> Iterable[Problem]:
+    for fault in policy_object.faults(review.object or {}, policies):
+        yield Problem("policy", fault.path, fault.message, "correct it and apply it again")
+
+
+def _reserved(review: Review, now: datetime) -> Iterable[Problem]:
+    for fault in policy_object.reservation_faults(review.object or {}, now=now):
+        yield Problem("reservation", fault.path, fault.message, "correct it and apply it again")
+
+
+def _worth_knowing(
+    review: Review, facts: Facts, policies: PolicySet, now: datetime
+) -> Iterable[rules.Note]:
+    if facts.ground is None:
+        return
+    tables = policies.tables
+    named = {*tables.tenants, *(one.name for one in tables.sharing.tenants)}
+    ground = replace(facts.ground, tenants=facts.ground.tenants | named)
+    for text in reservation.warnings(review.object or {}, ground, now=now):
+        yield rules.Note("reservation", text)
+
+
+def _notes(notes: Iterable[rules.Note]) -> Iterable[Failure]:
+    for note in notes:
+        yield Failure(BUILTIN, note.rule, note.message, actions=("Warn",))
+
+
+def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
+    for problem in problems:
+        yield Failure(BUILTIN, problem.rule, problem.message, path=problem.path, fix=problem.fix)
+
+
+def _queue_says(review: Review, facts: Facts, tables: Tables) -> kueue.Says:
+    if facts.queue is not None:
+        labels = mapping(mapping((facts.namespace or {}).get("metadata")).get("labels"))
+        return kueue.says(
+            facts.queue, namespace=review.namespace, labels=labels, tiers=tables.tiers
+        )
+    if review.kind == "Pod" and review.operation == "UPDATE":
+        before = profiles.read(review.old_object or {})
+        return kueue.Says(str(before.get("tier"))) if "queue" in before else kueue.NOTHING
+    return kueue.NOTHING
+
+
+def _admission(
+    review: Review, facts: Facts, obj: Json | None, asked: Intent | None, queue_tier: str | None
+) -> Admission:
+    return Admission(
+        operation=review.operation,
+        kind=review.kind,
+        object=obj,
+        group=review.group,
+        version=review.version,
+        subresource=review.subresource,
+        resource=review.resource,
+        namespace=review.namespace,
+        name=review.name,
+        uid=review.uid,
+        namespace_object=facts.namespace,
+        old_object=review.old_object,
+        user=review.user,
+        dry_run=review.dry_run,
+        templates=() if obj is None or review.kind == "Pod" else tuple(workloads.pods_of(obj)),
+        asked=asked,
+        queue_tier=queue_tier,
+    )
+
+
+# --- what is written on a pod ---
+
+
+def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
+    gang = asked.gang
+    if gang is None or gang.size_stands_elsewhere:
+        return None
+    size = gang.min_available or rules.size_from(facts.owner, gang.name)
+    if size is None:
+        return (gang.name, 1) if gang.is_locality_group else None
+    return gang.name, size
+
+
+def _unsized(asked: Intent, facts: Facts, pod: Json) -> Iterable[Failure]:
+    """A group without a size gets one here, so that nobody later sees that it had none."""
+    if asked.gang is None or not asked.gang.is_locality_group:
+        return ()
+    return _notes(rules.check(rules.members(pod), owner=facts.owner).notes)
+
+
+def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> None:
+    """What was said in any family of keys, said in the canonical one."""
+    if gang is not None:
+        _stamp(patch, vocabulary.label(vocabulary.GANG_NAME_LABEL), gang[0])
+        _stamp(patch, vocabulary.label(vocabulary.GANG_MIN_AVAILABLE_LABEL), str(gang[1]))
+    if asked.numa.policy is not None:
+        key = vocabulary.annotation(vocabulary.NUMA_POLICY_ANNOTATION)
+        patch.set(("metadata", *key), asked.numa.policy)
+    if asked.vram is not None:
+        key = vocabulary.annotation(vocabulary.VRAM_ANNOTATION)
+        _stamp(patch, key, quantity.binary(asked.vram))
+
+
+def _stamp(patch: Patch, key: Key, value: str) -> None:
+    """Set a stamped key unless the pod says something else: that is refused, not overwritten."""
+    if value and key.name not in mapping(mapping(patch.result.get("metadata")).get(key.place)):
+        patch.set(("metadata", *key), value)
+
+
+def _wants_scheduler(pod: Json, asked: Intent) -> bool:
+    """A pod that asks for what only this scheduler obeys, and names no scheduler of its own.
+
+    The API server writes `default-scheduler` before webhooks run, so that name means "unset".
+    """
+    named = mapping(pod.get("spec")).get("schedulerName")
+    asks = asked.gang is not None or asked.numa.policy not in (None, "none") or bool(asked.vram)
+    return asks and named in (None, "", "default-scheduler")

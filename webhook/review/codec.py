@@ -1,0 +1,229 @@
+"""
+The AdmissionReview envelope: bytes in, a frozen `Review` out; a verdict in, bytes out.
+
+The object inside stays a raw dict, so fields unknown to this program survive untouched. What is
+no AdmissionReview raises `NotAReview` with one line that says what was found; the caller answers
+400 and the API server follows the failurePolicy.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from webhook.review import shape
+
+API_VERSION: Final = "admission.k8s.io/v1"
+_OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+# Far deeper than any workload, and shallow enough for every recursion over objects.
+DEPTH_LIMIT: Final = 128
+
+# The API server cuts longer warnings and drops what exceeds the sum.
+WARNING_LIMIT: Final = 256
+WARNINGS_LIMIT: Final = 4096
+# A Status message this long is still shown whole by kubectl.
+MESSAGE_LIMIT: Final = 16_384
+
+
+class NotAReview(ValueError):
+    """The body is no AdmissionReview that can be answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the API server asks about."""
+
+    uid: str
+    operation: str
+    kind: str
+    resource: str
+    group: str = ""
+    version: str = "v1"
+    subresource: str = ""
+    resource_api: str = "v1"
+    """API version of the resource: that of the kind, except for subresources such as `scale`."""
+    namespace: str = ""
+    name: str = ""
+    user: Mapping[str, Any] = field(default_factory=dict)
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+    dry_run: bool = False
+
+
+def parse(body: bytes) -> Review:
+    """The review of a request body."""
+    try:
+        envelope = orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        raise NotAReview(f"the body is not JSON: {exc}") from exc
+    if _is_deeper(body, envelope):
+        raise NotAReview(f"the body is nested deeper than {DEPTH_LIMIT} levels; flatten the object")
+    if not isinstance(envelope, dict) or envelope.get("kind") != "AdmissionReview":
+        raise NotAReview("the body is no AdmissionReview")
+    if envelope.get("apiVersion") != API_VERSION:
+        raise NotAReview(
+            f"apiVersion is {envelope.get('apiVersion')!r:.60}, want {API_VERSION}; "
+            "set admissionReviewVersions to [v1]"
+        )
+    request = envelope.get("request")
+    if not isinstance(request, dict):
+        raise NotAReview("the AdmissionReview has no request")
+    return _review(request)
+
+
+def _is_deeper(body: bytes, value: Any) -> bool:
+    """Whether the value is nested deeper than the limit."""
+    if body.count(b"{") + body.count(b"[") <= DEPTH_LIMIT:
+        return False  # so few brackets cannot be nested that deep
+    if _ROOM is not None:
+        try:
+            orjson.dumps(_wrapped(value, _ROOM))
+        except orjson.JSONEncodeError:
+            return True  # nothing else can go wrong with what was JSON before
+        return False
+    return _walked(value)
+
+
+def _wrapped(value: Any, times: int) -> Any:
+    for _ in range(times):
+        value = [value]
+    return value
+
+
+def _room() -> int | None:
+    """
+    How many lists around a value make the encoder refuse exactly what is nested too deep.
+
+    It gives up at a depth of its own, and gets there several times sooner than a walk in Python.
+    None where it never does.
+    """
+    for times in range(_DEEPEST):
+        try:
+            orjson.dumps(_wrapped([], times + DEPTH_LIMIT))
+        except orjson.JSONEncodeError:
+            return times
+    return None
+
+
+_DEEPEST: Final = 1024
+_ROOM: Final = _room()
+
+
+def _walked(value: Any) -> bool:
+    """The same, level by level."""
+    level = [value]
+    for _ in range(DEPTH_LIMIT):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is dict or type(child) is list  # the decoder knows no others
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _review(request: Mapping[str, Any]) -> Review:
+    kind, resource = _map(request, "kind"), _map(request, "resource")
+    operation = _text(request, "operation")
+    if operation not in _OPERATIONS:
+        raise NotAReview(f"request.operation is {operation!r:.60}")
+    uid = _text(request, "uid")
+    if not uid:
+        raise NotAReview("request.uid is missing")
+    return Review(
+        uid=uid,
+        operation=operation,
+        group=_text(kind, "group"),
+        version=_text(kind, "version"),
+        kind=_text(kind, "kind"),
+        resource=_text(resource, "resource"),
+        subresource=_text(request, "subResource"),
+        resource_api="/".join(filter(None, (_text(resource, "group"), _text(resource, "version")))),
+        namespace=_text(request, "namespace"),
+        name=_text(request, "name"),
+        user=_map(request, "userInfo"),
+        object=_object(request, "object", kind),
+        old_object=_object(request, "oldObject", kind),
+        dry_run=request.get("dryRun") is True,
+    )
+
+
+def _map(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = parent.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise NotAReview(f"request.{key} is no map")
+    return found
+
+
+def _object(parent: Mapping[str, Any], key: str, kind: Mapping[str, Any]) -> dict[str, Any] | None:
+    found = parent.get(key)
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise NotAReview(f"request.{key} is no object")
+    fault = shape.fault(found, kind=_text(kind, "kind"))
+    if fault is not None:
+        raise NotAReview(f"request.{key}{fault}")
+    return found
+
+
+def _text(parent: Mapping[str, Any], key: str) -> str:
+    found = parent.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise NotAReview(f"{key} is no text")
+    return found
+
+
+def answer(
+    uid: str,
+    *,
+    allowed: bool,
+    message: str = "",
+    warnings: Sequence[str] = (),
+    patch: Sequence[Mapping[str, Any]] = (),
+    audit: Mapping[str, str] | None = None,
+) -> bytes:
+    """The AdmissionReview to send back."""
+    response: dict[str, Any] = {"uid": uid, "allowed": allowed}
+    if not allowed:
+        response["status"] = {
+            "code": 403,
+            "reason": "Forbidden",
+            "message": _cut(message, MESSAGE_LIMIT),
+        }
+    elif patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(list(patch))).decode()
+    if warnings:
+        response["warnings"] = bounded(warnings)
+    if audit:
+        response["auditAnnotations"] = dict(audit)
+    return orjson.dumps(
+        {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+    )
+
+
+def bounded(warnings: Sequence[str]) -> list[str]:
+    """As many warnings as the API server passes on, each as long as it passes on."""
+    kept: list[str] = []
+    left = WARNINGS_LIMIT
+    for warning in warnings:
+        line = _cut(" ".join(warning.split()), WARNING_LIMIT)
+        left -= len(line)
+        if left < 0:
+            break
+        kept.append(line)
+    return kept
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

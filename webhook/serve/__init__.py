@@ -1,0 +1,11 @@
+"""
+The HTTP side: gunicorn, TLS, routes.
+
+    app             Flask routes and the in-loop fast path
+    client_auth     which client may call which path
+    http_framing    end of an HTTP/1.1 request
+    http_responses  HTTP responses as bytes
+    server          gunicorn process, options
+    tls             certificate reload, client name
+    worker          gunicorn worker: one loop, whole requests only
+"""

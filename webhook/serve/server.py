@@ -1,0 +1,249 @@
+"""
+The webhook as a process: gunicorn with TLS, one `ClusterWorld` a worker, metrics on a port of
+their own.
+
+    master --fork--> worker: world and policies start -> ready, or a while over -> serves
+       |                |
+       |                +-- certificate read anew when its files change, for new connections
+       +-- metrics server (plain HTTP, all workers added up)
+
+A worker that dies is replaced by the master, and takes no connection before it can judge, so that
+the others answer meanwhile. Where nothing makes it ready, it serves all the same: it is alive, and
+every review is refused with the reason. How requests are read, answered and drained is
+`webhook.serve.worker`'s. Nothing here knows about policy.
+"""
+
+import os
+import shutil
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from gunicorn.app.base import BaseApplication
+
+from cluster.connection import connection
+from policies import vocabulary
+from policies.engine import loader
+from webhook.registration import configurations
+from webhook.serve.client_auth import Access, guarded
+from webhook.serve.tls import Certificate
+
+GRACE_SECONDS: Final = 10
+# The API server drops idle connections after 90 s. Were the webhook the first to do so, a review
+# could be under way on a connection that is being closed, and fail.
+KEEPALIVE_SECONDS: Final = 120
+SCHEDULERS: Final = (configurations.SCHEDULER_ACCOUNT,)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the webhook is served."""
+
+    cert_file: Path
+    """The serving certificate, PEM; followed when it is replaced."""
+    key_file: Path
+    """Its key, PEM."""
+    client_ca: Path | None = None
+    """The authority of the API server's client certificate, PEM; without it, anybody may ask."""
+    client_names: tuple[str, ...] = ()
+    """The common names that may ask; none: everybody whom `client_ca` vouches for."""
+    kubeconfig: Path | None = None
+    """How to reach the API server; without it, KUBECONFIG, then the pod's service account."""
+    host: str = "0.0.0.0"
+    """Where to listen."""
+    port: int = 8443
+    """The port of the reviews, TLS."""
+    metrics_port: int | None = 9443
+    """The port of the metrics, plain HTTP; None: `/metrics` of the TLS port instead."""
+    policies: tuple[Path, ...] = (loader.LIBRARY,)
+    """Policy files and folders, followed when they change."""
+    schedulers: tuple[str, ...] = SCHEDULERS
+    """Users that the scheduler may be: they alone bind its pods and lift its gates."""
+    policy_objects: bool = True
+    """Whether ClusterPolicy and TenantPolicy objects of the API server count as well."""
+    configuration: str = vocabulary.WEBHOOK_NAME
+    """The ValidatingWebhookConfiguration whose rules follow the policies."""
+    event_defaults: bool = False
+    """Whether there is an Event for what policies inject; for almost every pod there would be."""
+    engine: str | None = None
+    """The CEL engine; without it, the first that the platform has."""
+    workers: int = 2
+    """Processes. Judging holds the interpreter, so one a core is enough."""
+    threads: int = 8
+    """Threads a process; they overlap network waits."""
+    connections: int = 512
+    """Connections a process; one API server needs a few dozen. Beyond, the oldest makes way."""
+    start_seconds: float = 5.0
+    """How long a new worker is kept from reviews that it could not judge yet."""
+
+
+class OptionsError(Exception):
+    """The webhook cannot start as asked; the message says what to do."""
+
+
+def main(options: Options) -> int:
+    """Serve until told to stop."""
+    certificate = Certificate(options.cert_file, options.key_file, client_ca=options.client_ca)
+    _check(options, certificate)
+    where = connection.load(options.kubeconfig)
+    folder = tempfile.mkdtemp(prefix="kubenexus-webhook-")
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # read when webhook.metrics is imported
+    try:
+        _Gunicorn(options, certificate, where).run()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _check(options: Options, certificate: Certificate) -> None:
+    if options.client_names and options.client_ca is None:
+        raise OptionsError(
+            f"a client name ({', '.join(options.client_names)}) is given without the authority "
+            "that vouches for it; give the client CA as well"
+        )
+    try:
+        certificate.context()
+    except (OSError, ssl.SSLError) as exc:
+        beside = f" and client CA {options.client_ca}" if options.client_ca else ""
+        raise OptionsError(
+            f"the serving certificate {options.cert_file} with key {options.key_file}{beside} "
+            f"cannot be used: {exc}; give a PEM certificate and its key"
+            + (", and the authority's certificate as PEM" if options.client_ca else "")
+        ) from exc
+
+
+class _Gunicorn(BaseApplication):
+    def __init__(
+        self, options: Options, certificate: Certificate, where: connection.Connection
+    ) -> None:
+        self._options, self._certificate, self._where = options, certificate, where
+        self._stop_world: Callable[[], None] | None = None  # in a worker that serves
+        super().__init__()
+
+    def load_config(self) -> None:
+        options = self._options
+        settings: dict[str, Any] = {
+            "bind": f"{options.host}:{options.port}",
+            "workers": options.workers,
+            "threads": options.threads,
+            "worker_class": "webhook.serve.worker.PatientWorker",
+            "worker_connections": options.connections,
+            "backlog": 512,
+            "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,
+            "keepalive": KEEPALIVE_SECONDS,
+            "timeout": 30,
+            "graceful_timeout": GRACE_SECONDS,
+            "limit_request_line": 4094,
+            "certfile": str(options.cert_file),
+            "keyfile": str(options.key_file),
+            "ssl_context": self._tls,
+            "when_ready": self._serve_metrics,
+            "child_exit": _forget_worker,
+            "worker_exit": self._say_goodbye,
+            # A socket in the home folder that takes commands: nobody uses it, so nobody should.
+            "control_socket_disable": True,
+            "accesslog": None,
+            "loglevel": "warning",
+        }
+        for name, value in settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        """Runs in each worker after the fork."""
+        from webhook.facts.cluster_facts import ClusterWorld
+        from webhook.policy_source.reloader import Keeper
+        from webhook.serve.app import create_app
+
+        options = self._options
+        keeper = Keeper(
+            options.policies,
+            wait_for_objects=options.policy_objects,
+            tell=lambda objects, loaded: world.tell(objects, loaded),
+            engine=options.engine,
+        )
+        world = ClusterWorld(
+            self._where,
+            schedulers=options.schedulers,
+            instance=f"{socket.gethostname()}-{os.getpid()}",
+            offer=keeper.offer if options.policy_objects else None,
+            kinds=lambda: keeper.current.kinds if keeper.status().ready else None,
+            configuration=options.configuration,
+        )
+        self._stop_world = world.stop
+        world.start()
+        keeper.start()
+        wait_until(
+            lambda: not (keeper.not_ready() or world.not_ready()), seconds=options.start_seconds
+        )
+        app = create_app(
+            world,
+            keeper,
+            record=world.record,
+            event_defaults=options.event_defaults,
+            waits=world.waits,
+        )
+        access = Access(
+            proven=options.client_ca is not None,
+            names=frozenset(options.client_names),
+            metrics=options.metrics_port is None,
+        )
+        return guarded(app, access)
+
+    def _tls(self, config: object, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        return self._certificate.context()
+
+    def _say_goodbye(self, server: object, worker: object) -> None:
+        """Runs in a worker that ends: Events that wait are written."""
+        if self._stop_world is not None:
+            self._stop_world()
+
+    def _serve_metrics(self, server: object) -> None:
+        port = self._options.metrics_port
+        if port is not None:
+            serve = ThreadingHTTPServer((self._options.host, port), _Metrics).serve_forever
+            threading.Thread(target=serve, name="metrics", daemon=True).start()
+
+
+def wait_until(
+    ready: Callable[[], bool],
+    *,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Whether it became ready in time."""
+    end = clock() + seconds
+    while not ready():
+        if clock() >= end:
+            return False
+        sleep(0.02)
+    return True
+
+
+class _Metrics(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        from webhook import metrics
+
+        known = self.path in ("/metrics", "/healthz")
+        body = metrics.exposition() if self.path == "/metrics" else b"ok\n" if known else b""
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Type", metrics.CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Scrapes are not worth a line."""
+
+
+def _forget_worker(server: object, worker: Any) -> None:
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # prometheus-client leaves it untyped

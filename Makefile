@@ -93,7 +93,7 @@ generate: $(VENV)/dev ## Write the files that are made from code: schemas, CRDs 
 	@$(BIN)/python -m kubenexus.install.chart
 
 manifests: $(VENV)/dev binaries ## Render deploy/*.yaml from the chart
-	@$(BIN)/python -m kubenexus.install.plain "$$($(BIN)/kubenexus dev build --tool helm | sed -n 's/^helm .* is ready in //p')/helm"
+	@$(BIN)/python -m kubenexus.install.render_manifests "$$($(BIN)/kubenexus dev build --tool helm | sed -n 's/^helm .* is ready in //p')/helm"
 
 lock: ## Compile requirements/*.txt anew from pyproject.toml (needs uv); what runs is what is tested
 	uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.txt

@@ -195,12 +195,12 @@ def webhook(
 ) -> None:
     """Serve admission reviews to the API server."""
     from cluster import errors
-    from kubenexus import logs
+    from kubenexus import json_logs
     from policies import vocabulary
     from policies.engine import loader
     from webhook.serve import server
 
-    logs.configure(sys.stderr)
+    json_logs.configure(sys.stderr)
     options = server.Options(
         kubeconfig=kubeconfig,
         host=host,
@@ -272,13 +272,13 @@ def scheduler(
 ) -> None:
     """Place pending pods, gangs whole."""
     from cluster import errors
-    from kubenexus import logs
+    from kubenexus import json_logs
     from policies import vocabulary
     from policies.engine import loader
     from scheduler import app as service
     from scheduler.release import Policy
 
-    logs.configure(sys.stderr)
+    json_logs.configure(sys.stderr)
     options = service.Options(
         kubeconfig=kubeconfig,
         host=host,

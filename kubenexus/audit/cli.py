@@ -21,8 +21,8 @@ from cluster import errors, resources
 from cluster.client import Client
 from cluster.connection import connection
 from kubenexus.audit import report
-from kubenexus.audit.judging import Violation
 from kubenexus.audit.scan import NoNamespace, Scan, Sums
+from kubenexus.audit.validate import Violation
 from policies.cel import engine_cpp
 from policies.cel.protocol import Problem
 from policies.engine import loader

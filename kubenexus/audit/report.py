@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kubenexus.audit.judging import Violation
 from kubenexus.audit.scan import Sums
+from kubenexus.audit.validate import Violation
 
 ROWS: Final = 10_000  # rows that a table holds
 _HEAD: Final = ("NAMESPACE", "OBJECT", "ACTION", "RULE", "MESSAGE")

@@ -17,9 +17,10 @@ from cluster import errors, resources
 from cluster.events.correlator import Ref
 from cluster.resources import Obj, Resource
 from cluster.responses import Page
-from kubenexus.audit import discovery, judging
-from kubenexus.audit.judging import Judged, Violation
-from kubenexus.audit.queues import Queues
+from kubenexus.audit import kinds as discovery
+from kubenexus.audit import validate
+from kubenexus.audit.kueue_queues import Queues
+from kubenexus.audit.validate import Judged, Violation
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
 from webhook.admission import audit, decide
@@ -138,13 +139,13 @@ class Scan:
     async def _judged(self, obj: Obj, kind: Resource) -> Judged | None:
         """What is found about the object; None where admission would not be asked about it."""
         name = obj["metadata"]["namespace"]
-        if name in self._excluded or judging.is_mirror(obj):
+        if name in self._excluded or validate.is_mirror(obj):
             return None
         namespace = await self._namespace(name)
         if namespace is None:
             return None
-        asked = judging.review(obj, kind)
-        return judging.judge(
+        asked = validate.review(obj, kind)
+        return validate.judge(
             asked,
             namespace=namespace,
             owner=await self._owner(asked) if decide.needs_owner(asked) else None,

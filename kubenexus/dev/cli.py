@@ -22,11 +22,13 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from kubenexus.dev import binaries, control, rbac, state, supervisor, versions
-from kubenexus.dev.control import Status
+from kubenexus import rbac
+from kubenexus.dev import lifecycle, state, supervisor
+from kubenexus.dev.build import binaries, versions
+from kubenexus.dev.build.progress import Bar, Lines, Show
 from kubenexus.dev.errors import DevError, UsageError
-from kubenexus.dev.flags import Layout
-from kubenexus.dev.progress import Bar, Lines, Show
+from kubenexus.dev.lifecycle import Status
+from kubenexus.dev.plane.flags import Layout
 from kubenexus.dev.supervisor import Wanted
 from policies.documents import yaml_reader
 
@@ -137,7 +139,7 @@ def up(
             kube_scheduler=kube_scheduler,
         )
         wanted.described()
-        if state.is_supervised(folder) and control.inspect(name, folder).phase == state.UP:
+        if state.is_supervised(folder) and lifecycle.inspect(name, folder).phase == state.UP:
             typer.echo(f"The plane {name!r} is up already.")
             return _print_use(name, folder)
         with _show() as show:
@@ -145,7 +147,7 @@ def up(
         if foreground:
             return supervisor.supervise(folder, wanted, env=os.environ, show=Lines(_say))
         arguments = _arguments(name, wanted)
-        started = control.start(folder, arguments, env=os.environ, say=_say)
+        started = lifecycle.start(folder, arguments, env=os.environ, say=_say)
         typer.echo(f"The plane {name!r} is up{'' if started else ' already'}.")
         _print_use(name, folder)
 
@@ -212,7 +214,7 @@ def status(
 ) -> None:
     """Show every process of a plane. Ends with 0 when all is well, else with 1."""
     with _told():
-        found = control.inspect(name, state.folder_of(name, os.environ))
+        found = lifecycle.inspect(name, state.folder_of(name, os.environ))
     if output is Output.JSON:
         typer.echo(json.dumps(found.as_dict(), indent=2))
     else:
@@ -241,7 +243,7 @@ def down(name: Name = "default") -> None:
     """Stop a plane and remove its data. The logs stay."""
     with _told():
         folder = state.folder_of(name, os.environ)
-        stopped = control.stop(folder)
+        stopped = lifecycle.stop(folder)
     if stopped:
         typer.echo("Stopped " + ", ".join(f"{each.name} ({each.pid})" for each in stopped))
     else:
@@ -264,7 +266,7 @@ def kubectl(
 ) -> None:
     """Run kubectl on a plane; all arguments and the exit code are kubectl's."""
     with _told():
-        program, path = control.kubectl(state.folder_of(name, os.environ), name, as_user)
+        program, path = lifecycle.kubectl(state.folder_of(name, os.environ), name, as_user)
     sys.stdout.flush()
     os.execve(program, [program, *context.args], {**os.environ, "KUBECONFIG": str(path)})
 

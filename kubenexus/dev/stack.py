@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, Self
 
-from kubenexus.dev import keys, own, ports
 from kubenexus.dev.api import Object, path_of
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane, await_ready, healthy
-from kubenexus.dev.processes import Child, stop_all
+from kubenexus.dev.plane import key_files
+from kubenexus.dev.plane.control_plane import ControlPlane, await_ready, healthy
+from kubenexus.dev.process import ports, self_exec
+from kubenexus.dev.process.child import Child, stop_all
 from policies import vocabulary
 from policies.documents import crds
 from webhook.registration import configurations
@@ -36,7 +37,7 @@ class Stack:
         webhook: bool = True,
         scheduler: bool = True,
         webhook_options: Sequence[str] = (),
-        command: Sequence[str] = own.COMMAND,
+        command: Sequence[str] = self_exec.COMMAND,
         deadline: float = 60.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -104,11 +105,11 @@ class Stack:
         for kind in crds.definitions():
             self.plane.api().apply(kind)
         at, (port, metrics) = self.plane.layout, ports.free(2)
-        pair = keys.serving(self.plane.ca, vocabulary.WEBHOOK_NAME, now=self._now())
+        pair = key_files.serving(self.plane.ca, vocabulary.WEBHOOK_NAME, now=self._now())
         # The user of the same name has its own pair: this one serves.
         name = f"{vocabulary.WEBHOOK_NAME}-serving"
-        keys.write_private(at.certificate(name), pair.certificate)
-        keys.write_private(at.key(name), pair.key)
+        key_files.write_private(at.certificate(name), pair.certificate)
+        key_files.write_private(at.key(name), pair.key)
         self.webhook_url = f"https://{ports.HOST}:{port}"
         self.webhook_metrics_url = f"http://{ports.HOST}:{metrics}"
         self._launch(
@@ -148,7 +149,7 @@ class Stack:
             name,
             [*self._command, name, *args],
             log=self.plane.layout.log(name),
-            env=own.environment(os.environ),
+            env=self_exec.environment(os.environ),
         )
         child.log.unlink(missing_ok=True)
         child.start()

@@ -18,11 +18,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-from kubenexus import clusterfile
-from kubenexus.dev import binaries, state
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.processes import Child
-from kubenexus.dev.progress import Show
+from kubenexus.clusterfile import load
+from kubenexus.dev import state
+from kubenexus.dev.build import binaries
+from kubenexus.dev.build.progress import Show
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process.child import Child
 from kubenexus.dev.stack import Stack
 from kubenexus.dev.state import Process, State
 
@@ -46,8 +47,8 @@ class Wanted:
     kube_scheduler: bool
     """The stock scheduler, for pods that do not name ours: every cluster has one."""
 
-    def described(self) -> clusterfile.Cluster:
-        return clusterfile.load(self.cluster) if self.cluster else clusterfile.plain(self.nodes)
+    def described(self) -> load.Cluster:
+        return load.load(self.cluster) if self.cluster else load.plain(self.nodes)
 
 
 def pause(restarts: int) -> float:

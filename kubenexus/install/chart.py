@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import yaml
 
-from kubenexus.install import roles, values
+from kubenexus import rbac_chart
+from kubenexus.install import values_schema
 from policies.documents import crds
 from webhook.registration import configurations
 
@@ -28,24 +29,24 @@ _NOTE: Final = "# Made from code by `make generate`; changes here are overwritte
 
 def files(chart: Path = CHART) -> Mapping[str, str]:
     """Path below the chart -> text."""
-    keys = values.read((chart / "values.yaml").read_text())
+    keys = values_schema.read((chart / "values.yaml").read_text())
     intro = (chart / "README.intro.md").read_text()
     return {
         "files/registration.yaml": _yaml(_registration()),
         "files/roles.yaml": _yaml(
             {
-                "cluster": roles.cluster(),
-                "ownNamespace": roles.own_namespace(),
-                "triedNamespace": roles.tried_namespace(),
-                "people": roles.people(),
+                "cluster": rbac_chart.cluster(),
+                "ownNamespace": rbac_chart.own_namespace(),
+                "triedNamespace": rbac_chart.tried_namespace(),
+                "people": rbac_chart.people(),
             }
         ),
         **{
             f"files/crds/{one['spec']['names']['plural']}.yaml": _yaml(one)
             for one in crds.definitions()
         },
-        "values.schema.json": json.dumps(values.schema(keys), indent=2) + "\n",
-        "README.md": intro + values.table(keys),
+        "values.schema.json": json.dumps(values_schema.schema(keys), indent=2) + "\n",
+        "README.md": intro + values_schema.table(keys),
     }
 
 

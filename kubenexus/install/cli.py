@@ -20,9 +20,11 @@ import yaml
 from cluster import errors
 from cluster.client import Client
 from cluster.connection import connection
-from kubenexus import logs
-from kubenexus.exits import BAD_INPUT, FAILED, end
-from kubenexus.install import asking, leaving, registering, stored
+from kubenexus import json_logs
+from kubenexus.exit_codes import BAD_INPUT, FAILED, end
+from kubenexus.install import cert_secrets, uninstall
+from kubenexus.install import probe as asking
+from kubenexus.install import register as registering
 from policies import vocabulary
 
 logger = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ def certificates(
     names = tuple(f"{service}{end}" for end in endings(namespace))
 
     async def run(client: Client) -> None:
-        written = await stored.keep(
+        written = await cert_secrets.keep(
             client, namespace=namespace, name=secret, names=names, now=datetime.now(UTC)
         )
         logger.info("certificate %s", "written" if written else "good as it is")
@@ -149,11 +151,11 @@ def cleanup(
         raise end("--secret was given without --namespace", BAD_INPUT)
 
     async def run(client: Client) -> None:
-        await leaving.unregister(
+        await uninstall.unregister(
             client, name=configuration, namespace=try_namespace, seconds=timeout
         )
-        lifted = await leaving.lift_gates(client)
-        await leaving.forget(client, namespace=namespace, secrets=secret or ())
+        lifted = await uninstall.lift_gates(client)
+        await uninstall.forget(client, namespace=namespace, secrets=secret or ())
         logger.info("cleaned up", extra={"gates_lifted": lifted})
 
     _do(kubeconfig, run)
@@ -164,10 +166,10 @@ def _do(kubeconfig: Path | None, run: Callable[[Client], Awaitable[None]]) -> No
         async with Client(connection.load(kubeconfig), component="install") as client:
             await run(client)
 
-    logs.configure(sys.stderr)
+    json_logs.configure(sys.stderr)
     try:
         asyncio.run(with_client())
     except errors.ConfigError as exc:
         raise end(str(exc), BAD_INPUT) from exc
-    except (errors.ClusterError, registering.NotInTime, stored.Unreadable) as exc:
+    except (errors.ClusterError, registering.NotInTime, cert_secrets.Unreadable) as exc:
         raise end(str(exc), FAILED) from exc

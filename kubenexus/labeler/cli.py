@@ -24,9 +24,9 @@ import typer
 from cluster import errors
 from cluster.client import Client
 from cluster.connection import connection
-from kubenexus import logs
-from kubenexus.exits import BAD_INPUT, FAILED, end
-from kubenexus.labeler import facts, keep, sysfs
+from kubenexus import json_logs
+from kubenexus.exit_codes import BAD_INPUT, FAILED, end
+from kubenexus.labeler import labels, sync, sysfs
 from kubenexus.labeler.sysfs import Host
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def labeler(
         raise typer.Exit(_show(sys_root, proc_root))
     if not node:
         raise end("which node is this? give --node, or NODE_NAME in the environment", BAD_INPUT)
-    logs.configure(sys.stderr)
+    json_logs.configure(sys.stderr)
     try:
         read = partial(sysfs.read, sys_root, proc_root)
         asyncio.run(_run(kubeconfig, node, read, every=None if once else every))
@@ -79,7 +79,7 @@ def _show(root: Path, proc: Path) -> int:
         host = sysfs.read(root, proc)
     except sysfs.SysfsError as exc:
         raise end(str(exc), FAILED) from exc
-    found = {"labels": facts.labels(host), "annotations": facts.annotations(host)}
+    found = {"labels": labels.labels(host), "annotations": labels.annotations(host)}
     typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
     return 0
 
@@ -93,7 +93,7 @@ async def _run(
     async with Client(connection.load(kubeconfig), component="labeler") as client:
         while not stop.is_set():
             try:
-                if await keep.keep(client, node, read()):
+                if await sync.keep(client, node, read()):
                     logger.info("node described", extra={"node": node})
             except (sysfs.SysfsError, errors.KubeError) as exc:
                 if every is None:

@@ -16,9 +16,9 @@ import typer
 from cluster import errors
 from cluster.client import Client
 from cluster.connection import connection
-from kubenexus.exits import BAD_INPUT, FAILED, end
-from kubenexus.node import gather, render
-from kubenexus.node.view import view
+from kubenexus.exit_codes import BAD_INPUT, FAILED, end
+from kubenexus.node import fetch, render
+from kubenexus.node.describe import view
 from scheduler.errors import ModelError
 
 app: Final = typer.Typer(
@@ -60,6 +60,6 @@ def describe(
         typer.echo(line)
 
 
-async def _gather(kubeconfig: Path | None, name: str) -> gather.Found:
+async def _gather(kubeconfig: Path | None, name: str) -> fetch.Found:
     async with Client(connection.load(kubeconfig), component="node") as client:
-        return await gather.gather(client, name)
+        return await fetch.gather(client, name)

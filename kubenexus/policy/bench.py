@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kubenexus.policy.problems import UsageError
+from kubenexus.policy.errors import UsageError
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
 from policies.engine.request import Admission

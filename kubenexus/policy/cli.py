@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kubenexus.policy.problems import PolicyCommandError, UsageError
+from kubenexus.policy.errors import PolicyCommandError, UsageError
 from policies.cel.protocol import Engine, Problem
 
 BAD_INPUT: Final = 2
@@ -121,8 +121,8 @@ def verify(
     A test says what policies should make of objects. Its policies are those that it names, or
     those in its own file, or those beside it. Ends with 0 when all hold, with 1 when one does not.
     """
-    from kubenexus.policy import junit as xml
-    from kubenexus.policy import verify as command
+    from kubenexus.policy.policy_test import junit as xml
+    from kubenexus.policy.policy_test import runner as command
     from policies.engine.compiler import Compiler
 
     with _told():
@@ -150,16 +150,17 @@ def explain(
     engine: EngineOption = None,
 ) -> None:
     """Show what policies make of an object, and why: each expression, and each of its parts."""
-    from kubenexus.policy import explain as command
-    from kubenexus.policy import explain_text, sources
-    from kubenexus.policy.watching import PartsEngine
+    from kubenexus.policy import inputs
+    from kubenexus.policy.explain import explain as command
+    from kubenexus.policy.explain import text as explain_text
+    from kubenexus.policy.explain.tracing import PartsEngine
     from policies.engine.compiler import Compiler
 
     with _told():
         if namespace_file is not None and namespace_labels is not None:
             raise UsageError("--namespace-file and --namespace-labels were both given; choose one")
-        known = None if namespace_file is None else sources.namespace(namespace_file)
-        loaded = sources.load(policies or [], compiler=Compiler(PartsEngine(_engine(engine))))
+        known = None if namespace_file is None else inputs.namespace(namespace_file)
+        loaded = inputs.load(policies or [], compiler=Compiler(PartsEngine(_engine(engine))))
         tiers = loaded.policies.tables.tiers
         if queue_tier is not None and queue_tier not in tiers:
             want = f"want one of {', '.join(tiers)}"
@@ -168,11 +169,11 @@ def explain(
             command.explain(
                 obj,
                 loaded.policies,
-                namespace=sources.namespace_of(obj, known, labels=namespace_labels or ""),
+                namespace=inputs.namespace_of(obj, known, labels=namespace_labels or ""),
                 queue_tier=queue_tier,
                 now=datetime.now(UTC),
             )
-            for obj in sources.objects(file)
+            for obj in inputs.objects(file)
         ]
     if output is Output.JSON:
         body = {"objects": [command.as_dict(one) for one in found]}
@@ -200,18 +201,18 @@ def bench(
 ) -> None:
     """Measure what a request costs under each policy, and under all of them."""
     from kubenexus.policy import bench as command
-    from kubenexus.policy import sources
+    from kubenexus.policy import inputs
     from policies.engine.compiler import Compiler
     from policies.engine.request import Admission
 
     with _told():
         baseline = None if compare is None else command.read(compare)
         used = _engine(engine)
-        loaded = sources.load(policies or [], compiler=Compiler(used))
-        objects = [obj for path in file or [] for obj in sources.objects(path)]
+        loaded = inputs.load(policies or [], compiler=Compiler(used))
+        objects = [obj for path in file or [] for obj in inputs.objects(path)]
         report = command.run(
             [
-                Admission.of(obj, namespace=sources.namespace_of(obj, None))
+                Admission.of(obj, namespace=inputs.namespace_of(obj, None))
                 for obj in objects or [command.SAMPLE]
             ],
             loaded.policies,
@@ -240,14 +241,14 @@ def export(
 
     What stays with KubeNexus is listed above each policy, in comments, with the reason.
     """
-    from kubenexus.policy import export as command
-    from kubenexus.policy import sources
+    from kubenexus.policy import inputs
+    from kubenexus.policy.export import export as command
     from policies.engine.compiler import Compiler
 
     with _told():
         if not vap:
             raise UsageError("no form was given; say --vap")
-        loaded = sources.load(policies or [], compiler=Compiler(_engine(engine)))
+        loaded = inputs.load(policies or [], compiler=Compiler(_engine(engine)))
     exported = command.export(loaded.policies, now=datetime.now(UTC))
     typer.echo(command.as_yaml(exported), nl=False)
     typer.echo(f"kubenexus: {command.summary(exported)}", err=True)
@@ -267,7 +268,7 @@ def schema(
 @app.command()
 def version(output: OutputOption = Output.TEXT, engine: EngineOption = None) -> None:
     """Show the CEL engine in use, its version, and which others this platform has."""
-    from kubenexus.policy import engines
+    from kubenexus.policy import version as engines
 
     with _told():
         report = engines.survey(engine)

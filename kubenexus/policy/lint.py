@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
-from kubenexus.policy import sources
-from kubenexus.policy.problems import UsageError
+from kubenexus.policy import inputs
+from kubenexus.policy.errors import UsageError
 from policies.documents import yaml_reader
 from policies.documents.faults import Fault
 from policies.documents.yaml_reader import DocumentError
@@ -40,7 +40,7 @@ class Report:
 
 def lint(paths: Sequence[Path], *, compiler: Compiler) -> Report:
     """All faults of all files."""
-    sources.must_exist(paths)
+    inputs.must_exist(paths)
     found: set[Fault] = set()
     files: set[Path] = set()
     policies = tests = 0
@@ -63,7 +63,7 @@ def _sets(paths: Sequence[Path]) -> Iterator[list[Path]]:
     if named:
         yield named
     for folder in (path for path in paths if path.is_dir()):
-        files = sorted(sources.yaml_files(folder), key=lambda file: (file.parent, file))
+        files = sorted(inputs.yaml_files(folder), key=lambda file: (file.parent, file))
         for _, group in groupby(files, key=lambda file: file.parent):
             yield list(group)
 
@@ -75,7 +75,7 @@ def _tests(file: Path) -> tuple[int, list[Fault]]:
     except DocumentError:
         return 0, []  # told with the policies
     count, found = 0, list[Fault]()
-    for origin, test in sources.tests(parts):
+    for origin, test in inputs.tests(parts):
         count += 1
         if isinstance(test, list):
             found += test

@@ -14,19 +14,19 @@ Guides, which people write, are not made here.
 
 from collections.abc import Mapping
 
-from kubenexus.reference import commands, fields, figures, happenings, settings, words
+from kubenexus.reference import chart_values, cli, events, keys, metrics, policy_fields
 
 
 def pages(*, values: str | None = None) -> Mapping[str, str]:
     """Path below the repository -> text; `values` is the text of the chart's values.yaml."""
     made = {
-        "docs/reference/keys.md": words.page(),
-        "docs/reference/policy.md": fields.page(),
-        "docs/reference/reservation.md": fields.reservation_page(),
-        "docs/reference/cli.md": commands.page(),
-        "docs/reference/metrics.md": figures.page(),
-        "docs/reference/events.md": happenings.page(),
+        "docs/reference/keys.md": keys.page(),
+        "docs/reference/policy.md": policy_fields.page(),
+        "docs/reference/reservation.md": policy_fields.reservation_page(),
+        "docs/reference/cli.md": cli.page(),
+        "docs/reference/metrics.md": metrics.page(),
+        "docs/reference/events.md": events.page(),
     }
     if values is not None:
-        made["docs/reference/values.md"] = settings.page(values)
+        made["docs/reference/values.md"] = chart_values.page(values)
     return made

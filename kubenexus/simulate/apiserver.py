@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kubenexus.simulate import expand
+from kubenexus.simulate import controllers
 from policies import vocabulary
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
@@ -75,7 +75,7 @@ class ApiServer:
         group, _, version = str(obj["apiVersion"]).rpartition("/")
         metadata = {"namespace": "default", **obj["metadata"]}
         namespace, name = str(metadata["namespace"]), str(metadata["name"])
-        metadata["uid"] = expand.uid(str(obj["kind"]), namespace, name)
+        metadata["uid"] = controllers.uid(str(obj["kind"]), namespace, name)
         metadata["creationTimestamp"] = self._now()
         obj = {**obj, "metadata": metadata}
         resource = workloads.plural(str(obj["kind"]))

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kubenexus.simulate import inputs, jobsfile, render, render_timed, run, timed, virtual
+from kubenexus.simulate import inputs, render, run
+from kubenexus.simulate.virtual_time import engine, jobs_csv
+from kubenexus.simulate.virtual_time import render as render_timed
+from kubenexus.simulate.virtual_time import run as timed
 from policies import duration
 from policies.cel import engine_cpp
 from policies.documents import yaml_reader
@@ -72,10 +75,10 @@ def _once(asked: Asked, out: Console) -> None:
 def _in_time(asked: Asked, out: Console) -> None:
     within = _within(asked.within)
     listed = asked.jobs
-    if listed is None and (asked.path / jobsfile.FILE_NAME).is_file():
-        listed = asked.path / jobsfile.FILE_NAME
+    if listed is None and (asked.path / jobs_csv.FILE_NAME).is_file():
+        listed = asked.path / jobs_csv.FILE_NAME
     found = inputs.read(asked.path, cluster=asked.cluster, jobs=listed)
-    ways = virtual.WAYS if asked.compare else (virtual.OURS,)
+    ways = engine.WAYS if asked.compare else (engine.OURS,)
     base = _reading(asked, found)
     report = timed.simulate(found, _compiled(base), within=within, ways=ways)
     before = None

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kubenexus import clusterfile
-from kubenexus.simulate import jobsfile, shapes
+from kubenexus.clusterfile import load
+from kubenexus.simulate import validate
+from kubenexus.simulate.virtual_time import jobs_csv
 from policies import quantity, vocabulary
 from policies.documents import yaml_reader
 from policies.documents.yaml_reader import Document, DocumentError
@@ -45,7 +46,7 @@ class Manifest:
 class Inputs:
     """Everything that a simulation starts from."""
 
-    cluster: clusterfile.Cluster
+    cluster: load.Cluster
     manifests: tuple[Manifest, ...]
     policies: tuple[Path, ...] = ()
     """Files that hold policies."""
@@ -66,22 +67,21 @@ def read(path: Path, *, cluster: Path | None = None, jobs: Path | None = None) -
     described = _described(path, cluster)
     if jobs is not None:
         known = [one.obj for one in manifests if one.type == NAMESPACE]
-        listed = jobsfile.read(jobs, (*described.namespaces, *known))
+        listed = jobs_csv.read(jobs, (*described.namespaces, *known))
         manifests += tuple(_manifest(document) for document in listed)
     return Inputs(_with_nodes(described, manifests), manifests, policies)
 
 
-def _described(path: Path, cluster: Path | None) -> clusterfile.Cluster:
-    own = path / clusterfile.FILE_NAME
+def _described(path: Path, cluster: Path | None) -> load.Cluster:
+    own = path / load.FILE_NAME
     if cluster is None and not own.is_file():
         raise DocumentError(
             str(path),
             0,
             0,
-            f"no cluster is described; add {clusterfile.FILE_NAME} to the folder, "
-            "or pass --cluster FILE",
+            f"no cluster is described; add {load.FILE_NAME} to the folder, or pass --cluster FILE",
         )
-    return clusterfile.load(cluster or own)
+    return load.load(cluster or own)
 
 
 def _holds_policies(found: Sequence[Document]) -> bool:
@@ -104,9 +104,7 @@ def _files(path: Path) -> list[Path]:
         found = sorted(path.iterdir())
     except OSError as exc:
         raise DocumentError(str(path), 0, 0, f"cannot be listed: {exc.strerror}") from exc
-    return [
-        file for file in found if file.suffix in _MANIFESTS and file.name != clusterfile.FILE_NAME
-    ]
+    return [file for file in found if file.suffix in _MANIFESTS and file.name != load.FILE_NAME]
 
 
 # --- One object. ---
@@ -121,12 +119,12 @@ def _manifest(document: Document) -> Manifest:
             raise document.error((key,), f"{key} is missing or no text; write what the object is")
     manifest = Manifest(document, obj)
     _check_kind(manifest)
-    shapes.check_metadata(document, obj)
+    validate.check_metadata(document, obj)
     name = (obj.get("metadata") or {}).get("name")
     if not isinstance(name, str) or not name:
         raise document.error(("metadata",), "metadata.name is missing; give the object a name")
     if manifest.type in workloads.KINDS:
-        shapes.check_workload(document, obj)
+        validate.check_workload(document, obj)
         # As on create: a status that was written down, or exported with the object, is dropped.
         return Manifest(document, {key: part for key, part in obj.items() if key != "status"})
     if manifest.type == PRIORITY_CLASS and type(obj.get("value")) is not int:
@@ -139,8 +137,7 @@ def _check_kind(manifest: Manifest) -> None:
         return
     if manifest.obj["apiVersion"] == vocabulary.CLUSTER_FILE_API_VERSION:
         message = (
-            f"this describes a cluster; call the file {clusterfile.FILE_NAME}, "
-            "or pass it with --cluster"
+            f"this describes a cluster; call the file {load.FILE_NAME}, or pass it with --cluster"
         )
     else:
         known = sorted({kind for _, kind in (*workloads.KINDS, NAMESPACE, NODE, PRIORITY_CLASS)})
@@ -154,7 +151,7 @@ def _check_kind(manifest: Manifest) -> None:
 # --- Nodes written as v1 objects, next to those of the cluster file. ---
 
 
-def _with_nodes(cluster: clusterfile.Cluster, manifests: Iterable[Manifest]) -> clusterfile.Cluster:
+def _with_nodes(cluster: load.Cluster, manifests: Iterable[Manifest]) -> load.Cluster:
     nodes = {node["metadata"]["name"]: node for node in cluster.nodes}
     for manifest in manifests:
         if manifest.type != NODE:
@@ -165,7 +162,7 @@ def _with_nodes(cluster: clusterfile.Cluster, manifests: Iterable[Manifest]) -> 
                 ("metadata", "name"), f"a node called {name!r} exists already; rename one"
             )
         nodes[name] = _node(manifest)
-    return clusterfile.Cluster(tuple(nodes.values()), cluster.namespaces)
+    return load.Cluster(tuple(nodes.values()), cluster.namespaces)
 
 
 def _node(manifest: Manifest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ nobody can say where it would put them.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kubenexus.simulate.outcome import Fate, Pod
+from kubenexus.simulate.result import Fate, Pod
 from policies import vocabulary
 from scheduler import model, planner, units
 from scheduler.errors import ModelError

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kubenexus.simulate.outcome import Fate, Injected, Manifest, Pod, Result, Totals
+from kubenexus.simulate.result import Fate, Injected, Manifest, Pod, Result, Totals
 
 WIDTH: Final = 100
 _COLOURS: Final = {

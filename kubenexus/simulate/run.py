@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kubenexus.simulate import changes, expand, outcome, place
+from kubenexus.simulate import controllers, injected, place, result
 from kubenexus.simulate.apiserver import Answer, ApiServer
 from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, Inputs, Manifest
 from policies import quantity, vocabulary
@@ -31,12 +31,12 @@ class Admitted:
     pods: tuple[Answer, ...] = ()
 
 
-def simulate(inputs: Inputs, policies: PolicySet) -> outcome.Result:
+def simulate(inputs: Inputs, policies: PolicySet) -> result.Result:
     """Admit everything, then place what was admitted."""
     admitted = admit(inputs, inputs.manifests, policies)
     pods = [pod.obj for one in admitted for pod in one.pods if not pod.refusals]
     placed = place.place(inputs.cluster.nodes, pods, Tables.of(policies))
-    return outcome.Result(
+    return result.Result(
         totals(inputs.cluster.nodes), tuple(_told(one, placed) for one in admitted)
     )
 
@@ -56,18 +56,18 @@ def _admit(manifest: Manifest, server: ApiServer) -> Admitted:
     if answer.obj["kind"] == "Pod":
         return Admitted(manifest, answer, (answer,))
     try:
-        made = expand.pods(answer.obj)
-    except expand.TooManyError as exc:
+        made = controllers.pods(answer.obj)
+    except controllers.TooManyError as exc:
         raise manifest.document.error(("spec",), str(exc)) from exc
     return Admitted(manifest, answer, tuple(server.create(pod, owner=answer.obj) for pod in made))
 
 
-def _told(one: Admitted, placed: Mapping[str, outcome.Pod]) -> outcome.Manifest:
+def _told(one: Admitted, placed: Mapping[str, result.Pod]) -> result.Manifest:
     metadata = one.answer.obj["metadata"]
     where = one.manifest.document.place()
     warnings = [text for answer in (one.answer, *one.pods) for text in answer.warnings]
     made = bool(one.pods) or bool(one.answer.refusals)
-    return outcome.Manifest(
+    return result.Manifest(
         source=where.source,
         line=where.line,
         kind=str(one.answer.obj["kind"]),
@@ -75,22 +75,22 @@ def _told(one: Admitted, placed: Mapping[str, outcome.Pod]) -> outcome.Manifest:
         name=metadata["name"],
         refusals=one.answer.refusals,
         warnings=tuple(dict.fromkeys(warnings)),
-        notes=() if made else (expand.why_none(one.answer.obj),),
-        injected=changes.injected(
+        notes=() if made else (controllers.why_none(one.answer.obj),),
+        injected=injected.injected(
             (str(pod.obj["metadata"]["name"]), pod.changes) for pod in one.pods if not pod.refusals
         ),
         pods=tuple(_pod(pod, placed) for pod in one.pods),
     )
 
 
-def _pod(answer: Answer, placed: Mapping[str, outcome.Pod]) -> outcome.Pod:
+def _pod(answer: Answer, placed: Mapping[str, result.Pod]) -> result.Pod:
     metadata = answer.obj["metadata"]
     if answer.refusals:
-        return outcome.Pod(metadata["name"], outcome.Fate.REFUSED, reasons=answer.refusals)
+        return result.Pod(metadata["name"], result.Fate.REFUSED, reasons=answer.refusals)
     return placed[metadata["uid"]]
 
 
-def totals(nodes: Iterable[Json]) -> outcome.Totals:
+def totals(nodes: Iterable[Json]) -> result.Totals:
     wanted = ("cpu", "memory", *vocabulary.GPU_RESOURCES)
     sums: dict[str, int] = {}
     count = 0
@@ -100,4 +100,4 @@ def totals(nodes: Iterable[Json]) -> outcome.Totals:
             if name in wanted:
                 sums[name] = sums.get(name, 0) + quantity.amount(name, value)
     shown = {name: quantity.show(name, sums[name]) for name in wanted if sums.get(name)}
-    return outcome.Totals(count, shown)
+    return result.Totals(count, shown)

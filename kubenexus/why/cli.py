@@ -17,8 +17,9 @@ import typer
 from cluster import errors
 from cluster.client import Client
 from cluster.connection import connection
-from kubenexus.exits import BAD_INPUT, FAILED, end
-from kubenexus.why import ask, render
+from kubenexus.exit_codes import BAD_INPUT, FAILED, end
+from kubenexus.why import client as ask
+from kubenexus.why import render
 from policies import vocabulary
 
 app: Final = typer.Typer(

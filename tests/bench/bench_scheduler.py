@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kubenexus.dev import binaries, versions
-from kubenexus.dev.binaries import Binaries
-from kubenexus.dev.progress import Lines
+from kubenexus.dev.build import binaries, versions
+from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.build.progress import Lines
 from tests.bench import scheduler_cases as cases
 from tests.bench import (
     scheduler_measure,

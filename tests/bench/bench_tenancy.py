@@ -5,7 +5,7 @@
     ours, guessed        the same work at 110 %, where what jobs say of their duration is a guess
 
 Runs in this process and needs no API server: work, ways and figures are those of `kubenexus
-simulate --for … --compare` (`kubenexus.simulate.virtual`, `kubenexus.simulate.tally`). Results go
+simulate --for … --compare` (`kubenexus.simulate.virtual_time.engine`, `kubenexus.simulate.virtual_time.wait_statistics`). Results go
 to build/bench/tenancy.json; `make bench-docs` makes the tables and the plot of docs/tenancy.md.
 """
 
@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kubenexus.simulate import virtual
+from kubenexus.simulate.virtual_time import engine
 from tests.bench import scheduler_results, tenancy_figures, tenancy_report, tenancy_trace
 from tests.bench.hardware_trace import TraceError
 
@@ -70,7 +70,7 @@ def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
             jobs = tenancy_trace.work(
                 gangs, gpus, demand=demand, hours=hours, seed=seed, guess=guess
             )
-            run = virtual.run(nodes, jobs, way, tables=tenancy_trace.tables())
+            run = engine.run(nodes, jobs, way, tables=tenancy_trace.tables())
             figures = tenancy_figures.figures(jobs, run, gpus, tenancy_trace.WEIGHTS)
             about = {"demand": demand, "seed": seed, "way": way, "hours": hours, "gpus": gpus}
             found.append({**about, "guessed": guess is not None, **figures})
@@ -81,10 +81,10 @@ def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
 def _rounds(*, quick: bool) -> Iterator[tuple[float, str, tenancy_trace.Guess | None]]:
     """Other ways do not look at durations: what is said of them changes nothing there."""
     for demand in (tenancy_report.JUDGED,) if quick else DEMANDS:
-        for way in virtual.WAYS:
+        for way in engine.WAYS:
             yield demand, way, None
         if demand == tenancy_report.JUDGED:
-            yield demand, virtual.OURS, tenancy_trace.Guess()
+            yield demand, engine.OURS, tenancy_trace.Guess()
 
 
 def _about(asked: argparse.Namespace) -> dict[str, Any]:

@@ -28,10 +28,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kubenexus.dev import binaries, keys, own, ports, versions
-from kubenexus.dev.plane import ControlPlane, await_ready, healthy
-from kubenexus.dev.processes import Child
-from kubenexus.dev.progress import Lines
+from kubenexus.dev.build import binaries, versions
+from kubenexus.dev.build.progress import Lines
+from kubenexus.dev.plane import key_files
+from kubenexus.dev.plane.control_plane import ControlPlane, await_ready, healthy
+from kubenexus.dev.process import ports, self_exec
+from kubenexus.dev.process.child import Child
 from policies import vocabulary
 from policies.engine import loader
 from tests.bench import rows
@@ -199,14 +201,14 @@ class Bench:
     @contextlib.contextmanager
     def _webhook(self, workers: int) -> Iterator[tuple[Child, str]]:
         port, metrics = ports.free(2)
-        pair = keys.serving(self.plane.ca, vocabulary.WEBHOOK_NAME, now=datetime.now(UTC))
+        pair = key_files.serving(self.plane.ca, vocabulary.WEBHOOK_NAME, now=datetime.now(UTC))
         cert, key = self.folder / "tls.crt", self.folder / "tls.key"
-        keys.write_private(cert, pair.certificate)
-        keys.write_private(key, pair.key)
+        key_files.write_private(cert, pair.certificate)
+        key_files.write_private(key, pair.key)
         child = Child(
             "webhook",
             [
-                *own.COMMAND,
+                *self_exec.COMMAND,
                 "webhook",
                 f"--kubeconfig={self.plane.kubeconfig(vocabulary.WEBHOOK_NAME)}",
                 f"--host={ports.HOST}",
@@ -219,7 +221,7 @@ class Bench:
                 f"--policies={self.rules}",
             ],
             log=self.folder / "webhook.log",
-            env=own.environment(os.environ),
+            env=self_exec.environment(os.environ),
         )
         child.start()
         try:

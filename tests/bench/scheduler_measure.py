@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kubenexus.dev.plane import APISERVER
-from kubenexus.dev.processes import Child
+from kubenexus.dev.plane.control_plane import APISERVER
+from kubenexus.dev.process.child import Child
 from tests.bench import scheduler_cases as cases
 from tests.bench import scheduler_figures as figures
 from tests.bench.scheduler_cases import Case, Peer

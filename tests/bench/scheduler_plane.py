@@ -16,12 +16,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kubenexus.dev import flags, keys, own, ports, rbac
+from kubenexus import rbac
 from kubenexus.dev.api import Api, Object
-from kubenexus.dev.binaries import Binaries
+from kubenexus.dev.build.binaries import Binaries
 from kubenexus.dev.errors import StartFailed
-from kubenexus.dev.plane import APISERVER, KUBE_SCHEDULER, ControlPlane, await_ready, healthy
-from kubenexus.dev.processes import Child
+from kubenexus.dev.plane import flags, key_files
+from kubenexus.dev.plane.control_plane import (
+    APISERVER,
+    KUBE_SCHEDULER,
+    ControlPlane,
+    await_ready,
+    healthy,
+)
+from kubenexus.dev.process import ports, self_exec
+from kubenexus.dev.process.child import Child
 from policies import vocabulary
 from tests.bench import scheduler_cases as cases
 from tests.bench.scheduler_cases import Peer
@@ -51,7 +59,7 @@ class Plane(ControlPlane):
         at = self.layout
         at.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._ports = flags.Ports(*ports.free(6))
-        self._ca = keys.make(at, server=self.server, now=self._now())
+        self._ca = key_files.make(at, server=self.server, now=self._now())
         self._launch("etcd", flags.etcd(at, self.ports, unsafe_no_fsync=True))
         self._launch(APISERVER, [*flags.apiserver(at, self.ports), *self._apiserver_flags])
         self._wait(APISERVER, lambda: self.api().ready(), also=("etcd",))
@@ -123,7 +131,9 @@ def warm_up(binaries: Binaries) -> None:
     """Bytecode is written and the binary is in the page cache before anything is measured."""
     subprocess.run([binaries.path(KUBE_SCHEDULER), "--version"], check=True, capture_output=True)
     code = "import kubenexus.cli, kubenexus.logs, scheduler.app"
-    subprocess.run([sys.executable, "-P", "-c", code], check=True, env=own.environment(os.environ))
+    subprocess.run(
+        [sys.executable, "-P", "-c", code], check=True, env=self_exec.environment(os.environ)
+    )
 
 
 # --- processes ---
@@ -134,13 +144,13 @@ def scheduler(plane: Plane, peer: Peer, log: Path) -> tuple[Child, str]:
     if peer.ours:
         (port,) = ports.free(1)
         argv = [
-            *own.COMMAND,
+            *self_exec.COMMAND,
             "scheduler",
             f"--kubeconfig={plane.kubeconfig(vocabulary.SCHEDULER_NAME)}",
             f"--host={ports.HOST}",
             f"--port={port}",
         ]
-        child = Child(peer.name, argv, log=log, env=own.environment(os.environ))
+        child = Child(peer.name, argv, log=log, env=self_exec.environment(os.environ))
         return child, f"http://{ports.HOST}:{port}/readyz"
     config = log.with_suffix(".json")
     config.write_text(json.dumps(cases.configuration(peer, plane.kubeconfig(rbac.KUBE_SCHEDULER))))

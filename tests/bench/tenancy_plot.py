@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubenexus.simulate.virtual import WAYS
+from kubenexus.simulate.virtual_time.engine import WAYS
 from tests.bench import tenancy_report
 
 Sample = dict[str, Any]

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubenexus.simulate.virtual import FIFO, GREEDY, OURS, WAYS
+from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS, WAYS
 from tests.bench import rows
 
 FILE: Final = rows.FOLDER / "tenancy.json"

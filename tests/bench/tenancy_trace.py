@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kubenexus.simulate.virtual import Job
+from kubenexus.simulate.virtual_time.engine import Job
 from policies import vocabulary
 from policies.documents.tenancy import Sharing
 from policies.engine.policyset import Tables as PolicyTables

@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubenexus.dev.processes import Child
+from kubenexus.dev.process.child import Child
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

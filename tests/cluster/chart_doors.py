@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from typing import Final, Self
 
-from kubenexus.dev import ports
+from kubenexus.dev.process import ports
 
 _PIECE: Final = 64 * 1024
 

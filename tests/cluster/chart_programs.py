@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from kubenexus.dev import ports
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.own import COMMAND, environment
-from kubenexus.dev.plane import await_ready, healthy
-from kubenexus.dev.processes import Child
+from kubenexus.dev.plane.control_plane import await_ready, healthy
+from kubenexus.dev.process import ports
+from kubenexus.dev.process.child import Child
+from kubenexus.dev.process.self_exec import COMMAND, environment
 from policies.engine import loader
 from tests.cluster.chart_rig import FULL, NAMESPACE, Done, Json, Rig, run
 

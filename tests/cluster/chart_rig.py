@@ -30,12 +30,13 @@ from typing import Any
 import pytest
 import yaml
 
-from kubenexus import clusterfile
-from kubenexus.dev import binaries, own, ports
-from kubenexus.dev.binaries import Binaries
+from kubenexus.clusterfile import load
+from kubenexus.dev.build import binaries
+from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.build.progress import Lines
 from kubenexus.dev.errors import DevError
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.progress import Lines
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import ports, self_exec
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "kubenexus"
@@ -202,7 +203,7 @@ def run(*args: str, timeout: float = 60.0) -> Done:
         capture_output=True,
         text=True,
         timeout=timeout,
-        env=own.environment({"PATH": "/usr/bin:/bin"}),
+        env=self_exec.environment({"PATH": "/usr/bin:/bin"}),
     )
 
 
@@ -219,7 +220,7 @@ def running(
         pytest.fail(str(exc), pytrace=False)
     try:
         plane.start_kube_scheduler()
-        plane.add_nodes(clusterfile.plain(3).nodes)
+        plane.add_nodes(load.plain(3).nodes)
         rig = Rig(plane, helm, folder)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         rig.apply([space, *(kinds or (a_kind(*row) for row in FOREIGN))])

@@ -15,9 +15,9 @@ from typing import Final
 
 import yaml
 
-from kubenexus.dev import ports
-from kubenexus.dev.processes import Child
-from kubenexus.install import renewal
+from kubenexus.dev.process import ports
+from kubenexus.dev.process.child import Child
+from kubenexus.install import cert_rotation
 from kubenexus.install.cli import endings
 from policies import vocabulary
 from tests.cluster.chart_doors import Doors
@@ -38,7 +38,7 @@ from tests.cluster.chart_programs import (
 )
 from tests.cluster.chart_rig import FULL, NAMESPACE, RELEASE, Json, Rig, leaf, run, served
 from tests.cluster.waiting import eventually
-from tests.unit.labeler import trees
+from tests.unit.kubenexus.labeler import sysfs_trees
 
 SECRET: Final = f"{FULL}-webhook-tls"
 # Component -> what it asks for and is not granted.
@@ -105,7 +105,7 @@ def answer(rig: Rig, replicas: Replicas, *values: str) -> None:
 def certificate_of(then: datetime) -> list[Json]:
     """The secrets that the hook would have made at that time."""
     names = [f"{FULL}-webhook{end}" for end in endings(NAMESPACE)]
-    kept = renewal.renewed(None, names=names, now=then)
+    kept = cert_rotation.renewed(None, names=names, now=then)
     pairs = {SECRET: kept.leaf, f"{SECRET}-ca": kept.authority}
     return [
         {
@@ -142,7 +142,7 @@ def work(rig: Rig, ending: contextlib.ExitStack) -> None:
 
     labeler = pod_of(rig, "daemonset", "labeler")
     (container,) = labeler["containers"]
-    tree = trees.tree(rig.folder / "sys", cpus=["0-3", "4-7"], memory=[1 << 20, 1 << 20])
+    tree = sysfs_trees.tree(rig.folder / "sys", cpus=["0-3", "4-7"], memory=[1 << 20, 1 << 20])
     words = arguments(rig, labeler, container, others={"--sys=/sys": f"--sys={tree}"})
     kubeconfig = rig.account("labeler", node="node-0")
     said = [

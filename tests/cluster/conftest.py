@@ -20,12 +20,12 @@ from typing import Protocol
 
 import pytest
 
-from kubenexus import clusterfile
-from kubenexus.dev import binaries, versions
-from kubenexus.dev.binaries import Binaries
+from kubenexus.clusterfile import load
+from kubenexus.dev.build import binaries, versions
+from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.build.progress import Lines
 from kubenexus.dev.errors import DevError
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.progress import Lines
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 
 KUBERNETES = os.environ.get("KUBENEXUS_TEST_KUBERNETES", versions.DEFAULT_KUBERNETES)
@@ -105,7 +105,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
 # A module at a time: tests that do not ask for it find no webhook registered.
 @pytest.fixture(scope="module")
 def stack(control_plane: ControlPlane) -> Iterator[Stack]:
-    control_plane.add_nodes(clusterfile.plain(4).nodes)
+    control_plane.add_nodes(load.plain(4).nodes)
     running = Stack(control_plane)
     try:
         running.start()

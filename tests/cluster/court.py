@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.cluster.waiting import eventually

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from tests.cluster.waiting import eventually
 
 Json = dict[str, Any]

@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import yaml
 
-from kubenexus.dev import rbac
+from kubenexus import rbac
 from kubenexus.dev.api import Api
-from kubenexus.dev.binaries import Binaries
+from kubenexus.dev.build.binaries import Binaries
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from tests.cluster import parity_wishes
 from tests.cluster.parity_storage import Storage
 from tests.cluster.parity_world import (

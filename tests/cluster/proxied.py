@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kubenexus.dev import own, ports
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane, await_ready, healthy
-from kubenexus.dev.processes import Child, stop_all
+from kubenexus.dev.plane.control_plane import ControlPlane, await_ready, healthy
+from kubenexus.dev.process import ports, self_exec
+from kubenexus.dev.process.child import Child, stop_all
 from policies import vocabulary
 from tests.cluster.gang_proxy import ENDED
 from tests.cluster.waiting import eventually
@@ -26,7 +26,7 @@ def start_proxy(plane: ControlPlane, folder: Path, port: int, *options: str) -> 
     """The proxy before the API server, with the scheduler's own rights; once it answers."""
     at, user = plane.layout, vocabulary.SCHEDULER_NAME
     argv = [
-        *own.COMMAND[:2],
+        *self_exec.COMMAND[:2],
         "-m",
         "tests.cluster.gang_proxy",
         f"--upstream={plane.server}",
@@ -36,7 +36,7 @@ def start_proxy(plane: ControlPlane, folder: Path, port: int, *options: str) -> 
         f"--port={port}",
         *options,
     ]
-    child = Child("proxy", argv, log=folder / "proxy.log", env=own.environment(os.environ))
+    child = Child("proxy", argv, log=folder / "proxy.log", env=self_exec.environment(os.environ))
     child.start()
     url = f"http://{ports.HOST}:{port}/__spoiled"
     await_ready([child], lambda: healthy(url), deadline=30.0)
@@ -68,7 +68,7 @@ class Pair:
         }
         config.write_text(json.dumps(document))
         argv = [
-            *own.COMMAND,
+            *self_exec.COMMAND,
             "scheduler",
             f"--kubeconfig={config}",
             f"--host={ports.HOST}",
@@ -77,7 +77,7 @@ class Pair:
             "--leader-elect",
         ]
         log = self._folder / f"scheduler-{number}.log"
-        return Child(f"scheduler {number}", argv, log=log, env=own.environment(os.environ))
+        return Child(f"scheduler {number}", argv, log=log, env=self_exec.environment(os.environ))
 
     def stop(self) -> None:
         stop_all([*self._schedulers, self._proxy], grace=5.0)

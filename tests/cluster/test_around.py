@@ -12,7 +12,7 @@ import yaml
 
 from kubenexus.dev.api import path_of
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.builders import a_container, a_pod, a_template, in_gang

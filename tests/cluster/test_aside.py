@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import WEBHOOK, Stack
 from policies import vocabulary
 from tests.builders import a_pod, in_gang

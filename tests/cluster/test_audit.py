@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kubenexus.dev import own
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.rbac import TENANT, TENANT_NAMESPACE
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import self_exec
 from kubenexus.dev.stack import Stack
+from kubenexus.rbac import TENANT, TENANT_NAMESPACE
 from policies import vocabulary
 from tests.builders import a_job, a_pod, in_gang
 from tests.cluster.waiting import eventually
@@ -226,8 +226,8 @@ def without_admission(
 
 def audit(plane: ControlPlane, *args: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*own.COMMAND, "audit", f"--kubeconfig={plane.kubeconfig(user)}", *args],
-        env=own.environment(os.environ),
+        [*self_exec.COMMAND, "audit", f"--kubeconfig={plane.kubeconfig(user)}", *args],
+        env=self_exec.environment(os.environ),
         capture_output=True,
         text=True,
         timeout=120,

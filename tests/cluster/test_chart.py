@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubenexus.dev.binaries import Binaries
-from kubenexus.install import plain
+from kubenexus.dev.build.binaries import Binaries
+from kubenexus.install import render_manifests
 from policies import vocabulary
 from policies.hosts import node_object
 from tests.cluster import chart_rig
 from tests.cluster.chart_rig import CHART, OWN_CERTIFICATES, RELEASE, ROOT, Done, Json, Rig
 from tests.cluster.waiting import eventually
-from tests.unit.labeler import trees
+from tests.unit.kubenexus.labeler import sysfs_trees
 
 CI = sorted((CHART / "ci").glob("*.yaml"))
 
@@ -84,7 +84,7 @@ def test_a_registration_that_nobody_could_trust_is_refused(rig: Rig) -> None:
 
 
 def test_the_plain_manifests_are_what_the_chart_renders(rig: Rig) -> None:
-    found = plain.render(str(rig.helm_path), ROOT)
+    found = render_manifests.render(str(rig.helm_path), ROOT)
     assert {name: (ROOT / name).read_text() for name in found} == found, "run `make manifests`"
 
 
@@ -164,7 +164,9 @@ def test_the_labeler_cannot_taint_its_node(rig: Rig, labeler: Path) -> None:
 
 def test_the_labeler_at_work(rig: Rig, labeler: Path, tmp_path: Path) -> None:
     """It tells its own node's inside, once; the same again writes nothing, another node is closed."""
-    host = trees.tree(tmp_path, cpus=["0-31", "32-63"], memory=[9, 8], devices=trees.eight_gpus())
+    host = sysfs_trees.tree(
+        tmp_path, cpus=["0-31", "32-63"], memory=[9, 8], devices=sysfs_trees.eight_gpus()
+    )
 
     def look(node: str) -> Done:
         options = (f"--node={node}", f"--sys={host}", f"--kubeconfig={labeler}", "--once")

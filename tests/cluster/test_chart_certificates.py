@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubenexus.dev import binaries, ports
-from kubenexus.dev.binaries import Binaries
+from kubenexus.dev.build import binaries
+from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.build.progress import Lines
 from kubenexus.dev.errors import DevError
-from kubenexus.dev.processes import Child, stop_all
-from kubenexus.dev.progress import Lines
+from kubenexus.dev.process import ports
+from kubenexus.dev.process.child import Child, stop_all
 from tests.cluster import chart_rig
 from tests.cluster.chart_programs import Creating, creating, probe, register, serve
 from tests.cluster.chart_rig import FULL, NAMESPACE, Json, Rig, leaf, served

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubenexus.dev import binaries, ports, rbac
-from kubenexus.dev.binaries import Binaries
+from kubenexus import rbac
+from kubenexus.dev.build import binaries
+from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.build.progress import Lines
 from kubenexus.dev.errors import DevError
-from kubenexus.dev.progress import Lines
+from kubenexus.dev.process import ports
 from policies import vocabulary
 from tests.cluster import chart_rig, chart_story
 from tests.cluster.chart_doors import Doors

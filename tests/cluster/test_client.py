@@ -15,7 +15,7 @@ from cluster.errors import Conflict, Gone, KubeError, Refused
 from cluster.events.correlator import Ref, report
 from cluster.events.recorder import Recorder
 from cluster.leader_election import Elector
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

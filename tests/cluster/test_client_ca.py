@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kubenexus.dev import certificates, keys, kubeconfig
-from kubenexus.dev.binaries import Binaries
-from kubenexus.dev.certificates import KeyPair
+from kubenexus import pki
+from kubenexus.dev.build.binaries import Binaries
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import APISERVER, ControlPlane
+from kubenexus.dev.plane import key_files, kubeconfig
+from kubenexus.dev.plane.control_plane import APISERVER, ControlPlane
 from kubenexus.dev.stack import Stack
+from kubenexus.pki import KeyPair
 from policies import vocabulary
 from tests.builders import a_pod
 from tests.cluster.waiting import eventually
@@ -37,9 +38,9 @@ class Site:
 
     def certificate(self, name: str, ca: KeyPair) -> Path:
         """A file with a client certificate and its key."""
-        pair = certificates.client(ca, user=name, now=datetime.now(UTC), valid_for=keys.VALID_FOR)
+        pair = pki.client(ca, user=name, now=datetime.now(UTC), valid_for=key_files.VALID_FOR)
         file = self.folder / f"{name}-{len(list(self.folder.iterdir()))}.pem"
-        keys.write_private(file, pair.certificate + pair.key)
+        key_files.write_private(file, pair.certificate + pair.key)
         return file
 
     def ask(self, method: str, path: str, shown: Path | None = None) -> tuple[int, str]:
@@ -78,7 +79,9 @@ def admission_configuration(folder: Path, user: KeyPair) -> Path:
         kubeconfig.render(server="", ca=b"", user="*", credentials=user, namespace="default")
     )
     credentials = folder / "webhooks.kubeconfig"
-    keys.write_private(credentials, json.dumps({**shown, "clusters": [], "contexts": []}).encode())
+    key_files.write_private(
+        credentials, json.dumps({**shown, "clusters": [], "contexts": []}).encode()
+    )
     plugins = [
         {
             "name": name,
@@ -108,9 +111,9 @@ def site(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
     """A control plane of its own: its API server shows a certificate of another authority."""
     folder = tmp_path_factory.mktemp("client-ca")
     now = datetime.now(UTC)
-    ca = certificates.authority("admission-clients", now=now, valid_for=keys.VALID_FOR)
+    ca = pki.authority("admission-clients", now=now, valid_for=key_files.VALID_FOR)
     (folder / "client-ca.crt").write_bytes(ca.certificate)
-    user = certificates.client(ca, user=NAME, now=now, valid_for=keys.VALID_FOR)
+    user = pki.client(ca, user=NAME, now=now, valid_for=key_files.VALID_FOR)
     configured = admission_configuration(folder, user)
     plane = ControlPlane(
         binaries=kubernetes_binaries,
@@ -133,7 +136,7 @@ def test_the_api_server_is_answered(site: Site) -> None:
 @pytest.mark.parametrize("path", ["/validate", "/mutate"])
 def test_nobody_else_is(site: Site, path: str) -> None:
     now = datetime.now(UTC)
-    stranger = certificates.authority("strangers", now=now, valid_for=keys.VALID_FOR)
+    stranger = pki.authority("strangers", now=now, valid_for=key_files.VALID_FOR)
     answers = {
         "nothing": site.ask("POST", path),
         "another name": site.ask("POST", path, site.certificate("eve", site.ca)),

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from kubenexus import clusterfile
-from kubenexus.dev import rbac
-from kubenexus.dev.binaries import ASSETS, Binaries
-from kubenexus.dev.plane import ControlPlane
+from kubenexus import rbac
+from kubenexus.clusterfile import load
+from kubenexus.dev.build.binaries import ASSETS, Binaries
+from kubenexus.dev.plane.control_plane import ControlPlane
 from policies import vocabulary
 
 Kubectl = Callable[..., subprocess.CompletedProcess[str]]
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def stock_scheduler(control_plane: ControlPlane) -> Iterator[None]:
-    control_plane.add_nodes(clusterfile.plain(2).nodes)
+    control_plane.add_nodes(load.plain(2).nodes)
     control_plane.start_kube_scheduler()
     yield
     control_plane.stop_kube_scheduler()
@@ -76,7 +76,7 @@ def test_a_pod_sets_how_long_it_runs(
     control_plane: ControlPlane, kubectl: Kubectl, namespace: str
 ) -> None:
     """A job of a second ends while one of an hour, made before it, runs on."""
-    nodes = clusterfile.plain(1).nodes
+    nodes = load.plain(1).nodes
     control_plane.add_nodes(nodes)
     node = nodes[0]["metadata"]["name"]
     here = f"-n={namespace}"
@@ -90,7 +90,7 @@ def test_a_pod_sets_how_long_it_runs(
 
 
 def test_what_a_node_was_given_is_left_alone(control_plane: ControlPlane) -> None:
-    (node,) = clusterfile.plain(1).nodes
+    (node,) = load.plain(1).nodes
     control_plane.add_nodes([node])
     found = control_plane.api().call("GET", f"/api/v1/nodes/{node['metadata']['name']}")
     kept = {field: found["status"][field] for field in ("capacity", "allocatable")}

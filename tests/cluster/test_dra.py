@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from tests.cluster.yard import Yard, until
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.policy import export, syntax
-from kubenexus.policy.export_cel import FUNCTIONS, called
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.policy.explain import cel_syntax
+from kubenexus.policy.export import export
+from kubenexus.policy.export.cel import FUNCTIONS, called
 from policies import vocabulary
 from policies.cel import engine_cpp
 from policies.documents import label_selectors
@@ -203,8 +204,8 @@ def test_the_server_knows_every_function_that_an_export_may_use(
     file = tmp_path / "functions.yaml"
     file.write_text(json.dumps(policy))
     exported = export.export(load(file), now=NOW)
-    trees = [tree for text in EXPRESSIONS if (tree := syntax.parse(text)) is not None]
-    used = {called(node) for tree in trees for node in syntax.walk(tree) if node.kind == "call"}
+    trees = [tree for text in EXPRESSIONS if (tree := cel_syntax.parse(text)) is not None]
+    used = {called(node) for tree in trees for node in cel_syntax.walk(tree) if node.kind == "call"}
     assert (used, len(exported[0].documents[0]["spec"]["validations"])) == (
         set(FUNCTIONS),
         len(rules),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from policies import vocabulary
 from tests.cluster.yard import Replica, Yard, until
 

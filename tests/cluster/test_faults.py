@@ -23,10 +23,12 @@ from typing import Any
 
 import pytest
 
-from kubenexus.dev import certificates, keys, ports
-from kubenexus.dev.certificates import KeyPair
-from kubenexus.dev.plane import ControlPlane
+from kubenexus import pki
+from kubenexus.dev.plane import key_files
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import ports
 from kubenexus.dev.stack import WEBHOOK, Stack
+from kubenexus.pki import KeyPair
 from policies import vocabulary
 from tests.builders import a_pod, in_gang
 from tests.cluster import reliability
@@ -153,15 +155,15 @@ class Site:
 
     def serve_with(self, ca: KeyPair, *, valid_for: timedelta = timedelta(days=1)) -> None:
         """Replace the serving certificate, as a mounted Secret does: file by file."""
-        pair = certificates.server(
+        pair = pki.server(
             ca,
             common_name=vocabulary.WEBHOOK_NAME,
-            names=keys.NAMES,
+            names=key_files.NAMES,
             now=datetime.now(UTC) if valid_for > timedelta() else datetime.now(UTC) + valid_for,
             valid_for=abs(valid_for) if valid_for > timedelta() else timedelta(seconds=1),
         )
-        keys.write_private(self.plane.layout.certificate(SERVING), pair.certificate)
-        keys.write_private(self.plane.layout.key(SERVING), pair.key)
+        key_files.write_private(self.plane.layout.certificate(SERVING), pair.certificate)
+        key_files.write_private(self.plane.layout.key(SERVING), pair.key)
 
     def trust(self, *authorities: KeyPair) -> None:
         """What the API server accepts the webhook's certificate from."""
@@ -231,7 +233,7 @@ def test_the_authority_is_rotated(site: Site) -> None:
     old = site.plane.ca
 
     def rotate(load: Load) -> None:
-        new = certificates.authority("new", now=datetime.now(UTC), valid_for=timedelta(days=1))
+        new = pki.authority("new", now=datetime.now(UTC), valid_for=timedelta(days=1))
         for before, after in ((old, new), (new, old)):
             site.trust(before, after)
             load.more(30)

@@ -23,10 +23,10 @@ from typing import Any, Final
 
 import pytest
 
-from kubenexus import clusterfile
-from kubenexus.dev import own, ports
-from kubenexus.dev.plane import ControlPlane, await_ready, healthy
-from kubenexus.dev.processes import Child, stop_all
+from kubenexus.clusterfile import load
+from kubenexus.dev.plane.control_plane import ControlPlane, await_ready, healthy
+from kubenexus.dev.process import ports, self_exec
+from kubenexus.dev.process.child import Child, stop_all
 from policies import vocabulary
 from tests.cluster import reliability
 from tests.cluster.gang_witness import Books, Witness
@@ -85,7 +85,7 @@ class Site:
         )
         (port,) = ports.free(1)
         argv = [
-            *own.COMMAND,
+            *self_exec.COMMAND,
             "scheduler",
             f"--kubeconfig={config}",
             f"--host={ports.HOST}",
@@ -93,7 +93,7 @@ class Site:
             "--leader-elect",
         ]
         log = self._folder / f"scheduler-{number}.log"
-        child = Child(f"scheduler {number}", argv, log=log, env=own.environment(os.environ))
+        child = Child(f"scheduler {number}", argv, log=log, env=self_exec.environment(os.environ))
         child.start()
         await_ready([child], lambda: healthy(f"http://{ports.HOST}:{port}/healthz"), deadline=60.0)
         return child
@@ -189,7 +189,7 @@ class Site:
 def nodes(control_plane: ControlPlane) -> Iterator[dict[str, int]]:
     """Room for about six tenths of the gangs: their mean size is ten, one CPU a member."""
     count = max(2, GANGS * 6 // 24)
-    items = clusterfile.plain(count).nodes
+    items = load.plain(count).nodes
     for item in items:
         item["metadata"]["name"] = f"truth-{item['metadata']['name']}"
         for part in ("allocatable", "capacity"):

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.rbac import TENANT, TENANT_NAMESPACE
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
+from kubenexus.rbac import TENANT, TENANT_NAMESPACE
 from policies import vocabulary
 from tests.builders import a_container, a_pod, in_gang
 from tests.cluster.waiting import eventually

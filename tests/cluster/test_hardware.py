@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from tests.cluster.yard import until

@@ -26,8 +26,9 @@ import pytest
 import typer.main
 import yaml
 
-from kubenexus import cli, clusterfile
-from kubenexus.dev.plane import ControlPlane, healthy
+from kubenexus import cli
+from kubenexus.clusterfile import load
+from kubenexus.dev.plane.control_plane import ControlPlane, healthy
 from kubenexus.dev.stack import SCHEDULER, WEBHOOK, Stack
 
 # pip fetches what is not in its cache.
@@ -176,7 +177,7 @@ def test_the_policies_that_ship_are_where_the_chart_looks(image: Image) -> None:
 
 
 def test_both_services_answer(image: Image, control_plane: ControlPlane) -> None:
-    control_plane.add_nodes(clusterfile.plain(1).nodes)
+    control_plane.add_nodes(load.plain(1).nodes)
     # -I: what was installed, and nothing of this tree.
     command = (*as_user(image.user), str(image.home / "bin/python"), "-I", "-m", "kubenexus")
     with Stack(control_plane, command=command) as stack:

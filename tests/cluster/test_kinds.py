@@ -13,7 +13,7 @@ import yaml
 
 from kubenexus.dev.api import path_of
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from policies.pods import workloads

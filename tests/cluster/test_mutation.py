@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from kubenexus.dev import keys, ports
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane import key_files
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import ports
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.builders import a_container, a_pod
@@ -188,8 +189,8 @@ class Sidecars(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(plane: ControlPlane, folder: Path) -> Iterator[str]:
-    pair = keys.serving(plane.ca, "sidecars", now=datetime.now(UTC))
-    keys.write_private(folder / "tls.pem", pair.certificate + pair.key)
+    pair = key_files.serving(plane.ca, "sidecars", now=datetime.now(UTC))
+    key_files.write_private(folder / "tls.pem", pair.certificate + pair.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "tls.pem")
     server = http.server.ThreadingHTTPServer((ports.HOST, 0), Sidecars)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubenexus.dev.binaries import Binaries
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.cluster.yard import Yard, until

@@ -14,9 +14,9 @@ import orjson
 import pytest
 import yaml
 
-from kubenexus.dev import own
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import self_exec
 from policies import vocabulary
 from tests.cluster.waiting import eventually
 from tests.cluster.yard import Replica, Yard, until
@@ -70,8 +70,8 @@ def yard(control_plane: ControlPlane, namespace: str) -> Iterator[Yard]:
 
 def describe(plane: ControlPlane, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*own.COMMAND, "node", "describe", *args, f"--kubeconfig={plane.kubeconfig()}"],
-        env=own.environment(os.environ),
+        [*self_exec.COMMAND, "node", "describe", *args, f"--kubeconfig={plane.kubeconfig()}"],
+        env=self_exec.environment(os.environ),
         capture_output=True,
         text=True,
         timeout=60,

@@ -15,8 +15,8 @@ from functools import partial
 
 import pytest
 
-from kubenexus.dev import own
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import self_exec
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from tests.cluster.court import Court
@@ -85,8 +85,8 @@ def said_of_the_start(stack: Stack, yard: Yard, pod: str) -> list[str]:
     """What `kubenexus why` says under that heading."""
     where = ("-n", yard.namespace, "--url", stack.scheduler_url)
     done = subprocess.run(
-        [*own.COMMAND, "why", f"pod/{pod}", *where],
-        env=own.environment(os.environ),
+        [*self_exec.COMMAND, "why", f"pod/{pod}", *where],
+        env=self_exec.environment(os.environ),
         capture_output=True,
         text=True,
         timeout=60,

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from kubenexus.dev import own
 from kubenexus.dev.api import Api
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.processes import Child
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import self_exec
+from kubenexus.dev.process.child import Child
 from policies import vocabulary
 from scheduler.model import Pod
 from scheduler.provisioning import objects
@@ -80,7 +80,7 @@ class Asking(Replica):
             self.child.name,
             (*self.child.argv, *more),
             log=self.child.log,
-            env=own.environment(os.environ),
+            env=self_exec.environment(os.environ),
         )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kubenexus.dev.api import path_of
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.builders import a_pod

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.rbac import TENANT, TENANT_NAMESPACE
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
+from kubenexus.rbac import TENANT, TENANT_NAMESPACE
 from policies import vocabulary
 from tests.cluster.conftest import Kubectl
 from tests.cluster.waiting import eventually

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from tests.cluster.yard import Replica, Yard, until

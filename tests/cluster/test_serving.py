@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from kubenexus.dev import rbac
+from kubenexus import rbac
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import WEBHOOK, Stack
 from policies import vocabulary
 from tests.builders import a_pod

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from cluster.events.correlator import OBJECT_BURST
-from kubenexus.dev.binaries import Binaries
+from kubenexus.dev.build.binaries import Binaries
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
-from kubenexus.dev.rbac import TENANT_NAMESPACE
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
+from kubenexus.rbac import TENANT_NAMESPACE
 from policies import vocabulary
 from tests.builders import a_job, a_pod, in_gang
 from tests.cluster.waiting import eventually

@@ -14,7 +14,7 @@ import pytest
 from cluster.client import Client
 from cluster.connection import connection
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from scheduler.tenancy.accounts import Accounts

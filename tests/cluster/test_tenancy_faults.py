@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import pytest
 
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from policies import vocabulary
 from policies.documents import crds
 from tests.cluster import reliability

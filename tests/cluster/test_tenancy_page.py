@@ -13,8 +13,8 @@ from functools import partial
 
 import pytest
 
-from kubenexus.dev import own
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import self_exec
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests import pages
@@ -105,8 +105,8 @@ class Places:
                 "node": f"--kubeconfig={self.plane.kubeconfig()}",
             }
             done = subprocess.run(
-                [*own.COMMAND, *words, options[words[0]]],
-                env=own.environment(os.environ),
+                [*self_exec.COMMAND, *words, options[words[0]]],
+                env=self_exec.environment(os.environ),
                 capture_output=True,
                 text=True,
                 timeout=60,

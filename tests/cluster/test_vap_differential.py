@@ -14,7 +14,7 @@ import pytest
 
 from kubenexus.dev.api import Api
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from policies.cel import engine_cpp
 from policies.cel.engine_cpp import Activation, CompileError, EvaluationError
 from tests.cluster import vap_cases

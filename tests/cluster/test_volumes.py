@@ -15,7 +15,7 @@ import pytest
 
 from kubenexus.dev.api import Api
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 

@@ -16,7 +16,7 @@ from cluster.connection import connection
 from cluster.errors import KubeError
 from cluster.informer import Event, Informer, Kind
 from cluster.loop_thread import BackgroundLoop
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
 

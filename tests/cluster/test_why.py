@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubenexus.dev import own
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
+from kubenexus.dev.process import self_exec
 from kubenexus.dev.stack import Stack
 from tests.cluster.yard import Yard, until
 
@@ -24,8 +24,8 @@ def yard(control_plane: ControlPlane, namespace: str, stack: Stack) -> Iterator[
 
 def why(stack: Stack, yard: Yard, pod: str, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*own.COMMAND, "why", pod, "-n", yard.namespace, "--url", stack.scheduler_url, *more],
-        env=own.environment(os.environ),
+        [*self_exec.COMMAND, "why", pod, "-n", yard.namespace, "--url", stack.scheduler_url, *more],
+        env=self_exec.environment(os.environ),
         capture_output=True,
         text=True,
         timeout=60,

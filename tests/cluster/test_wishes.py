@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubenexus.dev.plane import ControlPlane
+from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests.builders import a_container, a_job, a_pod, in_gang

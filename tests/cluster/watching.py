@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from kubenexus.dev import rbac
-from kubenexus.dev.plane import ControlPlane
+from kubenexus import rbac
+from kubenexus.dev.plane.control_plane import ControlPlane
 
 Json = dict[str, Any]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kubenexus.dev import own, ports
 from kubenexus.dev.api import Api
 from kubenexus.dev.errors import CallFailed
-from kubenexus.dev.plane import ControlPlane, await_ready, healthy
-from kubenexus.dev.processes import Child
+from kubenexus.dev.plane.control_plane import ControlPlane, await_ready, healthy
+from kubenexus.dev.process import ports, self_exec
+from kubenexus.dev.process.child import Child
 from policies import vocabulary
 
 T = TypeVar("T")
@@ -170,7 +170,7 @@ class Replica:
         self.child = Child(
             log.stem,
             [
-                *own.COMMAND,
+                *self_exec.COMMAND,
                 "scheduler",
                 f"--kubeconfig={plane.kubeconfig(vocabulary.SCHEDULER_NAME)}",
                 f"--host={ports.HOST}",
@@ -179,7 +179,7 @@ class Replica:
                 *([] if alone else ["--leader-elect"]),
             ],
             log=log,
-            env=own.environment(os.environ),
+            env=self_exec.environment(os.environ),
         )
 
     def start(self) -> None:

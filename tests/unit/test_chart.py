@@ -6,9 +6,10 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
-from kubenexus.dev import versions
-from kubenexus.install import chart, roles
-from kubenexus.labeler import facts
+from kubenexus import rbac_chart
+from kubenexus.dev.build import versions
+from kubenexus.install import chart
+from kubenexus.labeler import labels
 from policies import vocabulary
 from policies.documents import crds
 from scheduler.metrics import Metrics
@@ -41,7 +42,11 @@ def test_the_default_release_registers_exactly_what_the_code_registers() -> None
 def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
     readers = {
         component
-        for granted in (roles.cluster(), roles.own_namespace(), roles.tried_namespace())
+        for granted in (
+            rbac_chart.cluster(),
+            rbac_chart.own_namespace(),
+            rbac_chart.tried_namespace(),
+        )
         for component, rules in granted.items()
         for rule in rules
         if {"secrets", "*"} & {*rule["resources"]} and {"get", "list", "watch"} & {*rule["verbs"]}
@@ -50,8 +55,8 @@ def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
 
 
 def test_room_is_kept_by_the_scheduler_and_by_those_who_manage_tenants() -> None:
-    people = roles.people()
-    granted = {**roles.cluster(), **{name: role["rules"] for name, role in people.items()}}
+    people = rbac_chart.people()
+    granted = {**rbac_chart.cluster(), **{name: role["rules"] for name, role in people.items()}}
     writers = {
         name
         for name, rules in granted.items()
@@ -65,7 +70,11 @@ def test_room_is_kept_by_the_scheduler_and_by_those_who_manage_tenants() -> None
 def test_nobody_is_granted_everything() -> None:
     granted = [
         rule
-        for table in (roles.cluster(), roles.own_namespace(), roles.tried_namespace())
+        for table in (
+            rbac_chart.cluster(),
+            rbac_chart.own_namespace(),
+            rbac_chart.tried_namespace(),
+        )
         for rules in table.values()
         for rule in rules
     ]
@@ -88,7 +97,7 @@ def test_nobody_is_granted_everything() -> None:
 def test_the_labeler_is_held_to_the_keys_that_it_writes(key: str, want: bool) -> None:
     text = (CHART / "templates/labeler.yaml").read_text()
     patterns = set(re.findall(r"key\.matches\('([^']+)'\)", text))
-    assert ([bool(re.search(one, key)) for one in patterns], facts.ours(key)) == ([want], want)
+    assert ([bool(re.search(one, key)) for one in patterns], labels.ours(key)) == ([want], want)
 
 
 def test_every_metric_that_the_chart_names_is_one() -> None:

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from kubenexus.simulate import virtual
-from kubenexus.simulate.virtual import FIFO, GREEDY, OURS, Job
+from kubenexus.simulate.virtual_time import engine
+from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS, Job
 from scheduler.model import GangKey, PodKey
 from tests.bench import tenancy_figures, tenancy_plot, tenancy_report, tenancy_trace
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
@@ -43,7 +43,7 @@ def _at(seconds: int) -> str:
     ],
 )
 def test_ways(way: str, starts: tuple[float, ...]) -> None:
-    found = virtual.run([a_node("n", gpus=2)], jobs(), way, cpu=lambda: 0.0)
+    found = engine.run([a_node("n", gpus=2)], jobs(), way, cpu=lambda: 0.0)
     names = ("first", "g", "s12", "s90", "s175")
     keys = [GangKey("ns", n) if n == "g" else PodKey("ns", n) for n in names]
     assert tuple(found.starts[key] for key in keys) == starts
@@ -81,8 +81,8 @@ def test_guesses_change_what_is_said_and_nothing_else() -> None:
 def test_a_report_of_a_small_run() -> None:
     nodes = [a_node("n", gpus=2)]
     samples = []
-    for way in virtual.WAYS:
-        run = virtual.run(nodes, jobs(), way, cpu=iter(range(10**6)).__next__)
+    for way in engine.WAYS:
+        run = engine.run(nodes, jobs(), way, cpu=iter(range(10**6)).__next__)
         figures = tenancy_figures.figures(jobs(), run, 2, {"": 1})
         assert figures["never"] == 0
         assert math.isfinite(figures["wait_p95"])
@@ -96,7 +96,7 @@ def test_a_report_of_a_small_run() -> None:
     judged = {row["figure"]: row["holds"] for row in tenancy_report.judge(results)}
     assert judged["p95 wait of the largest tenth of gangs, ours / greedy"]
     assert "| 110 % | ours |" in tenancy_report.markdown(results)
-    assert tenancy_plot.svg(samples).count("<rect") > len(virtual.WAYS)
+    assert tenancy_plot.svg(samples).count("<rect") > len(engine.WAYS)
     assert "guessed" not in tenancy_report.markdown(results)
     guessed = {**samples[-1], "guessed": True, "large_p95": 1e6}
     both = [*samples, guessed]

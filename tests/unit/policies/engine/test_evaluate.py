@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from kubenexus.policy.watching import Watch
+from kubenexus.policy.explain.tracing import Watch
 from policies.engine.evaluate import evaluate
 from policies.engine.request import Admission
 from policies.engine.result import Excepted, Outcome

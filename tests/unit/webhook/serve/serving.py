@@ -21,14 +21,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from kubenexus.dev import certificates, own, ports
-from kubenexus.dev.certificates import KeyPair
-from kubenexus.dev.plane import healthy
+from kubenexus import pki
+from kubenexus.dev.plane.control_plane import healthy
+from kubenexus.dev.process import ports, self_exec
+from kubenexus.pki import KeyPair
 from webhook.serve.server import Options, wait_until
 
 PATIENCE = 60.0
 YEAR = timedelta(days=365)
-_START = "import sys; from pathlib import PosixPath; from webhook.server import Options, main; sys.exit(main({}))"
+_START = "import sys; from pathlib import PosixPath; from webhook.serve.server import Options, main; sys.exit(main({}))"
 
 
 class SilentServer:
@@ -114,12 +115,12 @@ class Serving:
 
 
 def an_authority() -> KeyPair:
-    return certificates.authority("ca", now=datetime.now(UTC), valid_for=YEAR)
+    return pki.authority("ca", now=datetime.now(UTC), valid_for=YEAR)
 
 
 def put_pair(folder: Path, ca: KeyPair, *, valid_for: timedelta = YEAR) -> tuple[Path, Path]:
     """A new serving certificate in the folder's files."""
-    pair = certificates.server(
+    pair = pki.server(
         ca, common_name="webhook", names=[ports.HOST], now=datetime.now(UTC), valid_for=valid_for
     )
     cert, key = folder / "tls.crt", folder / "tls.key"
@@ -147,7 +148,7 @@ def serving(folder: Path, **changes: Any) -> Iterator[Serving]:
             [sys.executable, "-P", "-c", _START.format(repr(options))],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=own.environment(os.environ),
+            env=self_exec.environment(os.environ),
         )
     try:
         url = f"https://{ports.HOST}:{port}/healthz"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kubenexus.dev import certificates, ports
-from kubenexus.dev.certificates import KeyPair
+from kubenexus import pki
+from kubenexus.dev.process import ports
+from kubenexus.pki import KeyPair
 from tests.builders import a_pod
 from tests.unit.webhook.serve.serving import (
     PATIENCE,
@@ -27,7 +28,7 @@ from webhook.serve.tls import Certificate
 
 
 def a_client(ca: KeyPair, name: str) -> KeyPair:
-    return certificates.client(ca, user=name, now=datetime.now(UTC), valid_for=YEAR)
+    return pki.client(ca, user=name, now=datetime.now(UTC), valid_for=YEAR)
 
 
 def a_review(namespace: str = "") -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from gunicorn.config import Config
 
-from kubenexus.dev import ports
+from kubenexus.dev.process import ports
 from tests.unit.webhook.serve.serving import PATIENCE, an_authority, put_pair
 from webhook.serve import worker as workers
 from webhook.serve.client_auth import Access, Environ, guarded

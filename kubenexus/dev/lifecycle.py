@@ -1,0 +1,216 @@
+"""
+What the commands do to a plane that a supervisor owns: start it, look at it, end it.
+
+`up` and `down` may be repeated; `down` also cleans up after a supervisor that was killed.
+"""
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from kubenexus import rbac
+from kubenexus.dev import state
+from kubenexus.dev.api import Api
+from kubenexus.dev.errors import CallFailed, StartFailed, UsageError
+from kubenexus.dev.plane import fake_nodes
+from kubenexus.dev.plane.control_plane import healthy
+from kubenexus.dev.plane.flags import Layout
+from kubenexus.dev.process import self_exec
+from kubenexus.dev.process.child import tail
+from kubenexus.dev.state import Process, State
+
+POLL: Final = 0.1
+START_DEADLINE: Final = 180.0
+STOP_DEADLINE: Final = 20.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    process: Process
+    alive: bool
+    ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    name: str
+    phase: str
+    """`up`, `starting`, `failed`, `degraded` or `down`."""
+    step: str = ""
+    kubernetes: str = ""
+    server: str = ""
+    kubeconfig: str = ""
+    nodes_ready: int = 0
+    supervisor: int = 0
+    components: tuple[Health, ...] = ()
+
+    @property
+    def well(self) -> bool:
+        return self.phase == state.UP
+
+    def as_dict(self) -> dict[str, object]:
+        components = [
+            {**asdict(each.process), "alive": each.alive, "ready": each.ready}
+            for each in self.components
+        ]
+        plain = {field: getattr(self, field) for field in self.__slots__ if field != "components"}
+        return {**plain, "well": self.well, "components": components}
+
+
+def start(folder: Path, arguments: Sequence[str], *, env: Mapping[str, str], say: Say) -> bool:
+    """Start a supervisor and wait until all is ready; False when there was one already."""
+    if _phase(folder) == state.UP:
+        return False
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = folder / state.SUPERVISOR_LOG
+    process: subprocess.Popen[bytes] | None = None
+    if not state.is_supervised(folder):
+        (folder / state.FILE).unlink(missing_ok=True)
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*self_exec.COMMAND, "dev", "supervise", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=self_exec.environment(env),
+            )
+    try:
+        _follow(folder, process, say=say)
+    except BaseException:
+        if process is not None:
+            stop(folder)
+            process.wait()
+        raise
+    if process is not None:
+        # It stays; the warning about a process that was not waited for would be no news.
+        process.returncode = 0
+    return process is not None
+
+
+def _phase(folder: Path) -> str:
+    found = state.read(folder)
+    return found.phase if found and state.is_supervised(folder) else ""
+
+
+def _follow(folder: Path, process: subprocess.Popen[bytes] | None, *, say: Say) -> None:
+    end, told = time.monotonic() + START_DEADLINE, ""
+    while True:
+        ended = process.poll() is not None if process else not state.is_supervised(folder)
+        found = state.read(folder)
+        if found and found.phase == state.FAILED:
+            raise StartFailed(found.step)
+        if found and found.step != told:
+            told = found.step
+            say(told)
+        if found and found.phase == state.UP:
+            return
+        if ended:
+            log = folder / state.SUPERVISOR_LOG
+            raise StartFailed(f"the supervisor ended. The end of {log}:\n{tail(log)}")
+        if time.monotonic() > end:
+            raise StartFailed(f"not ready within {START_DEADLINE:g} s; the last step was: {told}")
+        time.sleep(POLL)
+
+
+def stop(folder: Path) -> list[Process]:
+    """Stop the plane; returns the processes that were still running."""
+    found = state.read(folder)
+    processes = [found.supervisor, *found.components] if found else []
+    running = [process for process in processes if state.lives(process)]
+    if found and found.supervisor in running:
+        _end(found.supervisor, signal.SIGTERM)
+        _wait(lambda: not state.is_supervised(folder), STOP_DEADLINE)
+    for process in running:
+        if state.lives(process):
+            _end(process, signal.SIGKILL)
+    _wait(lambda: not any(map(state.lives, running)), STOP_DEADLINE)
+    state.clear(folder)
+    return running
+
+
+def _end(process: Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process.pid, number)
+
+
+def _wait(done: Callable[[], bool], deadline: float) -> None:
+    end = time.monotonic() + deadline
+    while not done() and time.monotonic() < end:
+        time.sleep(POLL)
+
+
+def inspect(name: str, folder: Path) -> Status:
+    found = state.read(folder)
+    if found is None:
+        return Status(name, "down")
+    if not state.is_supervised(folder):
+        if found.phase == state.FAILED:
+            return Status(name, state.FAILED, step=found.step, kubernetes=found.kubernetes)
+        step = "the supervisor was killed; `kubenexus dev down` cleans up"
+        return Status(name, "down", step=step, kubernetes=found.kubernetes)
+    if found.phase != state.UP:
+        return Status(name, found.phase, step=found.step, kubernetes=found.kubernetes)
+    return _probe(name, folder, found)
+
+
+def _probe(name: str, folder: Path, found: State) -> Status:
+    api = admin(folder, found)
+    health = tuple(_health(process, api, found.server) for process in found.components)
+    try:
+        ready = len(fake_nodes.usable(api))
+    except (OSError, http.client.HTTPException, CallFailed):
+        ready = 0
+    finally:
+        api.close()
+    well = all(each.ready for each in health)
+    return Status(
+        name,
+        state.UP if well else "degraded",
+        step=found.step if well else "not every process is ready; `kubenexus dev logs` tells more",
+        kubernetes=found.kubernetes,
+        server=found.server,
+        kubeconfig=str(Layout(folder).kubeconfig(rbac.ADMIN)),
+        nodes_ready=ready,
+        supervisor=found.supervisor.pid,
+        components=health,
+    )
+
+
+def _health(process: Process, api: Api, server: str) -> Health:
+    alive = state.lives(process)
+    if process.url.startswith(server):
+        # Parts of the API server's own health are for those who may read them.
+        return Health(process, alive, alive and api.ready(process.url.removeprefix(server)))
+    return Health(process, alive, alive and healthy(process.url))
+
+
+def admin(folder: Path, found: State) -> Api:
+    at = Layout(folder)
+    return Api(
+        found.server,
+        ca=at.certificate("ca"),
+        certificate=at.certificate(rbac.ADMIN),
+        key=at.key(rbac.ADMIN),
+    )
+
+
+def kubectl(folder: Path, name: str, user: str) -> tuple[str, Path]:
+    """The kubectl to run and the kubeconfig to run it with."""
+    found = state.read(folder)
+    if found is None or not state.is_supervised(folder):
+        raise StartFailed(f"the plane {name!r} is not up; `kubenexus dev up` starts it.")
+    path = Layout(folder).kubeconfig(user)
+    if not path.exists():
+        known = ", ".join(each.name for each in rbac.USERS)
+        raise UsageError(f"there is no user {user!r} on this cluster; there are {known}.")
+    return found.kubectl, path

@@ -1,0 +1,48 @@
+"""
+The node's own object kept in step with the host: read, compare, patch only what differs.
+
+    GET node ──▶ compare ──same──▶ nothing is written
+                    └──differs──▶ one merge patch: labels and annotation, stale labels away
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cluster import resources
+from cluster.client import Client, PatchKind
+from kubenexus.labeler import labels
+from kubenexus.labeler.sysfs import Host
+
+Json = Mapping[str, Any]
+
+
+def patch(node: Json, host: Host) -> dict[str, Any] | None:
+    """The merge patch that makes the node tell what the host is; None when it does."""
+    about = node.get("metadata") or {}
+    changes = {
+        "labels": _changes(about.get("labels") or {}, labels.labels(host), stale=True),
+        "annotations": _changes(about.get("annotations") or {}, labels.annotations(host)),
+    }
+    wanted = {part: rows for part, rows in changes.items() if rows}
+    return {"metadata": wanted} if wanted else None
+
+
+def _changes(
+    found: Mapping[str, str], wanted: Mapping[str, str], *, stale: bool = False
+) -> dict[str, str | None]:
+    rows: dict[str, str | None] = {
+        key: value for key, value in wanted.items() if found.get(key) != value
+    }
+    if stale:
+        rows |= {key: None for key in found if labels.ours(key) and key not in wanted}
+    return rows
+
+
+async def keep(client: Client, name: str, host: Host) -> bool:
+    """Bring the node's object up to date; whether anything was written."""
+    node = await client.get(resources.NODES, name)
+    change = patch(node, host)
+    if change is None:
+        return False
+    await client.patch(resources.NODES, name, change, kind=PatchKind.MERGE)
+    return True

@@ -1,0 +1,328 @@
+"""
+What is known of a node, and who holds what of it, as one JSON answer. Pure.
+
+    objects ──the scheduler's readers──▶ sources ──its merge──▶ topology ──its books──▶ held, free
+
+Amounts are written as people write quantities. Each fact has its source beside it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kubenexus.node.fetch import Found
+from policies import quantity, vocabulary
+from policies.hosts import merge, node_object
+from policies.hosts.merge import Said
+from policies.hosts.topology import Gpu, Topology, Zone
+from scheduler.dra.devices import Slice
+from scheduler.dra.facts import DeviceFacts
+from scheduler.errors import ModelError
+from scheduler.hardware.layout import Layout
+from scheduler.hardware.sources import provenance
+from scheduler.hardware.sources.hosts import Hosts, read_topology
+from scheduler.hardware.sources.provenance import Contradiction, Origins
+from scheduler.model import Node, Pod
+from scheduler.snapshot import Snapshot
+
+Json = dict[str, Any]
+
+FABRIC: Final = (
+    ("type", vocabulary.FABRIC_TYPE_LABEL),
+    ("id", vocabulary.FABRIC_ID_LABEL),
+    ("rack", vocabulary.RACK_LABEL),
+    ("clique", vocabulary.GPU_CLIQUE_LABEL),
+    ("zone", vocabulary.ZONE_LABEL),
+    ("zone", vocabulary.AZ_LABEL),
+    ("region", vocabulary.REGION_LABEL),
+)
+_ZONE_FACTS: Final = (
+    merge.CPU,
+    merge.MEMORY,
+    merge.HUGEPAGES,
+    merge.BANDWIDTH,
+    merge.DISTANCES,
+)
+_GPU_FACTS: Final = (
+    merge.ZONE,
+    merge.MODEL,
+    merge.VRAM,
+    merge.SWITCH,
+    merge.ISLAND,
+    merge.PCI,
+    merge.DEVICE,
+)
+
+
+def view(found: Found) -> Json:
+    """Raises `ModelError` for a node that the scheduler cannot read either."""
+    plain = Node.read(found.node)
+    devices = DeviceFacts()
+    hosts = Hosts(devices, changed=lambda nodes: None)
+    for obj in found.slices:
+        devices.put_slice(Slice.read(obj))
+    if found.topology is not None:
+        hosts.put_topology(read_topology(found.topology))
+    node = hosts.complete(plain)
+    labels, annotations = _words(found.node, "labels"), _words(found.node, "annotations")
+    said = [
+        *hosts.said(node.name),
+        *node_object.sources(labels, annotations, gpus=plain.gpus),
+        node_object.discovered(labels),
+    ]
+    topology = node.topology or Topology(())
+    pods, unread = _pods(found.pods)
+    layout = Snapshot.of([node], ((pod, node.name) for pod in pods)).layouts.get(node.name)
+    origins = provenance.origins(said)
+    return {
+        "node": node.name,
+        "numa": [_zone(zone, layout, origins) for zone in topology.zones],
+        "gpus": [_gpu(gpu, layout, origins, pods) for gpu in topology.gpus],
+        "gpus_offered": plain.gpus,
+        "manager": _manager(topology, origins),
+        "fabric": list(_fabric(labels)),
+        "pods": [_holding(pod) for pod in pods if pod.assignment],
+        "elsewhere": _floating(layout, pods),
+        "reserved": list(_reserved(found.reservations, node.name)),
+        "contradictions": [
+            *(_contradiction(one) for one in provenance.contradictions(said)),
+            *_more_contradictions(labels, said, topology, plain),
+        ],
+        "problems": [*_problems(said, devices), *unread, *found.unread],
+    }
+
+
+def _reserved(objects: Sequence[Json], node: str) -> Iterator[Json]:
+    """What is or will be kept on the node for pods to come, by whom it is kept for."""
+    for obj in objects:
+        about, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+        places = [one for one in status.get("places") or () if one.get("node") == node]
+        if not places:
+            continue
+        group = spec.get("podGroup")
+        yield {
+            "reservation": f"{about['namespace']}/{about['name']}",
+            "for": f"pod group {group['name']}" if group else f"tenant {spec['tenant']}",
+            "places": len(places),
+            "each": dict((group or spec).get("resources") or {}),
+            "from": spec.get("from") if status.get("phase") == "Pending" else None,
+            "until": spec["until"],
+        }
+
+
+# --- the host ---
+
+
+def _zone(zone: Zone, layout: Layout | None, origins: Origins) -> Json:
+    room = layout.rooms[zone.id] if layout is not None else None
+    return {
+        "id": zone.id,
+        "cpu": quantity.show("cpu", zone.cpu),
+        "memory": quantity.binary(zone.memory),
+        "hugepages": [
+            {
+                "name": name,
+                "size": quantity.binary(size),
+                "free": quantity.binary(room.hugepages.get(name, 0) if room else size),
+            }
+            for name, size in zone.hugepages
+        ],
+        "bandwidth": zone.bandwidth or None,
+        "distances": {str(other): far for other, far in zone.distances},
+        "free": {
+            "cpu": quantity.show("cpu", room.cpu if room else zone.cpu),
+            "memory": quantity.binary(room.memory if room else zone.memory),
+        },
+        "isolated": bool(room and room.isolated),
+        "sources": _sources(provenance.zone(zone.id), _ZONE_FACTS, origins),
+    }
+
+
+def _gpu(gpu: Gpu, layout: Layout | None, origins: Origins, pods: Sequence[Pod]) -> Json:
+    holders = [str(pod.key) for pod in pods if pod.assignment and gpu.index in pod.assignment.gpus]
+    return {
+        "index": gpu.index,
+        "numa": gpu.zone,
+        "model": gpu.model,
+        "vram": quantity.binary(gpu.vram) if gpu.vram else "",
+        "switch": gpu.switch,
+        "island": gpu.island,
+        "pci": gpu.pci,
+        "device": gpu.device,
+        "free": layout is None or gpu.index in layout.free_gpus,
+        "held_by": holders,
+        "sources": _sources(provenance.gpu(gpu.index), _GPU_FACTS, origins),
+    }
+
+
+def _sources(subject: str, facts: Sequence[str], origins: Origins) -> dict[str, str]:
+    return {fact: origins[subject, fact] for fact in facts if (subject, fact) in origins}
+
+
+def _manager(topology: Topology, origins: Origins) -> Json | None:
+    if topology.manager is None:
+        return None
+    return {
+        "policy": topology.manager.policy,
+        "scope": topology.manager.scope,
+        "source": origins[provenance.HOST, merge.MANAGER],
+    }
+
+
+def _fabric(labels: Mapping[str, str]) -> Iterator[Json]:
+    told: set[str] = set()
+    for fact, key in FABRIC:
+        if key in labels and fact not in told:
+            told.add(fact)
+            yield {"fact": fact, "value": labels[key], "source": f"label {key}"}
+
+
+# --- pods ---
+
+
+def _pods(objects: Sequence[Json]) -> tuple[list[Pod], list[str]]:
+    """Those that hold something, by name; and sentences about those that cannot be read."""
+    pods: list[Pod] = []
+    unread: list[str] = []
+    for obj in objects:
+        try:
+            pod = Pod.read(obj)
+        except ModelError as exc:
+            unread.append(str(exc))
+            continue
+        if not pod.finished:
+            pods.append(pod)
+    return sorted(pods, key=lambda pod: pod.key), unread
+
+
+def _holding(pod: Pod) -> Json:
+    assignment = pod.assignment
+    return {
+        "pod": str(pod.key),
+        "numa": [
+            {
+                "id": share.zone,
+                "cpu": quantity.show("cpu", share.cpu),
+                "memory": quantity.binary(share.memory),
+            }
+            for share in (assignment.shares if assignment else ())
+        ],
+        "gpus": list(assignment.gpus) if assignment else [],
+        "isolated": bool(assignment and assignment.isolated),
+    }
+
+
+def _floating(layout: Layout | None, pods: Sequence[Pod]) -> Json | None:
+    """What is held by pods of which nobody knows where they sit."""
+    if layout is None:
+        return None
+    amounts = (layout.floating_cpu, layout.floating_memory, layout.floating_gpus)
+    if not any(amounts):
+        return None
+    return {
+        "pods": sum(1 for pod in pods if not pod.assignment),
+        "cpu": quantity.show("cpu", layout.floating_cpu),
+        "memory": quantity.binary(layout.floating_memory),
+        "gpus": layout.floating_gpus,
+    }
+
+
+# --- who disagrees ---
+
+
+def _contradiction(found: Contradiction) -> Json:
+    return {
+        "subject": found.subject,
+        "fact": NAMES.get(found.fact, found.fact),
+        "said": [
+            {"source": source, "value": shown(found.fact, value)} for source, value in found.said
+        ],
+    }
+
+
+def _more_contradictions(
+    labels: Mapping[str, str], said: Sequence[Said], topology: Topology, node: Node
+) -> Iterator[Json]:
+    """Between what stands in different places: labels of one meaning, counts, discovery."""
+    zone, az = labels.get(vocabulary.ZONE_LABEL), labels.get(vocabulary.AZ_LABEL)
+    if zone and az and zone != az:
+        yield _pair("zone", vocabulary.ZONE_LABEL, zone, vocabulary.AZ_LABEL, az)
+    counts = [
+        (f"label {key}", int(labels[key]))
+        for key in (vocabulary.GFD_COUNT_LABEL, vocabulary.GPU_COUNT_LABEL)
+        if labels.get(key, "").isdigit()
+    ]
+    if topology.gpus:
+        counts.insert(0, ("the sources above", len(topology.gpus)))
+    counts.insert(0, ("the node's allocatable", node.gpus))
+    if len({count for _, count in counts}) > 1 and len(counts) > 1:
+        yield _row(provenance.HOST, "GPUs", counts)
+    if len(topology.zones) == 1 and any("several NUMA nodes" in one.host for one in said):
+        yield _row(
+            provenance.HOST,
+            "NUMA nodes",
+            [("the sources above", 1), (node_object.NFD, "more than one")],
+        )
+
+
+def _pair(fact: str, one: str, value: str, other: str, its: str) -> Json:
+    return _row("fabric", fact, [(f"label {one}", value), (f"label {other}", its)])
+
+
+def _row(subject: str, fact: str, said: Sequence[tuple[str, object]]) -> Json:
+    return {
+        "subject": subject,
+        "fact": fact,
+        "said": [{"source": source, "value": str(value)} for source, value in said],
+    }
+
+
+def _problems(said: Sequence[Said], devices: DeviceFacts) -> Iterator[str]:
+    for one in said:
+        yield from one.problems
+    for pool in (devices.pools[key] for key in sorted(devices.pools)):
+        if not pool.complete:
+            yield (
+                f"pool {pool} is not believed: generation {pool.slices[0].generation} has "
+                f"{len(pool.slices)} of {pool.slices[0].count} slices"
+            )
+        elif pool.doubled:
+            yield f"pool {pool} is not believed: two of its devices are called {pool.doubled}"
+    if any(one.host.get("shared") for one in said):
+        yield f"GPUs are shared ({vocabulary.GFD_REPLICAS_LABEL}): they are not given by index"
+
+
+# --- values ---
+
+NAMES: Final = {
+    merge.CPU: "usable CPUs",
+    merge.ALL_CPU: "CPUs",
+    merge.MEMORY: "usable memory",
+    merge.ALL_MEMORY: "memory",
+    merge.ZONE: "NUMA node",
+    merge.VRAM: "VRAM",
+    merge.ROOT: "PCIe root",
+    merge.PCI: "PCI address",
+    merge.VENDOR: "maker",
+    merge.MANAGER: "Topology Manager",
+}
+
+
+def shown(fact: str, value: Any) -> str:
+    if fact in (merge.CPU, merge.ALL_CPU):
+        return quantity.show("cpu", value)
+    if fact in (merge.MEMORY, merge.ALL_MEMORY, merge.VRAM):
+        return quantity.binary(value)
+    if fact == merge.HUGEPAGES:
+        return ", ".join(f"{name} {quantity.binary(size)}" for name, size in value)
+    if fact == merge.DISTANCES:
+        return ", ".join(f"{other}:{far}" for other, far in value)
+    if fact == merge.MANAGER:
+        return f"{value.policy}, scope {value.scope}"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _words(obj: Json, field: str) -> dict[str, str]:
+    found = (obj.get("metadata") or {}).get(field) or {}
+    return {str(key): str(value) for key, value in found.items()}

@@ -1,0 +1,271 @@
+"""
+`policy explain`: what policies make of one object, and why, expression by expression.
+
+    policies --watched--> evaluate --> Evaluation  what was decided
+                  |                                   |
+                Seen rows ------------------------> Explanation  and by which expression
+
+A policy that had no say is named too, with the first thing that kept it out, asked in the order in
+which the engine asks: namespace, operation, kind, matchConditions. `explain_text` writes it out.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kubenexus.policy.explain.tracing import Seen, Watch
+from policies.documents import label_selectors
+from policies.documents.rules import Selector, SelectorTerm
+from policies.engine import classify
+from policies.engine.compiled import CompiledPolicy
+from policies.engine.evaluate import evaluate
+from policies.engine.policyset import PolicySet
+from policies.engine.request import Admission
+from policies.engine.result import Evaluation, where
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One expression as it was evaluated; `on` says on which object, where that made a change."""
+
+    seen: Seen
+    on: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySaid:
+    """A policy: whether it had a say, why not, and its expressions in the order of their use."""
+
+    name: str
+    kind: str
+    source: str
+    matched: bool
+    why: str
+    expressions: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything about one object."""
+
+    kind: str
+    name: str
+    namespace: str
+    policies: tuple[PolicySaid, ...]
+    outcome: Evaluation
+
+
+def explain(
+    obj: Json,
+    policies: PolicySet,
+    *,
+    namespace: Json,
+    operation: str = "CREATE",
+    queue_tier: str | None = None,
+    now: datetime,
+) -> Explanation:
+    """The explanation; the policies' programs carry their parts where a PartsEngine made them."""
+    admission = Admission.of(obj, operation=operation, namespace=namespace, queue_tier=queue_tier)
+    watch = Watch()
+    watched = watch.over(policies)
+    outcome = evaluate(admission, watched, now=now)
+    labels = classify.namespace_labels(admission)
+    selected = {policy.name for policy in watched.for_namespace(admission.namespace, labels)}
+    said = [_policy(policy, selected, admission, outcome, watch) for policy in watched.policies]
+    return Explanation(admission.kind, admission.name, admission.namespace, tuple(said), outcome)
+
+
+def _policy(
+    policy: CompiledPolicy,
+    selected: Set[str],
+    admission: Admission,
+    outcome: Evaluation,
+    watch: Watch,
+) -> PolicySaid:
+    rows = [row for row in watch.seen if row.policy == policy.name]
+    matched = policy.name in outcome.policies
+    why = "" if matched else _why_not(policy, selected, admission, rows)
+    shown = _shown(rows, [_stage(found, admission) for found in watch.objects])
+    return PolicySaid(policy.name, policy.model.kind, policy.source, matched, why, tuple(shown))
+
+
+def _why_not(
+    policy: CompiledPolicy, selected: Set[str], admission: Admission, rows: Sequence[Seen]
+) -> str:
+    if policy.name not in selected:
+        labels = classify.namespace_labels(admission)
+        return _unselected(policy.selector, admission.namespace, labels)
+    constraints = policy.model.spec.match_constraints
+    if not policy.takes(admission.operation):
+        return f"operations: {', '.join(constraints.operations)}; this is {admission.operation}"
+    last = {row.rule: row for row in rows if row.section == "matchConditions"}
+    for row in last.values():
+        if row.value is False:
+            return f"matchCondition {row.rule} is false"
+    for row in last.values():
+        if row.error:
+            return f"matchCondition {row.rule} has no value: {row.error}"
+    group = f"{admission.group}/" if admission.group else ""
+    return f"kinds: {', '.join(constraints.kinds)}; this is {group}{admission.kind}"
+
+
+def _unselected(selector: Selector | None, namespace: str, labels: Mapping[str, str]) -> str:
+    """The first condition of the selector that the namespace does not meet."""
+    if not namespace:
+        return "namespaceSelector: the object has no namespace"
+    known = {label_selectors.NAMESPACE_NAME: namespace, **labels}
+    for key, value in selector.match_labels.items() if selector else ():
+        if known.get(key) != value:
+            return f"namespaceSelector: wants {key}={value}, {_has(namespace, key, known)}"
+    for term in selector.match_expressions if selector else ():
+        one = Selector.model_construct(match_labels={}, match_expressions=(term,))
+        if not label_selectors.matches(one, known):
+            return f"namespaceSelector: wants {_term(term)}, {_has(namespace, term.key, known)}"
+    return f"namespaceSelector: does not select {namespace}"
+
+
+def _has(namespace: str, key: str, labels: Mapping[str, str]) -> str:
+    return (
+        f"namespace {namespace} has {labels[key]!r}"
+        if key in labels
+        else (f"namespace {namespace} has no such label")
+    )
+
+
+def _term(term: SelectorTerm) -> str:
+    values = f" ({', '.join(term.values)})" if term.values else ""
+    return f"{term.key} {term.operator}{values}"
+
+
+def _stage(found: object, admission: Admission) -> str:
+    if found is admission.object:
+        return "as sent"
+    kind = found.get("kind") if isinstance(found, Mapping) else None
+    return "pod template" if kind == "Pod" and admission.kind != "Pod" else "with defaults"
+
+
+def _shown(rows: Sequence[Seen], stages: Sequence[str]) -> list[Shown]:
+    """Each expression once, or once for each outcome that it had on the way; the latest counts."""
+    groups: dict[tuple[str, str, str], list[Seen]] = {}
+    for row in rows:
+        known = groups.setdefault((row.section, row.rule, row.expression), [])
+        known[:] = [other for other in known if not _alike(row, other)]
+        known.append(row)
+    return [
+        Shown(row, stages[row.stage] if len(group) > 1 else "")
+        for group in groups.values()
+        for row in group
+    ]
+
+
+def _alike(one: Seen, other: Seen) -> bool:
+    return (one.value, one.error) == (other.value, other.error)
+
+
+def as_dict(found: Explanation) -> dict[str, Any]:
+    """The explanation as JSON has it; keys stay, and new ones may come."""
+    outcome = found.outcome
+    return {
+        "object": {"kind": found.kind, "name": found.name, "namespace": found.namespace},
+        "allowed": outcome.allowed,
+        "who": {
+            "tenant": outcome.who.tenant,
+            "tier": outcome.who.tier,
+            "source": outcome.who.source,
+            "policy": outcome.who.policy,
+        },
+        "pods": [
+            {
+                "path": pod.path,
+                "workloadType": _said(pod.workload_type),
+                "hardwareTier": _said(pod.hardware_tier),
+            }
+            for pod in outcome.pods
+        ],
+        "policies": [_policy_dict(policy) for policy in found.policies],
+        "injections": [
+            {
+                "path": where(row.path),
+                "value": plain(row.value),
+                "policy": row.policy,
+                "rule": row.rule,
+                "override": row.override,
+            }
+            for row in outcome.injections
+        ],
+        "conflicts": [str(row) for row in outcome.conflicts],
+        "failures": [
+            {
+                "policy": row.policy,
+                "rule": row.rule,
+                "message": row.message,
+                "actions": list(row.actions),
+                "denies": row.denies,
+                "path": row.path,
+            }
+            for row in outcome.failures
+        ],
+        "exceptions": [
+            {
+                "policy": row.policy,
+                "rule": row.rule,
+                "exception": row.exception,
+                "reason": row.reason,
+            }
+            for row in outcome.excepted
+        ],
+        "skipped": [
+            {"policy": row.policy, "rule": row.rule, "error": row.error} for row in outcome.skipped
+        ],
+        "warnings": list(outcome.warnings),
+    }
+
+
+def _said(said: Any) -> dict[str, str] | None:
+    if said is None:
+        return None
+    return {"value": said.value, "policy": said.policy, "rule": said.rule}
+
+
+def _policy_dict(policy: PolicySaid) -> dict[str, Any]:
+    return {
+        "name": policy.name,
+        "kind": policy.kind,
+        "source": policy.source,
+        "matched": policy.matched,
+        "why": policy.why,
+        "expressions": [
+            {
+                "section": row.seen.section,
+                "rule": row.seen.rule,
+                "expression": row.seen.expression,
+                **_outcome(row.seen.value, row.seen.error),
+                "on": row.on,
+                "parts": [
+                    {"text": part.text, "depth": part.depth, **_outcome(part.value, part.error)}
+                    for part in row.seen.parts
+                ],
+            }
+            for row in policy.expressions
+        ],
+    }
+
+
+def _outcome(value: Any, error: str) -> dict[str, Any]:
+    return {"error": error} if error else {"value": plain(value)}
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON has it, maps in the order of their keys: engines keep none."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return str(value)

@@ -1,0 +1,201 @@
+"""
+An explanation as people read it in a terminal of 100 columns.
+
+First what was decided and by whom, then each policy with its expressions:
+
+    rule                                                                 value
+      the expression
+        a part of it                                                     value
+
+Lines are plain text with a tone; whoever prints them may colour by it, and loses nothing if not.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from kubenexus.policy.explain.explain import Explanation, PolicySaid, Shown, plain
+from policies.engine.result import Failure, Said, where
+
+WIDTH: Final = 100
+_VALUES_FROM: Final = 64
+_MOST_AWAY: Final = 20  # policies without a say that are listed; there may be one for each tenant
+_VALUE_ROOM: Final = WIDTH - _VALUES_FROM
+
+Tone = Literal["plain", "head", "good", "bad", "faint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    tone: Tone = "plain"
+
+
+def lines(found: Explanation) -> Iterator[Line]:
+    """The whole explanation."""
+    yield _verdict(found)
+    yield from _facts(found)
+    yield from _failures(found)
+    yield from _writes(found)
+    yield from _others(found)
+    yield from _policies(found)
+    for policy in found.policies:
+        yield from _policy(policy)
+
+
+def _verdict(found: Explanation) -> Line:
+    name = "/".join(filter(None, (found.namespace, found.name)))
+    denied = len(found.outcome.refusals)
+    if denied:
+        return Line(f"{found.kind} {name}: refused by {_many(denied, 'rule')}", "bad")
+    warned = len(found.outcome.warnings)
+    extra = f", with {_many(warned, 'warning')}" if warned else ""
+    return Line(f"{found.kind} {name}: let in{extra}", "good")
+
+
+def _facts(found: Explanation) -> Iterator[Line]:
+    who = found.outcome.who
+    by = f" by policy {who.policy}" if who.policy else ""
+    tier = f"tier {who.tier} ({who.source})" if who.tier else who.source
+    yield from _wrapped("  who    ", f"tenant {who.tenant or '-'}{by}, {tier}")
+    for pod in found.outcome.pods:
+        path = f" ({pod.path})" if pod.path else ""
+        yield from _wrapped("  what   ", f"{_said(pod.workload_type)}{path}")
+        yield from _wrapped("  where  ", f"{_said(pod.hardware_tier)}{path}")
+
+
+def _said(said: Said | None) -> str:
+    if said is None:
+        return "no hardware tier"
+    return f"{said.value}, says {'/'.join(filter(None, (said.policy, said.rule)))}"
+
+
+def _failures(found: Explanation) -> Iterator[Line]:
+    if not found.outcome.failures:
+        return
+    yield from _title("failed rules")
+    for row in found.outcome.failures:
+        tone: Tone = "bad" if row.denies else "plain"
+        yield from _wrapped(f"  {_action(row):<6} ", row.line(), tone)
+
+
+def _action(row: Failure) -> str:
+    if row.denies:
+        return "DENY"
+    return "WARN" if row.warns else "AUDIT"
+
+
+def _writes(found: Explanation) -> Iterator[Line]:
+    if found.outcome.injections:
+        yield from _title("written")
+    for row in found.outcome.injections:
+        verb = " (override)" if row.override else ""
+        adds = "+= " if row.path[-1:] == ("-",) else ""
+        yield _row(f"  {where(row.path)}", f"{adds}{_value(row.value)}")
+        yield Line(f"    by {row.policy}/{row.rule}{verb}", "faint")
+
+
+def _others(found: Explanation) -> Iterator[Line]:
+    outcome = found.outcome
+    for title, rows in (
+        ("conflicts", [str(row) for row in outcome.conflicts]),
+        (
+            "exceptions in use",
+            [
+                f"{row.policy}/{row.rule} by {row.exception}: {row.reason}"
+                for row in outcome.excepted
+            ],
+        ),
+        (
+            "passed over for want of a value",
+            [f"{row.policy}/{row.rule}: {row.error}" for row in outcome.skipped],
+        ),
+    ):
+        if rows:
+            yield from _title(title)
+        for text in rows:
+            yield from _wrapped("  ", text)
+
+
+def _policies(found: Explanation) -> Iterator[Line]:
+    yield from _title("policies")
+    width = min(40, max((len(policy.name) for policy in found.policies), default=0))
+    away = 0
+    for policy in found.policies:
+        away += not policy.matched
+        if not policy.matched and away > _MOST_AWAY:
+            continue
+        head = f"  {'+' if policy.matched else '-'} {policy.name:<{width}}  "
+        tone: Tone = "plain" if policy.matched else "faint"
+        yield from _wrapped(head, policy.why or "matched", tone)
+    if away > _MOST_AWAY:
+        yield Line(
+            f"    and {away - _MOST_AWAY} more that have no say; -o json names them", "faint"
+        )
+
+
+def _policy(policy: PolicySaid) -> Iterator[Line]:
+    if not policy.expressions:
+        return
+    yield from _title(f"{policy.name}  ({policy.kind})")
+    for row in policy.expressions:
+        yield from _expression(row)
+
+
+def _expression(row: Shown) -> Iterator[Line]:
+    seen = row.seen
+    named = seen.rule if "." in seen.rule or "[" in seen.rule else f"{seen.section}/{seen.rule}"
+    on = f" ({row.on})" if row.on else ""
+    tone: Tone = "bad" if seen.error else "plain"
+    yield _row(f"  {named}{on}", _outcome(seen.value, seen.error), tone)
+    yield from _wrapped("    ", _one_line(seen.expression), "faint")
+    for part in seen.parts:
+        indent = " " * (4 + 2 * min(part.depth, 8))
+        yield _row(f"{indent}{_one_line(part.text)}", _outcome(part.value, part.error))
+
+
+def _title(text: str) -> Iterator[Line]:
+    yield Line("")
+    yield Line(text, "head")
+
+
+def _row(left: str, right: str, tone: Tone = "plain") -> Line:
+    """Text on the left, a value in its column; what is too long is cut, and shows it."""
+    if len(right) <= _VALUE_ROOM:
+        return Line(f"{_cut(left, _VALUES_FROM - 2):<{_VALUES_FROM}}{right}".rstrip(), tone)
+    start = max(len(_cut(left, _VALUES_FROM - 2)) + 2, WIDTH - len(right))
+    start = min(start, _VALUES_FROM)
+    return Line(f"{_cut(left, start - 2):<{start}}{_cut(right, WIDTH - start)}", tone)
+
+
+def _wrapped(head: str, text: str, tone: Tone = "plain") -> Iterator[Line]:
+    found = textwrap.wrap(
+        text,
+        WIDTH - len(head),
+        break_long_words=True,
+        break_on_hyphens=False,
+    )
+    for index, part in enumerate(found or [""]):
+        yield Line(f"{head if index == 0 else ' ' * len(head)}{part}".rstrip(), tone)
+
+
+def _outcome(value: Any, error: str) -> str:
+    return f"no value: {_one_line(error)}" if error else _value(value)
+
+
+def _value(value: Any) -> str:
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"

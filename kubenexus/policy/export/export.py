@@ -1,0 +1,317 @@
+"""
+`policy export --vap`: the part of policies that Kubernetes can evaluate itself, and the rest.
+
+    validations --by action--> ValidatingAdmissionPolicy + Binding, one for each set of actions
+    defaults    -------------> MutatingAdmissionPolicy + Binding, for pods at their creation
+    the rest    -------------> Left: what, and why
+
+Whatever is exported decides as KubeNexus does; what cannot is left out whole, never by half: a rule
+that has an exception with an end is not exported without the exception. A policy whose conditions
+cannot be exported would judge too much, so nothing of it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+
+from kubenexus.policy.export.cel import NotExportable, Speaker
+from kubenexus.policy.export.mutation import Left, Mutation
+from policies.documents.policy import ClusterPolicy, TenantPolicy
+from policies.engine import tenant_limits
+from policies.engine.compiled import CompiledPolicy, CompiledValidation
+from policies.engine.policyset import PolicySet
+from policies.pods import workloads
+
+API_VERSION: Final = "admissionregistration.k8s.io/v1"
+_POD: Final = ("", "Pod")
+_LABELS: Final = {"app.kubernetes.io/managed-by": "kubenexus"}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What one policy became, and what of it stays with KubeNexus."""
+
+    policy: str
+    documents: tuple[Json, ...]
+    left: tuple[Left, ...]
+
+
+@dataclass(slots=True)
+class _Job:
+    """One policy on its way."""
+
+    policy: CompiledPolicy
+    now: datetime
+    documents: list[Json] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
+
+    def leave(self, what: str, why: str) -> None:
+        self.left.append(Left(what, why))
+
+
+def export(policies: PolicySet, *, now: datetime) -> tuple[Exported, ...]:
+    """Every policy in its order; `now` tells which exceptions are over."""
+    return tuple(_export(_Job(policy, now)) for policy in policies.policies)
+
+
+def _export(job: _Job) -> Exported:
+    policy = job.policy
+    try:
+        conditions = _conditions(policy)
+    except NotExportable as exc:
+        job.leave("the whole policy", str(exc))
+    else:
+        _validations(job, conditions)
+        _mutations(job, conditions)
+    job.left += _tables(policy)
+    return Exported(policy.name, tuple(job.documents), tuple(job.left))
+
+
+def _conditions(policy: CompiledPolicy) -> list[Json]:
+    made: list[Json] = []
+    for rule in policy.conditions:
+        try:
+            text = Speaker(policy).condition(rule.program.source)
+        except NotExportable as exc:
+            raise NotExportable(f"matchCondition {rule.field} {exc}") from exc
+        made.append({"name": rule.field, "expression": text})
+    return made
+
+
+# --- validations ---
+
+
+def _validations(job: _Job, conditions: list[Json]) -> None:
+    policy = job.policy
+    rules = _rules_for(policy.model.spec.match_constraints.operations, _kinds(policy))
+    by_action: dict[tuple[str, ...], tuple[Speaker, list[Json]]] = {}
+    for rule in policy.validations:
+        speaker, made = by_action.setdefault(
+            tuple(sorted(rule.actions, reverse=True)), (Speaker(policy), [])
+        )
+        try:
+            made.append(_validation(job, rule, speaker))
+        except NotExportable as exc:
+            job.leave(rule.rule, str(exc))
+    for actions, (speaker, made) in by_action.items():
+        if not made or not rules:
+            continue
+        suffix = "" if actions == ("Deny",) else f"-{'-'.join(actions).lower()}"
+        spec = {
+            **_common(policy, conditions, rules, speaker),
+            "validations": made,
+        }
+        binding = {"validationActions": list(actions)}
+        job.documents += _pair("Validating", f"kubenexus-{policy.name}{suffix}", spec, binding)
+    if policy.validations and not rules:
+        job.leave("validations", "none of the policy's kinds is shown to admission")
+
+
+def _validation(job: _Job, rule: CompiledValidation, speaker: Speaker) -> Json:
+    text = _excepted(job, rule, speaker)
+    made: Json = {
+        "expression": text,
+        "message": f"{rule.rule}: {' '.join(rule.message.split())}",
+        "reason": rule.reason,
+    }
+    if rule.message_expression is not None:
+        said = speaker.expression(rule.message_expression.program.source)
+        made["messageExpression"] = f"'{rule.rule}: ' + ({said})"
+    return made
+
+
+def _excepted(job: _Job, rule: CompiledValidation, speaker: Speaker) -> str:
+    """The rule, or one of the exceptions that cover it."""
+    policy = job.policy
+    text = speaker.expression(rule.expression.program.source)
+    for exception in policy.exceptions:
+        name = exception.model.name
+        if not exception.covers(rule.rule) or exception.model.expired(job.now):
+            continue
+        if exception.model.until is not None:
+            raise NotExportable(f"exception {name} has an end, and Kubernetes has no clock for it")
+        if not policy.fails_closed:
+            raise NotExportable(
+                f"exception {name}: with failurePolicy Ignore an exception without a value would"
+                " let everything in"
+            )
+        try:
+            when = speaker.expression(exception.when.program.source)
+        except NotExportable as exc:
+            raise NotExportable(f"exception {name} {exc}") from exc
+        text = f"({text}) || ({when})"
+    return text
+
+
+# --- defaults ---
+
+
+def _mutations(job: _Job, conditions: list[Json]) -> None:
+    policy = job.policy
+    if not policy.defaults:
+        return
+    if not policy.takes("CREATE"):
+        return  # defaults are written at creation alone, so these never are
+    rules = _rules_for(("CREATE",), [_POD] if policy.names_kind(*_POD) else [])
+    others = sorted(kind for group, kind in _kinds(policy) if (group, kind) != _POD)
+    if others:
+        job.leave(
+            "defaults in pod templates", f"Kubernetes has no one place for those of {others[0]}"
+        )
+    if not rules:
+        return
+    mutation = Mutation(Speaker(policy))
+    for default in policy.defaults:
+        mutation.add(default)
+    job.left += mutation.left
+    made = mutation.expressions()
+    if made:
+        spec = {
+            **_common(policy, conditions, rules, mutation.speaker),
+            "reinvocationPolicy": "IfNeeded",
+            "mutations": [
+                {"patchType": "JSONPatch", "jsonPatch": {"expression": text}} for text in made
+            ],
+        }
+        job.documents += _pair("Mutating", f"kubenexus-{policy.name}", spec, {})
+
+
+# --- both ---
+
+
+def _kinds(policy: CompiledPolicy) -> list[tuple[str, str]]:
+    """The kinds that the policy names and admission is shown, as (group, kind)."""
+    return [key for key in sorted(workloads.KINDS) if policy.names_kind(*key)]
+
+
+def _rules_for(operations: Sequence[str], kinds: Sequence[tuple[str, str]]) -> list[Json]:
+    groups: dict[str, list[str]] = {}
+    for group, kind in kinds:
+        groups.setdefault(group, []).append(workloads.plural(kind))
+    return [
+        {
+            "apiGroups": [group],
+            "apiVersions": ["*" if group else "v1"],
+            "operations": list(operations),
+            "resources": names,
+            "scope": "Namespaced",
+        }
+        for group, names in groups.items()
+    ]
+
+
+def _common(
+    policy: CompiledPolicy, conditions: list[Json], rules: list[Json], speaker: Speaker
+) -> Json:
+    match: Json = {"resourceRules": rules}
+    if policy.selector is not None:
+        match["namespaceSelector"] = policy.selector.model_dump(
+            by_alias=True, exclude_defaults=True, mode="json"
+        )
+    made: Json = {
+        "failurePolicy": policy.model.spec.failure_policy,
+        "matchConstraints": match,
+    }
+    if conditions:
+        made["matchConditions"] = conditions
+    variables = speaker.variables()
+    return {**made, "variables": variables} if variables else made
+
+
+def _pair(what: str, name: str, spec: Json, binding: Json) -> list[Json]:
+    metadata = {"name": name, "labels": _LABELS}
+    return [
+        {
+            "apiVersion": API_VERSION,
+            "kind": f"{what}AdmissionPolicy",
+            "metadata": metadata,
+            "spec": spec,
+        },
+        {
+            "apiVersion": API_VERSION,
+            "kind": f"{what}AdmissionPolicyBinding",
+            "metadata": metadata,
+            "spec": {"policyName": name, **binding},
+        },
+    ]
+
+
+def _tables(policy: CompiledPolicy) -> Iterator[Left]:
+    """What a policy says beside its rules."""
+    spec = policy.model.spec
+    if spec.classify.workload_type or spec.classify.hardware_tier:
+        yield Left("classify", "Kubernetes has no classes of pods")
+    for exception in policy.exceptions:
+        if exception.model.until is None:
+            yield Left(
+                f"audit of exception {exception.model.name}", "Kubernetes has no word for it"
+            )
+    if policy.names_kind(*_POD) and policy.validations:
+        yield Left(
+            "advice on pod templates", "Kubernetes shows pods to rules for pods, no templates"
+        )
+    if isinstance(policy.model, ClusterPolicy):
+        cluster = policy.model.spec
+        if cluster.tiers or cluster.priority_classes:
+            yield Left("tiers", "Kubernetes has no tiers of tenants")
+        if cluster.hardware or cluster.topology_levels:
+            yield Left("hardware and topology", "the scheduler reads these tables")
+    if isinstance(policy.model, TenantPolicy):
+        yield from _tenancy(policy, policy.model)
+
+
+def _tenancy(policy: CompiledPolicy, model: TenantPolicy) -> Iterator[Left]:
+    spec = model.spec
+    if tenant_limits.has_limits(policy):
+        yield Left("gang and numa limits", "Kubernetes does not know what gang a pod asks for")
+    if spec.numa.default is not None or spec.gang.timeout is not None or spec.gang.gate:
+        yield Left("gang and numa defaults", "Kubernetes does not know what gang a pod asks for")
+    if spec.quota.guaranteed or spec.quota.max:
+        yield Left("quota", "the scheduler keeps it")
+
+
+# --- as text ---
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, and no anchors: the file is for people too."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def as_yaml(exported: Sequence[Exported]) -> str:
+    """Documents for `kubectl apply -f -`, the rest as comments above them."""
+    parts: list[str] = []
+    for one in exported:
+        notes = [f"# {one.policy}: not exported: {left.what}: {left.why}" for left in one.left]
+        parts += ["\n".join(notes) + "\n"] if notes else []
+        for document in one.documents:
+            text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=96)
+            parts.append(f"---\n{text}")
+    return "".join(parts)
+
+
+def summary(exported: Sequence[Exported]) -> str:
+    """One line on how much was exported."""
+    whole = sum(1 for one in exported if one.documents and not one.left)
+    part = sum(1 for one in exported if one.documents and one.left)
+    none = len(exported) - whole - part
+    return (
+        f"of {len(exported)} policies {whole} are exported whole, {part} in part, {none} not at"
+        " all; the comments say why"
+    )

@@ -1,0 +1,6 @@
+"""
+`kubenexus policy test`.
+
+    junit   JUnit XML
+    runner  policy test
+"""

@@ -1,0 +1,307 @@
+"""
+Every label, annotation and gate, from `policies.vocabulary`, with its values and what it does.
+
+What a key does today is said here, also where that is nothing yet: a key that is read by nobody
+must not look as if it were obeyed.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from kubenexus.reference import markdown
+from kubenexus.reference.key_row import ADMIN, NOBODY, USER, Word, each
+from kubenexus.reference.keys_hardware import HARDWARE
+from policies import vocabulary as v
+from policies.vocabulary import Key, annotation, label
+
+_HEADS: Final = ("Key", "On", "Values", "Written by", "What it does")
+_WEBHOOK: Final = "webhook"
+_SCHEDULER: Final = "scheduler"
+_LABELER: Final = "labeler or cluster admin"
+_TODAY: Final = "Checked at admission; the scheduler does not read it yet"
+
+GANG: Final = (
+    Word(
+        v.GANG_NAME_LABEL,
+        "Pod label",
+        "a label value of 1 to 63 characters",
+        USER,
+        "The gang that the pod belongs to. A gang is namespace and name",
+    ),
+    Word(
+        v.GANG_MIN_AVAILABLE_LABEL,
+        "Pod label",
+        "whole number from 1 to 999999",
+        USER,
+        "So many members have a node in one plan, or none is bound. Where it is missing it is"
+        " taken from the controller, where one says how many pods it makes",
+    ),
+    Word(
+        v.GANG_ROLE_LABEL,
+        "Pod label",
+        each(v.GANG_ROLES),
+        USER,
+        "The leader is planned first. Templates of one role alone declare that the other is made"
+        " elsewhere. Default `worker`",
+    ),
+    Word(
+        v.GANG_TIMEOUT_ANNOTATION,
+        "Pod annotation",
+        "duration; default 10s and 50ms a member",
+        USER,
+        "How long the gang may take to form, and then to be bound whole",
+    ),
+    Word(
+        v.GANG_MEMBERS_ANNOTATION,
+        "Pod annotation, on the leader",
+        "amounts such as `cpu=4,memory=8Gi`; default: what members ask that exist, else what the"
+        " leader asks",
+        USER,
+        "What each member asks for that the leader is going to make. Room for them is kept by a"
+        " ResourceReservation from the moment that the leader is placed",
+    ),
+    Word(
+        v.GANG_GROUP_ANNOTATION,
+        "Pod annotation",
+        "a group's name",
+        USER,
+        "Names a group; without a size anywhere it holds nobody back, and admission warns",
+    ),
+    Word(
+        v.GANG_GATE,
+        "scheduling gate",
+        "",
+        "webhook, where the tenant's policy has `gang.gate`",
+        "Keeps the pod out of planning; the scheduler lifts it when the whole gang exists",
+    ),
+)
+NUMA: Final = (
+    Word(
+        v.NUMA_POLICY_ANNOTATION,
+        "Pod annotation",
+        each(v.NUMA_POLICIES),
+        USER,
+        "How the pod sits on a host's NUMA nodes; the last three are kept strictly",
+    ),
+    Word(
+        v.NUMA_RESOURCES_ANNOTATION,
+        "Pod annotation",
+        "comma list of resource names; default CPU, memory and GPUs",
+        USER,
+        "Which amounts must sit together",
+    ),
+    Word(
+        v.NUMA_AFFINITY_ANNOTATION,
+        "Pod annotation",
+        "comma list of ids",
+        USER,
+        "NUMA nodes of each host that win among equals",
+    ),
+    Word(
+        v.NUMA_ANTI_AFFINITY_ANNOTATION,
+        "Pod annotation",
+        "comma list of ids",
+        USER,
+        "NUMA nodes of each host that are closed to the pod",
+    ),
+    Word(
+        v.MEMORY_INTENSIVE_ANNOTATION,
+        "Pod annotation",
+        "`true`, `false`",
+        USER,
+        "Expressions read it as `numa`; the scheduler does not yet",
+    ),
+    Word(v.NUMA_DISTANCE_WEIGHT_ANNOTATION, "Pod annotation", "0 to 100", USER, _TODAY),
+    Word(v.GANG_NUMA_SPREAD_ANNOTATION, "Pod annotation", each(v.GANG_NUMA_SPREADS), USER, _TODAY),
+    Word(
+        v.NUMA_ASSIGNED_ANNOTATION,
+        "Pod annotation",
+        "JSON",
+        _SCHEDULER,
+        "The NUMA nodes and GPUs that the pod was given; written with the bind",
+    ),
+    Word(
+        v.NUMA_TOPOLOGY_ANNOTATION,
+        "Node annotation",
+        "JSON",
+        _LABELER,
+        "The host's NUMA nodes and GPUs; goes before the labels below",
+    ),
+    Word(v.NUMA_NODE_COUNT_LABEL, "Node label", "whole number", _LABELER, "How many there are"),
+    Word(
+        v.numa_node_label(0, "cpus").replace("-0-", "-<i>-"),
+        "Node label",
+        "CPU list, ranges joined by `_`: `0-15_32-47`",
+        _LABELER,
+        "CPUs of one NUMA node",
+    ),
+    Word(
+        v.numa_node_label(0, "memory").replace("-0-", "-<i>-"),
+        "Node label",
+        "bytes or a quantity",
+        _LABELER,
+        "Memory of one NUMA node",
+    ),
+    Word(
+        v.numa_node_label(0, "bandwidth").replace("-0-", "-<i>-"),
+        "Node label",
+        "mebibytes a second",
+        _LABELER,
+        "Memory bandwidth of one NUMA node; by hand where firmware does not tell it",
+    ),
+    Word(
+        v.numa_node_label(0, "distance-").replace("-0-", "-<i>-") + "<j>",
+        "Node label",
+        "whole number, 10 for itself",
+        _LABELER,
+        "How far one NUMA node is from another",
+    ),
+    Word(
+        v.gpu_numa_labels(0)[0].replace("0", "<i>"),
+        "Node label",
+        "a NUMA node's id",
+        _LABELER,
+        f"Where a GPU sits; `{v.gpu_numa_labels(0)[1].replace('0', '<i>')}` says the same",
+    ),
+)
+WHO: Final = (
+    Word(
+        v.TENANT_LABEL,
+        "Namespace label, Pod label",
+        "a label value",
+        "cluster admin on the namespace, webhook on the pod",
+        "Whose it is. A pod that says another tenant is refused",
+    ),
+    Word(
+        v.TIER_LABEL,
+        "Namespace label, ClusterQueue label, Pod label",
+        "a tier of the cluster policies; shipped: " + each(v.TIERS),
+        "cluster admin on namespace and ClusterQueue, webhook on the pod",
+        "The tenant's tier. A pod may lower its own, never raise it",
+    ),
+    Word(
+        v.QUEUE_NAME_LABEL,
+        "label of a workload or Pod",
+        "a LocalQueue of the namespace",
+        "user or Kueue",
+        "Where neither namespace nor policy says the tier, the label"
+        f" `{v.TIER_LABEL}` of the queue's ClusterQueue says it",
+    ),
+    Word(
+        v.WORKLOAD_TYPE_LABEL,
+        "Pod label",
+        each(v.WORKLOAD_TYPES),
+        "user or webhook",
+        "What kind of work the pod does; a pod that says it is believed",
+    ),
+    Word(
+        v.HARDWARE_TIER_LABEL,
+        "Node label, Pod label",
+        each(v.HARDWARE_TIERS),
+        "cluster admin on the node, webhook on the pod",
+        "Which hardware: on a node its tier, else its GPU model's; on a pod the one that is"
+        " liked best. What the tenant's tier may not use is refused",
+    ),
+    Word(
+        v.PROFILE_ANNOTATION,
+        "Pod annotation",
+        "JSON",
+        _WEBHOOK,
+        "What was decided and by which policies; the scheduler reads who asked for the NUMA policy",
+    ),
+    Word(v.EXPECTED_DURATION_ANNOTATION, "Pod annotation", "duration", USER, _TODAY),
+    Word(v.PREEMPTIBLE_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
+    Word(v.BACKFILL_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
+    Word(
+        v.RESERVED_TIER_LABEL,
+        "Node label",
+        "a tier, `none`",
+        ADMIN,
+        "The node is closed to tiers of lower rank; to all where no policy names the tier",
+    ),
+    Word(
+        v.SPARK_ROLE_LABEL,
+        "Pod label",
+        each(v.SPARK_ROLES),
+        "Spark",
+        "A gang's role where the canonical label does not say it",
+    ),
+)
+DEVELOPMENT: Final = (
+    Word(
+        v.DEV_RUN_FOR_ANNOTATION,
+        "Pod annotation",
+        "duration",
+        "user",
+        "On a cluster of `kubenexus dev`: how long a Job's pod runs before it succeeds. In "
+        "`kubenexus simulate` in virtual time: how long it really runs, whatever it expects",
+    ),
+    Word(
+        v.DEV_ARRIVES_ANNOTATION,
+        "Pod and workload annotation",
+        "duration",
+        "user",
+        "In `kubenexus simulate` in virtual time: when it is created, from the beginning on",
+    ),
+)
+# The meaning and the other spellings that are read; the first is canonical.
+FAMILIES: Final[tuple[tuple[str, Sequence[Key]], ...]] = (
+    ("gang", v.GANG_NAME_FAMILIES),
+    ("size of the gang", v.GANG_MIN_AVAILABLE_FAMILIES),
+    ("NUMA policy", v.NUMA_POLICY_FAMILIES),
+    ("VRAM", v.VRAM_FAMILIES),
+)
+# Kubernetes' own, which the scheduler reads or writes as kube-scheduler does.
+STANDARD: Final = (
+    label(v.HOSTNAME_LABEL),
+    label(v.OS_LABEL),
+    label(v.ARCH_LABEL),
+    label(v.NAMESPACE_NAME_LABEL),
+    annotation(v.MIRROR_ANNOTATION),
+    annotation(v.SELECTED_NODE_ANNOTATION),
+    annotation(v.BIND_COMPLETED_ANNOTATION),
+    annotation(v.BOUND_BY_CONTROLLER_ANNOTATION),
+    annotation(v.BETA_STORAGE_CLASS_ANNOTATION),
+    label(v.BETA_ZONE_LABEL),
+    label(v.BETA_REGION_LABEL),
+)
+
+
+def page() -> str:
+    sections = (
+        ("Gangs", GANG),
+        ("NUMA", NUMA),
+        ("Who, what, where", WHO),
+        ("Hardware and topology", HARDWARE),
+        ("Development clusters", DEVELOPMENT),
+    )
+    parts = [part for title, rows in sections for part in (f"## {title}", _table(rows))]
+    return markdown.page(
+        "Keys",
+        "A value that cannot be obeyed is refused at `kubectl apply`. What the webhook writes on a"
+        " pod, nobody else changes: an update that does is refused.",
+        *parts,
+        "## Other spellings",
+        "Read as the first one, which admission writes beside them. Two that disagree on one object"
+        f" are refused. A gang is also named by the field `{v.NATIVE_GROUP_FIELD}`; with it, with"
+        f" `{v.X_K8S_POD_GROUP}` and with `{v.VOLCANO_GROUP_ANNOTATION}` its size comes from a"
+        " PodGroup object of the same name (`scheduling.k8s.io` or `scheduling.x-k8s.io`).",
+        markdown.table(("Meaning", "Canonical", "Also accepted"), _families()),
+        f"`{'`, `'.join(v.NUMA_POLICY_ALIASES)}` as a NUMA policy means"
+        f" `{'`, `'.join(v.NUMA_POLICY_ALIASES.values())}`. GPUs are counted under"
+        f" {each(v.GPU_RESOURCES)}.",
+        "## Kubernetes' own",
+        "Read or written as kube-scheduler and the API server do: "
+        + ", ".join(markdown.code(key.name) for key in STANDARD)
+        + ".",
+    )
+
+
+def _table(rows: Iterable[Word]) -> str:
+    return markdown.table(_HEADS, (row._replace(key=markdown.code(row.key)) for row in rows))
+
+
+def _families() -> Iterator[tuple[str, str, str]]:
+    for meaning, (first, *others) in FAMILIES:
+        also = (f"{other.place[:-1]} `{other.name}`" for other in others)
+        yield meaning, f"{first.place[:-1]} `{first.name}`", ", ".join(also)

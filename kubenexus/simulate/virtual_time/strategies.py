@@ -1,0 +1,232 @@
+"""
+Ways of deciding who goes next, on a world in virtual time.
+
+    Line     strictly in the order of arrival: whoever does not fit holds up everybody behind it
+    Turns    the scheduler's own queue and planner; `fair`: with all that is decided between tenants
+
+`Turns` does what `scheduler.loop` does around the same parts, where binds succeed at once and no
+API server answers. `evicts`: work is evicted for other work as the scheduler would have it; needs
+a running event loop, because evictions are asked for beside the cycle.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from cluster import client, resources
+from kubenexus.simulate.virtual_time.cluster import EPOCH, World
+from policies import vocabulary
+from scheduler import filters, planner
+from scheduler.metrics import Metrics
+from scheduler.model import Pod
+from scheduler.outcome import Placed
+from scheduler.parking import Help
+from scheduler.queueing import Queue
+from scheduler.tenancy.evicting import Evictor
+from scheduler.tenancy.tenancy import Surroundings, Tenancy
+from scheduler.units import Unit, units
+
+_STIR_EVERY: Final = 0.2  # seconds, as in the scheduler
+
+
+class Line:
+    """One after the other."""
+
+    busy: Final = False
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._line: deque[Unit] = deque()
+
+    def next_at(self) -> float | None:
+        return None
+
+    def before(self, at: float) -> None:
+        """Nothing fades."""
+
+    def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:
+        for pod in went:
+            self._world.cache.drop_pod(pod.uid)
+        kept = [unit for unit in self._line if unit.pods[0].uid not in over] if over else self._line
+        self._line = deque(kept)
+        self._line.extend(units(replace(pod, gates=()) for pod in came))
+
+    def decide(self) -> None:
+        world = self._world
+        while self._line:
+            world.run.decisions += 1
+            unit = self._line[0]
+            found = world.plan(unit, frozenset(), world.memo)
+            if not isinstance(found, Placed):
+                world.misfit(unit.key, found)
+                return
+            self._line.popleft()
+            world.start(unit, found)
+            if found.left:  # beyond what the gang needs
+                bound = unit.bound + len(found.placements)
+                self._line.append(replace(unit, pods=found.left, bound=bound))
+
+
+def _all_alike(*about: object) -> int:
+    return 0
+
+
+class _Api:
+    """An API server that evicts whom it is asked to."""
+
+    def __init__(self, world: World, freed: set[str]) -> None:
+        self._world, self._freed = world, freed
+
+    async def evict(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        uid: str | None = None,
+        dry_run: bool = False,
+        timeout: float = 0.0,
+    ) -> None:
+        if uid is not None and not dry_run:
+            self._freed.update(self._world.evict(uid))
+
+    async def patch_status(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        kind: client.PatchKind = client.PatchKind.MERGE,
+    ) -> dict[str, Any]:
+        return {}
+
+
+async def _never(seconds: float) -> None:
+    raise AssertionError("an eviction that is never refused is never tried again")
+
+
+class Turns:
+    """Drive it: `take` what happened, then `decide`, again while it is `busy`."""
+
+    def __init__(self, world: World, *, fair: bool, evicts: bool = False) -> None:
+        self._world = world
+        cache = world.cache
+        self._changed: set[str] = set()
+        self._stirred = False  # something that no node shows may have helped somebody
+        self._stir_at = 0.0
+        self.queue = Queue(
+            bound=cache.bound,
+            class_of=lambda pod: (pod.shape, cache.snapshot.signature(pod)),
+            standing=cache.accounts.standing if fair else _all_alike,
+        )
+        self._tenancy = self._between(evicts) if fair else None
+
+    def _between(self, evicts: bool) -> Tenancy:
+        world = self._world
+        evictor = Evictor(
+            _Api(world, self._changed), record=world.record, may_write=lambda: True, sleep=_never
+        )
+        around = Surroundings(
+            scheduler=vocabulary.SCHEDULER_NAME,
+            cache=world.cache,
+            queue=self.queue,
+            metrics=Metrics(),
+            evictor=evictor if evicts else None,
+            group=lambda gang: None,
+            now=lambda: world.now,
+            epoch=lambda: EPOCH + world.now,
+            wake=lambda: None,
+            freed=self._changed.update,
+            leads=lambda uid: True,
+            reserved=lambda gang, why: None,
+        )
+        return Tenancy(around, world.plan, world.memo)
+
+    @property
+    def busy(self) -> bool:
+        """Evictions are being asked for: let the event loop run, then decide again."""
+        return self._tenancy is not None and self._tenancy.preempting.asking
+
+    def next_at(self) -> float | None:
+        due = [self.queue.next_at(), self._tenancy.next_at() if self._tenancy else None]
+        if self._changed:
+            due.append(self._world.now)
+        return min((at for at in due if at is not None), default=None)
+
+    def before(self, at: float) -> None:
+        """What is used now has been used until then."""
+        if self._tenancy is not None:
+            now, self._world.now = self._world.now, at
+            self._tenancy.quotas.fade()
+            self._world.now = now
+
+    def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:
+        now = self._world.now
+        for pod in went:
+            self._changed.update(self._world.cache.drop_pod(pod.uid))
+            self._stirred = True
+            if self._tenancy is not None:
+                self._tenancy.gone(pod)
+        for uid in over:
+            self.queue.remove(uid, now)
+        for pod in came:
+            self.queue.put(pod, now)
+
+    def decide(self) -> None:
+        if self._tenancy is not None and self._tenancy.broken is not None:
+            raise self._tenancy.broken
+        self._prepare()
+        while (unit := self.queue.pop(self._world.now)) is not None:
+            self._schedule(unit)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        now = self._world.now
+        self._wake_parked()
+        if self._tenancy is not None:
+            self._tenancy.tick(now)
+        self.queue.tick(now)
+        for pod in self.queue.lifts():
+            self.queue.put(replace(pod, gates=()), now)
+
+    def _wake_parked(self) -> None:
+        world = self._world
+        stirred = self._stirred and world.now >= self._stir_at
+        if not (self._changed or stirred):
+            return
+        nodes, snapshot = sorted(self._changed), world.cache.snapshot
+        self._changed.clear()
+        if stirred:
+            self._stirred, self._stir_at = False, world.now + _STIR_EVERY
+
+        def helps(pod: Pod) -> Help:
+            if any(planner.helps(pod.shape, snapshot, node, world.memo) for node in nodes):
+                return Help.FITS
+            return Help.PERHAPS if stirred and filters.depends(snapshot, pod) else Help.NONE
+
+        self.queue.wake(world.now, helps)
+
+    def _schedule(self, unit: Unit) -> None:
+        world, tenancy = self._world, self._tenancy
+        world.run.decisions += 1
+        if tenancy is None:
+            found = world.plan(unit, frozenset(), world.memo)
+        else:
+            found = tenancy.plan(unit, frozenset())
+        if isinstance(found, Placed):
+            if tenancy is not None:
+                tenancy.placed(unit)
+            self.queue.take(unit.key, [one.pod.uid for one in found.placements], world.now)
+            world.start(unit, found)
+            for one in found.placements:
+                self.queue.finish(one.pod.uid, world.now)
+            self._stirred = True
+            return
+        world.misfit(unit.key, found)
+        if found.held_back:
+            self.queue.hold_back(unit.key, world.now, found)
+        else:
+            self.queue.park(unit.key, world.now, found)
+            if tenancy is not None:
+                tenancy.misfit(unit)

@@ -1,0 +1,275 @@
+"""Small histories in virtual time, each told whole: when, what, who."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kubenexus.simulate.virtual_time import engine
+from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS
+from kubenexus.simulate.virtual_time.timeline import Job, What
+from policies.documents.tenancy import Quota
+from policies.engine.policyset import Tables as PolicyTables
+from scheduler.model import Owner, PodKey
+from scheduler.tables import Tables
+from tests.unit.scheduler.builders import a_gang, a_node, a_pod
+
+TENANT = "tenant.kubenexus.io/name"
+LASTS = "scheduling.kubenexus.io/expected-duration"
+JOB = Owner("Job", "j", "uid-j")
+
+
+def job(
+    name: str,
+    *,
+    arrives: float = 0.0,
+    lasts: float = 100.0,
+    says: float | None = None,
+    tenant: str = "a",
+    gpus: int = 1,
+    members: int = 1,
+    size: int | None = None,
+    owned: bool = True,
+    **more: Any,
+) -> Job:
+    """One that lasts as long as it says, and that a controller made."""
+    said = lasts if says is None else says
+    more = {
+        "cpu": "0",
+        "gpus": gpus,
+        "labels": {TENANT: tenant},
+        "annotations": {LASTS: f"{said:g}s"} if math.isfinite(said) else {},
+        **more,
+    }
+    made = [a_pod(name, **more)] if members == 1 else a_gang(members, size=size, name=name, **more)
+    owner = JOB if owned else None
+    pods = tuple(replace(pod, created=arrives, owner=owner) for pod in made)
+    return Job(pods, arrives, lasts)
+
+
+def quotas(**by_tenant: dict[str, dict[str, Any]]) -> Tables:
+    found = {name: Quota.model_validate(quota) for name, quota in by_tenant.items()}
+    return Tables(policy=PolicyTables({}, {}, {}, (), quotas=found))
+
+
+def told(jobs: list[Job], way: str = OURS, *, gpus: int = 2, tables: Tables | None = None) -> Any:
+    run = engine.run([a_node("n", gpus=gpus)], jobs, way, tables=tables, cpu=lambda: 0.0)
+    return [(one.at, str(one.what), one.key.name) for one in run.happened]
+
+
+def arrived(at: float, name: str) -> tuple[float, str, str]:
+    return at, "arrived", name
+
+
+@pytest.mark.parametrize(
+    ("jobs", "way", "want"),
+    [
+        pytest.param(
+            [job("x"), job("y", lasts=math.inf)],
+            GREEDY,
+            [
+                arrived(0, "x"),
+                arrived(0, "y"),
+                (0, "started", "x"),
+                (0, "started", "y"),
+                (100, "ended", "x"),
+            ],
+            id="what nobody ends runs on",
+        ),
+        pytest.param(
+            [job("x", gpus=2, lasts=math.inf), job("y", arrives=5)],
+            GREEDY,
+            [arrived(0, "x"), (0, "started", "x"), arrived(5, "y")],
+            id="who waits for what never ends waits for ever",
+        ),
+        pytest.param(
+            [job("x", gpus=2), job("g", arrives=1, members=3, size=2), job("y", arrives=2)],
+            FIFO,
+            [
+                arrived(0, "x"),
+                (0, "started", "x"),
+                arrived(1, "g"),
+                arrived(2, "y"),
+                (100, "ended", "x"),
+                (100, "started", "g"),
+                (200, "ended", "g"),
+                (200, "started", "y"),
+                (300, "ended", "y"),
+            ],
+            id="a gang is over when its needed members are, whoever of it still waits",
+        ),
+        pytest.param(
+            [job("x", schedulingGates=[{"name": "scheduling.kubenexus.io/gang"}], members=2)],
+            OURS,
+            [arrived(0, "x"), (0, "started", "x"), (100, "ended", "x")],
+            id="the gate of a whole gang is lifted",
+        ),
+        pytest.param(
+            [job("x", schedulingGates=[{"name": "somebody.else/gate"}])],
+            OURS,
+            [arrived(0, "x")],
+            id="a gate of somebody else is not",
+        ),
+        pytest.param(
+            [
+                job("x", says=50),
+                job("y", lasts=90),
+                job("g", arrives=1, members=2, lasts=10),
+            ],
+            OURS,
+            [
+                arrived(0, "x"),
+                arrived(0, "y"),
+                (0, "started", "x"),
+                (0, "started", "y"),
+                arrived(1, "g"),
+                (1, "promised", "g"),
+                (90, "ended", "y"),
+                (100, "ended", "x"),
+                (100, "started", "g"),
+                (110, "ended", "g"),
+            ],
+            id="an overrun within the time of others moves nothing",
+        ),
+    ],
+)
+def test_histories(jobs: list[Job], way: str, want: list[tuple[float, str, str]]) -> None:
+    assert told(jobs, way) == want
+
+
+def test_what_a_tenant_was_promised_is_taken_back_and_the_work_starts_anew() -> None:
+    lent = [job("x", tenant="b"), job("y", tenant="b", arrives=1)]
+    found = told(
+        [*lent, job("mine", arrives=50, lasts=20)],
+        tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
+    )
+    assert found == [
+        arrived(0, "x"),
+        (0, "started", "x"),
+        arrived(1, "y"),
+        (1, "started", "y"),
+        arrived(50, "mine"),
+        (50, "preempted", "y"),
+        (80, "waits again", "y"),
+        (80, "started", "mine"),
+        (80, "promised", "y"),
+        (100, "ended", "mine"),
+        (100, "ended", "x"),
+        (100, "started", "y"),
+        (200, "ended", "y"),
+    ]
+
+
+def test_a_pod_without_a_controller_does_not_come_back() -> None:
+    found = told(
+        [job("x", tenant="b", owned=False), job("mine", arrives=50, lasts=20)],
+        gpus=1,
+        tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
+    )
+    assert found[-3:] == [(50, "preempted", "x"), (80, "started", "mine"), (100, "ended", "mine")]
+
+
+def test_a_gang_goes_and_comes_back_whole() -> None:
+    found = told(
+        [job("g", tenant="b", members=2, lasts=200), job("mine", arrives=50, lasts=20)],
+        tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
+    )
+    assert found[2:] == [
+        arrived(50, "mine"),
+        (50, "preempted", "g"),
+        (80, "waits again", "g"),
+        (80, "started", "mine"),
+        (80, "promised", "g"),
+        (100, "ended", "mine"),
+        (100, "started", "g"),
+        (300, "ended", "g"),
+    ]
+
+
+def test_a_limit_holds_back_until_its_tenant_gives_back() -> None:
+    found = told([job("x"), job("y", arrives=10)], tables=quotas(a={"max": {"nvidia.com/gpu": 1}}))
+    assert found == [
+        arrived(0, "x"),
+        (0, "started", "x"),
+        arrived(10, "y"),
+        (10, "held back", "y"),
+        (100, "ended", "x"),
+        (100, "started", "y"),
+        (200, "ended", "y"),
+    ]
+
+
+def test_whoever_a_limit_holds_back_is_not_tried_when_others_end() -> None:
+    run = engine.run(
+        [a_node("n", gpus=3)],
+        [job("x"), job("y", arrives=10), job("z", tenant="b", lasts=50)],
+        OURS,
+        tables=quotas(a={"max": {"nvidia.com/gpu": 1}}),
+        cpu=lambda: 0.0,
+    )
+    assert (run.decisions, run.starts[PodKey("ns", "y")]) == (4, 100)
+
+
+@pytest.mark.parametrize("way", [FIFO, GREEDY, OURS])
+def test_members_above_what_a_gang_needs_follow_and_end_with_it(way: str) -> None:
+    run = engine.run(
+        [a_node("n", gpus=2)],
+        [job("y", lasts=50), job("g", arrives=1, members=2, size=1, lasts=100)],
+        way,
+        cpu=lambda: 0.0,
+    )
+    spans = [(one.begin, one.end) for one in run.used if one.key.name == "g"]
+    assert spans == [(1, 101), (50, 101)]
+
+
+def test_what_was_used_waited_for_and_lost() -> None:
+    run = engine.run(
+        [a_node("n", gpus=1)],
+        [job("x", tenant="b"), job("mine", arrives=50, lasts=20), job("never", gpus=2)],
+        OURS,
+        tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
+        cpu=lambda: 0.0,
+    )
+    spans = [(one.key.name, one.begin, one.end, one.lost) for one in run.used]
+    waits = [(one.key.name, one.begin, one.end) for one in run.waits]
+    assert (spans, waits) == (
+        [("x", 0, 80, True), ("mine", 80, 100, False), ("x", 100, 200, False)],
+        [
+            ("x", 0, 0),
+            ("mine", 50, 80),
+            ("x", 80, 100),
+            ("never", 0, math.inf),
+        ],
+    )
+
+
+def test_work_that_overran_is_expected_to_overrun_as_long_again() -> None:
+    run = engine.run(
+        [a_node("n", gpus=2)],
+        [job("x", says=50, lasts=1000), job("g", arrives=1, members=2, lasts=10)],
+        OURS,
+        cpu=lambda: 0.0,
+    )
+    told = [one for one in run.happened if one.what in (What.PROMISED, What.MOVED)]
+    why = ": ns/x overran its expected duration"
+    assert [(one.at, one.text) for one in told] == [
+        (1, "by 50s, when ns/x have ended"),
+        (61, f"by 2m1s{why}"),
+        (132, f"by 3m34s{why}"),
+        (225, f"by 6m40s{why}"),
+        (411, f"by 12m52s{why}"),
+        (783, f"by 25m16s{why}"),
+    ]
+    assert run.starts[told[0].key] == 1000
+
+
+def test_room_that_comes_late_is_taken_at_once_by_whom_it_was_promised() -> None:
+    """However often it was tried before, and however long it would pause by itself."""
+    before = [job(f"y{i}", arrives=i, lasts=300 + i, says=300) for i in range(8)]
+    found = told([*before, job("g", arrives=10, members=8, lasts=10)], gpus=8)
+    assert [row for row in found if row[2] == "g" and row[1] != "promised"] == [
+        arrived(10, "g"),
+        (314, "started", "g"),
+        (324, "ended", "g"),
+    ]

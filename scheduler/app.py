@@ -32,32 +32,34 @@ from cluster.events.recorder import Recorder
 from cluster.informer import Event, Informer
 from cluster.leader_election import Elector
 from cluster.optional_informer import OptionalKind
-from scheduler import following, groups, lifetime, server
-from scheduler.binder import Binder
-from scheduler.conditions import Conditions
-from scheduler.dra import feeds as device_feeds
-from scheduler.dra.preparing import Claiming
-from scheduler.exposing import expose
-from scheduler.gates import Gates
-from scheduler.hands import Hands, Settings
-from scheduler.hardware.sources import hosts
-from scheduler.loop import Scheduler
-from scheduler.metrics import Metrics
-from scheduler.model import Node, Pod
+from scheduler.actuators import Hands, Settings
+from scheduler.bind.binder import Binder
+from scheduler.cycle import Scheduler
+from scheduler.gang import pod_groups
+from scheduler.gang.gates import Gates
+from scheduler.gang.stale_gang_eviction import Releaser
+from scheduler.hostinfo import inventory
+from scheduler.model.fields import lenient
+from scheduler.model.pod import Node, Pod
 from scheduler.options import Options
-from scheduler.provisioning import feeds as provisioning_feeds
-from scheduler.provisioning.writing import Writer
-from scheduler.raw import lenient
-from scheduler.release import Releaser
-from scheduler.rules import feeds as peer_feeds
-from scheduler.rules.devices import Devices
-from scheduler.rules.volumes import Volumes
-from scheduler.telling import Telling
-from scheduler.tenancy import recording, reserved
-from scheduler.tenancy.evicting import Evictor
-from scheduler.tenancy.remembering import Remembering
-from scheduler.volumes import feeds as volume_feeds
-from scheduler.volumes.preparing import Preparing
+from scheduler.plugins.dra import informers as device_feeds
+from scheduler.plugins.dra.plugin import Devices
+from scheduler.plugins.dra.prebind import Claiming
+from scheduler.plugins.interpod import informers as peer_feeds
+from scheduler.plugins.volumes import informers as volume_feeds
+from scheduler.plugins.volumes.plugin import Volumes
+from scheduler.plugins.volumes.prebind import Preparing
+from scheduler.provisioning import informers as provisioning_feeds
+from scheduler.provisioning.writer import Writer
+from scheduler.report.conditions import Conditions
+from scheduler.report.metrics import Metrics
+from scheduler.report.reporter import Telling
+from scheduler.serve import http_server, process
+from scheduler.serve.gauges import expose
+from scheduler.tenancy.fairshare.persistence import Remembering
+from scheduler.tenancy.preemption.executor import Evictor
+from scheduler.tenancy.reservation import objects, writer
+from scheduler.watch import policies
 
 __all__ = ["LeaseLost", "Options", "main", "run"]
 
@@ -98,16 +100,16 @@ async def run(options: Options) -> None:
     gc.disable()  # until the first lists are in, or for a while: nothing of them is garbage
     asyncio.get_running_loop().call_later(_LONG_START, gc.enable)
     found = connection.load(options.kubeconfig)
-    stop = lifetime.stop_on_signals()
+    stop = process.stop_on_signals()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(found, component="scheduler"))
         recorder = await stack.enter_async_context(
-            Recorder(client, controller=options.scheduler_name, instance=lifetime.identity())
+            Recorder(client, controller=options.scheduler_name, instance=process.identity())
         )
         parts = _Parts(options, client, recorder)
         await stack.enter_async_context(
-            server.serve(
-                server.create_app(
+            http_server.serve(
+                http_server.create_app(
                     metrics=parts.metrics, missing=parts.missing, explain=parts.scheduler.explain
                 ),
                 host=options.host,
@@ -119,7 +121,7 @@ async def run(options: Options) -> None:
 
 async def _until(stop: asyncio.Event, parts: "_Parts") -> None:
     """Run the parts until `stop`, or until one of them ends, which is an error."""
-    async with lifetime.tasks(*parts.background()) as tasks:
+    async with process.tasks(*parts.background()) as tasks:
         tasks.append(asyncio.create_task(parts.lead(), name="lead"))
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
@@ -170,7 +172,7 @@ class _Parts:
                     may_write=self._leads,
                     sleep=asyncio.sleep,
                 ),
-                recorder=recording.Recorder(
+                recorder=writer.Recorder(
                     client, now=time.monotonic, sleep=asyncio.sleep, may_write=self._leads
                 ),
                 preparing=self._preparing,
@@ -194,18 +196,21 @@ class _Parts:
         known, tenancy = self.scheduler.groups, self.scheduler.tenancy
         devices = self.scheduler.cache.snapshot.devices.facts
         self._kinds: tuple[OptionalKind[Any], ...] = (
-            self._optional(resources.POD_GROUPS, groups.read_native, known.on_native),
-            self._optional(resources.X_POD_GROUPS, groups.read_x, known.on_x),
-            self._optional(resources.RESOURCE_RESERVATIONS, reserved.read, tenancy.on_reservation),
+            self._optional(resources.POD_GROUPS, pod_groups.read_native, known.on_native),
+            self._optional(resources.X_POD_GROUPS, pod_groups.read_x, known.on_x),
+            self._optional(resources.RESOURCE_RESERVATIONS, objects.read, tenancy.on_reservation),
             *(
                 self._optional(feed.resource, feed.read, partial(self.scheduler.on_feed, feed))
-                for feed in (*device_feeds.feeds(devices), hosts.feed(self.scheduler.cache.hosts))
+                for feed in (
+                    *device_feeds.feeds(devices),
+                    inventory.feed(self.scheduler.cache.hosts),
+                )
             ),
             *provisioning_feeds.kinds(client, self.scheduler.provisioning),
         )
         self._kinds[2].on_served = tenancy.reservations_served
         self._feeds = self._watch_all()
-        self._following = following.follow(
+        self._following = policies.follow(
             client,
             recorder.record,
             options.policies,
@@ -239,7 +244,7 @@ class _Parts:
             self._client,
             name=self._options.scheduler_name,
             namespace=self._options.lease_namespace,
-            identity=lifetime.identity(),
+            identity=process.identity(),
             on_started=self._leading.set,
         )
 
@@ -356,7 +361,7 @@ class _Parts:
             self._remembering.recall()
             await self.scheduler.run()
             return
-        async with lifetime.tasks(self._elector.run()) as tasks:
+        async with process.tasks(self._elector.run()) as tasks:
             started = asyncio.create_task(self._leading.wait())
             await asyncio.wait([tasks[0], started], return_when=asyncio.FIRST_COMPLETED)
             started.cancel()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from policies import vocabulary
 from policies.engine import loader
-from scheduler.holding import HOLD_SECONDS
-from scheduler.queueing import STARVING_AFTER
-from scheduler.release import Policy
+from scheduler.gang.stale_gang_eviction import Policy
+from scheduler.gang.starvation import HOLD_SECONDS
+from scheduler.queueing.scheduling_queue import STARVING_AFTER
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from rich.console import Console
 
 from kubenexus import rbac
 from kubenexus.dev import lifecycle, state, supervisor
-from kubenexus.dev.build import binaries, versions
-from kubenexus.dev.build.progress import Bar, Lines, Show
+from kubenexus.dev.binaries import locate, versions
+from kubenexus.dev.binaries.progress import Bar, Lines, Show
 from kubenexus.dev.errors import DevError, UsageError
 from kubenexus.dev.lifecycle import Status
 from kubenexus.dev.plane.flags import Layout
@@ -101,8 +101,8 @@ def build(
     """
     with _told(), _show() as show:
         asked = {name: versions.tool(name) for name in tool or ()}
-        found = binaries.get(kubernetes, env=os.environ, show=show)
-        tools = {name: binaries.tool(name, env=os.environ, show=show) for name in asked}
+        found = locate.get(kubernetes, env=os.environ, show=show)
+        tools = {name: locate.tool(name, env=os.environ, show=show) for name in asked}
     typer.echo(f"Kubernetes {found.kubernetes} is ready in {found.folder}")
     for name, folder in tools.items():
         typer.echo(f"{name} {asked[name][0].version} is ready in {folder}")
@@ -143,7 +143,7 @@ def up(
             typer.echo(f"The plane {name!r} is up already.")
             return _print_use(name, folder)
         with _show() as show:
-            binaries.get(wanted.kubernetes, env=os.environ, show=show)
+            locate.get(wanted.kubernetes, env=os.environ, show=show)
         if foreground:
             return supervisor.supervise(folder, wanted, env=os.environ, show=Lines(_say))
         arguments = _arguments(name, wanted)

@@ -20,8 +20,8 @@ from typing import Final
 
 from kubenexus.clusterfile import load
 from kubenexus.dev import state
-from kubenexus.dev.build import binaries
-from kubenexus.dev.build.progress import Show
+from kubenexus.dev.binaries import locate
+from kubenexus.dev.binaries.progress import Show
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.process.child import Child
 from kubenexus.dev.stack import Stack
@@ -115,7 +115,7 @@ class Supervisor:
 
     def run(self) -> None:
         self.tell("Looking for the programs")
-        found = binaries.get(self._wanted.kubernetes, env=self._env, show=self._show)
+        found = locate.get(self._wanted.kubernetes, env=self._env, show=self._show)
         described = self._wanted.described()
         self.tell("Starting the control plane", kubectl=str(found.kubectl))
         with ControlPlane(binaries=found, folder=self._folder) as plane:

@@ -1,5 +1,6 @@
 """
-The chart as plain manifests, for people without Helm: `python -m kubenexus.install.render_manifests HELM`.
+The chart as plain manifests, for people without Helm:
+`python -m kubenexus.install.render_manifests HELM`.
 
     deploy/kubenexus.yaml                 everything, with deploy/values.yaml
     deploy/numa-labeler-daemonset.yaml    the labeler alone

@@ -14,15 +14,15 @@ from policies import quantity, vocabulary
 from policies.hosts import merge, node_object
 from policies.hosts.merge import Said
 from policies.hosts.topology import Gpu, Topology, Zone
-from scheduler.dra.devices import Slice
-from scheduler.dra.facts import DeviceFacts
+from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import ModelError
-from scheduler.hardware.layout import Layout
-from scheduler.hardware.sources import provenance
-from scheduler.hardware.sources.hosts import Hosts, read_topology
-from scheduler.hardware.sources.provenance import Contradiction, Origins
-from scheduler.model import Node, Pod
-from scheduler.snapshot import Snapshot
+from scheduler.hostinfo import provenance
+from scheduler.hostinfo.inventory import Hosts, read_topology
+from scheduler.hostinfo.provenance import Contradiction, Origins
+from scheduler.model.pod import Node, Pod
+from scheduler.plugins.dra.device_types import Slice
+from scheduler.plugins.dra.store import DeviceFacts
+from scheduler.plugins.numa.host_usage import Layout
 
 Json = dict[str, Any]
 

@@ -5,8 +5,9 @@ Events and conditions: what is written on objects for people and programs, by it
 from typing import Final
 
 from kubenexus.reference import markdown
-from scheduler import conditions as scheduling
-from scheduler import events, release
+from scheduler.gang import stale_gang_eviction
+from scheduler.report import conditions as scheduling
+from scheduler.report import events
 from webhook.admission import audit
 from webhook.policy_source import objects
 
@@ -141,7 +142,7 @@ CONDITIONS: Final[tuple[Row, ...]] = (
         "the API server, or a policy on it, refuses the bind; it is tried again after minutes",
     ),
     (
-        release.DISRUPTION_REASON,
+        stale_gang_eviction.DISRUPTION_REASON,
         "`DisruptionTarget`",
         "the pod is deleted to free its gang's nodes",
     ),

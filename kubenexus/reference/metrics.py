@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import scheduler
 from kubenexus.reference import markdown
-from scheduler import metrics as scheduler_metrics
+from scheduler.report import metrics as scheduler_metrics
 from webhook import metrics as webhook_metrics
 
 Row = tuple[str, str, str, str]
@@ -66,7 +67,7 @@ def _counted() -> Iterator[Row]:
 
 
 def _read_when_asked() -> Iterator[Row]:
-    for module in sorted(Path(scheduler_metrics.__file__).parent.rglob("*.py")):
+    for module in sorted(Path(scheduler.__file__).parent.rglob("*.py")):
         for call in _calls(module):
             name = _of_metrics(call.func)
             if name in ("watch", "watch_each"):

@@ -14,12 +14,14 @@ from typing import Any, Final
 
 from kubenexus.simulate.result import Fate, Pod
 from policies import vocabulary
-from scheduler import model, planner, units
+from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import ModelError
-from scheduler.gathering import Mates
-from scheduler.outcome import NoFit, Placed
-from scheduler.snapshot import Snapshot
-from scheduler.tables import PLAIN, Tables
+from scheduler.model import pod as model
+from scheduler.model import unit as units
+from scheduler.model.plan import NoFit, Placed
+from scheduler.model.policy import PLAIN, Tables
+from scheduler.plan import planner
+from scheduler.plan.colocation import Mates
 
 Json = Mapping[str, Any]
 

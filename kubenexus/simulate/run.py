@@ -17,7 +17,7 @@ from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, Inputs, Manifes
 from policies import quantity, vocabulary
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
-from scheduler.tables import Tables
+from scheduler.model.policy import Tables
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ Finding the scheduler that works, and asking it about a pod.
     none               the lease names the replica that leads, and the API server passes the
                        question on to it, so that whoever may use that proxy needs no other way in
 
-The answer is the scheduler's own JSON, see `scheduler.answers`.
+The answer is the scheduler's own JSON, see `scheduler.explain.response`.
 """
 
 from typing import Any, Final

@@ -22,10 +22,10 @@ import orjson
 from cluster import errors
 from policies import vocabulary
 from scheduler.errors import ModelError
-from scheduler.model import GangKey, Pod
-from scheduler.raw import Json, instant, mapping, rows, words
-from scheduler.tenancy import reserved
-from scheduler.tenancy.reservations import is_stand_in
+from scheduler.model.fields import Json, instant, mapping, rows, words
+from scheduler.model.pod import GangKey, Pod
+from scheduler.tenancy.reservation import objects
+from scheduler.tenancy.reservation.members import is_stand_in
 
 Name = tuple[str, str]  # namespace, name
 Object = dict[str, Any]
@@ -213,7 +213,7 @@ def template(pod: Object, members: Members) -> Template:
 
 def _stated(containers: Sequence[Json], member: Pod) -> Object:
     """One container that asks for all that a member will ask for."""
-    asked = reserved.amounts(member.shape.requests)
+    asked = objects.amounts(member.shape.requests)
     limits = {name: text for name, text in asked.items() if "/" in name}
     resources = {"requests": asked, **({"limits": limits} if limits else {})}
     return {**_part(containers[0], ("name", "image")), "resources": resources}

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kubenexus.dev.build import binaries, versions
-from kubenexus.dev.build.binaries import Binaries
-from kubenexus.dev.build.progress import Lines
+from kubenexus.dev.binaries import locate, versions
+from kubenexus.dev.binaries.locate import Binaries
+from kubenexus.dev.binaries.progress import Lines
 from tests.bench import scheduler_cases as cases
 from tests.bench import (
     scheduler_measure,
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, signal.default_int_handler)
     results = scheduler_results.open_run(asked.run, now=datetime.now(UTC))
     print(f"run {results['run']}; add to it with --run {results['run']}", flush=True)
-    found = binaries.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
+    found = locate.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
     warm_up(found)
     try:
         for name in asked.case:

@@ -28,8 +28,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kubenexus.dev.build import binaries, versions
-from kubenexus.dev.build.progress import Lines
+from kubenexus.dev.binaries import locate, versions
+from kubenexus.dev.binaries.progress import Lines
 from kubenexus.dev.plane import key_files
 from kubenexus.dev.plane.control_plane import ControlPlane, await_ready, healthy
 from kubenexus.dev.process import ports, self_exec
@@ -62,7 +62,7 @@ def main() -> int:
     if shutil.which("wrk") is None:
         print("bench-webhook needs wrk on PATH (Debian: apt-get install wrk)", file=sys.stderr)
         return 2
-    found = binaries.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
+    found = locate.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
     with tempfile.TemporaryDirectory(prefix="bench-webhook-") as name:
         folder = Path(name)
         tokens = folder / "tokens.csv"

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from policies import vocabulary
-from scheduler import planner, units
-from scheduler.cache import Cache
-from scheduler.model import Node, Pod
-from scheduler.outcome import Placed
-from scheduler.units import Unit
+from scheduler.cache.cache import Cache
+from scheduler.model import unit as units
+from scheduler.model.plan import Placed
+from scheduler.model.pod import Node, Pod
+from scheduler.model.unit import Unit
+from scheduler.plan import planner
 from tests.bench import scheduler_cases as cases
 from tests.bench.scheduler_cases import GPU, GPUS_PER_NODE, OURS
 

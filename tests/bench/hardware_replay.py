@@ -18,12 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler import filters, planner
-from scheduler.columns import Columns, Ints
-from scheduler.hardware.assignment import NOWHERE
-from scheduler.model import Pod
-from scheduler.outcome import Placed
-from scheduler.snapshot import Snapshot
+from scheduler.cache.snapshot import Snapshot
+from scheduler.columns.node_table import Columns, Ints
+from scheduler.model.assignment import NOWHERE
+from scheduler.model.plan import Placed
+from scheduler.model.pod import Pod
+from scheduler.plan import filters, planner
 from tests.bench.hardware_trace import GPU, Task, Trace, arrivals, nodes, unit
 
 DEMAND: Final = 1.3

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from policies import vocabulary
-from scheduler import units
-from scheduler.model import Node, Pod
-from scheduler.units import Unit
+from scheduler.model import unit as units
+from scheduler.model.pod import Node, Pod
+from scheduler.model.unit import Unit
 
 NODES: Final = "openb_node_list_gpu_node.csv"
 WHOLE: Final = 1000

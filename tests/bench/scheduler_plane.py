@@ -18,7 +18,7 @@ from typing import Final
 
 from kubenexus import rbac
 from kubenexus.dev.api import Api, Object
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.errors import StartFailed
 from kubenexus.dev.plane import flags, key_files
 from kubenexus.dev.plane.control_plane import (

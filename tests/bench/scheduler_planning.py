@@ -9,10 +9,11 @@ send. Figures are microseconds of CPU a pod, the least of some rounds: noise onl
 import time
 from typing import Any, Final
 
-from scheduler import planner, units
-from scheduler.cache import Cache
-from scheduler.model import Node, Pod
-from scheduler.outcome import Placed
+from scheduler.cache.cache import Cache
+from scheduler.model import unit as units
+from scheduler.model.plan import Placed
+from scheduler.model.pod import Node, Pod
+from scheduler.plan import planner
 from tests.bench import scheduler_cases as cases
 from tests.bench.scheduler_cases import OURS, Case
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from kubenexus.dev.build import versions
+from kubenexus.dev.binaries import versions
 from tests.bench.rows import FOLDER
 
 FILE: Final = FOLDER / "scheduler.json"

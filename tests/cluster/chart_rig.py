@@ -31,9 +31,9 @@ import pytest
 import yaml
 
 from kubenexus.clusterfile import load
-from kubenexus.dev.build import binaries
-from kubenexus.dev.build.binaries import Binaries
-from kubenexus.dev.build.progress import Lines
+from kubenexus.dev.binaries import locate
+from kubenexus.dev.binaries.locate import Binaries
+from kubenexus.dev.binaries.progress import Lines
 from kubenexus.dev.errors import DevError
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.process import ports, self_exec
@@ -214,7 +214,7 @@ def running(
     """A control plane with three nodes, Helm, and the kinds of other operators."""
     plane = ControlPlane(binaries=kubernetes, folder=folder / "plane", for_tests=True)
     try:
-        helm = binaries.tool("helm", env=os.environ, show=Lines(print)) / "helm"
+        helm = locate.tool("helm", env=os.environ, show=Lines(print)) / "helm"
         plane.start()
     except DevError as exc:
         pytest.fail(str(exc), pytrace=False)

@@ -21,9 +21,9 @@ from typing import Protocol
 import pytest
 
 from kubenexus.clusterfile import load
-from kubenexus.dev.build import binaries, versions
-from kubenexus.dev.build.binaries import Binaries
-from kubenexus.dev.build.progress import Lines
+from kubenexus.dev.binaries import locate, versions
+from kubenexus.dev.binaries.locate import Binaries
+from kubenexus.dev.binaries.progress import Lines
 from kubenexus.dev.errors import DevError
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
@@ -58,7 +58,7 @@ def kubernetes_binaries(pytestconfig: pytest.Config) -> Binaries:
             print(line, flush=True)
 
     try:
-        return binaries.get(KUBERNETES, env=os.environ, show=Lines(say))
+        return locate.get(KUBERNETES, env=os.environ, show=Lines(say))
     except DevError as exc:
         pytest.fail(str(exc), pytrace=False)
 

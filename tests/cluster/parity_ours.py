@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from scheduler import filters
-from scheduler.cache import Cache
-from scheduler.filters import Memo
-from scheduler.model import Node, Pod
-from scheduler.volumes import feeds as volumes
+from scheduler.cache.cache import Cache
+from scheduler.model.pod import Node, Pod
+from scheduler.plan import filters
+from scheduler.plan.filters import Memo
+from scheduler.plugins.volumes import informers as volumes
 
 Object = dict[str, Any]
 

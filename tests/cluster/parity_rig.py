@@ -23,7 +23,7 @@ import yaml
 
 from kubenexus import rbac
 from kubenexus.dev.api import Api
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from tests.cluster import parity_wishes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.install import render_manifests
 from policies import vocabulary
 from policies.hosts import node_object

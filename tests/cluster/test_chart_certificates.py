@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubenexus.dev.build import binaries
-from kubenexus.dev.build.binaries import Binaries
-from kubenexus.dev.build.progress import Lines
+from kubenexus.dev.binaries import locate
+from kubenexus.dev.binaries.locate import Binaries
+from kubenexus.dev.binaries.progress import Lines
 from kubenexus.dev.errors import DevError
 from kubenexus.dev.process import ports
 from kubenexus.dev.process.child import Child, stop_all
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.timeout(900)
 def rig(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("certificates")
     try:
-        programs = binaries.tool("cert-manager", env=os.environ, show=Lines(print))
+        programs = locate.tool("cert-manager", env=os.environ, show=Lines(print))
     except DevError as exc:
         pytest.fail(str(exc), pytrace=False)
     kinds = [yaml.safe_load(path.read_text()) for path in sorted(KINDS.glob("*.yaml"))]

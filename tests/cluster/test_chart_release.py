@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from kubenexus import rbac
-from kubenexus.dev.build import binaries
-from kubenexus.dev.build.binaries import Binaries
-from kubenexus.dev.build.progress import Lines
+from kubenexus.dev.binaries import locate
+from kubenexus.dev.binaries.locate import Binaries
+from kubenexus.dev.binaries.progress import Lines
 from kubenexus.dev.errors import DevError
 from kubenexus.dev.process import ports
 from policies import vocabulary
@@ -165,7 +165,7 @@ def test_rules_that_the_webhook_added_survive_an_upgrade_of_a_registration_with_
 def helm_3(rig: Rig) -> Rig:
     """The same control plane, with the Helm before this one."""
     try:
-        folder = binaries.tool("helm-3", env=os.environ, show=Lines(print))
+        folder = locate.tool("helm-3", env=os.environ, show=Lines(print))
     except DevError as exc:
         pytest.fail(str(exc), pytrace=False)
     return dataclasses.replace(rig, helm_path=folder / "helm")

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from kubenexus import pki
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane import key_files, kubeconfig
 from kubenexus.dev.plane.control_plane import APISERVER, ControlPlane

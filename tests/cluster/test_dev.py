@@ -14,7 +14,7 @@ import pytest
 
 from kubenexus import rbac
 from kubenexus.clusterfile import load
-from kubenexus.dev.build.binaries import ASSETS, Binaries
+from kubenexus.dev.binaries.locate import ASSETS, Binaries
 from kubenexus.dev.plane.control_plane import ControlPlane
 from policies import vocabulary
 

@@ -22,8 +22,8 @@ from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from tests.cluster.yard import until
-from tests.unit.scheduler.hardware_faults import Row, faults
-from tests.unit.scheduler.hardware_instances import Host, Instance, Member, Zone
+from tests.unit.scheduler.plugins.numa.instances import Host, Instance, Member, Zone
+from tests.unit.scheduler.plugins.numa.invariants import Row, faults
 
 pytestmark = pytest.mark.cluster
 

@@ -19,7 +19,7 @@ from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
-from scheduler import events
+from scheduler.report import events
 from tests.cluster.conftest import Kubectl
 from tests.cluster.waiting import eventually
 from tests.cluster.yard import Yard, until

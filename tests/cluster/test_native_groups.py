@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary

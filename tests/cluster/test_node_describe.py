@@ -20,7 +20,7 @@ from kubenexus.dev.process import self_exec
 from policies import vocabulary
 from tests.cluster.waiting import eventually
 from tests.cluster.yard import Replica, Yard, until
-from tests.unit.scheduler.host_objects import a_slice, a_topology, a_zone, nvidia_gpu
+from tests.unit.scheduler.hostinfo.host_objects import a_slice, a_topology, a_zone, nvidia_gpu
 
 pytestmark = pytest.mark.cluster
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from tests.cluster import parity_rig, parity_shrink, parity_world
 from tests.cluster.conftest import KUBERNETES
 from tests.cluster.parity_compare import Difference, Judge, Seen, difference

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cluster.events.correlator import OBJECT_BURST
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack

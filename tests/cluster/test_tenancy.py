@@ -17,9 +17,9 @@ from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
-from scheduler.tenancy.accounts import Accounts
-from scheduler.tenancy.remembering import Remembering, recalled
-from scheduler.tenancy.shares import Memory
+from scheduler.tenancy.fairshare.persistence import Remembering, recalled
+from scheduler.tenancy.fairshare.shares import Memory
+from scheduler.tenancy.quota.accounting import Accounts
 from tests.cluster.conftest import Kubectl
 from tests.cluster.court import TENANT_POLICIES, Court
 from tests.cluster.waiting import eventually

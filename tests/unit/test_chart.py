@@ -7,12 +7,12 @@ import yaml
 from prometheus_client import REGISTRY
 
 from kubenexus import rbac_chart
-from kubenexus.dev.build import versions
+from kubenexus.dev.binaries import versions
 from kubenexus.install import chart
 from kubenexus.labeler import labels
 from policies import vocabulary
 from policies.documents import crds
-from scheduler.metrics import Metrics
+from scheduler.report.metrics import Metrics
 from tests.pages import ROOT
 from webhook import metrics as webhook_metrics
 from webhook.registration import configurations

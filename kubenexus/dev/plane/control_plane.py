@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from kubenexus import rbac
 from kubenexus.dev.api import Api, Object
-from kubenexus.dev.build.binaries import Binaries
+from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.errors import CallFailed, StartFailed, UsageError
 from kubenexus.dev.plane import fake_nodes, flags, key_files
 from kubenexus.dev.plane.flags import Layout, Ports

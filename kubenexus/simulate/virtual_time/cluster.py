@@ -22,12 +22,14 @@ from typing import Final
 from cluster.events import correlator
 from kubenexus.simulate.virtual_time.timeline import Happening, Job, Run, Span, What
 from policies import duration
-from scheduler import events, gates, planner
-from scheduler.cache import Cache
-from scheduler.model import GangKey, Node, Pod
-from scheduler.outcome import NoFit, Placed, Plan
-from scheduler.tables import Tables
-from scheduler.units import Unit, UnitKey
+from scheduler.cache.cache import Cache
+from scheduler.gang import gates
+from scheduler.model.plan import NoFit, Placed, Plan
+from scheduler.model.pod import GangKey, Node, Pod
+from scheduler.model.policy import Tables
+from scheduler.model.unit import Unit, UnitKey
+from scheduler.plan import planner
+from scheduler.report import events
 
 EPOCH: Final = 1_000_000.0  # the time of day at which the clock shows nought
 _LEAST: Final = 0.5  # seconds that the clock moves, so that nothing is looked at for ever

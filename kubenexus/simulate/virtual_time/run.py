@@ -26,10 +26,10 @@ from policies import duration, vocabulary
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
 from scheduler.errors import ModelError
-from scheduler.model import Node, Pod
-from scheduler.tables import Tables
-from scheduler.tenancy.tree import Tree
-from scheduler.units import UnitKey, key_of
+from scheduler.model.pod import Node, Pod
+from scheduler.model.policy import Tables
+from scheduler.model.unit import UnitKey, key_of
+from scheduler.tenancy.quota.tree import Tree
 
 _ENDLESS: Final = frozenset(
     {

@@ -4,7 +4,7 @@ Ways of deciding who goes next, on a world in virtual time.
     Line     strictly in the order of arrival: whoever does not fit holds up everybody behind it
     Turns    the scheduler's own queue and planner; `fair`: with all that is decided between tenants
 
-`Turns` does what `scheduler.loop` does around the same parts, where binds succeed at once and no
+`Turns` does what `scheduler.cycle` does around the same parts, where binds succeed at once and no
 API server answers. `evicts`: work is evicted for other work as the scheduler would have it; needs
 a running event loop, because evictions are asked for beside the cycle.
 """
@@ -17,15 +17,15 @@ from typing import Any, Final
 from cluster import client, resources
 from kubenexus.simulate.virtual_time.cluster import EPOCH, World
 from policies import vocabulary
-from scheduler import filters, planner
-from scheduler.metrics import Metrics
-from scheduler.model import Pod
-from scheduler.outcome import Placed
-from scheduler.parking import Help
-from scheduler.queueing import Queue
-from scheduler.tenancy.evicting import Evictor
-from scheduler.tenancy.tenancy import Surroundings, Tenancy
-from scheduler.units import Unit, units
+from scheduler.model.plan import Placed
+from scheduler.model.pod import Pod
+from scheduler.model.unit import Unit, units
+from scheduler.plan import filters, planner
+from scheduler.queueing.scheduling_queue import Queue
+from scheduler.queueing.unschedulable import Help
+from scheduler.report.metrics import Metrics
+from scheduler.tenancy.manager import Surroundings, Tenancy
+from scheduler.tenancy.preemption.executor import Evictor
 
 _STIR_EVERY: Final = 0.2  # seconds, as in the scheduler
 

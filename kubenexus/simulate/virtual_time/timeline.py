@@ -14,8 +14,8 @@ give the same history, whatever the machine; only `cpu` is measured.
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.model import Pod
-from scheduler.units import UnitKey, key_of
+from scheduler.model.pod import Pod
+from scheduler.model.unit import UnitKey, key_of
 
 
 @dataclass(frozen=True, slots=True)

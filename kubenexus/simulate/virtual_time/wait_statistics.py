@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubenexus.simulate.virtual_time.timeline import Job, Run, Span, What
-from scheduler.tenancy.tree import Member, Tree
+from scheduler.tenancy.quota.tree import Member, Tree
 
 HOUR: Final = 3600.0
 _STEP: Final = 600.0  # between the beginnings of two hours

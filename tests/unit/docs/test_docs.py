@@ -21,7 +21,10 @@ from policies.cel import engine_cpp
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
-from scheduler import conditions, events, holding, queueing, units
+from scheduler.gang import starvation
+from scheduler.model import unit
+from scheduler.queueing import scheduling_queue
+from scheduler.report import conditions, events
 from tests import pages
 from tests.builders import a_namespace
 from tests.pages import Block
@@ -270,7 +273,7 @@ def test_every_metric_that_a_page_names_exists() -> None:
 
 
 def test_numbers_of_the_guides_are_those_of_the_code() -> None:
-    waits = units.default_timeout(0), units.default_timeout(1) - units.default_timeout(0)
+    waits = unit.default_timeout(0), unit.default_timeout(1) - unit.default_timeout(0)
     wanted = {
         "docs/troubleshooting.md": [
             f"{waits[0]:.0f} seconds and {waits[1] * 1000:.0f} milliseconds a member"
@@ -281,7 +284,7 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
             f"gives up after {configurations.TIMEOUT_SECONDS} s",
         ],
         "docs/migration/scheduler-plugins.md": [
-            f"{queueing.FIRST_BACKOFF:.0f} to {queueing.LONGEST_BACKOFF:.0f} seconds"
+            f"{scheduling_queue.FIRST_BACKOFF:.0f} to {scheduling_queue.LONGEST_BACKOFF:.0f} seconds"
         ],
     }
     lacking = [
@@ -291,4 +294,4 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
         if text not in " ".join(TEXTS[page].split())
     ]
     assert lacking == []
-    assert (queueing.STARVING_AFTER, holding.HOLD_SECONDS) == (60, 300)
+    assert (scheduling_queue.STARVING_AFTER, starvation.HOLD_SECONDS) == (60, 300)

@@ -23,20 +23,25 @@ from policies.engine import compiled, loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
 from policies.pods.intent import Problem
-from scheduler import answers, conditions, events, filters, gathering, planner, units
-from scheduler.entries import Look, State
-from scheduler.hardware import choice
-from scheduler.inspection import Inspection
-from scheduler.model import Pod as SchedulerPod
-from scheduler.outcome import GangCount, NoFit
-from scheduler.rules import affinity, fabric, nodes, ports, spread
-from scheduler.rules import volumes as volume_rules
-from scheduler.snapshot import Snapshot
-from scheduler.tenancy.accounts import HeldBack
-from scheduler.tenancy.ledger import Excess
-from scheduler.unhonoured import asked_in_vain, sentence
-from scheduler.volumes import claims, limits, matching
-from scheduler.wholeness import Half
+from scheduler.cache.snapshot import Snapshot
+from scheduler.explain import response
+from scheduler.explain.inspection import Inspection
+from scheduler.gang.partial_gangs import Half
+from scheduler.model import unit as units
+from scheduler.model.plan import GangCount, NoFit
+from scheduler.model.pod import Pod as SchedulerPod
+from scheduler.model.unhonoured import asked_in_vain, sentence
+from scheduler.plan import colocation, filters, planner
+from scheduler.plugins import fabric, node_ports
+from scheduler.plugins import node_affinity as nodes
+from scheduler.plugins.interpod import affinity, topology_spread
+from scheduler.plugins.numa import allocator
+from scheduler.plugins.volumes import binding, csi_limits, pod_claims
+from scheduler.plugins.volumes import plugin as volume_rules
+from scheduler.queueing.entry import Look, State
+from scheduler.report import conditions, events
+from scheduler.tenancy.quota.accounting import HeldBack
+from scheduler.tenancy.quota.ledger import Excess
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.pages import ROOT
 from tests.unit.scheduler.builders import a_gang, a_node
@@ -301,8 +306,8 @@ def nearness() -> list[str]:
     assert isinstance(plan, NoFit)
     unknown = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
     row = a_gang(2, annotations=unknown)[0].shape.fabric
-    nowhere = gathering.Domains.of(snapshot.columns.codes("none"), snapshot.columns.rank)
-    shares = [gathering.Share("clique", nowhere, pin) for pin in (0, 1)]
+    nowhere = colocation.Domains.of(snapshot.columns.codes("none"), snapshot.columns.rank)
+    shares = [colocation.Share("clique", nowhere, pin) for pin in (0, 1)]
     tiers_of = a_node("n", labels={vocabulary.RESERVED_TIER_LABEL: "gold"})
     other = a_node("m", labels={vocabulary.RESERVED_TIER_LABEL: "platinum"})
     picture = Snapshot.of([tiers_of, other])
@@ -360,7 +365,7 @@ def test_what_why_answers_is_on_the_page() -> None:
     assert isinstance(plan, NoFit)
     look = Look(unit, State.PARKED, 3, 0.0, 0.0, plan)
     members = [(pod, "") for pod in pods]
-    found = answers.answer(
+    found = response.answer(
         Inspection(pods[0], look), snapshot, filters.Memo(), members=members, now=130.0
     )
     said = "\n".join(render.lines(found)).replace("ns/", "team-a/")
@@ -369,7 +374,7 @@ def test_what_why_answers_is_on_the_page() -> None:
 
 def reasons() -> list[str]:
     modules = (
-        filters, choice, affinity, nodes, ports, spread, volume_rules, claims, limits, matching, conditions
+        filters, allocator, affinity, nodes, node_ports, topology_spread, volume_rules, pod_claims, csi_limits, binding, conditions
     )  # fmt: skip
     texts = {
         value

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from policies.checks import reservation
-from scheduler import events
-from scheduler.model import Pod
-from scheduler.tenancy import coming, reserved
+from scheduler.model.pod import Pod
+from scheduler.report import events
+from scheduler.tenancy.reservation import objects as reserved
+from scheduler.tenancy.reservation import tenant_upcoming
 from tests.builders import a_pod, in_gang
 from tests.pages import ROOT
 
@@ -48,7 +49,7 @@ def said() -> list[str]:
         events.reservation_short(leader, "train", (1, 2), "node a is gone").note,
         events.reservation_moved(leader, "train", ["a", "b"], "node c is gone").note,
         events.allotment_short(reservation_of("vision"), "node a is gone").note,
-        coming.RESERVED,
+        tenant_upcoming.RESERVED,
         *reservation_warnings(),
     ]
 

@@ -16,15 +16,16 @@ from cluster.events import correlator
 from kubenexus.reference import events as happenings
 from kubenexus.why import render
 from policies import vocabulary
-from scheduler import events, units
-from scheduler.model import Pod
-from scheduler.tenancy import reserved
-from scheduler.tenancy.accounts import HeldBack
-from scheduler.tenancy.ledger import Excess
-from scheduler.tenancy.reservations import KEPT_SECONDS
+from scheduler.model import unit as units
+from scheduler.model.pod import Pod
+from scheduler.report import events
+from scheduler.tenancy.quota.accounting import HeldBack
+from scheduler.tenancy.quota.ledger import Excess
+from scheduler.tenancy.reservation import objects
+from scheduler.tenancy.reservation.members import KEPT_SECONDS
 from tests.pages import ROOT
+from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.builders import pod_json
-from tests.unit.scheduler.table import Bench
 
 PAGE = (ROOT / "docs" / "tenancy.md").read_text()
 FLAT = " ".join(PAGE.split())
@@ -99,7 +100,7 @@ def told() -> list[correlator.Report]:
     request, kind = "train-0123456789-1", "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
     spec = {"tenant": "vision", "nodes": ["gpu-0"], "until": "2029-03-02T08:00:00Z"}
     about = {"namespace": "team-a", "name": "demo", "uid": "u"}
-    demo = reserved.read({"metadata": about, "spec": spec})
+    demo = objects.read({"metadata": about, "spec": spec})
     bench = Bench()
     asyncio.run(work_overruns(bench))
     promises = [
@@ -150,7 +151,7 @@ def test_every_end_of_a_reservation_is_one_that_the_code_tells() -> None:
     _, _, rest = PAGE.partition("Every end has the Event `ReservationEnded`")
     table = rest.partition("\n\n###")[0]
     said = [text for row in re.findall(r"^\| (`.*`) \|", table, re.M) for text in row.split("`, `")]
-    folder = Path(reserved.__file__).parent
+    folder = Path(objects.__file__).parent
     code = "".join(path.read_text() for path in folder.glob("*.py"))
     known = [text.strip("`").replace(f"{KEPT_SECONDS:g}s", "{KEPT_SECONDS:g}s") for text in said]
     assert (len(known) > 6, [text for text in known if f'"{text}"' not in code]) == (True, [])

@@ -3,9 +3,9 @@
 from typing import Any
 
 from policies import vocabulary
-from scheduler.hardware.assignment import NOWHERE, Assignment
-from scheduler.model import Node, Pod
-from scheduler.outcome import Placement
+from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.plan import Placement
+from scheduler.model.pod import Node, Pod
 
 Json = dict[str, Any]
 

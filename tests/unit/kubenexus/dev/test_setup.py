@@ -8,7 +8,7 @@ import yaml
 
 from kubenexus import rbac
 from kubenexus.dev import api
-from kubenexus.dev.build import binaries, versions
+from kubenexus.dev.binaries import locate, versions
 from kubenexus.dev.errors import StartFailed, UsageError
 from kubenexus.dev.plane import control_plane, flags
 from kubenexus.dev.plane.control_plane import PortTaken, await_ready
@@ -177,7 +177,7 @@ def test_whether_the_folder_of_the_environment_is_used(
     tmp_path: Path, version: str, without: str, want: str | None
 ) -> None:
     folder = _assets(tmp_path / "assets", version, without=without)
-    said = binaries.assets_objection("1.37.1", {binaries.ASSETS: str(folder)})
+    said = locate.assets_objection("1.37.1", {locate.ASSETS: str(folder)})
     assert (said is None) if want is None else (said is not None and want in said)
 
 

@@ -9,8 +9,8 @@ from kubenexus.node import render
 from kubenexus.node.describe import view
 from kubenexus.node.fetch import Found
 from policies import vocabulary
-from scheduler.hardware.assignment import Assignment, Share
-from tests.unit.scheduler.host_objects import (
+from scheduler.model.assignment import Assignment, Share
+from tests.unit.scheduler.hostinfo.host_objects import (
     a_device,
     a_slice,
     a_topology,

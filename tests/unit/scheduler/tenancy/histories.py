@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from policies import vocabulary
-from scheduler import events
-from tests.unit.scheduler.far_side import FarSide
-from tests.unit.scheduler.table import Bench
-from tests.unit.scheduler.tenancy.worlds import (
+from scheduler.report import events
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.tenancy.random_clusters import (
     BIND_FAULTS,
     GPU,
     GROUP,

@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import Self
 
-from scheduler import events, planner
-from scheduler.model import GangKey, Node, Pod
-from scheduler.outcome import Placed
-from scheduler.snapshot import Snapshot
-from scheduler.tenancy.promises import Promise
-from scheduler.units import Unit, UnitKey
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.plan import Placed
+from scheduler.model.pod import GangKey, Node, Pod
+from scheduler.model.unit import Unit, UnitKey
+from scheduler.plan import planner
+from scheduler.report import events
+from scheduler.tenancy.backfill.start_time import Promise
 from tests.unit.scheduler.tenancy.histories import Story
-from tests.unit.scheduler.tenancy.worlds import Wish, unit_of
+from tests.unit.scheduler.tenancy.random_clusters import Wish, unit_of
 
 Bundle = tuple[Pod, ...]
 _MOST = 9

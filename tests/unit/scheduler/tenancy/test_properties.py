@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster import errors
 from tests.unit.scheduler.tenancy.histories import Api, Story, halves
-from tests.unit.scheduler.tenancy.worlds import (
+from tests.unit.scheduler.tenancy.random_clusters import (
     Come,
     Restart,
     Wish,

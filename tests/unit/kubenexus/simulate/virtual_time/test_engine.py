@@ -11,8 +11,8 @@ from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS
 from kubenexus.simulate.virtual_time.timeline import Job, What
 from policies.documents.tenancy import Quota
 from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model import Owner, PodKey
-from scheduler.tables import Tables
+from scheduler.model.pod import Owner, PodKey
+from scheduler.model.policy import Tables
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 TENANT = "tenant.kubenexus.io/name"

@@ -6,8 +6,8 @@ import pytest
 
 from kubenexus.simulate.virtual_time import wait_statistics
 from kubenexus.simulate.virtual_time.timeline import Happening, Job, Run, Span, What
-from scheduler.model import PodKey
-from scheduler.tenancy.tree import Member, Tree
+from scheduler.model.pod import PodKey
+from scheduler.tenancy.quota.tree import Member, Tree
 from tests.unit.scheduler.builders import a_gang, a_pod
 
 HALVES = {"a": 0.5, "b": 0.5}

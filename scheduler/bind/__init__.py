@@ -1,0 +1,6 @@
+"""
+From a plan to Bindings.
+
+    binder         POST Binding, retry, read back
+    binding_cycle  assume, PreBind, bind, confirm or forget
+"""

@@ -1,0 +1,54 @@
+"""
+Whether the books still say what they were told: the picture counted again, from nothing.
+
+Everything in the snapshot is kept up to date by small steps. From time to time the same is counted
+anew from the pods that hold a node, node by node, and compared. A difference is a bug of this
+program: it is counted and reported, and people are to be woken by it; the books are not mended
+behind the back of whoever looks for the cause. A restart counts from nothing too.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scheduler.cache.cache import Cache, Held
+from scheduler.cache.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    nodes: tuple[str, ...] = ()
+    """Those of which the snapshot counts something else than their pods hold."""
+    leaked: int = 0
+    """Pods that hold a node here and that the API does not know."""
+
+    def __len__(self) -> int:
+        return len(self.nodes) + self.leaked
+
+
+def drift(cache: Cache, uids: Iterable[str]) -> Drift:
+    """`uids`: every pod that the API knows, as far as the watch has shown."""
+    held = [found for uid in uids if (found := cache.held(uid)) is not None]
+    fresh = _recount(cache, held)
+    nodes = (name for name in fresh.columns.rows if _of(fresh, name) != _of(cache.snapshot, name))
+    return Drift(tuple(sorted(nodes)), len(cache) - len(held))
+
+
+def _recount(cache: Cache, held: Iterable[Held]) -> Snapshot:
+    snapshot = Snapshot.of(cache.snapshot.columns.nodes.values())
+    for one in held:
+        if one.node in snapshot:
+            snapshot.charge(one.pod, one.node, one.assignment)
+    for name in snapshot.columns.rows:
+        for kept in cache.holds.on(name):
+            snapshot.charge(kept.pod, name, kept.assignment)
+    return snapshot
+
+
+def _of(snapshot: Snapshot, node: str) -> tuple[object, ...]:
+    """What is taken of the node and of its inside, and its ports.
+
+    Not the books that are filled as they are asked for: they differ by who asked.
+    """
+    row, layout = snapshot.columns.rows[node], snapshot.layouts.get(node)
+    inside = () if layout is None else layout.state()
+    return snapshot.columns.used_at(row), inside, snapshot.ports.state(row)

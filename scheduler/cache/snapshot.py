@@ -1,0 +1,210 @@
+"""
+What is free, node by node: the one picture that plans are made on.
+
+    charge / release    what the API says is there, fitting or not
+    place               a decision: must fit, else the books are wrong and the program stops
+    trial               everything placed inside is taken back at its end, exactly
+
+Amounts of whole nodes live in `columns`, the insides of hosts with NUMA data in a `Layout` each.
+Who the pods are is not known here: `cache` remembers, and feeds this picture from watches.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Self
+
+from scheduler.columns.node_table import Columns
+from scheduler.errors import InvariantError
+from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.pod import Node, Pod
+from scheduler.model.policy import Tables
+from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.plugins.dra.plugin import Devices
+from scheduler.plugins.interpod.plugin import Peers
+from scheduler.plugins.node_ports import Ports
+from scheduler.plugins.numa.allocator import Misfit, choose
+from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.plugins.numa.numa_table import Grid
+from scheduler.plugins.placement_policy import Places
+from scheduler.plugins.volumes.plugin import Volumes
+
+
+class Snapshot:
+    """
+    Rows of nodes and what is taken of them. `freed` counts the changes that may help a pod by
+    what they leave free, `moved` every change: a pod may wait for another one to come.
+    """
+
+    def __init__(self) -> None:
+        self.columns = Columns()
+        self.layouts: dict[str, Layout] = {}  # node name -> its inside, where known
+        self.grid = Grid(self.columns, self.layouts)
+        self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler makes room for
+        self.freed = 0
+        self.moved = 0
+        self.ports = Ports(self.columns)
+        self.peers = Peers(self.columns)
+        self.volumes = Volumes(self.columns)
+        self.devices = Devices(self.columns)
+        self.places = Places(self.columns)
+        self._books = (self.ports, self.volumes, self.peers)
+        self._trail: list[tuple[str, Pod, Assignment, int]] = []  # the sign undoes it
+        self._trials = 0
+
+    @classmethod
+    def of(cls, nodes: Iterable[Node], pods: Iterable[tuple[Pod, str]] = ()) -> Self:
+        """A picture of these nodes with these pods on them, pods being (pod, node name)."""
+        snapshot = cls()
+        for node in nodes:
+            snapshot.put_node(node)
+        for pod, name in pods:
+            snapshot.charge(pod, name, pod.assignment or NOWHERE)
+        return snapshot
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __contains__(self, node: str) -> bool:
+        return node in self.columns.rows
+
+    # --- nodes ---
+
+    def put_node(self, node: Node, held: Iterable[tuple[Pod, Assignment]] = ()) -> bool:
+        """Add or change a node; `held` is what its pods hold. True when that may help a pod."""
+        old = self.columns.nodes.get(node.name)
+        if old == node:
+            return False
+        self.columns.put(node)
+        if old is not None and replace(old, images=node.images) == node:
+            return False  # pulled images make a node better, and let nobody in
+        if node.topology is None:
+            self.layouts.pop(node.name, None)
+        elif old is None or old.topology != node.topology:
+            claims = tuple(_claim(pod, assignment) for pod, assignment in held)
+            self.layouts[node.name] = Layout.of(node.topology, claims)
+            self.grid.managed |= node.topology.manager is not None
+        self.freed += 1
+        self.moved += 1
+        return True
+
+    def drop_node(self, name: str) -> None:
+        for book in self._books:
+            book.drop(self.columns.rows[name])
+        self.devices.drop(self.columns.rows[name])
+        self.columns.drop(name)
+        self.layouts.pop(name, None)
+        self.moved += 1
+
+    # --- pods ---
+
+    def charge(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(pod, node, assignment, +1)
+
+    def release(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(pod, node, assignment, -1)
+        self.freed += 1
+
+    def place(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        self._move(pod, node, assignment, +1)
+        row = self.columns.rows[node]
+        for name, _ in pod.shape.requests:
+            if self.columns.free_at(row, name) < 0:
+                raise InvariantError(f"node {node} has less than nothing left of {name}")
+        if self._trials:
+            self._trail.append((node, pod, assignment, -1))
+
+    def adopt(self, tables: Tables) -> None:
+        """Go by these tables from now on: what was derived from others is derived anew."""
+        self.places.adopt(tables)
+        self.columns.statics += 1
+        self.stirred()
+
+    def stirred(self) -> None:
+        """Facts that rules read beside nodes and pods have changed: storage, namespaces."""
+        self.freed += 1
+        self.moved += 1
+
+    def suppose(self, pod: Pod, node: str) -> None:
+        """As `charge`, inside a trial."""
+        self._move(pod, node, NOWHERE, +1)
+        self._trail.append((node, pod, NOWHERE, -1))
+
+    def suppose_gone(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+        """As `release`, inside a trial."""
+        self._move(pod, node, assignment, -1)
+        self._trail.append((node, pod, assignment, +1))
+
+    def nominate(self, pod: Pod) -> None:
+        """Another scheduler means to give the pod its `nominated` node; "" when no longer."""
+        known = self.nominees.pop(pod.uid, None)
+        if pod.nominated:
+            self.nominees[pod.uid] = pod
+        elif known is not None:
+            self.freed += 1
+
+    def choose(self, pod: Pod, node: str) -> Assignment | Misfit:
+        """Where on this host the pod would sit."""
+        layout = self.layouts.get(node)
+        if layout is None:
+            return NOWHERE
+        gang = pod.gang.key if pod.gang is not None else None
+        if pod.shape.claims is NO_CLAIMS:
+            return choose(layout, pod.shape.ask, gang=gang, vram=pod.shape.vram)
+        decide = partial(choose, layout, gang=gang, vram=pod.shape.vram)
+        return self.devices.choose(pod, self.columns.rows[node], layout.rooms, decide)
+
+    def signature(self, pod: Pod) -> tuple[object, ...]:
+        """Equal for pods of one shape that fit the same nodes."""
+        mine = self.peers.signature(pod)
+        return mine if pod.shape.claims is NO_CLAIMS else (*mine, *self.devices.signature(pod))
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        mark = len(self._trail)
+        self._trials += 1
+        try:
+            yield
+        finally:
+            self._trials -= 1
+            while len(self._trail) > mark:
+                node, pod, assignment, sign = self._trail.pop()
+                self._move(pod, node, assignment, sign)
+
+    def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
+        row = self.columns.rows[node]
+        self.columns.use(row, pod.shape.requests, sign)
+        if pod.shape.unsaid != (0, 0):
+            self.columns.pretend(row, pod.shape.unsaid, sign)
+        for book in self._books:
+            (book.take if sign > 0 else book.give)(pod, row)
+        if pod.shape.claims is not NO_CLAIMS:
+            if sign > 0:
+                self.devices.take(pod, row, assignment)
+            else:
+                self.devices.give(pod, row)
+        self.moved += 1
+        layout = self.layouts.get(node)
+        if layout is not None:
+            claim = _claim(pod, assignment)
+            (layout.take if sign > 0 else layout.give)(claim)
+
+    def state(self) -> dict[str, tuple[object, ...]]:
+        """Everything that placing changes, by node: for comparing two moments."""
+        return {
+            name: (
+                self.columns.used_at(row),
+                self.layouts[name].state() if name in self.layouts else (),
+                *(book.state(row) for book in self._books),
+                self.devices.state(row),
+            )
+            for name, row in self.columns.rows.items()
+        }
+
+
+def _claim(pod: Pod, assignment: Assignment) -> Claim:
+    ask = pod.shape.ask
+    if pod.gang is None:
+        return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages)
+    return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, pod.gang.key, ask.apart)

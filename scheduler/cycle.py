@@ -1,0 +1,392 @@
+"""
+The scheduler at work: what the watches say in, bindings out.
+
+    watch events ──▶ cache, queue ──▶ 1. what changed wakes the units it may help
+                                      2. forming gangs that stand still are told about; the gates
+                                         of complete ones are lifted
+                                      3. gangs half bound for too long are released (`keeping`)
+                                      4. pop a unit, plan it, assume the plan
+                                      5. bind in a task of its own; planning goes on
+    bind answered ──▶ confirm, or forget and put back
+
+Everything runs in one event loop: callbacks and planning never interleave, only binds wait. What
+is told (events, conditions) goes through queues of its own and holds nothing up. Nothing here
+survives a restart, and nothing needs to: the watches tell all of it again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from cluster.informer import Event, Kind
+from scheduler.actuators import Hands, Settings
+from scheduler.bind.binding_cycle import Flights
+from scheduler.cache.cache import Cache
+from scheduler.cache.comparer import Drift, drift
+from scheduler.explain.inspection import Inspection
+from scheduler.explain.inspector import Looking
+from scheduler.gang import gates
+from scheduler.gang.partial_gangs import Wholeness
+from scheduler.gang.pod_groups import Groups
+from scheduler.gang.recovery import Keeping
+from scheduler.model.plan import NoFit, Placed, Plan
+from scheduler.model.pod import GangKey, Node, Pod, PodKey
+from scheduler.model.policy import Tables
+from scheduler.model.unit import Unit
+from scheduler.plan import filters, planner
+from scheduler.plugins.dra.unready_pods import Aside
+from scheduler.plugins.volumes.informers import Feed
+from scheduler.provisioning.controller import Provisioning
+from scheduler.queueing.scheduling_queue import Queue
+from scheduler.queueing.unschedulable import Help
+from scheduler.report.metrics import Metrics
+from scheduler.tenancy.manager import Surroundings, Tenancy
+
+STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
+
+
+class Scheduler:
+    """Feed `on_pod` and `on_node` from informers, and start `run()` when both are in sync.
+
+    `leading` is asked before anything is decided; `known` lists the pods that the watch has shown;
+    `epoch` is the time of day, `now` a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        hands: Hands,
+        metrics: Metrics,
+        now: Callable[[], float],
+        leading: Callable[[], bool] = lambda: True,
+        known: Callable[[], Iterable[Pod]] = tuple,
+        epoch: Callable[[], float] = time.time,
+        settings: Settings = Settings(),  # noqa: B008 (frozen, and without state)
+    ) -> None:
+        self._wake = asyncio.Event()
+        self.cache = Cache()
+        self.groups = Groups(self._regroup)
+        self.wholeness = Wholeness(self.groups.find, self.cache.reservations.owed)
+        self.queue = Queue(
+            bound=self.cache.bound,
+            group=self.groups.find,
+            half_bound=self.wholeness.half_bound,
+            done=self.wholeness.done,
+            class_of=self._class_of,
+            starving_after=settings.starving_after,
+            standing=self.cache.accounts.standing,
+            reserved=self.cache.reservations,
+        )
+        self.keeping = Keeping(
+            queue=self.queue,
+            wholeness=self.wholeness,
+            releaser=hands.releaser,
+            metrics=metrics,
+            now=now,
+            wake=self._wake.set,
+            hold_seconds=settings.hold_seconds,
+        )
+        self._name, self._telling = name, hands.telling
+        self._gates = hands.gates
+        self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
+        self._memo = planner.Memo()
+        self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
+        around = Surroundings(
+            scheduler=name,
+            cache=self.cache,
+            queue=self.queue,
+            metrics=metrics,
+            evictor=hands.evictor,
+            group=self.groups.find,
+            now=now,
+            epoch=epoch,
+            wake=self._wake.set,
+            freed=self._note,
+            leads=self._goes_on,
+            reserved=self._unreserved,
+            regrouped=self._regroup,
+            record=hands.telling.record,
+            recorder=hands.recorder,
+        )
+        self.tenancy = Tenancy(around, self._plan, self._memo)
+        asked = self.tenancy.preempting.asked
+        self.provisioning = Provisioning(hands.provisioner, around, evicting=asked)
+        self._looking = Looking(
+            cache=self.cache,
+            queue=self.queue,
+            wholeness=self.wholeness,
+            keeping=self.keeping,
+            memo=self._memo,
+            now=now,
+            pods=self._pods,
+            known=known,
+            asked_for=self.provisioning.shown,
+        )
+        self._changed: set[str] = set()  # nodes on which something may have become possible
+        self.cache.on_nodes = self._note
+        self._stirred = False  # something that no node shows may have helped somebody
+        self._stir_at = 0.0  # not before, so that a stream of such changes costs little
+        self._most_flying = settings.most_in_flight  # pods
+        self._ending = False
+        self._aside = Aside(self.cache.snapshot.devices.facts, self._queue_up)
+        self._claiming = hands.claiming and hands.claiming(self.cache.snapshot.devices, self.stir)
+        self.flights = Flights(
+            cache=self.cache,
+            queue=self.queue,
+            wholeness=self.wholeness,
+            binder=hands.binder,
+            telling=hands.telling,
+            metrics=metrics,
+            now=now,
+            pending=self._pods.get,
+            freed=self._note,
+            wake=self._wake.set,
+            preparing=hands.preparing and hands.preparing(self.cache.snapshot.volumes),
+            claiming=self._claiming,
+            reserving=self.tenancy.reserving,
+        )
+
+    @property
+    def binding(self) -> int:
+        """Plans whose binds are in flight."""
+        return len(self.flights)
+
+    def waits(self, uid: str) -> bool:
+        """Whether this pod still wants a node, as far as the watch has said."""
+        return uid in self._pods
+
+    def _class_of(self, pod: Pod) -> tuple[object, ...]:
+        """Equal for pods that fit the same nodes; members with a node may pin a gang to theirs."""
+        signature = self.cache.snapshot.signature(pod)
+        if pod.gang is None or not pod.shape.fabric.gathers or not self.cache.bound(pod.gang.key):
+            return pod.shape, signature
+        return pod.shape, signature, pod.gang.key
+
+    # --- what the watches say ---
+
+    def on_node(self, event: Event[Node | None]) -> None:
+        node = event.object
+        if event.kind is Kind.DELETED or node is None:
+            if event.old is not None:
+                self.cache.drop_node(event.old.name)
+        elif self.cache.put_node(node):
+            self._note((node.name,))
+
+    def on_pod(self, event: Event[Pod | None]) -> None:
+        pod = event.object
+        if event.kind is Kind.DELETED or pod is None:
+            gone = event.old or pod
+            if gone is not None:
+                self._lost(gone)
+            return
+        moved = self.cache.snapshot.moved
+        self._note(self.cache.put_pod(pod))
+        self._stirred = self._stirred or self.cache.snapshot.moved != moved
+        held = self.cache.held(pod.uid)
+        if pod.node or held is None:
+            self.wholeness.put(pod)
+        if not pod.gates:
+            self._gates.drop(pod.uid)
+        if pod.scheduler == self._name and gates.waits(pod):
+            self._pods[pod.uid] = pod
+            if held is None and not self._aside.keep(pod):
+                self._queue_up(pod)
+        else:
+            self._settle(pod)
+
+    def on_feed(self, feed: Feed, event: Event[Any]) -> None:
+        """Something that no node shows, such as a volume; may help those that look at it."""
+        if feed.take(event):
+            self.stir()
+
+    def stir(self) -> None:
+        """Something that no node shows has changed."""
+        self.cache.snapshot.stirred()
+        self._stirred = True
+        self._wake.set()
+
+    def _queue_up(self, pod: Pod) -> None:
+        self.queue.put(pod, self._now())
+        self._wake.set()
+
+    def adopt(self, tables: Tables) -> None:
+        """Other policies are in force: any node may have become open to anybody."""
+        self.cache.snapshot.adopt(tables)
+        self.cache.know_models(tables.vram)
+        self.cache.accounts.adopt(tables.policy)
+        self.cache.recount()
+        self._stirred = True
+        self._note(tuple(self.cache.snapshot.columns.rows))
+        self._wake.set()
+
+    def _lost(self, pod: Pod) -> None:
+        self._note(self.cache.drop_pod(pod.uid))
+        self._stirred = True
+        self.tenancy.gone(pod)
+        self.wholeness.drop(pod.uid)
+        self.keeping.lost(pod)
+        self._settle(pod)
+
+    def _settle(self, pod: Pod) -> None:
+        """The pod has a node, or wants none any more."""
+        self._pods.pop(pod.uid, None)
+        self._aside.drop(pod.uid)
+        self.queue.remove(pod.uid, self._now())
+        self._telling.drop(pod.uid)
+        self._gates.drop(pod.uid)
+        if pod.gang is not None:
+            self.queue.reconsider(pod.gang.key, self._now())
+            self._wake.set()
+
+    def _goes_on(self, uid: str) -> bool:
+        """Whether the pod waits for a node, or has one and is not ending."""
+        held = self.cache.held(uid)
+        return uid in self._pods or (held is not None and not held.pod.terminating)
+
+    def _unreserved(self, gang: GangKey, why: str) -> None:
+        told = self._telling.unreserved(gang, why, self._known())
+        if not told and self.tenancy.reserving is not None:
+            self.tenancy.reserving.untold(gang, why)
+        self._regroup(gang)
+
+    def _regroup(self, gang: GangKey) -> None:
+        self.wholeness.regroup(gang)
+        self.queue.regroup(gang, self._now())
+        self._wake.set()
+
+    def _note(self, nodes: Iterable[str]) -> None:
+        if nodes:
+            self._changed.update(nodes)
+            self._wake.set()
+
+    # --- the cycle ---
+
+    async def run(self) -> None:
+        """Until cancelled; an exception that leaves it is a bug of this program."""
+        while True:
+            self._wake.clear()
+            parts = (self.flights, self.keeping, self.tenancy, self.provisioning)
+            broken = next((one.broken for one in parts if one.broken is not None), None)
+            if broken is not None:
+                raise broken
+            await self.drain()
+            due = self._next_at()
+            wait = None if due is None else max(0.0, due - self._now())
+            # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the wake-up.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+
+    async def drain(self) -> None:
+        """Plan everything that can be planned now, as long as binds keep up."""
+        self._prepare()
+        while self._may_plan() and (unit := self.queue.pop(self._now())) is not None:
+            self._schedule(unit)
+            # Binds and watches go on between two plans.
+            await asyncio.sleep(0)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        if not self._leading():
+            return
+        self._note(self.keeping.tick())
+        self._wake_parked()
+        now = self._now()
+        self.tenancy.tick(now)
+        self.provisioning.tick()
+        for forming in self.queue.tick(now):
+            timed_out = self.queue.timed_out(forming, now)
+            self._telling.forming(forming, timed_out=timed_out)
+            if timed_out:
+                self._metrics.gangs.labels("timed_out").inc()
+        self._gates.lift(self.queue.lifts())
+
+    def _may_plan(self) -> bool:
+        """A gang goes whole, so the limit is one to begin under, not one to stay under."""
+        return not self._ending and self.flights.pods < self._most_flying and self._leading()
+
+    async def finish(self, seconds: float) -> None:
+        """Plan nothing more, and wait for binds in flight, at most so long."""
+        self._ending = True
+        await self.flights.finish(seconds)
+
+    def _wake_parked(self) -> None:
+        now, snapshot = self._now(), self.cache.snapshot
+        stirred = self._stirred and now >= self._stir_at
+        if not (self._changed or stirred):
+            return
+        nodes, self._changed = sorted(self._changed), set()
+        if stirred:
+            self._stirred, self._stir_at = False, now + STIR_EVERY
+
+        def helps(pod: Pod) -> Help:
+            if any(planner.helps(pod.shape, snapshot, node, self._memo) for node in nodes):
+                return Help.FITS
+            # Ports, volumes and other pods may be what such a pod waits for, on any node.
+            return Help.PERHAPS if stirred and filters.depends(snapshot, pod) else Help.NONE
+
+        self.queue.wake(now, helps)
+
+    def _next_at(self) -> float | None:
+        parts = (self.queue, self.keeping, self.tenancy, self.provisioning)
+        due = [one.next_at() for one in parts]
+        if self._stirred:
+            due.append(self._stir_at)
+        return min((at for at in due if at is not None), default=None)
+
+    def _schedule(self, unit: Unit) -> None:
+        start = self._now()
+        found = self.tenancy.plan(unit, self.keeping.closed_to(unit))
+        self._metrics.planning.observe(self._now() - start)
+        match found:
+            case NoFit(held_back=why) if why:
+                self._metrics.attempts.labels("held_back").inc()
+                self.queue.hold_back(unit.key, self._now(), found)
+                self._telling.held_back(unit, found)
+            case Placed():
+                self._metrics.attempts.labels("placed").inc()
+                self.tenancy.placed(unit, found)
+                self.flights.start(unit, found)
+                self._stirred = True
+            case NoFit():
+                self._metrics.attempts.labels("no_fit").inc()
+                if unit.is_gang:
+                    self._metrics.gangs.labels("no_fit").inc()
+                self.queue.park(unit.key, self._now(), found)
+                self.tenancy.misfit(unit)
+                self._tell_misfit(unit, found)
+                self.keeping.hold(unit, self.cache.snapshot, self._known)
+                if self._claiming is not None:
+                    self._claiming.free(unit.pods, found)
+
+    def _tell_misfit(self, unit: Unit, found: NoFit) -> None:
+        """Who lacks room is told apart from who is beyond the tenant's quota."""
+        with self.cache.reservations.uncounted(unit.key):
+            allowed = self.cache.accounts.allow(unit)
+        within = allowed if isinstance(allowed, Unit) else unit
+        asked = self.provisioning.misfit(within, found)
+        self._telling.misfit(unit, within.pods, found, provisioning=asked)
+        if within is not unit:
+            mine = {pod.uid for pod in within.pods}
+            self._telling.beyond_quota(unit, [pod for pod in unit.pods if pod.uid not in mine])
+
+    def _plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
+        mates = self.cache.mates(unit.key) if isinstance(unit.key, GangKey) and unit.bound else ()
+        return planner.plan(unit, self.cache.snapshot, memo=memo, closed=closed, mates=mates)
+
+    # --- looking in ---
+
+    def inspect(self, which: str | PodKey) -> Inspection | None:
+        """A pod by its uid or its key; None: no such pod is waiting or was shown."""
+        return self._looking.inspect(which)
+
+    def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Why a pod waits, see `answers`; None: no such pod is known."""
+        return self._looking.explain(PodKey(namespace, name))
+
+    def drift(self) -> Drift:
+        """How far the books are from what the pods hold; nothing, or there is a bug."""
+        return drift(self.cache, (pod.uid for pod in self._known()))

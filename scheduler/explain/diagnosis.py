@@ -1,0 +1,190 @@
+"""
+Why a pod has no node, said so that somebody can act on it.
+
+    reasons    kube-scheduler's sentence and its counts, the most frequent reason first
+    nearest    the node that refuses for the least, open ones first, and what is missing there
+    changes    what alone would make the pod fit now: ask for less, tolerate, drop a rule
+
+Every change is tried on the snapshot, not guessed: its sentence names how many nodes would do.
+Pure, and read-only; asked by people, so it may take a few milliseconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from policies import quantity
+from scheduler.cache.snapshot import Snapshot
+from scheduler.columns.node_table import Bools
+from scheduler.model.fabric import NO_FABRIC
+from scheduler.model.node_affinity import ANY_NODE
+from scheduler.model.pod import PODS, Pod, Shape
+from scheduler.model.pod_affinity import NO_PEERS
+from scheduler.model.pod_volumes import NO_VOLUMES
+from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.taints import Toleration
+from scheduler.plan import filters
+from scheduler.plan.filters import Memo
+
+_ALL: Final = (Toleration(operator="Exists"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A resource of which a node has too little left."""
+
+    resource: str
+    asked: str
+    free: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The node that refuses for the least."""
+
+    node: str
+    reasons: tuple[str, ...]
+    short: tuple[Short, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    text: str
+    reasons: tuple[tuple[str, int], ...]
+    """(reason, nodes that give it), the most frequent first."""
+    nearest: Nearest | None
+    changes: tuple[str, ...]
+    """Each alone would make it fit; the smallest first."""
+
+
+def explain(
+    pod: Pod,
+    snapshot: Snapshot,
+    memo: Memo,
+    *,
+    closed: Bools | None = None,
+    outside: filters.Outside | None = None,
+) -> Explanation:
+    """For a pod as it stands now; one that fits has no reasons."""
+    why = filters.explain(snapshot, pod, memo, closed=closed, outside=outside)
+    reasons = tuple(sorted(why.reasons, key=lambda row: (-row[1], row[0])))
+    if why.sentence:
+        reasons = ((why.sentence, why.nodes),)
+    return Explanation(
+        text=why.text,
+        reasons=reasons,
+        nearest=_nearest(pod, snapshot, memo, closed),
+        changes=tuple(_changes(pod, snapshot, memo, closed)),
+    )
+
+
+# --- the nearest node ---
+
+
+def _nearest(
+    pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
+) -> Nearest | None:
+    columns, shape = snapshot.columns, pod.shape
+    if len(snapshot) == 0 or shape.refusals:
+        return None
+    refused = [(code_of, hit & columns.alive) for code_of, hit in _refusals(pod, snapshot, memo)]
+    if closed is not None:
+        refused.append((filters.HELD, closed & columns.alive))
+    count = sum(
+        (hit.astype(np.int64) for _, hit in refused), np.zeros(len(columns.alive), np.int64)
+    )
+    lack = np.zeros(len(columns.alive))
+    for name, asked in shape.requests:
+        missing = np.maximum(asked - columns.free(name), 0)
+        lack += missing / np.maximum(columns.allocatable(name), 1)
+    rows = np.flatnonzero(columns.alive)
+    # A node that the pod may use and that is too full is nearer than one that is shut to it.
+    shut = filters.statics(snapshot, shape, memo)[rows] > 0
+    row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows], shut))[0]])
+    short = tuple(
+        Short(
+            name,
+            quantity.show(name, asked),
+            quantity.show(name, max(0, columns.free_at(row, name))),
+        )
+        for name, asked in shape.requests
+        if columns.free_at(row, name) < asked
+    )
+    return Nearest(columns.names[row], tuple(text for text, hit in refused if hit[row]), short)
+
+
+def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, Bools]]:
+    """Every filter asked about every node, not only the first that refuses it."""
+    columns, shape = snapshot.columns, pod.shape
+    codes = filters.statics(snapshot, shape, memo)
+    for code, text in enumerate(filters.STATIC):
+        if code:
+            yield text, codes == code
+    yield from snapshot.places.refused(shape)
+    for book in (snapshot.ports, snapshot.volumes, snapshot.peers, snapshot.devices):
+        yield from book.refuse(pod, columns.alive)
+    for name, asked in shape.requests:
+        text = filters.TOO_MANY_PODS if name == PODS else f"Insufficient {name}"
+        yield text, columns.free(name) < asked
+
+
+# --- what would help ---
+
+
+def _changes(
+    pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
+) -> Iterator[str]:
+    open_ = snapshot.columns.alive if closed is None else snapshot.columns.alive & ~closed
+    yield from _less(pod, snapshot, memo, open_)
+    for sentence, shape in _relaxed(pod.shape):
+        rows = filters.feasible(snapshot, replace(pod, shape=shape), memo) & open_
+        if rows.any():
+            yield f"{sentence}: {_nodes(rows)} would do"
+
+
+def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[str]:
+    """Asking for less of one resource, down to the most that a node has left."""
+    columns = snapshot.columns
+    for name, asked in pod.shape.requests:
+        if name == PODS or not (columns.free(name)[columns.alive] < asked).any():
+            continue
+        without = tuple(row for row in pod.shape.requests if row[0] != name)
+        shape = replace(pod.shape, requests=without)
+        fits = filters.feasible(snapshot, replace(pod, shape=shape), memo)
+        rows = np.flatnonzero(fits & open_)
+        most = int(columns.free(name)[rows].max(initial=0))
+        if 0 < most < asked:
+            row = min(rows[columns.free(name)[rows] == most], key=lambda one: columns.rank[one])
+            want, have = quantity.show(name, asked), quantity.show(name, most)
+            yield (
+                f"ask for at most {have} {name} instead of {want}: node {columns.names[row]} has it"
+            )
+
+
+def _relaxed(shape: Shape) -> Iterator[tuple[str, Shape]]:
+    """The same pod with one kind of rule taken away."""
+    yield "tolerate the taints", replace(shape, tolerations=_ALL)
+    if shape.selector or shape.nodes != ANY_NODE:
+        yield "drop the node selector and affinity", replace(shape, selector=(), nodes=ANY_NODE)
+    if shape.ports:
+        yield "use no host ports", replace(shape, ports=())
+    if shape.peers != NO_PEERS:
+        yield "drop the pod affinity and topology spread", replace(shape, peers=NO_PEERS)
+    if shape.volumes != NO_VOLUMES:
+        yield "use other volumes", replace(shape, volumes=NO_VOLUMES)
+    if shape.claims is not NO_CLAIMS:
+        yield "claim no devices", replace(shape, claims=NO_CLAIMS)
+    if shape.vram:
+        yield "ask for less VRAM", replace(shape, vram=0)
+    if shape.fabric is not NO_FABRIC:
+        yield "ask for no topology level and no fabric", replace(shape, fabric=NO_FABRIC)
+    if shape.ask.strict:
+        loose = replace(shape.ask, policy="best-effort")
+        yield "use NUMA policy best-effort", replace(shape, ask=loose)
+
+
+def _nodes(rows: Bools) -> str:
+    count = int(np.count_nonzero(rows))
+    return f"{count} node" if count == 1 else f"{count} nodes"

@@ -1,0 +1,119 @@
+"""
+Looking into a scheduler at work: one pod as it stands, and why it waits. Nothing is changed.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from scheduler.cache.cache import Cache
+from scheduler.explain import response
+from scheduler.explain.inspection import Inspection
+from scheduler.explain.overview import kept_from
+from scheduler.gang.partial_gangs import Wholeness
+from scheduler.gang.recovery import Keeping
+from scheduler.model.pod import GangKey, Pod, PodKey
+from scheduler.plan.filters import HELD, Memo
+from scheduler.queueing.entry import Look
+from scheduler.queueing.scheduling_queue import Queue
+from scheduler.tenancy.backfill.start_time import Promise
+
+
+class Looking:
+    """`pods` are those without a node, by uid; `known` lists all that the watch has shown."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: Queue,
+        wholeness: Wholeness,
+        keeping: Keeping,
+        memo: Memo,
+        now: Callable[[], float],
+        pods: Mapping[str, Pod],
+        known: Callable[[], Iterable[Pod]],
+        asked_for: Callable[[GangKey], list[str]] = lambda _: [],
+    ) -> None:
+        self._cache, self._queue = cache, queue
+        self._wholeness, self._keeping = wholeness, keeping
+        self._memo, self._now, self._pods, self._known = memo, now, pods, known
+        self._asked_for = asked_for
+
+    def inspect(self, which: str | PodKey) -> Inspection | None:
+        """A pod by its uid or its key; None: no such pod is waiting or was shown."""
+        pod = self._find(which)
+        if pod is None:
+            return None
+        key = self._queue.key(pod.uid)
+        look = None if key is None else self._queue.look(key)
+        held = self._cache.held(pod.uid)
+        gang = pod.gang.key if pod.gang else None
+        return Inspection(
+            pod,
+            look,
+            node=held.node if held else pod.node,
+            bound=self._wholeness.live(gang) if gang else 0,
+            half_bound=gang is not None and self._wholeness.half_bound(gang),
+            mates=self._cache.mates(gang) if gang else (),
+            closed=self._closed(look) if look else frozenset(),
+        )
+
+    def _closed(self, look: Look) -> frozenset[str]:
+        """Nodes that were held for others when the unit was last tried."""
+        closed = self._keeping.closed_to(look.unit)
+        return closed.union(*(one.nodes for one in self._ahead(look)))
+
+    def _ahead(self, look: Look) -> list[Promise]:
+        """Promised starts that the unit would have made late when it was last tried."""
+        if look.why is None or all(reason != HELD for reason, _ in look.why.reasons):
+            return []
+        return [
+            one
+            for one in self._queue.promised.values()
+            if one.key != look.unit.key and one.priority >= look.unit.priority
+        ]
+
+    def explain(self, key: PodKey) -> dict[str, Any] | None:
+        """Why a pod waits, see `answers`; None: no such pod is known."""
+        seen = self.inspect(key)
+        if seen is None:
+            return None
+        gang = seen.pod.gang
+        members: list[tuple[Pod, str]] = []
+        if gang is not None:
+            mine = {pod.uid: pod for pod in self._known() if pod.gang and pod.gang.key == gang.key}
+            for pod in mine.values():
+                held = self._cache.held(pod.uid)
+                if not pod.finished:
+                    members.append((pod, held.node if held else pod.node))
+        snapshot = self._cache.snapshot
+        promised = tuple(self._queue.promised.values())
+        found = response.answer(
+            seen, snapshot, self._memo, members=members, promised=promised, now=self._now()
+        )
+        ahead = [] if seen.look is None else self._ahead(seen.look)
+        if ahead and "changes" in found:
+            found["changes"].append(response.shorter(min(one.start for one in ahead)))
+        return found | self._reserved(seen) | self._provisioning(seen)
+
+    def _reserved(self, seen: Inspection) -> dict[str, Any]:
+        """What is kept for others, where the pod has no node."""
+        if seen.node:
+            return {}
+        cache = self._cache
+        found = [*kept_from(seen.pod, cache.holds), *cache.foretold(seen.pod)]
+        return {"reserved": found} if found else {}
+
+    def _provisioning(self, seen: Inspection) -> dict[str, Any]:
+        """The nodes that are asked for, where the pod has none."""
+        gang = seen.pod.gang
+        found = [] if seen.node or gang is None else self._asked_for(gang.key)
+        return {"provisioning": found} if found else {}
+
+    def _find(self, which: str | PodKey) -> Pod | None:
+        if isinstance(which, str) and which in self._pods:
+            return self._pods[which]
+        for pod in (*self._pods.values(), *self._known()):
+            if which in (pod.uid, pod.key):
+                return pod
+        return None

@@ -1,0 +1,158 @@
+"""
+Which nodes a pod's spec names: node affinity, required and preferred, features, and its images.
+
+A `Term` asks for several things at once; of the required terms one must hold. As in kube-scheduler
+a term that asks for nothing, or for something unreadable (`Gt` of a word), holds nowhere.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from scheduler.model.fields import Json, mapping, rows, whole
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_NAME: Final = "metadata.name"
+_CONTAINERS: Final = ("containers", "initContainers")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_INT64: Final = range(-(2**63), 2**63)
+
+
+class Requirement(NamedTuple):
+    """Something asked of one label, or of the node's name."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    labels: tuple[Requirement, ...] = ()
+    names: tuple[Requirement, ...] = ()
+    readable: bool = True
+
+    @property
+    def named(self) -> frozenset[str] | None:
+        """The only nodes that the term speaks of; None: it names none."""
+        found = [frozenset(row.values) for row in self.names if row.operator == "In"]
+        return frozenset.intersection(*found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWish:
+    """Everything beyond the plain node selector; empty: any node will do."""
+
+    required: tuple[Term, ...] | None = None
+    """One of them must hold, so an empty tuple refuses every node; None: nothing is required."""
+    preferred: tuple[tuple[int, Term], ...] = ()
+    """Weights, and the terms that earn them."""
+    images: tuple[str, ...] = ()
+    """One for each container or image volume, sorted."""
+    features: tuple[str, ...] = ()
+    """What a kubelet must have declared that it can do."""
+
+    @property
+    def named(self) -> frozenset[str] | None:
+        """The nodes named one by one when every required term does so; empty: they conflict."""
+        found = [term.named for term in self.required or ()]
+        sets = [names for names in found if names is not None]
+        return frozenset.union(*sets) if sets and len(sets) == len(found) else None
+
+
+ANY_NODE: Final = NodeWish()
+
+
+def read(spec: Json) -> NodeWish:
+    affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
+    images, features = _images(spec), tuple(_features(spec))
+    if not (affinity or images or features):
+        return ANY_NODE
+    required = affinity.get(_REQUIRED)
+    terms = None
+    if isinstance(required, Mapping):
+        terms = tuple(_term(row) for row in rows(required.get("nodeSelectorTerms")))
+    preferred = [
+        (whole(row.get("weight")), _term(mapping(row.get("preference"))))
+        for row in rows(affinity.get(_PREFERRED))
+    ]
+    return NodeWish(
+        required=terms,
+        preferred=tuple((weight, term) for weight, term in preferred if weight and term.readable),
+        images=images,
+        features=features,
+    )
+
+
+def integer(text: str) -> int | None:
+    """A whole number of 64 bits, as labels and requirements hold it; None when it is none."""
+    if len(text) > 63 or not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+def _term(row: Json) -> Term:
+    labels = tuple(_requirement(found) for found in rows(row.get("matchExpressions")))
+    names = tuple(_requirement(found) for found in rows(row.get("matchFields")))
+    readable = (
+        bool(labels or names) and all(map(_readable, labels)) and all(map(_readable_name, names))
+    )
+    return Term(labels, names, readable)
+
+
+def _requirement(row: Json) -> Requirement:
+    values = row.get("values")
+    return Requirement(
+        key=str(row.get("key") or ""),
+        operator=str(row.get("operator") or ""),
+        values=tuple(map(str, values)) if isinstance(values, list) else (),
+    )
+
+
+def _readable(row: Requirement) -> bool:
+    if not all(map(_LABEL_VALUE.fullmatch, row.values)):
+        return False
+    match row.operator:
+        case "In" | "NotIn":
+            return bool(row.values)
+        case "Exists" | "DoesNotExist":
+            return not row.values
+        case "Gt" | "Lt":
+            return len(row.values) == 1 and integer(row.values[0]) is not None
+        case _:
+            return False
+
+
+def _readable_name(row: Requirement) -> bool:
+    return row.key == _NAME and row.operator in ("In", "NotIn") and len(row.values) == 1
+
+
+def _features(spec: Json) -> Iterator[str]:
+    """Fields that an older kubelet would not obey."""
+    containers = [row for field in _CONTAINERS for row in rows(spec.get(field))]
+    rules = (rule for row in containers for rule in rows(row.get("restartPolicyRules")))
+    if any(rule.get("action") == "RestartAllContainers" for rule in rules):
+        yield "RestartAllContainersOnContainerExits"
+    if spec.get("hostNetwork") is True and spec.get("hostUsers") is False:
+        yield "UserNamespacesHostNetworkSupport"
+    mounts = (mount for row in containers for mount in rows(row.get("volumeMounts")))
+    if any(mount.get("bindMountOptions") for mount in mounts):
+        yield "VolumeBindMountOptions"
+
+
+def _images(spec: Json) -> tuple[str, ...]:
+    found = [row.get("image") for field in _CONTAINERS for row in rows(spec.get(field))]
+    volumes = (row.get("image") for row in rows(spec.get("volumes")))
+    found += [image.get("reference") for image in volumes if isinstance(image, Mapping)]
+    if not any(found):
+        return ()
+    return tuple(sorted(_tagged(str(name or "")) for name in found))
+
+
+def _tagged(name: str) -> str:
+    """With the tag that the container runtime reads into a name without one."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

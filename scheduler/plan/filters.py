@@ -1,0 +1,296 @@
+"""
+Which nodes can take a pod: filters over all nodes at once, in kube-scheduler's order.
+
+    unschedulable, taints, node affinity     depend on the node's own facts: `statics`
+    host ports                               depend on who is on the node
+    resources                                depend on what is free: `capacity`
+    volumes, topology spread, pod affinity   depend on who is where
+    VRAM, NUMA                               the inside of the host
+
+As in kube-scheduler the first filter that refuses a node gives the reason for it, and the resource
+filter names every resource that is short. `explain` counts these reasons; the planner itself only
+wants to know who is left. A `Memo` keeps what was derived while the facts behind it stand still.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies import quantity, vocabulary
+from scheduler.cache.snapshot import Snapshot
+from scheduler.columns.node_table import Bools, Columns, Ints
+from scheduler.model.plan import NoFit
+from scheduler.model.pod import LARGEST, PODS, Pod, Shape
+from scheduler.model.pod_volumes import NO_VOLUMES
+from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.taints import CORDON, Taint, Toleration, tolerated
+from scheduler.plugins import node_affinity
+from scheduler.plugins.numa import gpu_packing
+from scheduler.plugins.numa.allocator import NO_TOPOLOGY, SHORT_OF_ROOM, Misfit
+
+UNSCHEDULABLE: Final = "node(s) were unschedulable"
+TAINTED: Final = "node(s) had untolerated taint(s)"
+NOT_SELECTED: Final = "node(s) didn't match Pod's node affinity/selector"
+NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+TOO_MANY_PODS: Final = "Too many pods"
+HELD: Final = "node(s) were held for a pod group that has waited longer"
+
+STATIC: Final = ("", UNSCHEDULABLE, TAINTED, NOT_SELECTED, NOT_NAMED)  # the index is the code
+_CORDONED: Final = Taint(CORDON)
+_VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 80Gi
+
+GPUS: Final = frozenset(vocabulary.GPU_RESOURCES)
+
+Codes = NDArray[np.uint8]
+Outside = tuple[str, Bools]
+"""A reason, and the rows that it keeps a gang out of."""
+
+
+@dataclass(slots=True)
+class Memo:
+    """Derived facts of one snapshot, by what they were derived from; bounded."""
+
+    statics: dict[tuple[object, ...], tuple[int, Codes]] = field(default_factory=dict)
+    wishes: dict[tuple[object, ...], tuple[tuple[int, int], object]] = field(default_factory=dict)
+    loads: dict[tuple[int, ...], tuple[int, NDArray[np.int16]]] = field(default_factory=dict)
+    misfits: dict[object, tuple[tuple[int, ...], NoFit]] = field(default_factory=dict)
+    islands: gpu_packing.Islands = field(default_factory=gpu_packing.Islands)
+    limit: int = 1024
+
+    def remember(self, where: dict[Any, Any], key: object, value: object) -> None:
+        if len(where) >= self.limit:
+            where.clear()
+        where[key] = value
+
+
+def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
+    """For every row 0, or the code of the first filter on the node's own facts that refuses."""
+    columns = snapshot.columns
+    key = (shape.selector, shape.tolerations, shape.nodes.required)
+    known = memo.statics.get(key)
+    if known is not None and known[0] == columns.statics:
+        return known[1]
+    by_set = np.array(
+        [_taint_code(columns.taint_sets[code], shape.tolerations) for code in _codes(columns)],
+        dtype=np.uint8,
+    )
+    codes: Codes = by_set[columns.taints]
+    codes[(codes == 0) & ~node_affinity.matching(columns, shape)] = STATIC.index(NOT_SELECTED)
+    named = node_affinity.named(columns, shape.nodes)
+    if named is not None:
+        codes[~named] = STATIC.index(NOT_NAMED)
+    memo.remember(memo.statics, key, (columns.statics, codes))
+    return codes
+
+
+def _codes(columns: Columns) -> range:
+    return range(len(columns.taint_sets))
+
+
+def _taint_code(found: tuple[tuple[Taint, ...], bool], tolerations: tuple[Toleration, ...]) -> int:
+    taints, unschedulable = found
+    if unschedulable and not tolerated(_CORDONED, tolerations):
+        return STATIC.index(UNSCHEDULABLE)
+    kept_out = any(not tolerated(taint, tolerations) for taint in taints)
+    return STATIC.index(TAINTED) if kept_out else 0
+
+
+def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
+    """The rows that only what is free, or who is where, can refuse."""
+    columns = snapshot.columns
+    rows: Bools = columns.alive & (statics(snapshot, shape, memo) == 0)
+    if shape.nodes.features:
+        rows &= node_affinity.declaring(columns, shape.nodes)
+    if shape.vram:
+        rows &= snapshot.places.vram() >= int(shape.vram * _VRAM_TOLERANCE)
+    for _, refused in snapshot.places.refused(shape):
+        rows &= ~refused
+    if shape.ask.needs_topology:
+        rows &= columns.has_topology
+    return rows
+
+
+def depends(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether more than amounts changes for the pod when others are placed."""
+    shape = pod.shape
+    if shape.ports or shape.volumes != NO_VOLUMES or shape.claims is not NO_CLAIMS:
+        return True
+    return snapshot.peers.concerns(pod)
+
+
+def interacts(snapshot: Snapshot, pod: Pod) -> bool:
+    """Whether one of several equal pods, once placed, changes more than amounts for the others."""
+    shape = pod.shape
+    steady = snapshot.volumes.steady(pod)
+    if shape.ports or not steady or shape.claims is not NO_CLAIMS:
+        return True
+    return snapshot.peers.concerns(pod)
+
+
+def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
+    """Those of the rows that ports, volumes, other pods and devices leave open."""
+    left = rows
+    for book in (snapshot.ports, snapshot.volumes, snapshot.peers, snapshot.devices):
+        for _, refused in book.refuse(pod, left):
+            left = left & ~refused
+    return left
+
+
+def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
+    """The rows that could take the pod as things stand."""
+    if pod.shape.refusals or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod):
+        return np.zeros_like(snapshot.columns.alive)
+    rows = candidates(snapshot, pod.shape, memo)
+    rows &= capacity(snapshot, pod.shape, rows, 1) > 0
+    rows = social(snapshot, pod, rows) if depends(snapshot, pod) else rows
+    for row in np.flatnonzero(rows):
+        name = snapshot.columns.names[row]
+        if name in snapshot.layouts and isinstance(snapshot.choose(pod, name), Misfit):
+            rows[row] = False
+    return rows
+
+
+def capacity(snapshot: Snapshot, shape: Shape, rows: Bools, most: int = LARGEST) -> Ints:
+    """How many pods of this shape each row can take by amounts alone, at most `most`."""
+    columns = snapshot.columns
+    if most == 1:
+        fits = rows.copy()
+        for name, count in shape.requests:
+            fits &= columns.free(name) >= count
+        if snapshot.grid.matters(shape.ask):
+            fits &= snapshot.grid.most(shape.ask) > 0
+        return fits.astype(np.int64)
+    room = np.where(rows, np.int64(most), np.int64(0))
+    for name, count in shape.requests:
+        np.minimum(room, columns.free(name) // count, out=room)
+    if snapshot.grid.matters(shape.ask):
+        np.minimum(room, snapshot.grid.most(shape.ask), out=room)
+    return np.maximum(room, 0)
+
+
+def fits_now(snapshot: Snapshot, shape: Shape, node: str, memo: Memo) -> bool:
+    """Whether this one node could take the pod as things stand; NUMA is left to the planner."""
+    columns = snapshot.columns
+    row = columns.rows.get(node)
+    if row is None or statics(snapshot, shape, memo)[row] != 0:
+        return False
+    if any(refused[row] for _, refused in snapshot.places.refused(shape)):
+        return False
+    return all(columns.free_at(row, name) >= count for name, count in shape.requests)
+
+
+def explain(
+    snapshot: Snapshot,
+    pod: Pod,
+    memo: Memo,
+    *,
+    closed: Bools | None = None,
+    outside: Outside | None = None,
+) -> NoFit:
+    """
+    Why no node takes the pod now, counted over all nodes; `closed` ones are held for others,
+    `outside` ones are where the rest of its gang is not.
+    """
+    total, shape = len(snapshot), pod.shape
+    if shape.refusals:
+        return NoFit(total, sentence="; ".join(shape.refusals))
+    columns = snapshot.columns
+    if shape.ask.needs_topology and total and not (columns.has_topology & columns.alive).any():
+        return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
+    if total and (trouble := _trouble(snapshot, pod)):
+        return NoFit(total, sentence=trouble)
+    counts: Counter[str] = Counter()
+    codes = statics(snapshot, shape, memo)
+    for code in range(1, len(STATIC)):
+        counts[STATIC[code]] += int(np.count_nonzero(columns.alive & (codes == code)))
+    left = columns.alive & (codes == 0)
+    left = _count(snapshot.ports.refuse(pod, left), left, counts)
+    left = _count_resources(snapshot, shape, left, counts)
+    left = _count(snapshot.volumes.refuse(pod, left), left, counts)
+    left = _count(snapshot.peers.refuse(pod, left), left, counts)
+    left = _count(snapshot.devices.refuse(pod, left), left, counts)
+    if shape.nodes.features:
+        unable = ~node_affinity.declaring(columns, shape.nodes)
+        left = _count(iter([(node_affinity.UNDECLARED, unable)]), left, counts)
+    left = _count(iter(snapshot.places.refused(shape)), left, counts)
+    left = _count_vram(snapshot, shape, left, counts)
+    if outside is not None:
+        left = _count(iter([outside]), left, counts)
+    if closed is not None:
+        left = _count(iter([(HELD, closed)]), left, counts)
+    _count_insides(snapshot, pod, left, counts)
+    reasons = tuple(sorted((reason, n) for reason, n in counts.items() if reason and n))
+    return NoFit(total, reasons)
+
+
+def _trouble(snapshot: Snapshot, pod: Pod) -> str:
+    """What no node can help with."""
+    mine = node_affinity.trouble(pod.shape.nodes) or snapshot.places.trouble(pod.shape)
+    return mine or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
+
+
+def _count(found: Iterator[tuple[str, Bools]], rows: Bools, counts: Counter[str]) -> Bools:
+    left = rows
+    for reason, refused in found:
+        # A filter may give two reasons for one node; each is counted.
+        counts[reason] += int(np.count_nonzero(rows & refused))
+        left = left & ~refused
+    return left
+
+
+def _count_resources(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[str]) -> Bools:
+    left = rows.copy()
+    for name, count in shape.requests:
+        short = rows & (snapshot.columns.free(name) < count)
+        counts[TOO_MANY_PODS if name == PODS else f"Insufficient {name}"] += int(
+            np.count_nonzero(short)
+        )
+        left &= ~short
+    return left
+
+
+def _count_vram(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[str]) -> Bools:
+    if not shape.vram:
+        return rows
+    columns = snapshot.columns
+    vram = snapshot.places.vram()
+    short = rows & (vram < int(shape.vram * _VRAM_TOLERANCE))
+    largest = int(vram[columns.alive].max(initial=0))
+    text = (
+        f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(shape.vram)} a GPU, "
+        f"largest {quantity.binary(largest)}"
+    )
+    counts[text] += int(np.count_nonzero(short))
+    return rows & ~short
+
+
+def _count_insides(snapshot: Snapshot, pod: Pod, rows: Bools, counts: Counter[str]) -> None:
+    """By what is free inside the hosts, told with the largest that any of them has free."""
+    ask, names = pod.shape.ask, snapshot.columns.names
+    left = rows
+    if ask.policy == "single-numa" and not ask.apart:
+        left = rows & (snapshot.grid.most(ask) > 0)
+    said: dict[str, list[int]] = {
+        vocabulary.NO_SINGLE_NUMA_NODE: np.flatnonzero(rows & ~left).tolist()
+    }
+    for row in map(int, np.flatnonzero(left)):
+        said.setdefault(_inside(snapshot, pod, names[row]), []).append(row)
+    for reason, found in said.items():
+        text = reason
+        if found and reason in SHORT_OF_ROOM:
+            short = np.zeros_like(rows)
+            short[found] = True
+            text = f"{reason}: {snapshot.grid.shortage(ask, short)}"
+        counts[text] += len(found)
+
+
+def _inside(snapshot: Snapshot, pod: Pod, node: str) -> str:
+    """The host's own reason; empty when it would take this pod."""
+    if pod.shape.ask.needs_topology and node not in snapshot.layouts:
+        return NO_TOPOLOGY
+    chosen = snapshot.choose(pod, node)
+    return chosen.reason if isinstance(chosen, Misfit) else ""

@@ -1,0 +1,380 @@
+"""
+Devices of one node for the claims of one pod: a search with a bound, or why there are none.
+
+    claims in the pod's order ──▶ requests in their order ──▶ ways, the first that can be had
+                                                                │
+                          count: so many of the devices that are selected, free and bearable
+                          All:   every one that is selected, each free
+
+A device is taken once, unless it is asked for with admin access, which takes nothing away from
+anybody. Constraints hold over all devices of a claim that they cover. Counters that devices of a
+pool share are drawn upon. Where the search takes a wrong turn it goes back; after `MOST_STEPS` it
+gives up and says so. Pure and deterministic: the same shelf, the same devices.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from scheduler.plugins.dra.cel_selectors import Selecting
+from scheduler.plugins.dra.claim_types import (
+    ALL,
+    MOST_RESULTS,
+    Ask,
+    Constraint,
+    DeviceClass,
+    Request,
+    Spec,
+)
+from scheduler.plugins.dra.device_order import Item, Place, ordered
+from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId, Mark, PoolId
+from scheduler.plugins.dra.node_selector import Nodes
+
+MOST_STEPS: Final = 20_000
+
+CANNOT: Final = "cannot allocate all claims"
+GAVE_UP: Final = "timed out trying to allocate devices"
+_KEEP_OUT: Final = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One device for one way of a request."""
+
+    ask: Ask
+    device: DeviceId
+    nodes: Nodes
+    """The nodes that reach the device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allotment:
+    """The devices of one claim, and the way taken for each of its requests."""
+
+    picks: tuple[Pick, ...]
+    ways: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An allotment for each claim, in their order."""
+
+    allotments: tuple[Allotment, ...]
+    rank: int = 0
+    """How far down the lists of ways one had to go; 0: the first way everywhere."""
+    room: int = 0
+    """How many pods like this one the node's free devices could hold at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """`broken`: a claim or a class is at fault, not this node."""
+
+    reason: str
+    broken: bool = False
+    claim: int | None = None
+    """The place of the claim that the reason is about."""
+
+    def text(self, names: Sequence[str]) -> str:
+        """Told about claims of these names: equal claims are refused for equal reasons."""
+        return self.reason if self.claim is None else f"claim {names[self.claim]}{self.reason}"
+
+
+Outcome = Found | Refused
+
+
+class Shelf:
+    """What one node offers, whoever holds it: all devices that it can reach, in a fixed order."""
+
+    def __init__(
+        self,
+        devices: Sequence[tuple[Device, Nodes]],
+        places: Sequence[Place],
+        *,
+        unsettled: Sequence[str] = (),
+    ) -> None:
+        self.items = tuple(
+            Item(number, device, place)
+            for number, ((device, _), place) in enumerate(zip(devices, places, strict=True))
+        )
+        self.nodes = tuple(nodes for _, nodes in devices)
+        self.unsettled = tuple(unsettled)
+        """Pools that are being published, or cannot be believed, with what is said of them."""
+        self._matching: dict[tuple[str, tuple[str, ...]], frozenset[int] | str] = {}
+
+    def matching(
+        self, ask: Ask, classes: Mapping[str, DeviceClass], selecting: Selecting
+    ) -> frozenset[int] | str:
+        """The numbers of the devices that class and request select, or what went wrong."""
+        key = (ask.class_name, ask.selectors)
+        known = self._matching.get(key)
+        if known is None:
+            known = self._matching[key] = self._match(ask, classes[ask.class_name], selecting)
+        return known
+
+    def _match(self, ask: Ask, found: DeviceClass, selecting: Selecting) -> frozenset[int] | str:
+        numbers = []
+        for item in self.items:
+            by_class = selecting.matches(found.selectors, item.device)
+            if isinstance(by_class, str):
+                return f"class {found.name}: {by_class}"
+            by_request = by_class and selecting.matches(ask.selectors, item.device)
+            if isinstance(by_request, str):
+                return f": {by_request}"
+            if by_request:
+                numbers.append(item.number)
+        return frozenset(numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the search asks of the facts."""
+
+    classes: Mapping[str, DeviceClass]
+    selecting: Selecting
+    in_use: Callable[[DeviceId], bool]
+    marks: Callable[[Device], Sequence[Mark]]
+    counters: Callable[[PoolId], dict[tuple[str, str], Decimal]]
+    """What is left of each shared counter of a pool."""
+
+
+def allocate(
+    wanted: Sequence[Spec],
+    shelf: Shelf,
+    world: World,
+    *,
+    zones: frozenset[int] | None = None,
+    most_steps: int = MOST_STEPS,
+) -> Outcome:
+    """`zones`: devices that tell another NUMA node than these are left alone."""
+    search = _Search(wanted, shelf, world, zones, most_steps)
+    try:
+        if search.run():
+            return Found(
+                tuple(
+                    Allotment(tuple(picks), tuple(ways))
+                    for picks, ways in zip(search.picks, search.ways, strict=True)
+                ),
+                search.rank,
+                search.room(),
+            )
+    except _Broken as error:
+        return error.refused
+    return Refused(GAVE_UP if search.steps > most_steps else search.why())
+
+
+class _Broken(Exception):
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.refused = refused
+
+
+@dataclass(slots=True)
+class _Rule:
+    """A constraint at work: the values of the devices that it covers so far."""
+
+    constraint: Constraint
+    values: list[Attribute] = field(default_factory=list)
+
+    def admits(self, found: Attribute | None) -> bool:
+        if found is None or found.kind.endswith("s"):
+            return False
+        if self.constraint.distinct:
+            return found not in self.values
+        return not self.values or found == self.values[0]
+
+
+class _Search:
+    def __init__(
+        self,
+        wanted: Sequence[Spec],
+        shelf: Shelf,
+        world: World,
+        zones: frozenset[int] | None,
+        most_steps: int,
+    ) -> None:
+        self._wanted, self._shelf, self._world = wanted, shelf, world
+        self._zones, self._most = zones, most_steps
+        self.steps = 0
+        self.rank = 0
+        self.picks: list[list[Pick]] = [[] for _ in wanted]
+        self.ways: list[list[str]] = [[] for _ in wanted]
+        self._rules = [[_Rule(one) for one in spec.constraints] for spec in wanted]
+        self._at_start = frozenset(
+            item.number for item in shelf.items if not world.in_use(item.device.id)
+        )
+        self._free = set(self._at_start)
+        self._mine: list[set[int]] = [set() for _ in wanted]  # claim -> numbers it has
+        self._left: dict[PoolId, dict[tuple[str, str], Decimal]] = {}
+        self._order = ordered(shelf.items, self._free, _least(wanted))
+        self._known: dict[tuple[int, str], list[Item]] = {}
+
+    def run(self) -> bool:
+        return self._request(0, 0)
+
+    def room(self) -> int:
+        taken = {(claim, way) for claim, ways in enumerate(self.ways) for way in ways}
+        free: set[int] = set()
+        for key in taken & self._known.keys():
+            free.update(item.number for item in self._known[key])
+        picks = sum(not pick.ask.admin for picks in self.picks for pick in picks)
+        return len(free & self._at_start) // max(1, picks)
+
+    def why(self) -> str:
+        """Why nothing was found, with what was left out because it is not modelled."""
+        numbers: set[int] = set()
+        for ask in (ask for spec in self._wanted for ask in spec.asks()):
+            found = self._shelf.matching(ask, self._world.classes, self._world.selecting)
+            numbers |= found if isinstance(found, frozenset) else frozenset()
+        odd = {self._shelf.items[number].device.odd for number in numbers} - {""}
+        if odd:
+            return f"{CANNOT}: {min(odd)} are not honoured by this scheduler yet"
+        return CANNOT
+
+    # --- the search ---
+
+    def _request(self, claim: int, number: int) -> bool:
+        if claim == len(self._wanted):
+            return True
+        requests = self._wanted[claim].requests
+        if number == len(requests):
+            return self._request(claim + 1, 0)
+        request = requests[number]
+        for way, ask in enumerate(request.ways):
+            self.ways[claim].append(ask.name)
+            self.rank += way
+            if self._way(claim, number, request, ask):
+                return True
+            self.rank -= way
+            self.ways[claim].pop()
+        return False
+
+    def _way(self, claim: int, number: int, request: Request, ask: Ask) -> bool:
+        if ask.mode == ALL:
+            return self._all(claim, number, request, ask)
+        if len(self.picks[claim]) + ask.count > MOST_RESULTS:
+            return False
+        return self._some(claim, number, request, ask, 0, ask.count)
+
+    def _all(self, claim: int, number: int, request: Request, ask: Ask) -> bool:
+        if self._shelf.unsettled:
+            way = ask.name.rpartition("/")[2]
+            pool = self._shelf.unsettled[0]
+            reason = f", request {way}: asks for all devices, but resource pool {pool}"
+            raise _Broken(Refused(reason, claim=claim))
+        items = self._selected(claim, ask)
+        if not items or len(self.picks[claim]) + len(items) > MOST_RESULTS:
+            return False
+        taken: list[Item] = []
+        for item in items:
+            if not self._take(claim, request, ask, item):
+                break
+            taken.append(item)
+        if len(taken) == len(items) and self._request(claim, number + 1):
+            return True
+        for item in reversed(taken):
+            self._give_back(claim, request, ask, item)
+        return False
+
+    def _some(
+        self, claim: int, number: int, request: Request, ask: Ask, start: int, left: int
+    ) -> bool:
+        if left == 0:
+            return self._request(claim, number + 1)
+        items = self._selected(claim, ask)
+        for at in range(start, len(items) - left + 1):
+            self.steps += 1
+            if self.steps > self._most:
+                return False
+            if self._take(claim, request, ask, items[at]):
+                if self._some(claim, number, request, ask, at + 1, left - 1):
+                    return True
+                self._give_back(claim, request, ask, items[at])
+        return False
+
+    def _selected(self, claim: int, ask: Ask) -> list[Item]:
+        """The devices that may be meant, best first; All means those in use as well."""
+        key = (claim, ask.name)
+        known = self._known.get(key)
+        if known is None:
+            found = self._shelf.matching(ask, self._world.classes, self._world.selecting)
+            if isinstance(found, str):
+                whose = None if found.startswith("class ") else claim
+                raise _Broken(Refused(found, broken=True, claim=whose))
+            known = self._known[key] = [item for item in self._order if item.number in found]
+            if ask.mode != ALL:
+                known = self._known[key] = [item for item in known if self._open(ask, item)]
+        return known
+
+    def _open(self, ask: Ask, item: Item) -> bool:
+        """Whether the device could be had when the search began."""
+        if item.device.odd or (not ask.admin and item.number not in self._at_start):
+            return False
+        zone = item.place.zone
+        if self._zones is not None and zone is not None and zone not in self._zones:
+            return False
+        return all(
+            mark.effect not in _KEEP_OUT or any(one.bears(mark) for one in ask.tolerances)
+            for mark in self._world.marks(item.device)
+        )
+
+    # --- taking ---
+
+    def _take(self, claim: int, request: Request, ask: Ask, item: Item) -> bool:
+        device = item.device
+        if item.number in self._mine[claim] or (not ask.admin and item.number not in self._free):
+            return False
+        if ask.mode == ALL and not self._open(ask, item):
+            return False
+        rules = [
+            (rule, device.attribute(rule.constraint.attribute))
+            for rule in self._rules[claim]
+            if rule.constraint.covers(request.name, ask.name)
+        ]
+        if not all(rule.admits(value) for rule, value in rules):
+            return False
+        if device.draws and not self._draw(device):
+            return False
+        for rule, value in rules:
+            if value is not None:
+                rule.values.append(value)
+        self._mine[claim].add(item.number)
+        if not ask.admin:
+            self._free.discard(item.number)
+        self.picks[claim].append(Pick(ask, device.id, self._shelf.nodes[item.number]))
+        return True
+
+    def _give_back(self, claim: int, request: Request, ask: Ask, item: Item) -> None:
+        self.picks[claim].pop()
+        if not ask.admin:
+            self._free.add(item.number)
+        self._mine[claim].discard(item.number)
+        for rule in self._rules[claim]:
+            if rule.constraint.covers(request.name, ask.name):
+                rule.values.pop()
+        for counters, counter, amount in item.device.draws:
+            self._left[item.device.id[:2]][counters, counter] += amount
+
+    def _draw(self, device: Device) -> bool:
+        pool = device.id[:2]
+        left = self._left.get(pool)
+        if left is None:
+            left = self._left[pool] = self._world.counters(pool)
+        if any(
+            left.get((one.counters, one.counter), Decimal(-1)) < one.amount for one in device.draws
+        ):
+            return False
+        for counters, counter, amount in device.draws:
+            left[counters, counter] -= amount
+        return True
+
+
+def _least(wanted: Sequence[Spec]) -> int:
+    """How many devices the pod wants at the least, as its first ways say it."""
+    return sum(
+        request.ways[0].count
+        for spec in wanted
+        for request in spec.requests
+        if request.ways and request.ways[0].mode != ALL
+    )

@@ -1,0 +1,251 @@
+"""
+What the API says about claims for devices and their classes, as frozen values.
+
+Only what is read is kept. `version` is the object's resourceVersion: two states that differ in
+nothing else are equal. What a request asks for that this scheduler cannot take into account is
+named in `Ask.odd`: such a claim is never allocated.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
+
+import orjson
+
+from scheduler.model.fields import Json, mapping, rows, whole
+from scheduler.plugins.dra.device_types import DeviceId, Mark
+from scheduler.plugins.dra.node_selector import EVERYWHERE, NOWHERE, Nodes, read_nodes
+
+ClaimKey = tuple[str, str]  # namespace, name
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+EXACT: Final = "ExactCount"
+ALL: Final = "All"
+MOST_RESULTS: Final = 32  # devices of one claim
+MOST_CONSUMERS: Final = 256  # pods that one claim is reserved for
+
+
+class Tolerance(NamedTuple):
+    """What a request tolerates; empty: anything."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def bears(self, mark: Mark) -> bool:
+        if self.effect not in ("", mark.effect) or self.key not in ("", mark.key):
+            return False
+        return self.operator == "Exists" or (self.operator == "Equal" and self.value == mark.value)
+
+
+class Config(NamedTuple):
+    """Parameters for a driver, as JSON; without requests they hold for all."""
+
+    opaque: bytes
+    requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    name: str
+    selectors: tuple[str, ...] = ()
+    config: tuple[Config, ...] = ()
+
+    @classmethod
+    def read(cls, obj: Json) -> Self:
+        spec = mapping(obj.get("spec"))
+        return cls(
+            str(mapping(obj.get("metadata")).get("name") or ""),
+            _selectors(spec),
+            _configs(spec),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One way to satisfy a request. `name` is qualified for one of several: request/subrequest."""
+
+    name: str
+    class_name: str
+    selectors: tuple[str, ...] = ()
+    mode: str = EXACT
+    count: int = 1
+    admin: bool = False
+    """Beside whoever holds the device."""
+    tolerances: tuple[Tolerance, ...] = ()
+    tolerations: bytes = b""
+    """The same as JSON, for the allocation."""
+    odd: str = ""
+    """What of it is not modelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Satisfied by the first of its ways that can be had."""
+
+    name: str
+    ways: tuple[Ask, ...]
+
+
+class Constraint(NamedTuple):
+    """Devices of these requests (empty: all) have one value of the attribute, or each its own."""
+
+    attribute: str
+    requests: tuple[str, ...] = ()
+    distinct: bool = False
+
+    def covers(self, request: str, way: str) -> bool:
+        return not self.requests or request in self.requests or way in self.requests
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a claim asks for; equal specs are satisfied by the same devices."""
+
+    requests: tuple[Request, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    config: tuple[Config, ...] = ()
+
+    def asks(self) -> Iterator[Ask]:
+        return (way for request in self.requests for way in request.ways)
+
+    @classmethod
+    def read(cls, spec: Json) -> Self:
+        devices = mapping(spec.get("devices"))
+        return cls(
+            tuple(_request(row) for row in rows(devices.get("requests"))),
+            tuple(_constraint(row) for row in rows(devices.get("constraints"))),
+            _configs(devices),
+        )
+
+
+class Held(NamedTuple):
+    """A device that a claim was given; an `admin` leaves it free for others."""
+
+    id: DeviceId
+    admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The allocation of a claim, as it stands in the API."""
+
+    devices: tuple[Held, ...] = ()
+    nodes: Nodes = EVERYWHERE
+    """The nodes that reach these devices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim."""
+
+    key: ClaimKey
+    uid: str = ""
+    spec: Spec = Spec()
+    given: Given | None = None
+    """None: not allocated."""
+    consumers: tuple[str, ...] = ()
+    """uids of those it is reserved for"""
+    owner: str = ""
+    """The uid of the controlling owner."""
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    version: str = field(default="", compare=False)
+
+    @classmethod
+    def read(cls, obj: Json) -> Self:
+        about, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
+        found = status.get("allocation")
+        return cls(
+            key=(str(about.get("namespace") or "default"), str(about.get("name") or "")),
+            uid=str(about.get("uid") or ""),
+            spec=Spec.read(mapping(obj.get("spec"))),
+            given=_given(found) if isinstance(found, dict) else None,
+            consumers=tuple(str(row.get("uid")) for row in rows(status.get("reservedFor"))),
+            owner=next(
+                (
+                    str(row.get("uid"))
+                    for row in rows(about.get("ownerReferences"))
+                    if row.get("controller") is True
+                ),
+                "",
+            ),
+            deleting=about.get("deletionTimestamp") is not None,
+            finalizers=tuple(str(name) for name in about.get("finalizers") or ()),
+            version=str(about.get("resourceVersion") or ""),
+        )
+
+
+# --- parts ---
+
+
+def _selectors(found: Json) -> tuple[str, ...]:
+    return tuple(
+        str(mapping(row.get("cel")).get("expression") or "") for row in rows(found.get("selectors"))
+    )
+
+
+def _configs(found: Json) -> tuple[Config, ...]:
+    return tuple(
+        Config(
+            orjson.dumps(row.get("opaque"), option=orjson.OPT_SORT_KEYS),
+            tuple(str(name) for name in row.get("requests") or ()),
+        )
+        for row in rows(found.get("config"))
+    )
+
+
+def _request(row: Json) -> Request:
+    name = str(row.get("name") or "")
+    if ways := rows(row.get("firstAvailable")):
+        return Request(name, tuple(_ask(f"{name}/{way.get('name')}", way) for way in ways))
+    exactly = row.get("exactly")
+    return Request(name, (_ask(name, exactly),) if isinstance(exactly, dict) else ())
+
+
+def _ask(name: str, found: Json) -> Ask:
+    tolerations = rows(found.get("tolerations"))
+    odd = "capacity of devices that claims share" if found.get("capacity") else ""
+    if found.get("derivedAttributes"):
+        odd = "derived attributes"
+    return Ask(
+        name=name,
+        class_name=str(found.get("deviceClassName") or ""),
+        selectors=_selectors(found),
+        mode=str(found.get("allocationMode") or EXACT),
+        count=whole(found.get("count")) or 1,
+        admin=found.get("adminAccess") is True,
+        tolerances=tuple(
+            Tolerance(
+                str(one.get("key") or ""),
+                str(one.get("operator") or "Equal"),
+                str(one.get("value") or ""),
+                str(one.get("effect") or ""),
+            )
+            for one in tolerations
+        ),
+        tolerations=orjson.dumps(tolerations) if tolerations else b"",
+        odd=odd,
+    )
+
+
+def _constraint(row: Json) -> Constraint:
+    requests = tuple(str(name) for name in row.get("requests") or ())
+    if distinct := row.get("distinctAttribute"):
+        return Constraint(str(distinct), requests, distinct=True)
+    return Constraint(str(row.get("matchAttribute") or ""), requests)
+
+
+def _given(found: Json) -> Given:
+    nodes = found.get("nodeSelector")
+    return Given(
+        tuple(
+            Held(
+                DeviceId(*(str(row.get(part) or "") for part in DeviceId._fields)),
+                row.get("adminAccess") is True,
+            )
+            for row in rows(mapping(found.get("devices")).get("results"))
+        ),
+        EVERYWHERE if nodes is None else read_nodes({"nodeSelector": nodes}) or NOWHERE,
+    )

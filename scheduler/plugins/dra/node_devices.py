@@ -1,0 +1,85 @@
+"""
+The devices that each node can reach, gathered when first asked for and kept while they stand still.
+
+Where a node's topology knows a GPU by the name that it has in the slices, it says where the device
+sits if the device itself does not.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from scheduler.columns.node_table import Columns
+from scheduler.model.pod import Node
+from scheduler.plugins.dra.allocator import Shelf
+from scheduler.plugins.dra.device_order import Place, place_of
+from scheduler.plugins.dra.device_types import Device
+from scheduler.plugins.dra.node_selector import NOWHERE, Nodes
+from scheduler.plugins.dra.store import DeviceFacts, Pool
+
+
+class Shelves:
+    def __init__(self, columns: Columns, facts: DeviceFacts) -> None:
+        self._columns, self._facts = columns, facts
+        self._known: dict[int, tuple[Node, Shelf]] = {}  # row -> the node as it was, its shelf
+
+    def at(self, row: int) -> Shelf:
+        node = self._columns.nodes[self._columns.names[row]]
+        known = self._known.get(row)
+        if known is None or not self.stands(row):
+            known = self._known[row] = (node, self._gather(node))
+        return known[1]
+
+    def stands(self, row: int) -> bool:
+        """Whether the row's shelf is still what it was: labels and topology may decide about it."""
+        known = self._known.get(row)
+        if known is None:
+            return False
+        was, node = known[0], self._columns.nodes[self._columns.names[row]]
+        return was is node or (was.labels, was.topology) == (node.labels, node.topology)
+
+    def forget(self, names: Iterable[str] | None) -> None:
+        """The devices of these nodes changed; None: of any."""
+        if names is None:
+            self._known.clear()
+            return
+        for name in names:
+            self._known.pop(self._columns.rows.get(name, -1), None)
+
+    def drop(self, row: int) -> None:
+        self._known.pop(row, None)
+
+    def _gather(self, node: Node) -> Shelf:
+        found: list[tuple[Device, Nodes]] = []
+        unsettled: list[str] = []
+        for pool in self._facts.visible(node.name):
+            mine = list(_reached(pool, node))
+            if not mine:
+                continue
+            if not pool.complete:
+                unsettled.append(f"{pool} is currently being updated")
+            elif pool.doubled:
+                unsettled.append(f"{pool} is currently invalid")
+            else:
+                found += mine
+        return Shelf(found, list(_places(node, found)), unsettled=unsettled)
+
+
+def _reached(pool: Pool, node: Node) -> Iterator[tuple[Device, Nodes]]:
+    for one in pool.slices:
+        if one.nodes is not None:
+            if one.nodes.has(node):
+                yield from ((device, one.nodes) for device in one.devices)
+            continue
+        for device in one.devices:
+            if (device.nodes or NOWHERE).has(node):
+                yield device, device.nodes or NOWHERE
+
+
+def _places(node: Node, found: list[tuple[Device, Nodes]]) -> Iterator[Place]:
+    gpus = {gpu.device: gpu for gpu in node.topology.gpus if gpu.device} if node.topology else {}
+    for device, _ in found:
+        place = place_of(device)
+        gpu = gpus.get(str(device.id))
+        if gpu is not None:
+            zone = gpu.zone if place.zone is None else place.zone
+            place = Place(zone, place.switch or gpu.switch, place.island or gpu.island)
+        yield place

@@ -1,0 +1,133 @@
+"""
+Which nodes a slice, a device or an allocation belongs to.
+
+    name          one node
+    everywhere    all of them
+    terms         those that a node selector selects; a term may name nodes by their names
+    none of it    no node
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from scheduler.columns.label_match import Requirement, Rows, Selector, Terms, read_terms, selects
+from scheduler.columns.node_table import Bools, Columns
+from scheduler.model.fields import Json
+from scheduler.model.pod import Node
+
+_BY_NAME: Final = "field:metadata.name"
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    name: str = ""
+    everywhere: bool = False
+    terms: Terms = ()
+
+    def has(self, node: Node) -> bool:
+        if self.everywhere or (self.name and self.name == node.name):
+            return True
+        if not self.terms:
+            return False
+        labels = {**dict(node.labels), _BY_NAME: node.name}
+        return any(term and selects(term, labels) for term in self.terms)
+
+    def single(self) -> str:
+        """The one node that can be meant, where that is plain."""
+        return self.name or _single(self.terms)
+
+    def rows(self, columns: Columns, known: Rows) -> Bools:
+        """All rows that it has."""
+        if self.everywhere:
+            return columns.alive.copy()
+        found = np.zeros_like(columns.alive)
+        if (name := self.single()) in columns.rows:
+            # Other rules may stand beside the name; they are asked of that node alone.
+            row = columns.rows[name]
+            found[row] = self.has(columns.nodes[name])
+            return found
+        if name:
+            return found
+        for term in self.terms:
+            found |= _term_rows(term, columns, known)
+        return found
+
+
+EVERYWHERE: Final = Nodes(everywhere=True)
+NOWHERE: Final = Nodes()
+
+
+def _single(terms: Terms) -> str:
+    if len(terms) == 1:
+        for rule in terms[0]:
+            if (rule.key, rule.operator) == (_BY_NAME, "In") and len(rule.values) == 1:
+                return rule.values[0]
+    return ""
+
+
+def _term_rows(term: Selector, columns: Columns, known: Rows) -> Bools:
+    if not term:
+        return np.zeros_like(columns.alive)
+    found = known.all_of(tuple(rule for rule in term if rule.key != _BY_NAME))
+    for rule in term:
+        if rule.key == _BY_NAME:
+            found &= _named(rule, columns)
+    return found
+
+
+def _named(rule: Requirement, columns: Columns) -> Bools:
+    found = np.zeros_like(columns.alive)
+    for name, row in columns.rows.items():
+        found[row] = rule.holds({_BY_NAME: name})
+    return found
+
+
+def read_nodes(spec: Json) -> Nodes | None:
+    """nodeName, allNodes or nodeSelector of a slice or a device; None where none is given."""
+    if name := spec.get("nodeName"):
+        return Nodes(name=str(name))
+    if spec.get("allNodes") is True:
+        return EVERYWHERE
+    terms = read_terms(spec.get("nodeSelector"))
+    return None if terms is None else Nodes(terms=terms)
+
+
+def common(found: tuple[Nodes, ...]) -> Nodes:
+    """The nodes that reach all of these; an allocation is told by them."""
+    rules: dict[Requirement, None] = {}
+    for one in found:
+        if one.name:
+            return one
+        # A slice's selector has one term: the API server accepts no other.
+        for term in one.terms[:1]:
+            rules.update(dict.fromkeys(term))
+    return Nodes(terms=(tuple(rules),)) if rules else EVERYWHERE
+
+
+def written(nodes: Nodes) -> Mapping[str, Any] | None:
+    """As the API takes it; None: no node is excluded."""
+    if nodes.everywhere:
+        return None
+    if nodes.name:
+        term = {"matchFields": [_rule(Requirement("metadata.name", "In", (nodes.name,)))]}
+        return {"nodeSelectorTerms": [term]}
+    return {"nodeSelectorTerms": [_written(term) for term in nodes.terms]}
+
+
+def _written(term: Selector) -> Mapping[str, Any]:
+    fields = [rule for rule in term if rule.key.startswith("field:")]
+    labels = [rule for rule in term if not rule.key.startswith("field:")]
+    found: dict[str, Any] = {}
+    if labels:
+        found["matchExpressions"] = [_rule(rule) for rule in labels]
+    if fields:
+        found["matchFields"] = [_rule(rule) for rule in fields]
+    return found
+
+
+def _rule(rule: Requirement) -> Mapping[str, Any]:
+    key = rule.key.removeprefix("field:")
+    return {"key": key, "operator": rule.operator, "values": list(rule.values)}

@@ -1,0 +1,286 @@
+"""
+Between a plan and its binds: claims get their devices and their pods, written into the API.
+
+    plan ──▶ protect ──▶ allocate and reserve ──▶ bind ──▶ done
+             (finalizer)   │ somebody was first      │ refused
+                           ▼                         ▼
+                         Failed ◀── taken back ──────┘
+
+A claim that is allocated already is only reserved. Every write carries the resourceVersion it was
+decided on: whoever wrote in between is read first, and wins where it matters. What was written for
+a pod that is not bound is taken back: its reservation, and the allocation too if it was made for
+this pod and nobody else is reserved for it or on the way to it.
+
+A process that dies in between leaves claims that are allocated to pods without a node. The next one
+sees them as they are: such a pod goes to the node of its devices, and where it fits nowhere for
+that reason, `free` takes the devices back. What is written is known to `facts` at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from cluster import client, errors, resources
+from scheduler.model.plan import NoFit, Placement
+from scheduler.model.pod import Pod
+from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.plugins.dra import allocation_status
+from scheduler.plugins.dra import pod_claims as claim_rules
+from scheduler.plugins.dra.allocator import Allotment
+from scheduler.plugins.dra.claim_types import FINALIZER, Claim, ClaimKey
+from scheduler.plugins.dra.plugin import UNAVAILABLE, Devices
+from scheduler.plugins.volumes.prebind import Failed, Prepared
+
+logger = logging.getLogger(__name__)
+
+SECONDS: Final = 30.0  # how long the writes for a plan may take
+UNDO_SECONDS: Final = 10.0
+FIRST_WAIT: Final = 0.1
+LONGEST_WAIT: Final = 2.0
+_MOST_CONFLICTS: Final = 20
+
+_NO_DEVICES: Final[Mapping[str, Any]] = {"allocation": None, "reservedFor": None, "devices": None}
+
+
+class Writes(Protocol):
+    """What this module needs of a client."""
+
+    async def patch(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        kind: client.PatchKind = client.PatchKind.MERGE,
+        subresource: str | None = None,
+    ) -> dict[str, Any]: ...
+
+    async def get(
+        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+    ) -> dict[str, Any]: ...
+
+
+class _Undone(Exception):
+    """The choice does not hold any more."""
+
+
+class Claiming:
+    """
+    `may_write` says whether this process still leads; `stirred` hears that devices became free;
+    `random` in [0, 1) spreads retries over time.
+    """
+
+    def __init__(
+        self,
+        api: Writes,
+        devices: Devices,
+        *,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        random: Callable[[], float],
+        may_write: Callable[[], bool] = lambda: True,
+        stirred: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api, self._devices, self._facts = api, devices, devices.facts
+        self._now, self._sleep, self._random = now, sleep, random
+        self._may_write, self._stirred = may_write, stirred
+        self._freeing: dict[ClaimKey, asyncio.Task[None]] = {}
+
+    def needed(self, placements: Iterable[Placement]) -> bool:
+        """Whether any of these pods has claims."""
+        return any(one.pod.shape.claims is not NO_CLAIMS for one in placements)
+
+    async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> Prepared:
+        """All concurrently, each until the `deadline` (by the clock)."""
+        results = await asyncio.gather(*(self._one(one, deadline) for one in placements))
+        return Prepared(
+            tuple(one for one in results if isinstance(one, Placement)),
+            tuple(one for one in results if isinstance(one, Failed)),
+        )
+
+    async def undo(self, placements: Iterable[Placement]) -> None:
+        """These pods were not bound: take back what was written for them."""
+        mine = [one for one in placements if one.pod.shape.claims is not NO_CLAIMS]
+        await asyncio.gather(*(self._undo(one) for one in mine))
+
+    def free(self, pods: Iterable[Pod], why: NoFit) -> None:
+        """
+        These pods fit nowhere. Where devices that a claim has already keep its pod from other
+        nodes, and nobody else uses them, they are given back.
+        """
+        if not any(reason == UNAVAILABLE for reason, _ in why.reasons):
+            return
+        for pod in pods:
+            if pod.shape.claims is NO_CLAIMS:
+                continue
+            for claim in claim_rules.judge(self._facts, pod).allocated:
+                idle = set(claim.consumers) <= {pod.uid} and not self._devices.holders(claim.key)
+                if idle and claim.key not in self._freeing:
+                    self._freeing[claim.key] = asyncio.create_task(self._free(claim, pod))
+
+    # --- one pod ---
+
+    async def _one(self, placement: Placement, deadline: float) -> Placement | Failed:
+        pod = placement.pod
+        if pod.shape.claims is NO_CLAIMS:
+            return placement
+        decision = self._devices.decision(pod, placement.node)
+        try:
+            if decision.lacking or len(decision.claims) != len(claim_rules.keys(pod)):
+                raise _Undone(decision.lacking or "the claims changed")
+            for key, allotment in decision.claims:
+                await self._reserve(pod, key, allotment, deadline)
+        except (_Undone, errors.KubeError) as error:
+            await self._undo(placement)
+            return Failed(placement, f"allocating devices: {error}")
+        return placement
+
+    async def _reserve(
+        self, pod: Pod, key: ClaimKey, allotment: Allotment | None, deadline: float
+    ) -> None:
+        def step(claim: Claim) -> _Step:
+            return self._next(pod, claim, allotment)
+
+        await self._until_done(key, step, deadline)
+
+    def _next(self, pod: Pod, claim: Claim, allotment: Allotment | None) -> "_Step":
+        """The next write on the way to a claim that the pod may use."""
+        name = "/".join(claim.key)
+        if claim.deleting:
+            raise _Undone(f"claim {name} got deleted in the meantime")
+        if claim.given is None:
+            if allotment is None:
+                raise _Undone(f"claim {name} got deallocated elsewhere in the meantime")
+            if FINALIZER not in claim.finalizers:
+                return {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
+            return {
+                "status": {
+                    "allocation": allocation_status.allocation(
+                        claim.spec, allotment, self._facts.classes
+                    ),
+                    "reservedFor": [allocation_status.consumer(pod)],
+                }
+            }
+        if allotment is not None and not _same(claim, allotment):
+            raise _Undone(f"claim {name} got allocated elsewhere in the meantime")
+        if pod.uid in claim.consumers:
+            return None
+        return {"status": {"reservedFor": [allocation_status.consumer(pod)]}}
+
+    async def _undo(self, placement: Placement) -> None:
+        pod = placement.pod
+        deadline = self._now() + UNDO_SECONDS
+        for key, allotment in self._devices.decision(pod, placement.node).claims:
+            others = self._devices.holders(key) - {pod.uid}
+            ours = allotment is not None and not others
+
+            def step(claim: Claim, *, ours: bool = ours) -> _Step:
+                return _back(pod, claim, ours=ours)
+
+            await self._quietly(key, step, deadline)
+
+    async def _free(self, claim: Claim, pod: Pod) -> None:
+        def step(found: Claim) -> _Step:
+            return _back(pod, found, ours=True) if found.uid == claim.uid else None
+
+        try:
+            await self._quietly(claim.key, step, self._now() + UNDO_SECONDS)
+        finally:
+            self._freeing.pop(claim.key, None)
+
+    async def _quietly(
+        self, key: ClaimKey, step: Callable[[Claim], "_Step"], deadline: float
+    ) -> None:
+        """What cannot be taken back now stays with its pod, and is used or freed later."""
+        try:
+            await self._until_done(key, step, deadline)
+        except (_Undone, errors.KubeError) as error:
+            logger.warning("claim kept", extra={"claim": "/".join(key), "error": str(error)})
+
+    # --- one claim ---
+
+    async def _until_done(
+        self, key: ClaimKey, step: Callable[[Claim], "_Step"], deadline: float
+    ) -> None:
+        """Write step after step; the newest state decides which is next."""
+        conflicts, wait = 0, FIRST_WAIT
+        while (body := step(self._claim(key))) is not None:
+            if not self._may_write():
+                raise _Undone("this process does not lead any more")
+            try:
+                await self._write(self._claim(key), body)
+            except errors.Conflict:
+                conflicts += 1
+                if conflicts > _MOST_CONFLICTS:
+                    raise
+                await self._look(key)
+            except errors.Retry as error:
+                pause = max(wait * (0.5 + self._random()), error.retry_after or 0.0)
+                if self._now() + pause >= deadline:
+                    raise
+                await self._sleep(pause)
+                wait = min(2 * wait, LONGEST_WAIT)
+                # The write may have happened: what is stored says so.
+                await self._look(key)
+
+    async def _write(self, claim: Claim, body: Mapping[str, Any]) -> None:
+        namespace, name = claim.key
+        metadata = {
+            **body.get("metadata", {}),
+            "uid": claim.uid,
+            "resourceVersion": claim.version,
+        }
+        # Consumers are added and removed one by one; everything else is replaced.
+        by_one = body.keys() == {"status"} and body["status"].keys() == {"reservedFor"}
+        kind = client.PatchKind.STRATEGIC if by_one else client.PatchKind.MERGE
+        found = await self._api.patch(
+            resources.RESOURCE_CLAIMS,
+            name,
+            {**body, "metadata": metadata},
+            namespace=namespace,
+            kind=kind,
+            subresource="status" if "status" in body else None,
+        )
+        self._know(Claim.read(found))
+
+    async def _look(self, key: ClaimKey) -> None:
+        namespace, name = key
+        try:
+            found = await self._api.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)
+        except errors.Retry:
+            return
+        self._know(Claim.read(found))
+
+    def _know(self, claim: Claim) -> None:
+        old = self._facts.claims.get(claim.key)
+        freed = old is not None and old.given is not None and claim.given is None
+        if self._facts.put_claim(claim) and freed:
+            self._stirred()
+
+    def _claim(self, key: ClaimKey) -> Claim:
+        found = self._facts.claims.get(key)
+        if found is None:
+            raise _Undone(f"claim {'/'.join(key)} is gone")
+        return found
+
+
+_Step = Mapping[str, Any] | None
+
+
+def _back(pod: Pod, claim: Claim, *, ours: bool) -> _Step:
+    """What takes the pod back out of the claim; `ours`: its devices may go with it."""
+    if claim.given is None:
+        return None
+    if ours and set(claim.consumers) <= {pod.uid}:
+        return {"status": _NO_DEVICES}
+    if pod.uid in claim.consumers:
+        return {"status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
+    return None
+
+
+def _same(claim: Claim, allotment: Allotment) -> bool:
+    """Whether the claim has just these devices."""
+    has = claim.given.devices if claim.given is not None else ()
+    return [one.id for one in has] == [pick.device for pick in allotment.picks]

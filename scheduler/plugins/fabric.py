@@ -1,0 +1,104 @@
+"""
+Nearness of nodes by topology levels, and how good the network of each is.
+
+    codes     for every row a number for its domain of a level: two rows with the same are near;
+              0: the node does not say
+    grades    for every row how good its fabric is, 0 where nobody knows
+    refuse    a pod that needs a level, or a least fabric, on nodes that lack it
+
+That a whole group shares one domain is the planner's business (`gathering`): a node alone can only
+lack the label. Pure functions of columns, except that codes told by several labels are kept.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from policies import vocabulary
+from scheduler.columns.node_table import ABSENT, Bools, Codes, Columns, Ints
+from scheduler.model.fabric import FabricWish, grade
+from scheduler.model.pod import Shape
+from scheduler.model.policy import Level, Tables
+
+CLIQUE: Final = Level("clique", (vocabulary.GPU_CLIQUE_LABEL,))
+_SENSITIVE: Final = 30  # points between the best fabric and none
+
+
+def codes(columns: Columns, level: Level) -> Codes:
+    """The same value of any of the level's labels is the same domain; the first label counts."""
+    first, *others = level.labels
+    found = columns.codes(first)
+    if not any(columns.values(key) for key in others):
+        return found
+    numbers = dict(columns.values(first))
+    found = found.copy()
+    for key in others:
+        mine, values = columns.codes(key), columns.values(key)
+        renumbered = np.zeros(len(values) + 1, dtype=np.int32)
+        for value, code in values.items():
+            renumbered[code] = numbers.setdefault(value, len(numbers) + 1)
+        found = np.where(found == ABSENT, renumbered[mine], found)
+    return found
+
+
+def known(columns: Columns, level: Level) -> bool:
+    """Whether some node is, or was, labelled with it."""
+    return any(columns.values(key) for key in level.labels)
+
+
+def grades(columns: Columns) -> Ints:
+    by_code = np.zeros(len(columns.values(vocabulary.FABRIC_TYPE_LABEL)) + 1, dtype=np.int64)
+    for value, code in columns.values(vocabulary.FABRIC_TYPE_LABEL).items():
+        by_code[code] = grade(value)
+    return by_code[columns.codes(vocabulary.FABRIC_TYPE_LABEL)]
+
+
+def required(tables: Tables, wish: FabricWish) -> tuple[Level, ...]:
+    """The levels that the pod's whole group must share, known ones alone; see `trouble`."""
+    clique = next((one for one in tables.levels if CLIQUE.labels[0] in one.labels), CLIQUE)
+    found = [clique] if wish.clique else []
+    if wish.strict is not None and (level := _named(tables, wish.strict)) is not None:
+        found.append(level)
+    return tuple(dict.fromkeys(found))
+
+
+def liked(tables: Tables, wish: FabricWish) -> Level | None:
+    """The level that the pod's group would share."""
+    return None if wish.liked is None else _named(tables, wish.liked)
+
+
+def trouble(tables: Tables, wish: FabricWish) -> str:
+    """Why no node will do, whatever its labels; empty: nothing is wrong."""
+    if wish.strict and _named(tables, wish.strict) is None:
+        names = ", ".join(level.name for level in reversed(tables.levels))
+        return (
+            f"{vocabulary.CO_LOCATE_ANNOTATION} names the topology level {wish.strict}, which no"
+            f" policy names; known are {names}"
+        )
+    return ""
+
+
+def refuse(columns: Columns, tables: Tables, shape: Shape) -> Iterator[tuple[str, Bools]]:
+    wish = shape.fabric
+    for level in required(tables, wish):
+        yield f"node(s) were in no {level.name}", codes(columns, level) == ABSENT
+    if wish.least:
+        yield below(wish.least), grades(columns) < wish.least
+
+
+def below(least: int) -> str:
+    types = vocabulary.FABRIC_TYPES
+    return f"node(s) had a fabric below {types[len(types) - least]}"
+
+
+def like(columns: Columns, shape: Shape) -> Ints | None:
+    """Points for every row; None: nothing is liked better than anything else."""
+    if not shape.fabric.sensitive:
+        return None
+    found = grades(columns)
+    return _SENSITIVE * found // len(vocabulary.FABRIC_TYPES) if found.any() else None
+
+
+def _named(tables: Tables, name: str) -> Level | None:
+    return tables.level(name) if name else tables.levels[0]

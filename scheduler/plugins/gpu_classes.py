@@ -1,0 +1,100 @@
+"""
+What the GPUs of every row are, by the node's own words and by the policies' table of models.
+
+    hardware tier   label hardware.kubenexus.io/tier, else gpu.nvidia.com/class (a tier or a model),
+                    else the model's tier by the table; unknown where nobody says
+    VRAM            what the node says of each GPU, else the model's by the table
+    high-end        by the table alone
+
+The model is what the node's labels say, else its devices. A row is looked at again when its node
+or the tables change. What follows for a pod is decided in `tiers`.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from policies import vocabulary
+from scheduler.columns.node_table import Bools, Codes, Columns, Ints
+from scheduler.model.pod import Node
+from scheduler.model.policy import GpuKind, Tables
+
+UNKNOWN: Final = 0
+CODES: Final = {name: code for code, name in enumerate(vocabulary.HARDWARE_TIERS, 1)}
+
+
+class Hardware:
+    """One array for each fact, over rows; meaningless where no node is alive."""
+
+    def __init__(self, columns: Columns, tables: Tables) -> None:
+        self._columns, self._tables = columns, tables
+        self._classes = _by_class(tables)
+        self._at = -1
+        self._seen: list[Node | None] = []  # row -> the node that its facts are of
+        self._tiers: Codes = np.zeros(0, dtype=np.int32)
+        self._vram: Ints = np.zeros(0, dtype=np.int64)
+        self._high_end: Bools = np.zeros(0, dtype=np.bool_)
+
+    def tiers(self) -> Codes:
+        """The code of each row's hardware tier."""
+        self._renew()
+        return self._tiers
+
+    def vram(self) -> Ints:
+        """Bytes of one GPU; 0: nobody knows."""
+        self._renew()
+        return self._vram
+
+    def high_end(self) -> Bools:
+        self._renew()
+        return self._high_end
+
+    def _renew(self) -> None:
+        columns = self._columns
+        if self._at == columns.statics:
+            return
+        size = len(columns.alive)
+        if len(self._seen) != size:
+            self._seen = [None] * size
+            self._tiers = np.zeros(size, dtype=np.int32)
+            self._vram = np.zeros(size, dtype=np.int64)
+            self._high_end = np.zeros(size, dtype=np.bool_)
+        for name, row in columns.rows.items():
+            node = columns.nodes[name]
+            if self._seen[row] is not node:
+                self._seen[row] = node
+                self._look(row, node)
+        self._at = columns.statics
+
+    def _look(self, row: int, node: Node) -> None:
+        labels = dict(node.labels)
+        kind = self._kind(labels, node)
+        tier = self._tier(labels, kind)
+        self._tiers[row] = CODES.get(tier, UNKNOWN)
+        self._vram[row] = node.vram or (kind.vram if kind is not None and node.gpus else 0)
+        self._high_end[row] = kind is not None and kind.high_end
+
+    def _kind(self, labels: Mapping[str, str], node: Node) -> GpuKind | None:
+        for key in (vocabulary.GFD_PRODUCT_LABEL, vocabulary.GPU_MODEL_LABEL):
+            kind = self._tables.model(labels.get(key, ""))
+            if kind is not None:
+                return kind
+        if (kind := self._classes.get(labels.get(vocabulary.GPU_CLASS_LABEL, "").lower())) is None:
+            devices = node.topology.gpus if node.topology is not None else ()
+            return next((one for gpu in devices if (one := self._tables.model(gpu.model))), None)
+        return kind
+
+    def _tier(self, labels: Mapping[str, str], kind: GpuKind | None) -> str:
+        for key in (vocabulary.HARDWARE_TIER_LABEL, vocabulary.GPU_CLASS_LABEL):
+            said = labels.get(key, "").lower()
+            if said in CODES:
+                return said
+            if key == vocabulary.GPU_CLASS_LABEL and said in self._classes:
+                return self._classes[said].tier
+        return kind.tier if kind is not None else ""
+
+
+def _by_class(tables: Tables) -> dict[str, GpuKind]:
+    """A class label may be a model's name in small letters."""
+    return {name.lower(): tables.models[name] for name in reversed(tuple(tables.models))}

@@ -1,0 +1,53 @@
+"""
+What must be watched for rules about other pods, beside nodes and pods themselves.
+
+Namespaces answer namespace selectors: without them a pod may be placed against a rule. Services and
+controllers only say who serves together, for the spreading that nobody asked for: missing them
+makes a placement worse, not wrong.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+from cluster import resources
+from scheduler.model.fields import Json, mapping, pairs
+from scheduler.plugins.interpod.default_spread import Serving
+from scheduler.plugins.interpod.plugin import Peers
+from scheduler.plugins.interpod.selector_index import Labels
+from scheduler.plugins.volumes.informers import Feed
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    name: str
+    labels: Labels = ()
+
+    @classmethod
+    def read(cls, obj: Json) -> Self:
+        about = mapping(obj.get("metadata"))
+        return cls(str(about.get("name")), pairs(about.get("labels")))
+
+
+def namespaces(peers: Peers) -> Feed:
+    """Must be in sync before pods are planned."""
+
+    def put(found: Namespace) -> bool:
+        return peers.put_namespace(found.name, found.labels)
+
+    def drop(found: Namespace) -> bool:
+        return peers.drop_namespace(found.name)
+
+    return Feed(resources.NAMESPACES, Namespace.read, put, drop)
+
+
+def serving(peers: Peers) -> tuple[Feed, ...]:
+    return tuple(
+        Feed(one, partial(Serving.read, one.kind), peers.defaults.put, peers.defaults.drop)
+        for one in (
+            resources.SERVICES,
+            resources.REPLICATION_CONTROLLERS,
+            resources.REPLICA_SETS,
+            resources.STATEFUL_SETS,
+        )
+    )

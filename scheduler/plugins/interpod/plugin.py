@@ -1,0 +1,131 @@
+"""
+Pods and the pods around them: (anti-)affinity and topology spread.
+
+    selectors, kinds    which selectors in use select a pod
+    counts              how many pods a selector selects on each row
+    owners              the terms of pods that are on rows
+    spread, affinity    the rules over these numbers
+    defaults            the spreading that nobody wrote down
+
+Placing a pod changes the numbers at once, taking it back restores them exactly; so the members of a
+gang see each other inside a plan. A pod that no selector selects costs one look at its labels.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from scheduler.columns.node_table import Bools, Columns, Ints
+from scheduler.model.pod import Pod
+from scheduler.model.pod_affinity import NO_PEERS, PeerWish
+from scheduler.plugins.interpod.affinity import Nearness
+from scheduler.plugins.interpod.default_spread import Defaults
+from scheduler.plugins.interpod.existing_terms import Owners
+from scheduler.plugins.interpod.pod_counts import Counts
+from scheduler.plugins.interpod.selector_index import Labels, Namespaces
+from scheduler.plugins.interpod.topology_spread import Spreading
+
+_KEPT: Final = 1024
+
+
+class Peers:
+    """Counts of pods by what selects them, node by node."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.defaults = Defaults()
+        self._columns = columns
+        self._namespaces = Namespaces()
+        self._counts = Counts(columns, self._namespaces)
+        self._owners = Owners(self._namespaces)
+        self._spreading = Spreading(columns, self._counts)
+        self._nearness = Nearness(columns, self._counts, self._owners)
+        self._prepared: dict[PeerWish, int] = {}  # wish -> the epoch of its counts
+
+    # --- books ---
+
+    def take(self, pod: Pod, row: int) -> None:
+        """The pod is on this row from now on."""
+        self._counts.take(pod, row)
+        if pod.shape.peers is not NO_PEERS:
+            self._owners.take(pod.shape.peers, row)
+
+    def give(self, pod: Pod, row: int) -> None:
+        """Undo `take`."""
+        self._counts.give(pod, row)
+        if pod.shape.peers is not NO_PEERS:
+            self._owners.give(pod.shape.peers, row)
+
+    def drop(self, row: int) -> None:
+        """The node went; whoever is remembered there is taken again when it returns."""
+        self._counts.drop(row)
+        self._owners.drop(row)
+
+    def state(self, row: int) -> tuple[object, ...]:
+        """Everything that `take` changes on a row: for comparing two moments."""
+        return self._counts.on(row), self._owners.on(row)
+
+    def put_namespace(self, name: str, labels: Labels) -> bool:
+        """Namespace selectors are answered by these labels. True when something changed."""
+        return self._namespaces.put(name, labels) and self._renew()
+
+    def drop_namespace(self, name: str) -> bool:
+        return self._namespaces.drop(name) and self._renew()
+
+    def _renew(self) -> bool:
+        self._counts.forget()
+        self._owners.renew()
+        return True
+
+    # --- rules ---
+
+    def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
+        """(reason, the rows of `rows` that it refuses), in kube-scheduler's order."""
+        if not self.concerns(pod):
+            return
+        kind = self._counts.kind(pod)
+        left = rows
+        for reason, refused in self._spreading.refuse(pod, kind, rows):
+            left = left & ~refused
+            yield reason, refused
+        yield from self._nearness.refuse(pod, kind, left)
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether where this pod may go depends on other pods: by its own wish or by theirs."""
+        if pod.shape.peers.binding:
+            return True
+        return bool(len(self._owners)) and self._nearness.keeps_out(self._counts.kind(pod))
+
+    def signature(self, pod: Pod) -> tuple[int, ...]:
+        """Which known selectors match the pod: pods of one shape and signature are alike."""
+        self._prepare(pod)
+        if not (len(self._counts) or len(self._owners)):
+            return ()
+        kind = self._counts.kind(pod)
+        counted = sorted(count.number for count in kind.counts)
+        return (*counted, *sorted(-owned.number for owned in self._owners.about(kind)))
+
+    def scores(self, pod: Pod, rows: Bools) -> tuple[Ints, Ints] | None:
+        """(spread, affinity), each 0 to 100 over the rows, 0 elsewhere; None: nothing applies."""
+        wish = pod.shape.peers
+        spread: Ints | None = None
+        if soft := wish.soft or (() if wish.hard else self.defaults.of(pod)):
+            spread = self._spreading.score(pod, rows, soft, every_key=bool(wish.soft))
+        near: Ints | None = None
+        if wish.preferred or len(self._owners):
+            near = self._nearness.score(pod, self._counts.kind(pod), rows)
+        if spread is None and near is None:
+            return None
+        nothing = np.zeros(len(rows), dtype=np.int64)
+        return nothing if spread is None else spread, nothing if near is None else near
+
+    def _prepare(self, pod: Pod) -> None:
+        """The counts that the pod's own wish asks for, so that it is known which it is part of."""
+        wish = pod.shape.peers
+        if wish is NO_PEERS or self._prepared.get(wish) == self._counts.epoch:
+            return
+        if len(self._prepared) >= _KEPT:
+            self._prepared.clear()
+        self._spreading.prepare(pod)
+        self._nearness.prepare(pod)
+        self._prepared[wish] = self._counts.epoch

@@ -1,0 +1,142 @@
+"""
+How many pods each selector in use selects on each row, kept while pods come and go.
+
+    take, give    add a pod's kind to a row, and take it away again: exact opposites
+    count         the count of a group, filled from the kinds on rows when it is first asked for
+
+What holds at every moment: a count's column is the sum of the rows of the kinds that it selects. So
+it does not matter whether a count was known before a pod came, or after. Memory is bounded: when
+the columns are too many they are all forgotten, and filled again as they are asked for.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from scheduler.columns.node_table import Columns
+from scheduler.model.pod import Pod
+from scheduler.plugins.interpod.pod_records import Count, Kind
+from scheduler.plugins.interpod.selector_index import Group, Index, Labels, Namespaces, anchor
+
+_BYTES: Final = 32 * 2**20  # of all columns together
+_FEWEST: Final = 64
+_IDLE: Final = 4096  # kinds without pods that are kept before they are looked through
+
+
+class Counts:
+    """`version` changes with the set of counts, `epoch` when counts handed out are void."""
+
+    def __init__(self, columns: Columns, namespaces: Namespaces) -> None:
+        self.version = 0
+        self.epoch = 0
+        self._columns = columns
+        self._namespaces = namespaces
+        self._kinds: dict[tuple[str, Labels, bool], Kind] = {}
+        self._in: dict[str, set[Kind]] = {}  # namespace -> its kinds
+        self._sweep_at = _IDLE
+        self._counts: dict[tuple[Group, bool], Count] = {}
+        self._index: Index[Count] = Index()
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    # --- pods ---
+
+    def kind(self, pod: Pod) -> Kind:
+        """The pod's kind, with the counts that select it."""
+        kind = self._kinds.get((pod.key.namespace, pod.labels, pod.terminating))
+        if kind is None:
+            kind = self._new_kind(pod)
+        if kind.counts_at != self.version:
+            kind.counts = tuple(
+                count for count in self._index.candidates(kind.pairs) if self.selects(count, kind)
+            )
+            kind.counts_at = self.version
+        return kind
+
+    def take(self, pod: Pod, row: int) -> None:
+        kind = self.kind(pod)
+        kind.rows[row] = kind.rows.get(row, 0) + 1
+        for count in kind.counts:
+            count.add(row, +1)
+
+    def give(self, pod: Pod, row: int) -> None:
+        kind = self.kind(pod)
+        left = kind.rows[row] - 1
+        if left:
+            kind.rows[row] = left
+        else:
+            del kind.rows[row]
+        for count in kind.counts:
+            count.add(row, -1)
+
+    def drop(self, row: int) -> None:
+        for kind in self._kinds.values():
+            kind.rows.pop(row, None)
+        for count in self._counts.values():
+            if row < len(count.column):
+                count.column[row] = 0
+
+    def on(self, row: int) -> dict[tuple[str, Labels, bool], int]:
+        """Who is on a row, by kind."""
+        return {key: kind.rows[row] for key, kind in self._kinds.items() if row in kind.rows}
+
+    # --- counts ---
+
+    def count(self, group: Group, *, staying: bool) -> Count:
+        """`staying`: terminating pods are left out."""
+        found = self._counts.get((group, staying))
+        return self._open(group, staying=staying) if found is None else found
+
+    def selects(self, count: Count, kind: Kind) -> bool:
+        if count.staying and not kind.staying:
+            return False
+        return self._namespaces.selected(count.group, kind.namespace, kind.labels)
+
+    def forget(self) -> None:
+        """Every count is filled anew when next asked for."""
+        self._counts.clear()
+        self._index.clear()
+        self.version += 1
+        self.epoch += 1
+
+    def _open(self, group: Group, *, staying: bool) -> Count:
+        size = len(self._columns.alive)
+        if len(self._counts) >= max(_FEWEST, _BYTES // (4 * size)):
+            self.forget()
+        self._numbers += 1
+        count = Count(self._numbers, group, size, staying=staying)
+        for namespace, kinds in self._in.items():
+            if all(self._namespaces.within(scope, namespace) for scope, _ in group):
+                self._fill(count, kinds)
+        self._counts[group, staying] = count
+        self._index.add(count, group)
+        self.version += 1
+        return count
+
+    def _fill(self, count: Count, kinds: Collection[Kind]) -> None:
+        exact = anchor(count.group)
+        if exact is not None:
+            wanted = [(exact.key, value) for value in exact.values]
+            kinds = [kind for pair in wanted for kind in kinds if pair in kind.pairs]
+        for kind in kinds:
+            if kind.rows and self.selects(count, kind):
+                for row, many in kind.rows.items():
+                    count.add(row, many)
+
+    # --- kinds ---
+
+    def _new_kind(self, pod: Pod) -> Kind:
+        if len(self._kinds) >= self._sweep_at:
+            self._sweep()
+        kind = Kind(pod.key.namespace, pod.labels, staying=not pod.terminating)
+        self._kinds[pod.key.namespace, pod.labels, pod.terminating] = kind
+        self._in.setdefault(kind.namespace, set()).add(kind)
+        return kind
+
+    def _sweep(self) -> None:
+        self._kinds = {key: kind for key, kind in self._kinds.items() if kind.rows}
+        self._in = {}
+        for kind in self._kinds.values():
+            self._in.setdefault(kind.namespace, set()).add(kind)
+        self._sweep_at = 2 * len(self._kinds) + _IDLE

@@ -1,0 +1,105 @@
+"""
+Node selector and node affinity over the nodes' labels and names, and what kubelets can do.
+
+A requirement is judged once for each value that its label has anywhere, then read off for all rows.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from scheduler.columns.node_table import ABSENT, Bools, Columns, Ints
+from scheduler.model.node_affinity import NodeWish, Requirement, Term, integer
+from scheduler.model.pod import Shape
+
+UNDECLARED: Final = "node(s) didn't match Pod's required features"
+CONFLICT: Final = "pod affinity terms conflict"
+
+
+def matching(columns: Columns, shape: Shape) -> Bools:
+    """The rows that the node selector and the required node affinity allow."""
+    rows: Bools = np.ones_like(columns.alive)
+    for label, value in shape.selector:
+        rows &= columns.labelled(label, value)
+    terms = shape.nodes.required
+    if terms is not None:
+        some: Bools = np.zeros_like(rows)
+        for term in terms:
+            some |= _holds(columns, term)
+        rows &= some
+    return rows
+
+
+def named(columns: Columns, wish: NodeWish) -> Bools | None:
+    """
+    The only rows that are looked at, where every required term names nodes one by one.
+
+    Kube-scheduler leaves the others out before any filter, whatever the filters would say.
+    """
+    names = wish.named
+    return None if names is None else _rows(columns, names)
+
+
+def declaring(columns: Columns, wish: NodeWish) -> Bools:
+    """The rows whose kubelets declared all that the pod needs."""
+    wanted = set(wish.features)
+    able = np.array([wanted.issubset(found) for found in columns.feature_sets], dtype=np.bool_)
+    rows: Bools = able[columns.features]
+    return rows
+
+
+def trouble(wish: NodeWish) -> str:
+    """Why no node will do: terms that name nodes and have none of them in common."""
+    return "" if wish.named is None or wish.named else CONFLICT
+
+
+def preferred(columns: Columns, wish: NodeWish) -> Ints | None:
+    """The weights that every row earns; None when nothing is preferred."""
+    if not wish.preferred:
+        return None
+    total: Ints = np.zeros(len(columns.alive), dtype=np.int64)
+    for weight, term in wish.preferred:
+        total += weight * _holds(columns, term)
+    return total
+
+
+def _holds(columns: Columns, term: Term) -> Bools:
+    if not term.readable:
+        return np.zeros_like(columns.alive)
+    rows: Bools = np.ones_like(columns.alive)
+    for row in term.labels:
+        rows &= _labels(columns, row)
+    for row in term.names:
+        found = _rows(columns, row.values)
+        rows &= found if row.operator == "In" else ~found
+    return rows
+
+
+def _labels(columns: Columns, row: Requirement) -> Bools:
+    codes, values = columns.codes(row.key), columns.values(row.key)
+    match row.operator:
+        case "Exists":
+            return np.not_equal(codes, ABSENT)
+        case "DoesNotExist":
+            return np.equal(codes, ABSENT)
+        case "In" | "NotIn":
+            hits = [values[value] for value in row.values if value in values]
+        case _:
+            hits = [code for value, code in values.items() if _compares(row, value)]
+    verdicts = np.zeros(len(values) + 1, dtype=np.bool_)
+    verdicts[hits] = True
+    found: Bools = verdicts[codes]
+    return ~found if row.operator == "NotIn" else found
+
+
+def _compares(row: Requirement, value: str) -> bool:
+    found, wanted = integer(value), integer(row.values[0])
+    if found is None or wanted is None:
+        return False
+    return found > wanted if row.operator == "Gt" else found < wanted
+
+
+def _rows(columns: Columns, names: frozenset[str] | tuple[str, ...]) -> Bools:
+    rows: Bools = np.zeros_like(columns.alive)
+    rows[[columns.rows[name] for name in names if name in columns.rows]] = True
+    return rows

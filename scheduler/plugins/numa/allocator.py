@@ -1,0 +1,335 @@
+"""
+Choosing NUMA nodes and GPUs for a pod on one node, given what is free there.
+
+    policy        NUMA nodes it takes                                     when that cannot be
+    none, unset   the fewest that have room now                           place left to the host
+    best-effort   the same                                                place left to the host
+    restricted    as few as an empty host would need                      the node is refused
+    single-numa   exactly one                                             the node is refused
+    isolated      as `restricted`, among those that nobody shares         the node is refused
+
+Ids to avoid are closed to the pod, as are NUMA nodes of mates when the gang's members are to be
+apart; where that leaves nothing, or an isolated pod holds a part of the host, nobody's place is
+left to the host. Among equals in number the order is
+
+    1  GPUs of one island before one switch before one NUMA node; no untouched island is broken
+    2  preferred ids
+    3  mates: packed beside them, balanced away from them
+    4  what is left of the island (`islands`)
+    5  with a NUMA policy the `scoring`, which likes NUMA nodes three fifths in use; without one the
+       tightest, which keeps NUMA nodes free for those who want a whole one
+    6  the lowest ids
+
+Pods without GPUs go where the fewest GPUs are free, before 5. Where the kubelet's Topology Manager
+could refuse the pod, only places that it admits are chosen, and 4 and 5 are left to it (`manager`).
+Pure: nothing is taken by choosing. Comparing different hosts is the planner's work.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+from typing import Any, Final, NamedTuple
+
+from policies import quantity, vocabulary
+from policies.hosts.topology import Manager
+from scheduler.model.assignment import NOWHERE, Assignment, Share
+from scheduler.model.numa_request import ASK_NOTHING, Ask
+from scheduler.plugins.numa import topology_manager as kubelet
+from scheduler.plugins.numa.candidates import (
+    Offer,
+    Want,
+    closed,
+    holds,
+    offers,
+    usable_gpus,
+    wanted,
+)
+from scheduler.plugins.numa.gpu_islands import BREAKS, NOTHING, Grade, grade, pick, settle
+from scheduler.plugins.numa.host_usage import GangId, Layout
+from scheduler.plugins.numa.numa_score import score
+
+__all__ = [
+    "APART",
+    "ASK_NOTHING",
+    "AVOIDED",
+    "HELD_BY_ISOLATED",
+    "NONE_UNSHARED",
+    "NO_TOPOLOGY",
+    "SHORT_OF_ROOM",
+    "TOO_WIDE",
+    "Ask",
+    "Misfit",
+    "choose",
+]
+
+# Hosts have up to 16 NUMA nodes; beyond this many combinations of one width the rest is not tried.
+_MOST_TRIED: Final = 2000
+_MOST_KEPT: Final = 64
+
+NO_TOPOLOGY: Final = "node(s) had no NUMA topology"
+TOO_WIDE: Final = "node(s) could not hold the pod on the fewest NUMA nodes"
+NONE_UNSHARED: Final = "node(s) had no unshared NUMA node with sufficient capacity"
+HELD_BY_ISOLATED: Final = "node(s) had NUMA nodes held by isolated pods"
+AVOIDED: Final = "node(s) had room only on NUMA nodes that the pod avoids"
+APART: Final = "node(s) had no NUMA node with room and without another member of the pod group"
+
+SHORT_OF_ROOM: Final = frozenset({vocabulary.NO_SINGLE_NUMA_NODE, TOO_WIDE, NONE_UNSHARED})
+"""Reasons that are told together with what was asked for and what is free."""
+
+Rank = tuple[Any, ...]
+_Graded = tuple[Sequence[Offer], Grade]
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why the node is refused."""
+
+    reason: str
+
+
+class _Case(NamedTuple):
+    """One pod before one host."""
+
+    layout: Layout
+    ask: Ask
+    gang: GangId | None
+    want: Want
+    gpus: Sequence[int]
+    """Those that the pod may take."""
+    offers: Sequence[Offer]
+    manager: Manager | None
+
+
+def choose(
+    layout: Layout, ask: Ask, *, gang: GangId | None = None, vram: int = 0
+) -> Assignment | Misfit:
+    """The best assignment by the pod's policy, or why there is none; `vram` is that of each GPU."""
+    shut = closed(layout, ask, gang)
+    gpus = usable_gpus(layout, ask, shut, vram) if layout.gpus else ()
+    if vram and ask.gpus and layout.gpus and len(gpus) < ask.gpus <= len(layout.free_gpus):
+        return Misfit(_small(ask, vram))
+    if not layout.rooms:
+        return Misfit(NO_TOPOLOGY) if ask.needs_topology else _gpus_alone(layout, ask, gpus)
+    case = _Case(
+        layout,
+        ask,
+        gang,
+        wanted(layout, ask),
+        gpus,
+        offers(layout, ask, shut, gpus),
+        kubelet.of(layout, ask),
+    )
+    if not (ask.apart and gang in layout.adrift):
+        for width in _widths(case):
+            found = _narrowest(case, width)
+            if found is not None:
+                return found
+    return _otherwise(case)
+
+
+def _otherwise(case: _Case) -> Assignment | Misfit:
+    """No NUMA nodes can be named: the place is left to the host, unless somebody minds."""
+    layout, ask = case.layout, case.ask
+    if case.manager is not None and not kubelet.admits(case.manager, layout, ask, case.offers):
+        return Misfit(kubelet.reason(case.manager))
+    if ask.apart:
+        return Misfit(APART)
+    if ask.strict:
+        return Misfit(_reason(ask))
+    if any(room.isolated for room in layout.rooms.values()):
+        return Misfit(HELD_BY_ISOLATED)
+    if any(zone in layout.rooms for zone in ask.avoid):
+        return Misfit(AVOIDED)
+    if case.gang is not None and any(case.gang in room.apart for room in layout.rooms.values()):
+        return Misfit(APART)
+    return _gpus_alone(layout, ask, case.gpus)
+
+
+def _reason(ask: Ask) -> str:
+    if ask.policy == "single-numa":
+        return vocabulary.NO_SINGLE_NUMA_NODE
+    return NONE_UNSHARED if ask.isolated else TOO_WIDE
+
+
+def _small(ask: Ask, vram: int) -> str:
+    return (
+        f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(vram)} a GPU, "
+        f"fewer than {ask.gpus} free GPUs of the node have it"
+    )
+
+
+# --- how many NUMA nodes ---
+
+
+def _widths(case: _Case) -> Iterable[int]:
+    """How many NUMA nodes may be tried, fewest first."""
+    if case.ask.policy == "single-numa":
+        return (1,)
+    if case.ask.policy in ("restricted", "isolated"):
+        least = _least_width(case.layout, case.want)
+        return () if least is None else (least,)
+    return range(1, len(case.offers) + 1)
+
+
+def _least_width(layout: Layout, want: Want) -> int | None:
+    """How many NUMA nodes the pod needs on this host when it is empty."""
+    key = (want.cpu, want.memory, want.gpus, want.hugepages)
+    if key not in layout.least:
+        if len(layout.least) >= _MOST_KEPT:
+            layout.least.clear()
+        empty = [
+            Offer(
+                zone.id, zone.cpu, zone.memory, (), layout.gpus_of[zone.id], False, zone.hugepages
+            )
+            for zone in layout.topology.zones
+        ]
+        layout.least[key] = next(
+            (
+                width
+                for width in range(1, len(empty) + 1)
+                for group in islice(combinations(empty, width), _MOST_TRIED)
+                if holds(group, want)
+            ),
+            None,
+        )
+    return layout.least[key]
+
+
+def _could_hold(found: Sequence[Offer], want: Want, width: int) -> bool:
+    """Whether the largest of the offers suffice, resource by resource: worth combining."""
+    return (
+        sum(sorted(offer.cpu for offer in found)[-width:]) >= want.cpu
+        and sum(sorted(offer.memory for offer in found)[-width:]) >= want.memory
+        and sum(sorted(offer.spare for offer in found)[-width:]) >= want.gpus
+    )
+
+
+# --- which NUMA nodes ---
+
+
+def _narrowest(case: _Case, width: int) -> Assignment | None:
+    """The best group of `width` NUMA nodes."""
+    graded = [
+        (group, found)
+        for group in _groups(case, width)
+        if (found := _graded(case, group)) is not None
+    ]
+    if not graded:
+        return None
+    if len(graded) > 1:
+        graded = _least(graded, [_wishes(case, group, found) for group, found in graded])
+    if len(graded) > 1:
+        graded = _least(graded, [_worth(case, group) for group, _ in graded])
+    group, found = graded[0]
+    layout = case.layout
+    count = case.ask.gpus if layout.gpus else 0
+    picked = settle(layout.tiers, found, count, layout.free_gpus)
+    return _split(case, group, picked.indices)
+
+
+def _least(graded: list[_Graded], ranks: list[Rank]) -> list[_Graded]:
+    """Those of the least rank; dear ranks are made for these alone."""
+    best = min(ranks)
+    return [one for one, rank in zip(graded, ranks, strict=True) if rank == best]
+
+
+def _groups(case: _Case, width: int) -> list[Sequence[Offer]]:
+    """The groups that hold what is wanted, and that the kubelet admits."""
+    want = case.want
+    if width > 1 and not _could_hold(case.offers, want, width):
+        return []
+    tried = islice(combinations(case.offers, width), _MOST_TRIED)
+    found: list[Sequence[Offer]] = [group for group in tried if holds(group, want)]
+    if case.manager is not None:
+        found = [
+            group for group in found if kubelet.admits(case.manager, case.layout, case.ask, group)
+        ]
+    return found
+
+
+def _graded(case: _Case, group: Sequence[Offer]) -> Grade | None:
+    """GPUs beside the CPUs, or from anywhere where they may sit anywhere."""
+    layout = case.layout
+    if not case.ask.gpus or not layout.gpus:
+        return NOTHING
+    usable = case.gpus
+    if case.want.gpus:
+        near = [index for offer in group for index in offer.gpus]
+        usable = near if len(group) == 1 else sorted(near)
+    return grade(
+        layout.tiers,
+        case.ask.gpus,
+        usable=usable,
+        free=layout.free_gpus,
+        floating=layout.floating_gpus,
+    )
+
+
+def _wishes(case: _Case, group: Sequence[Offer], found: Grade) -> Rank:
+    """What costs little to know; the smaller the better."""
+    first = (found.level, found.harm == BREAKS, -sum(offer.preferred for offer in group))
+    beside = _beside(case, group) if case.gang is not None else 0
+    if case.manager is not None:
+        return *first, beside, tuple(offer.zone for offer in group)
+    spare = 0 if case.ask.gpus else sum(offer.spare for offer in group)
+    return *first, beside, found.harm, found.left, spare
+
+
+def _worth(case: _Case, group: Sequence[Offer]) -> Rank:
+    """Ends in the ids, so that it is total."""
+    zones = tuple(offer.zone for offer in group)
+    how_well = 0.0
+    if case.ask.policy != "none":
+        how_well = -score(case.layout, case.ask, zones, case.gang)
+    return (
+        how_well,
+        sum(offer.cpu for offer in group),
+        sum(offer.memory for offer in group),
+        zones,
+    )
+
+
+def _beside(case: _Case, group: Sequence[Offer]) -> int:
+    """How many mates are there, as the gang likes it: fewer is better than more."""
+    rooms = [case.layout.rooms[offer.zone] for offer in group]
+    if case.ask.spread == "packed":
+        return -sum(case.gang in room.mates for room in rooms)
+    return sum(room.mates.get(case.gang, 0) for room in rooms)
+
+
+# --- the assignment ---
+
+
+def _gpus_alone(layout: Layout, ask: Ask, gpus: Sequence[int]) -> Assignment:
+    """GPUs by index, where they are known by index, and the rest left to the host."""
+    if not ask.gpus or not layout.gpus:
+        return NOWHERE
+    picked = pick(
+        layout.tiers, ask.gpus, usable=gpus, free=layout.free_gpus, floating=layout.floating_gpus
+    )
+    return NOWHERE if picked is None else Assignment(gpus=picked.indices)
+
+
+def _split(case: _Case, group: Sequence[Offer], gpus: tuple[int, ...]) -> Assignment:
+    cpu, memory = case.want.cpu, case.want.memory
+    pages = dict(case.want.hugepages)
+    if len(group) == 1 and not pages:
+        share = Share(group[0].zone, cpu, memory)
+        return Assignment((share,), gpus, case.ask.isolated)
+    shares: list[Share] = []
+    for offer in group:
+        share = Share(
+            offer.zone,
+            min(cpu, offer.cpu),
+            min(memory, offer.memory),
+            tuple(
+                (name, taken)
+                for name, free in offer.hugepages
+                if (taken := min(pages.get(name, 0), free))
+            ),
+        )
+        cpu, memory = cpu - share.cpu, memory - share.memory
+        for name, taken in share.hugepages:
+            pages[name] -= taken
+        shares.append(share)
+    return Assignment(tuple(shares), gpus, case.ask.isolated)

@@ -1,0 +1,115 @@
+"""
+How well some NUMA nodes of one host suit a pod: 0 to 100, the higher the better.
+
+    40 %  fit         100 - |utilisation after placement - 60|; a fifth more on preferred ids
+    25 %  bandwidth   100 - the pod's part of the memory, in proportion to the best of the host
+    20 %  distance    100 - (average distance - 10) * 5 * weight / 50
+    15 %  gang        packed: 100 beside a mate, 20 elsewhere; balanced: 20 less for each mate;
+                      isolated: 0 beside a mate, 100 elsewhere
+
+Utilisation weighs CPU 60 and memory 40, where both are asked for. Bandwidth counts only for a
+memory-intensive pod on a host that tells it. Distance is the average to the other NUMA nodes of the
+host for one NUMA node, and between them for several. Whatever is not known, or does not concern the
+pod, is neutral: 50. Ids are those of one host; mates on other hosts count for nothing here.
+
+`score` compares NUMA nodes of one host; `hosts_compared` has the same for all hosts at once. That a
+NUMA node is preferred or shared with mates is a wish of the user: `choice` ranks by these first.
+"""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final
+
+from scheduler.model.numa_request import Ask
+from scheduler.plugins.numa.host_usage import GangId, Layout
+
+FIT: Final = 0.40
+BANDWIDTH: Final = 0.25
+DISTANCE: Final = 0.20
+GANG: Final = 0.15
+
+NEUTRAL: Final = 50.0
+BEST: Final = 100.0
+BEST_USE: Final = 60.0
+LOCAL: Final = 10  # the distance of a NUMA node to itself
+
+PREFERRED: Final = 1.2
+CPU_WEIGHT: Final = 0.6
+MEMORY_WEIGHT: Final = 0.4
+
+
+def score(layout: Layout, ask: Ask, zones: Sequence[int], gang: GangId | None = None) -> float:
+    """The score of these NUMA nodes for a pod that is not placed yet; neutral where none are."""
+    if not zones:
+        return NEUTRAL
+    total = (
+        FIT * _fit(layout, ask, zones)
+        + BANDWIDTH * _bandwidth(layout, ask, zones)
+        + DISTANCE * _distance(layout, ask, zones)
+        + GANG * _gang(layout, ask, zones, gang)
+    )
+    return round(total, 6)
+
+
+def _fit(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
+    rooms, sizes = [layout.rooms[id_] for id_ in zones], [layout.zones[id_] for id_ in zones]
+    cpu, memory = sum(zone.cpu for zone in sizes), sum(zone.memory for zone in sizes)
+    parts: list[tuple[float, float]] = []  # (weight, part in use afterwards)
+    if ask.cpu and cpu:
+        parts.append((CPU_WEIGHT, (cpu - sum(room.cpu for room in rooms) + ask.cpu) / cpu))
+    if ask.memory and memory:
+        free = sum(room.memory for room in rooms)
+        parts.append((MEMORY_WEIGHT, (memory - free + ask.memory) / memory))
+    if not parts:
+        return NEUTRAL
+    used = sum(weight * part for weight, part in parts) / sum(weight for weight, _ in parts)
+    found = max(0.0, BEST - abs(min(1.0, used) * 100 - BEST_USE))
+    preferred = bool(ask.prefer) and all(id_ in ask.prefer for id_ in zones)
+    return min(BEST, found * PREFERRED) if preferred else found
+
+
+def _bandwidth(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
+    best = max(zone.bandwidth for zone in layout.topology.zones)
+    mine = [layout.zones[id_] for id_ in zones]
+    memory = sum(zone.memory for zone in mine)
+    if not ask.intensive or not memory or not all(zone.bandwidth for zone in mine):
+        return NEUTRAL
+    share = sum(zone.bandwidth for zone in mine) / (best * len(mine))
+    return max(0.0, BEST - 100 * ask.memory / memory) * share
+
+
+def farness(layout: Layout, own: int) -> float | None:
+    """The average distance of a NUMA node to the others of its host; None: nobody said."""
+    found = [far for other, far in layout.zones[own].distances if other != own]
+    if not found:
+        return LOCAL if len(layout.rooms) == 1 else None
+    return sum(found) / len(found)
+
+
+def _distance(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
+    if len(zones) > 1:
+        pairs = list(combinations(zones, 2))
+        told = (dict(layout.zones[a].distances).get(b) for a, b in pairs)
+        known = [far for far in told if far is not None]
+        average = sum(known) / len(known) if known else None
+    else:
+        average = farness(layout, zones[0])
+    if average is None:
+        return NEUTRAL
+    return min(BEST, max(0.0, BEST - (average - LOCAL) * 5 * ask.distance / 50))
+
+
+def _gang(layout: Layout, ask: Ask, zones: Sequence[int], gang: GangId | None) -> float:
+    if gang is None or not any(gang in room.mates for room in layout.rooms.values()):
+        return NEUTRAL
+    here = mates(layout, zones, gang)
+    if ask.spread == "balanced":
+        return max(0.0, BEST - 20.0 * here)
+    if ask.spread == "isolated":
+        return 0.0 if here else BEST
+    return BEST if here else 20.0
+
+
+def mates(layout: Layout, zones: Sequence[int], gang: GangId | None) -> int:
+    """How many members of the gang sit on these NUMA nodes."""
+    return sum(layout.rooms[id_].mates.get(gang, 0) for id_ in zones) if gang is not None else 0

@@ -1,0 +1,284 @@
+"""
+The insides of all hosts as arrays: one row a node, one column a NUMA node.
+
+    most        how many pods that ask the same each row can take at most, by its NUMA nodes
+    inside      which NUMA nodes could hold one by themselves
+    shortage    what was asked for and the largest that is free, in words
+
+`most` never says less than is true, so the planner opens only hosts that may hold the pod; it is
+exact for `single-numa` where neither huge pages, VRAM, mates nor a Topology Manager matter.
+Rows are renewed when the amounts of their node have changed since they were read, and answers for
+the same ask are renewed in these rows alone. Who is chosen inside a host is decided in `choice`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies import quantity
+from scheduler.model.numa_request import Ask, whole_cpus
+from scheduler.plugins.numa import numa_score
+from scheduler.plugins.numa.host_usage import Layout
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Free = tuple[Ints, Ints, Ints]  # CPU, memory and GPUs, each by row and NUMA node
+
+ANY: Final = 2**31
+"""As many as whatever else allows: nothing is known that speaks against more."""
+
+_MOST_KEPT: Final = 64
+_NO_ZONE: Final = -1
+_SINGLE: Final = 2
+_STRICT: Final = {"restricted": 1, "single-numa-node": _SINGLE}
+_CORE: Final = 1000
+_GIB: Final = 2**30
+
+
+class Rows(Protocol):
+    """What is read of the columns: names by row, and which rows have changed since when."""
+
+    alive: Bools
+    names: list[str]
+
+    def mark(self) -> int: ...
+    def since(self, mark: int) -> set[int] | None: ...
+
+
+class Grid:
+    """`layouts` is the snapshot's own map, read as it stands whenever something is asked."""
+
+    def __init__(self, columns: Rows, layouts: Mapping[str, Layout]) -> None:
+        self._columns, self._layouts = columns, layouts
+        self._mark = 0
+        self._seen: dict[int, Layout] = {}  # row -> the layout whose sizes stand in it
+        self._bounds: dict[Ask, tuple[int, Ints]] = {}
+        self.managed = False
+        """Some host has, or had, a Topology Manager that refuses pods."""
+        self._shape((0, 0))
+
+    def matters(self, ask: Ask) -> bool:
+        """Whether `most` could say less than `ANY` anywhere: for others it need not be asked."""
+        return ask.strict or ask.apart or (self.managed and (ask.guaranteed or ask.gpus > 0))
+
+    def most(self, ask: Ask) -> Ints:
+        """For each row how many such pods fit at most; `ANY` where no NUMA nodes are known."""
+        self._renew()
+        mark, known = self._columns.mark(), self._bounds.get(ask)
+        stale = self._columns.since(known[0]) if known is not None else None
+        if known is None or stale is None or len(known[1]) != len(self._columns.alive):
+            if len(self._bounds) >= _MOST_KEPT:
+                self._bounds.clear()
+            bounds = self._bound(ask, slice(None))
+        else:
+            bounds = known[1]
+            if stale:
+                where = np.fromiter(stale, dtype=np.int64, count=len(stale))
+                bounds[where] = self._bound(ask, where)
+        self._bounds[ask] = (mark, bounds)
+        return bounds
+
+    def shortage(self, ask: Ask, rows: Bools) -> str:
+        """`need cpu 20, memory 80Gi; largest free cpu 16, memory 64Gi`, over the rows' nodes."""
+        self._renew()
+        where = np.flatnonzero(rows)
+        free = np.where(self._open(ask, where), 1, 0)
+        wants = _wants(ask)
+        columns = (self.cpu, self.memory, self.gpus)
+        largest = [int((column[where] * free).max(initial=0)) for column in columns]
+        names = [(name, i) for i, name in enumerate(("cpu", "memory", "gpu")) if wants[i]]
+        need = ", ".join(f"{name} {quantity.show(name, wants[i])}" for name, i in names)
+        have = ", ".join(f"{name} {_rounded(name, largest[i])}" for name, i in names)
+        apart = all(largest[i] >= wants[i] for _, i in names)
+        return f"need {need}; largest free {have}" + (", not on one NUMA node" if apart else "")
+
+    def inside(self, ask: Ask) -> Bools:
+        """The NUMA nodes, by row and place, that could hold one such pod by themselves."""
+        self._renew()
+        found = self._open(ask, slice(None))
+        for wanted, free in zip(_wants(ask), (self.cpu, self.memory, self.gpus), strict=True):
+            if wanted:
+                found &= free >= wanted
+        return found
+
+    # --- rows ---
+
+    def _shape(self, shape: tuple[int, int]) -> None:
+        self.ids = np.full(shape, _NO_ZONE, dtype=np.int64)
+        self.cpu, self.memory, self.gpus = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+        self.sizes = np.zeros((3, *shape), dtype=np.int64)
+        self.bandwidth = np.zeros(shape, dtype=np.int64)
+        self.far = np.full(shape, np.nan)
+        self.isolated, self.tenanted = (np.zeros(shape, dtype=np.bool_) for _ in range(2))
+        self.known, self.located = (np.zeros(shape[0], dtype=np.bool_) for _ in range(2))
+        self.manager = np.zeros(shape[0], dtype=np.int64)
+        self._seen.clear()
+        self._bounds.clear()
+
+    def _renew(self) -> None:
+        columns = self._columns
+        stale: Iterable[int] | None = columns.since(self._mark)
+        size, width = self.ids.shape
+        if size != len(columns.alive):
+            widest = max((len(layout.rooms) for layout in self._layouts.values()), default=0)
+            self._shape((len(columns.alive), max(width, widest)))
+            stale = None
+        self._mark = columns.mark()
+        for row in range(len(columns.names)) if stale is None else stale:
+            self._read(row)
+
+    def _read(self, row: int) -> None:
+        layout = self._layouts.get(self._columns.names[row])
+        if layout is None or not layout.rooms:
+            if self.known[row]:
+                self.known[row], self.ids[row] = False, _NO_ZONE
+                self._seen.pop(row, None)
+            return
+        if len(layout.rooms) > self.ids.shape[1]:
+            self._shape((self.ids.shape[0], len(layout.rooms)))
+            for other in range(len(self._columns.names)):
+                self._read(other)
+            return
+        if self._seen.get(row) is not layout:
+            self._read_sizes(row, layout)
+        rooms, count = layout.rooms.values(), len(layout.rooms)
+        cpu, memory, gpus = layout.floating_cpu, layout.floating_memory, layout.floating_gpus
+        self.cpu[row, :count] = [max(0, room.cpu - cpu) for room in rooms]
+        self.memory[row, :count] = [max(0, room.memory - memory) for room in rooms]
+        self.isolated[row, :count] = [room.isolated > 0 for room in rooms]
+        self.tenanted[row, :count] = [room.tenants > 0 for room in rooms]
+        if layout.located:
+            free = dict.fromkeys(layout.rooms, -gpus)
+            for index in layout.free_gpus:
+                zone = layout.gpu_zone[index]
+                if zone is not None:
+                    free[zone] += 1
+            self.gpus[row, :count] = [max(0, n) for n in free.values()]
+
+    def _read_sizes(self, row: int, layout: Layout) -> None:
+        zones, count = [layout.zones[id_] for id_ in layout.rooms], len(layout.rooms)
+        for column in (self.cpu, self.memory, self.gpus):
+            column[row] = 0
+        self.ids[row] = _NO_ZONE
+        self.ids[row, :count] = list(layout.rooms)
+        self.sizes[:, row] = 0
+        self.sizes[:, row, :count] = [
+            [zone.cpu for zone in zones],
+            [zone.memory for zone in zones],
+            [layout.gpus_of[zone.id] for zone in zones],
+        ]
+        self.bandwidth[row], self.far[row] = 0, np.nan
+        self.bandwidth[row, :count] = [zone.bandwidth for zone in zones]
+        far = (numa_score.farness(layout, zone.id) for zone in zones)
+        self.far[row, :count] = [np.nan if one is None else one for one in far]
+        self.known[row], self.located[row] = True, layout.located
+        found = layout.topology.manager
+        self.manager[row] = _STRICT.get(found.policy, 0) if found is not None else 0
+        self._seen[row] = layout
+
+    # --- bounds ---
+
+    def _open(self, ask: Ask, where: Ints | slice) -> Bools:
+        """The NUMA nodes that exist and are not closed to the pod."""
+        found: Bools = (self.ids[where] != _NO_ZONE) & ~self.isolated[where]
+        for zone in ask.avoid:
+            found &= self.ids[where] != zone
+        if ask.isolated:
+            found &= ~self.tenanted[where]
+        return found
+
+    def _bound(self, ask: Ask, where: Ints | slice) -> Ints:
+        open_ = self._open(ask, where)
+        free = (self.cpu[where], self.memory[where], self.gpus[where])
+        found = np.full(len(open_), np.int64(ANY))
+        if ask.strict or ask.apart:
+            found = self._by_policy(ask, where, open_, free)
+        if self.managed and not ask.containers and (ask.guaranteed or ask.gpus):
+            found = np.minimum(found, self._admitted(ask, where, open_, free))
+        return np.where(self.known[where], found, np.int64(ANY))
+
+    def _by_policy(self, ask: Ask, where: Ints | slice, open_: Bools, free: Free) -> Ints:
+        wants = _wants(ask)
+        placed = self.located[where] | (ask.strict and not ask.by_default)
+        fits = np.where(open_, np.int64(ANY), np.int64(0))
+        for i, wanted in enumerate(wants):
+            if wanted:
+                count = free[i] // wanted
+                fits = np.minimum(fits, count if i < 2 else np.where(placed[:, None], count, ANY))
+        if ask.apart or ask.isolated:
+            fits = np.minimum(fits, 1)
+        found: Ints = np.minimum(fits.sum(axis=1), ANY)
+        if ask.policy != "single-numa":
+            wide = ~self._narrow(ask, wants, where, placed)
+            found = np.where(wide, self._together(ask, wants, free, open_, placed), found)
+        return found
+
+    def _admitted(self, ask: Ask, where: Ints | slice, open_: Bools, free: Free) -> Ints:
+        """By the kubelet's Topology Manager, for a pod that it looks at as a whole (`manager`)."""
+        whole = (whole_cpus(ask.cpu), ask.memory) if ask.guaranteed else (0, 0)
+        ones = np.where(open_, np.int64(ANY), np.int64(0))
+        sums = np.full(len(open_), np.int64(ANY))
+        narrow, wide = np.zeros(len(open_), dtype=np.bool_), np.zeros(len(open_), dtype=np.bool_)
+        for i, wanted in enumerate((*whole, ask.gpus)):
+            if not wanted:
+                continue
+            counts = self.located[where] if i == 2 else np.ones(len(open_), dtype=np.bool_)
+            ones = np.where(counts[:, None], np.minimum(ones, free[i] // wanted), ones)
+            total = np.where(open_, free[i], 0).sum(axis=1) // wanted
+            sums = np.where(counts, np.minimum(sums, total), sums)
+            enough = (self.sizes[i][where] >= wanted).any(axis=1)
+            narrow |= counts & enough
+            wide |= counts & ~enough
+        alone = np.minimum(ones.sum(axis=1), ANY)
+        both = np.where(narrow & wide, 0, np.where(wide, sums, alone))
+        found = np.where(self.manager[where] == _SINGLE, alone, both)
+        return np.where((self.manager[where] > 0) & (narrow | wide), found, np.int64(ANY))
+
+    def _narrow(
+        self, ask: Ask, wants: tuple[int, int, int], where: Ints | slice, placed: Bools
+    ) -> Bools:
+        """The rows on which the policy insists on one NUMA node: an empty one would do."""
+        if not ask.strict:
+            return np.zeros(len(placed), dtype=np.bool_)
+        large = self.ids[where] != _NO_ZONE
+        for i, wanted in enumerate(wants):
+            enough = self.sizes[i][where] >= wanted
+            large &= enough if i < 2 else enough | ~placed[:, None]
+        found: Bools = large.any(axis=1)
+        return found
+
+    def _together(
+        self,
+        ask: Ask,
+        wants: tuple[int, int, int],
+        free: Free,
+        open_: Bools,
+        placed: Bools,
+    ) -> Ints:
+        """By the sums over the open NUMA nodes, for pods that may span several."""
+        zones: Ints = open_.sum(axis=1)
+        if not ask.strict:
+            return zones  # each member apart from its mates takes one at least
+        found = zones // 2 if ask.apart or ask.isolated else np.full(len(zones), np.int64(ANY))
+        for i, wanted in enumerate(wants):
+            if wanted:
+                count = np.where(open_, free[i], 0).sum(axis=1) // wanted
+                found = np.minimum(found, count if i < 2 else np.where(placed, count, ANY))
+        return found
+
+
+def _wants(ask: Ask) -> tuple[int, int, int]:
+    """CPU, memory and GPUs that must sit together."""
+    return (
+        ask.cpu if "cpu" in ask.aligned else 0,
+        ask.memory if "memory" in ask.aligned else 0,
+        ask.gpus if "gpu" in ask.aligned else 0,
+    )
+
+
+def _rounded(resource: str, count: int) -> str:
+    """Whole cores and Gi, so that the words stay while nothing changes that matters."""
+    unit = {"cpu": _CORE, "memory": _GIB}.get(resource, 1)
+    return quantity.show(resource, count // unit * unit if count >= unit else count)

@@ -1,0 +1,165 @@
+"""
+Whether the kubelet's Topology Manager would admit a pod on some NUMA nodes of its host.
+
+A pod that it does not admit fails with TopologyAffinityError after it was bound, so such a place is
+never chosen. Modelled, after Kubernetes' documentation of the managers:
+
+    who gives hints    whole CPUs of Guaranteed pods (CPU manager `static`), memory and huge pages
+                       of Guaranteed pods (memory manager `Static`), GPUs of any pod where the host
+                       tells their NUMA nodes
+    a hint             some NUMA nodes with enough left; preferred, if an empty host would need as
+                       many for that resource alone
+    restricted         some NUMA nodes are a preferred hint for every resource at once
+    single-numa-node   the same, and it is one NUMA node
+    scope `pod`        once for the sum over the containers
+    scope `container`  for one container after the other; init containers give back what they took
+
+Whether the CPU and memory managers run is not told by the host: they count as running, and a pod
+is rather refused than lost. Everything that the books charge to a NUMA node counts as taken, also
+what the kubelet would not hand out exclusively. Not modelled: devices other than GPUs, policy
+options (closest NUMA nodes, full cores), reserved CPUs and memory beyond what the host leaves out
+of its NUMA nodes, and groups of NUMA nodes that the memory manager ties together. The kubelet does
+not read the assignment: among NUMA nodes that suit equally it takes the lowest, and so does
+`choice` on such hosts, that the books tell what will be.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, islice
+from typing import Final
+
+from policies.hosts.topology import Manager
+from scheduler.model.numa_request import HUGEPAGES, Ask, Need, whole_cpus
+from scheduler.plugins.numa.candidates import Offer
+from scheduler.plugins.numa.host_usage import Layout
+
+_SINGLE: Final = "single-numa-node"
+_STRICT: Final = frozenset({"restricted", _SINGLE})
+_MOST_TRIED: Final = 2000
+REFUSED: Final = "node(s) would be refused by the kubelet's Topology Manager"
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """One resource that gives hints: how much is wanted, what the host has and has left."""
+
+    amount: int
+    sizes: Mapping[int, int]  # NUMA node -> what it has
+    left: Mapping[int, int]  # NUMA node -> what is left of it
+
+
+def of(layout: Layout, ask: Ask) -> Manager | None:
+    """The manager that could refuse this pod on this host."""
+    found = layout.topology.manager
+    if found is None or found.policy not in _STRICT or not layout.rooms:
+        return None
+    return found if ask.guaranteed or (ask.gpus and layout.located) else None
+
+
+def reason(manager: Manager) -> str:
+    return f"{REFUSED}: policy {manager.policy}, scope {manager.scope}"
+
+
+def admits(manager: Manager, layout: Layout, ask: Ask, group: Sequence[Offer]) -> bool:
+    """Whether each part of the pod that is aligned finds its NUMA nodes within this group."""
+    left = {offer.zone: _amounts(offer) for offer in group}
+    for need in _needs(manager, ask):
+        resources = [*_resources(layout, need, left)]
+        found = _narrowest(manager, resources, sorted(left))
+        if found is None:
+            return False
+        if not need.passing:
+            _take(need, found, left)
+    return True
+
+
+def _needs(manager: Manager, ask: Ask) -> tuple[Need, ...]:
+    if not ask.containers:
+        if not ask.guaranteed:
+            return (Need(gpus=ask.gpus),)
+        return (Need(whole_cpus(ask.cpu), ask.memory, ask.gpus, ask.hugepages),)
+    if manager.scope != "pod":
+        return ask.containers
+    running = _sum([need for need in ask.containers if not need.passing])
+    passing = [need for need in ask.containers if need.passing]
+    return (*passing, running)
+
+
+def _sum(needs: Sequence[Need]) -> Need:
+    pages: dict[str, int] = {}
+    for need in needs:
+        for name, count in need.hugepages:
+            pages[name] = pages.get(name, 0) + count
+    return Need(
+        cpu=sum(need.cpu for need in needs),
+        memory=sum(need.memory for need in needs),
+        gpus=sum(need.gpus for need in needs),
+        hugepages=tuple(sorted(pages.items())),
+    )
+
+
+def _amounts(offer: Offer) -> dict[str, int]:
+    found = {"cpu": offer.cpu, "memory": offer.memory, "gpu": offer.spare}
+    return {**found, **dict(offer.hugepages)}
+
+
+def _wanted(need: Need) -> Iterator[tuple[str, int]]:
+    yield from (("cpu", need.cpu), ("memory", need.memory), ("gpu", need.gpus), *need.hugepages)
+
+
+def _resources(
+    layout: Layout, need: Need, left: Mapping[int, Mapping[str, int]]
+) -> Iterator[_Resource]:
+    for name, amount in _wanted(need):
+        unknown = name.startswith(HUGEPAGES) and name not in layout.paged
+        if not amount or unknown or (name == "gpu" and not layout.located):
+            continue
+        yield _Resource(
+            amount,
+            {zone: _size(layout, zone, name) for zone in layout.zones},
+            {zone: amounts.get(name, 0) for zone, amounts in left.items()},
+        )
+
+
+def _size(layout: Layout, zone: int, name: str) -> int:
+    if name == "gpu":
+        return layout.gpus_of[zone]
+    found = layout.zones[zone]
+    if name.startswith(HUGEPAGES):
+        return dict(found.hugepages).get(name, 0)
+    return found.cpu if name == "cpu" else found.memory
+
+
+def _narrowest(
+    manager: Manager, resources: Sequence[_Resource], zones: Sequence[int]
+) -> tuple[int, ...] | None:
+    """The NUMA nodes that every resource prefers; the lowest of them. None: there are none."""
+    if not resources:
+        return ()
+    widths = {_least(one.sizes.values(), one.amount) for one in resources}
+    width = widths.pop()
+    if widths or width is None or (manager.policy == _SINGLE and width > 1):
+        return None
+    for group in islice(combinations(zones, width), _MOST_TRIED):
+        if all(sum(one.left[zone] for zone in group) >= one.amount for one in resources):
+            return group
+    return None
+
+
+def _least(sizes: Iterable[int], amount: int) -> int | None:
+    """How many of the NUMA nodes an empty host needs for this resource alone."""
+    total = 0
+    for count, size in enumerate(sorted(sizes, reverse=True), start=1):
+        total += size
+        if total >= amount:
+            return count
+    return None
+
+
+def _take(need: Need, group: Sequence[int], left: Mapping[int, dict[str, int]]) -> None:
+    for name, amount in _wanted(need):
+        missing = amount
+        for zone in group:
+            taken = min(missing, left[zone].get(name, 0))
+            left[zone][name] = left[zone].get(name, 0) - taken
+            missing -= taken

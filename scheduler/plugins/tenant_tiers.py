@@ -1,0 +1,125 @@
+"""
+Tenants' tiers and nodes: who is kept out, and which hardware is liked.
+
+    reserved     a node with tenant.kubenexus.io/reserved-tier is closed to tiers of lower rank; to
+                 everybody where no policy names the tier: a slip must not open a node. A pod
+                 without a tier counts as one of the lowest
+    allowed      pods that ask for GPUs, or for a hardware tier, keep out of hardware that their
+                 tenant's tier may not use; hardware of unknown tier is open
+    liked        the hardware tier that the pod names or was given, then those that its tenant's
+                 tier prefers, in their order
+    kept free    high-end GPUs, for work that needs them; of GPUs with enough VRAM the smallest
+
+Only what policies and admission say counts: a pod that admission never saw has no limit.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from policies import vocabulary
+from scheduler.columns.node_table import ABSENT, Bools, Columns, Ints
+from scheduler.model.pod import Shape
+from scheduler.model.policy import Tables, Tier
+from scheduler.plugins.gpu_classes import CODES, Hardware
+
+OPEN: Final = frozenset({"", "none"})  # values of the reserved-tier label that reserve nothing
+
+# What is liked, in points: the hardware tier decides before the others.
+_TIER: Final = 200
+_LESSER: Final = 15
+_TIGHT: Final = 15
+
+
+def refuse(
+    columns: Columns, tables: Tables, hardware: Hardware, shape: Shape
+) -> Iterator[tuple[str, Bools]]:
+    """(reason, rows), in the order in which they count."""
+    yield from _reserved(columns, tables, shape)
+    if not (shape.standing.tier and _wants_hardware(shape)):
+        return
+    tier = _tier(tables, shape)
+    if tier is None:
+        return
+    closed = [code for name, code in CODES.items() if name not in tier.allowed]
+    if closed:
+        reason = f"node(s) had a hardware tier that {tier.name} may not use"
+        yield reason, np.isin(hardware.tiers(), closed)
+
+
+def _reserved(columns: Columns, tables: Tables, shape: Shape) -> Iterator[tuple[str, Bools]]:
+    codes = columns.codes(vocabulary.RESERVED_TIER_LABEL)
+    mine = tables.rank(shape.standing.tier or vocabulary.LOWEST_TIER)
+    for value, code in columns.values(vocabulary.RESERVED_TIER_LABEL).items():
+        name = value.lower()
+        if name in OPEN:
+            continue
+        rank = tables.rank(name)
+        if rank is None:
+            yield f"node(s) reserved for tier {name}, which no policy names", codes == code
+        elif mine is None or mine < rank:
+            yield f"node(s) reserved for tier {name}", codes == code
+
+
+def like(tables: Tables, hardware: Hardware, shape: Shape) -> Ints | None:
+    """Points for every row; None: nothing is liked better than anything else."""
+    parts = [
+        part
+        for part in (
+            _liked_tier(tables, hardware, shape),
+            _lesser(hardware, shape),
+            _tight(hardware, shape),
+        )
+        if part is not None
+    ]
+    return sum(parts[1:], parts[0]) if parts else None
+
+
+def _liked_tier(tables: Tables, hardware: Hardware, shape: Shape) -> Ints | None:
+    if not _wants_hardware(shape):
+        return None
+    tier = _tier(tables, shape)
+    named = (shape.standing.hardware, *(tier.preferred if tier is not None else ()))
+    order = [name for name in dict.fromkeys(named) if name in CODES]
+    if not order:
+        return None
+    points = np.zeros(len(CODES) + 1, dtype=np.int64)
+    for place, name in enumerate(order):
+        points[CODES[name]] = _TIER * (len(order) - place) // len(order)
+    return points[hardware.tiers()]
+
+
+def _lesser(hardware: Hardware, shape: Shape) -> Ints | None:
+    if not shape.ask.gpus:
+        return None
+    high = hardware.high_end()
+    return np.where(high, np.int64(0), np.int64(_LESSER)) if high.any() else None
+
+
+def _tight(hardware: Hardware, shape: Shape) -> Ints | None:
+    """The nearer a GPU's memory is to what is asked, the better."""
+    if not shape.vram:
+        return None
+    vram = hardware.vram()
+    points: Ints = np.minimum(_TIGHT, _TIGHT * shape.vram // np.maximum(vram, 1))
+    return points
+
+
+def _wants_hardware(shape: Shape) -> bool:
+    return shape.ask.gpus > 0 or bool(shape.standing.hardware)
+
+
+def _tier(tables: Tables, shape: Shape) -> Tier | None:
+    """A tier that policies no longer name counts as the lowest."""
+    name = shape.standing.tier
+    if not name:
+        return None
+    return tables.tiers.get(name) or tables.tiers.get(vocabulary.LOWEST_TIER)
+
+
+def reserves(columns: Columns) -> bool:
+    """Whether some node is, or was, reserved for a tier."""
+    return bool(columns.values(vocabulary.RESERVED_TIER_LABEL)) and bool(
+        (columns.codes(vocabulary.RESERVED_TIER_LABEL) != ABSENT).any()
+    )

@@ -1,0 +1,319 @@
+"""
+Between a plan and its binds: late claims get their volumes, written into the API and waited for.
+
+    decision ──▶ write ──▶ wait until the volume controller has bound every claim ──▶ ready
+                   │             │ the choice was undone, something is gone, out of time
+                   └─────────────┴──────────────────────────────────────────────────▶ Failed
+
+    a volume that is there    its claimRef names the claim
+    a volume to be made       the claim's annotation names the node; a provisioner makes it
+
+Every write carries the resourceVersion the choice was made on: whoever wrote in between wins, and
+the pod is planned again. Nothing written is taken back, as in kube-scheduler: a claim that keeps
+its node or its volume is bound there or freed by its controller, and the next plan goes by what the
+API says then. What is waited for is what the watches tell `facts`, never a poll of the API.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from cluster import errors, resources
+from policies import vocabulary
+from scheduler.columns.label_match import any_selects
+from scheduler.model.plan import Placement
+from scheduler.model.pod import Pod
+from scheduler.plugins.volumes.binding import Decision
+from scheduler.plugins.volumes.plugin import Volumes
+from scheduler.plugins.volumes.storage_types import Claim, ClaimKey, Volume
+
+SECONDS: Final = 600.0  # how long volumes may take, as in kube-scheduler
+FIRST_WAIT: Final = 0.1
+LONGEST_WAIT: Final = 2.0
+LOOK_EVERY: Final = 2.0  # seconds between two looks for a pod that went meanwhile
+
+
+class Patches(Protocol):
+    """What this module needs of a client."""
+
+    async def patch(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+    ) -> dict[str, Any]: ...
+
+    async def get(
+        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+    ) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The pod cannot be bound to this node now. `why` is for logs and events."""
+
+    placement: Placement
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Who may be bound, and who must be planned again; each in the order of the plan."""
+
+    ready: tuple[Placement, ...]
+    failed: tuple[Failed, ...] = ()
+
+
+class _Undone(Exception):
+    """The choice does not hold any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """The versions that the API gave to what was written: older states say nothing about it."""
+
+    claims: dict[ClaimKey, str]
+    volumes: dict[str, str]
+
+
+class Preparing:
+    """
+    `gone` says whether a pod no longer waits, `may_write` whether this process still leads;
+    `random` in [0, 1) spreads retries over time.
+    """
+
+    def __init__(
+        self,
+        api: Patches,
+        volumes: Volumes,
+        *,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        random: Callable[[], float],
+        gone: Callable[[Pod], bool] = lambda pod: False,
+        may_write: Callable[[], bool] = lambda: True,
+        look_every: float = LOOK_EVERY,
+    ) -> None:
+        self._api, self._volumes = api, volumes
+        self._gone, self._may_write, self._look_every = gone, may_write, look_every
+        self._now, self._sleep, self._random = now, sleep, random
+        self._waiting: dict[ClaimKey, set[asyncio.Event]] = {}
+        volumes.facts.on_claim.append(self._claim_changed)
+
+    @property
+    def waiting(self) -> int:
+        """Claims that are waited for."""
+        return len(self._waiting)
+
+    def needed(self, placements: Sequence[Placement]) -> bool:
+        """Whether anything is to be written or waited for; False: bind at once."""
+        return any(self._volumes.decision(one.pod, one.node) for one in placements)
+
+    async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> Prepared:
+        """All concurrently, each until the `deadline` (by the clock)."""
+        results = await asyncio.gather(*(self._one(one, deadline) for one in placements))
+        return Prepared(
+            tuple(one for one in results if isinstance(one, Placement)),
+            tuple(one for one in results if isinstance(one, Failed)),
+        )
+
+    async def _one(self, placement: Placement, deadline: float) -> Placement | Failed:
+        decision = self._volumes.decision(placement.pod, placement.node)
+        if not decision:
+            return placement
+        try:
+            if decision.lacking:
+                _, name = decision.lacking[0]
+                raise _Undone(f"no volume for claim {name} on node {placement.node} any more")
+            written = await self._write(placement, decision, deadline)
+            await self._wait(placement, decision, written, deadline)
+        except (_Undone, errors.KubeError) as error:
+            return Failed(placement, f"binding volumes: {error}")
+        return placement
+
+    # --- writing ---
+
+    async def _write(self, placement: Placement, decision: Decision, deadline: float) -> _Written:
+        written = _Written({}, {})
+        for key, name in decision.given:
+            claim, volume = self._claim(key), self._volume(name)
+            if volume.claim is None or volume.claim.uid != claim.uid:
+                found = await self._give(volume, claim, deadline)
+                written.volumes[name] = found.version
+        for key in decision.made:
+            claim = self._claim(key)
+            if claim.selected != placement.node:
+                made = await self._select(claim, placement.node, deadline)
+                written.claims[key] = made.version
+        return written
+
+    async def _give(self, volume: Volume, claim: Claim, deadline: float) -> Volume:
+        namespace, name = claim.key
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": namespace,
+            "name": name,
+            "uid": claim.uid,
+            "resourceVersion": claim.version,
+        }
+        # A person who named the claim beforehand keeps the volume when the claim goes.
+        notes = {} if volume.claim else {vocabulary.BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
+        body = {
+            "metadata": {"resourceVersion": volume.version, "annotations": notes},
+            "spec": {"claimRef": reference},
+        }
+        obj = await self._patch(
+            resources.PERSISTENT_VOLUMES,
+            volume.name,
+            None,
+            body,
+            lambda found: _names(Volume.read(found), claim),
+            deadline,
+        )
+        return Volume.read(obj)
+
+    async def _select(self, claim: Claim, node: str, deadline: float) -> Claim:
+        namespace, name = claim.key
+        notes = {vocabulary.SELECTED_NODE_ANNOTATION: node}
+        body = {"metadata": {"resourceVersion": claim.version, "annotations": notes}}
+        obj = await self._patch(
+            resources.PERSISTENT_VOLUME_CLAIMS,
+            name,
+            namespace,
+            body,
+            lambda found: _selects(Claim.read(found), claim, node),
+            deadline,
+        )
+        return Claim.read(obj)
+
+    async def _patch(
+        self,
+        resource: resources.Resource,
+        name: str,
+        namespace: str | None,
+        body: Mapping[str, Any],
+        as_wanted: Callable[[dict[str, Any]], bool],
+        deadline: float,
+    ) -> dict[str, Any]:
+        """Written once, whatever became of the answers; raises what the API said otherwise."""
+        wait = FIRST_WAIT
+        while True:
+            if not self._may_write():
+                raise _Undone("this process does not lead any more")
+            try:
+                return await self._api.patch(resource, name, body, namespace=namespace)
+            except errors.Conflict:
+                # Somebody wrote in between, maybe this very call whose answer was lost.
+                found = await self._api.get(resource, name, namespace=namespace)
+                if as_wanted(found):
+                    return found
+                raise
+            except errors.Retry as error:
+                pause = max(wait * (0.5 + self._random()), error.retry_after or 0.0)
+                if self._now() + pause >= deadline:
+                    raise
+                await self._sleep(pause)
+                wait = min(2 * wait, LONGEST_WAIT)
+
+    # --- waiting ---
+
+    async def _wait(
+        self, placement: Placement, decision: Decision, written: _Written, deadline: float
+    ) -> None:
+        with self._woken(decision) as changed:
+            while not self._bound(placement, decision, written):
+                left = deadline - self._now()
+                if left <= 0:
+                    raise _Undone("the volumes were not bound in time")
+                changed.clear()
+                # A pod that goes makes no noise here: it is looked for now and then.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, self._look_every)):
+                        await changed.wait()
+
+    @contextlib.contextmanager
+    def _woken(self, decision: Decision) -> Iterator[asyncio.Event]:
+        changed = asyncio.Event()
+        keys = (*(key for key, _ in decision.given), *decision.made)
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(changed)
+        try:
+            yield changed
+        finally:
+            for key in keys:
+                self._waiting[key].discard(changed)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    def _claim_changed(self, key: ClaimKey) -> None:
+        for changed in self._waiting.get(key, ()):
+            changed.set()
+
+    def _bound(self, placement: Placement, decision: Decision, written: _Written) -> bool:
+        """Whether all claims have their volumes; raises when one never will by this choice."""
+        if self._gone(placement.pod):
+            raise _Undone("the pod does not wait for a node any more")
+        given = [self._is_given(placement, *one, written) for one in decision.given]
+        made = [self._is_made(placement, key, written) for key in decision.made]
+        return all((*given, *made))
+
+    def _is_given(self, placement: Placement, key: ClaimKey, name: str, written: _Written) -> bool:
+        claim, volume = self._claim(key), self._volume(name)
+        if _older(volume.version, written.volumes.get(name, "")):
+            return False
+        self._check_reach(volume, placement)
+        if volume.claim is None or not volume.claim.uid:
+            raise _Undone(f"volume {name} was taken from claim {key[1]} again")
+        if claim.volume not in ("", name):
+            raise _Undone(f"claim {key[1]} got volume {claim.volume} in place of {name}")
+        return claim.bound
+
+    def _is_made(self, placement: Placement, key: ClaimKey, written: _Written) -> bool:
+        claim = self._claim(key)
+        if _older(claim.version, written.claims.get(key, "")):
+            return False
+        if claim.selected != placement.node:
+            raise _Undone(f"no volume could be made for claim {key[1]} on node {placement.node}")
+        if claim.volume:
+            volume = self._volumes.facts.volumes.get(claim.volume)
+            if volume is None:
+                return False  # the watch of volumes is a little behind
+            self._check_reach(volume, placement)
+        return claim.bound
+
+    def _check_reach(self, volume: Volume, placement: Placement) -> None:
+        labels = self._volumes.node_labels(placement.node)
+        if labels is None:
+            raise _Undone(f"node {placement.node} is gone")
+        if volume.affinity is not None and not any_selects(volume.affinity, labels):
+            raise _Undone(f"volume {volume.name} is out of reach of node {placement.node}")
+
+    def _claim(self, key: ClaimKey) -> Claim:
+        found = self._volumes.facts.claims.get(key)
+        if found is None:
+            raise _Undone(f"claim {key[1]} is gone")
+        return found
+
+    def _volume(self, name: str) -> Volume:
+        found = self._volumes.facts.volumes.get(name)
+        if found is None:
+            raise _Undone(f"volume {name} is gone")
+        return found
+
+
+def _names(volume: Volume, claim: Claim) -> bool:
+    return volume.claim is not None and volume.claim == (claim.key, claim.uid)
+
+
+def _selects(found: Claim, claim: Claim, node: str) -> bool:
+    return found.uid == claim.uid and found.selected == node
+
+
+def _older(version: str, than: str) -> bool:
+    """Whether a state is from before a write; what is no number says nothing."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

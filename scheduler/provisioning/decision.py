@@ -1,0 +1,103 @@
+"""
+Who asks for nodes, and what is to be done about a gang's requests. Pure: no clock, no I/O.
+
+    WANTS, none stands ──▶ make the first      it asks for something else ──▶ delete, make the first
+           stands, no answer or provisioned ──▶ wait
+           failed ──pause, doubled each time──▶ make the next, delete the failed one
+    WAITS ──▶ wait: it may want a request in a moment, or wants none for the moment
+    DONE  ──▶ delete: bound, gone, held back by a quota, or taken apart
+
+A failed request stays until its successor stands: it is what the pause is counted from, and a
+restarted scheduler counts the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from scheduler.model.plan import NoFit
+from scheduler.model.pod import Pod
+from scheduler.model.unit import Unit, in_vain, leads
+from scheduler.provisioning.objects import MOST_KINDS, Members, Phase, Request
+from scheduler.tenancy.reservation.members import is_stand_in
+
+FIRST_PAUSE: Final = 60.0
+LONGEST_PAUSE: Final = 1800.0
+
+
+class Standing(StrEnum):
+    """How a gang stands towards asking for nodes."""
+
+    WANTS = "wants"
+    WAITS = "waits"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is to be done, in this order."""
+
+    drop: tuple[Request, ...] = ()
+    make: int = 0
+    """The attempt to be made; 0: none."""
+    drop_after: tuple[Request, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.drop or self.make or self.drop_after)
+
+
+def missing(unit: Unit, why: NoFit) -> tuple[Pod, ...]:
+    """
+    The members for which a gang asks for nodes: as many as it needs to start. Nobody, where that
+    could not help, or where others do better.
+
+    One pod alone is seen by autoscalers, and so is a member beyond what its gang needs. Members for
+    which room is kept lack none; those that a leader is going to make have stand-ins here.
+    """
+    if not unit.is_gang or unit.bound >= unit.size or unit.led or unit.reserved:
+        return ()
+    if why.sentence or why.held_back or why.forming or in_vain(unit):
+        return ()
+    able = [pod for pod in unit.pods if not pod.shape.refusals]
+    chosen = sorted(able, key=lambda pod: not leads(pod))[: unit.need]
+    if len({pod.shape for pod in chosen}) > MOST_KINDS:
+        return ()
+    return tuple(chosen)
+
+
+def classes(pods: Iterable[Pod]) -> list[Members]:
+    """Equal members together."""
+    found: dict[object, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(pod.shape, []).append(pod)
+    real = [pod for members in found.values() for pod in members if not is_stand_in(pod)]
+    leader = next((pod for pod in real if leads(pod)), real[0])
+    made = []
+    for members in found.values():
+        source = next((pod for pod in members if not is_stand_in(pod)), None)
+        made.append(Members(tuple(members), source or leader, stated=source is None))
+    return made
+
+
+def pause(attempt: int) -> float:
+    """Seconds from a failure to the next attempt."""
+    return float(min(FIRST_PAUSE * 2 ** min(attempt - 1, 10), LONGEST_PAUSE))
+
+
+def decide(standing: Standing, digest: str, requests: Iterable[Request], *, epoch: float) -> Step:
+    """`requests` are all that stand for the gang; `digest` names what it asks for."""
+    known = sorted(requests, key=lambda one: (one.attempt, one.name))
+    if standing is Standing.DONE:
+        return Step(drop=tuple(known))
+    if standing is Standing.WAITS:
+        return Step()
+    same = [one for one in known if one.digest == digest]
+    others = tuple(one for one in known if one.digest != digest)
+    if not same:
+        return Step(drop=others, make=1)
+    *old, last = same
+    drop = (*others, *old)
+    if last.phase is not Phase.FAILED or epoch < last.since + pause(last.attempt):
+        return Step(drop=drop)
+    return Step(drop=drop, make=last.attempt + 1, drop_after=(last,))

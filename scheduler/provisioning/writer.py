@@ -1,0 +1,126 @@
+"""
+Templates and requests, made and deleted through the API server.
+
+    draft    reads one pod of each class of equal members
+    make     templates first: an autoscaler that meets a request without them gives up on it
+    drop     the request first, for the same reason
+
+Everything is tried once and says why it was not done; whoever calls tries again. What stands
+already is taken as made: its name says what is in it. Nothing is decided and nothing is remembered.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from cluster import errors, resources
+from scheduler.model.pod import GangKey, Pod
+from scheduler.provisioning import objects
+from scheduler.provisioning.objects import Draft, Members, Request
+
+
+class Objects(Protocol):
+    """What is needed of a client."""
+
+    async def get(
+        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+    ) -> dict[str, Any]: ...
+
+    async def create(
+        self, resource: resources.Resource, obj: Mapping[str, Any], *, namespace: str | None = None
+    ) -> dict[str, Any]: ...
+
+    async def delete(
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+    ) -> None: ...
+
+
+class NotDone(Exception):
+    """Why something was not done."""
+
+
+class Writer:
+    """`may_write` is asked before each write; `scheduler` marks what belongs to this one."""
+
+    def __init__(
+        self,
+        api: Objects,
+        *,
+        class_name: str,
+        scheduler: str,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.class_name = objects.check_class(class_name)
+        self.scheduler = scheduler
+        self._api, self._may_write = api, may_write
+
+    async def draft(self, gang: GangKey, classes: Sequence[Members]) -> Draft:
+        """What these members ask for; raises `NotDone`."""
+        made = []
+        for one in classes:
+            made.append((objects.template(await self._read(one.source), one), len(one.pods)))
+        return objects.draft(gang, self.class_name, made)
+
+    async def _read(self, pod: Pod) -> dict[str, Any]:
+        try:
+            found = await self._api.get(resources.PODS, pod.key.name, namespace=pod.key.namespace)
+        except errors.KubeError as error:
+            raise NotDone(str(error)) from error
+        if found["metadata"].get("uid") != pod.uid:
+            raise NotDone(f"pod {pod.key} is another one by now")
+        return found
+
+    async def make(self, one: Draft, attempt: int, kind: resources.Resource) -> Request:
+        """The request that stands now; raises `NotDone`."""
+        for template in objects.pod_templates(one, attempt, scheduler=self.scheduler):
+            await self._create(resources.POD_TEMPLATES, template)
+        body = objects.document(
+            one,
+            attempt,
+            scheduler=self.scheduler,
+            class_name=self.class_name,
+            api_version=kind.api_version,
+        )
+        made = objects.read(await self._create(kind, body), scheduler=self.scheduler)
+        if made is None:
+            name = body["metadata"]["name"]
+            raise NotDone(f"somebody else has a ProvisioningRequest named {name}")
+        return made
+
+    async def _create(self, kind: resources.Resource, body: Mapping[str, Any]) -> dict[str, Any]:
+        about = body["metadata"]
+        if not self._may_write():
+            raise NotDone("another scheduler leads")
+        try:
+            return await self._api.create(kind, body, namespace=about["namespace"])
+        except errors.Conflict as error:
+            if not error.exists:
+                raise NotDone(str(error)) from error
+        except errors.KubeError as error:
+            raise NotDone(str(error)) from error
+        try:
+            return await self._api.get(kind, about["name"], namespace=about["namespace"])
+        except errors.KubeError as error:
+            raise NotDone(str(error)) from error
+
+    async def drop(self, one: Request, kind: resources.Resource) -> None:
+        """The request and its templates are gone, or going; raises `NotDone`."""
+        await self._delete(kind, one.name[0], one.name[1], one.uid)
+        for name in one.templates:
+            await self._delete(resources.POD_TEMPLATES, one.name[0], name, None)
+
+    async def _delete(
+        self, kind: resources.Resource, namespace: str, name: str, uid: str | None
+    ) -> None:
+        if not self._may_write():
+            raise NotDone("another scheduler leads")
+        try:
+            await self._api.delete(kind, name, namespace=namespace, uid=uid)
+        except (errors.Gone, errors.Conflict):
+            return  # gone already, or a namesake has taken its place
+        except errors.KubeError as error:
+            raise NotDone(str(error)) from error

@@ -1,0 +1,93 @@
+"""
+What quotas will allow when a promised time comes.
+
+    used now + whoever goes ahead + the unit itself, less what ends by then, ≤ max up to the top
+
+A unit that fits by then and may not have the room has been promised nothing. Whoever goes ahead of
+it takes of the same allowance, on whatever node. Costs one addition a unit ahead as long as there
+is enough for all; what ends by then is counted only where there is not.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from scheduler.cache.cache import Cache
+from scheduler.model.unit import Unit, UnitKey
+from scheduler.tenancy.backfill.run_time import Lengths
+from scheduler.tenancy.backfill.start_time import Promise
+from scheduler.tenancy.quota.ledger import Excess
+from scheduler.tenancy.quota.tree import Amounts, total
+
+Taken = tuple[str, Amounts]  # tenant, amounts
+
+
+class Allowances:
+    """`units` finds a unit that waits, with all that it is going to need; `epoch` is the time of
+    day."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        promised: Iterable[UnitKey],
+        units: Callable[[UnitKey], Unit | None],
+        lengths: Lengths,
+        epoch: Callable[[], float],
+    ) -> None:
+        self._cache, self._keys, self._units = cache, promised, units
+        self._lengths, self._epoch = lengths, epoch
+        self._accounts = cache.accounts
+
+    def open(self, unit: Unit, start: float) -> bool:
+        """Whether the unit may start then, with all others that were promised a start."""
+        return self._excess(unit, start, self._promised(unit.key)) is None
+
+    def used_up(self, unit: Unit, promises: Iterable[Promise]) -> str:
+        """Why the unit must wait for one of these, of whose allowance it would take; or nothing."""
+        if not self._accounts.ledger.tree.limited:
+            return ""
+        mine = self._asked(unit)
+        for promise in promises:
+            other = self._units(promise.key)
+            ahead = (mine, *self._promised(promise.key, unit.key))
+            found = None if other is None else self._excess(other, promise.start, ahead)
+            if found is not None and mine[1].get(found.resource):
+                what = f"what the quota of {found.member} allows of {found.resource}"
+                return f"{what} was promised to {promise.key}"
+        return ""
+
+    def _asked(self, unit: Unit) -> Taken:
+        """What the unit needs at the least."""
+        return unit.tenant, total(self._accounts.amounts(pod) for pod in unit.pods[: unit.need])
+
+    def _promised(self, *but: UnitKey) -> Iterator[Taken]:
+        for key in self._keys:
+            unit = None if key in but else self._units(key)
+            if unit is not None:
+                yield self._asked(unit)
+
+    def _excess(self, unit: Unit, at: float, ahead: Iterable[Taken]) -> Excess | None:
+        """The limit that keeps the unit waiting at that time, with these ahead of it."""
+        ledger = self._accounts.ledger
+        if not ledger.tree.limited:
+            return None
+        (tenant, needed), taken, gone = self._asked(unit), list(ahead), list[Taken]()
+        for who, amounts in taken:
+            ledger.take(who, amounts.items())
+        try:
+            if ledger.excess(tenant, needed) is None:
+                return None
+            for who, amounts in self._gone(at):
+                ledger.give(who, amounts.items())
+                gone.append((who, amounts))
+            return ledger.excess(tenant, needed)
+        finally:
+            for who, amounts in gone:
+                ledger.take(who, amounts.items())
+            for who, amounts in taken:
+                ledger.give(who, amounts.items())
+
+    def _gone(self, at: float) -> Iterator[Taken]:
+        now = self._epoch()
+        for one in self._cache.on():
+            end = self._lengths.end(one.pod, now)
+            if end is not None and end <= at:
+                yield one.pod.terms.tenant, dict(self._accounts.taken(one.pod.uid))

@@ -1,0 +1,261 @@
+"""
+What is decided between tenants, as the cycle meets it: one place for quotas, room kept, evictions.
+
+    plan       within the quota, as if nothing were kept for the unit itself
+    misfit     somebody may have to go for it, or it is told when it can start
+    placed     what was kept for it is its own now
+    gone       a pod left its node
+    tick       time passes
+
+Each part knows its own business; nothing is decided here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from cluster.events import correlator
+from cluster.informer import Event
+from scheduler.cache.cache import Cache
+from scheduler.gang.pod_groups import Group
+from scheduler.model.plan import Placed, Plan
+from scheduler.model.pod import GangKey, Pod
+from scheduler.model.unit import Unit, UnitKey
+from scheduler.plan.filters import Memo
+from scheduler.queueing.scheduling_queue import Queue
+from scheduler.report.metrics import Metrics
+from scheduler.tenancy.backfill.controller import Means, Promising
+from scheduler.tenancy.preemption.controller import Preempting
+from scheduler.tenancy.preemption.executor import Evictor
+from scheduler.tenancy.preemption.preemptor_quota import Pledges
+from scheduler.tenancy.quota.enforcer import Quotas
+from scheduler.tenancy.quota.entitlement import Wanting
+from scheduler.tenancy.reservation.controller import Reserving
+from scheduler.tenancy.reservation.members import ALL_CAME
+from scheduler.tenancy.reservation.objects import Reserved
+from scheduler.tenancy.reservation.relocation import Moving
+from scheduler.tenancy.reservation.writer import Recorder
+
+Planning = Callable[[Unit, frozenset[str], Memo], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the parts share. `now` is the scheduler's clock, `epoch` the time of day."""
+
+    scheduler: str
+    cache: Cache
+    queue: Queue
+    metrics: Metrics
+    evictor: Evictor | None
+    group: Callable[[GangKey], Group | None]
+    now: Callable[[], float]
+    epoch: Callable[[], float]
+    wake: Callable[[], None]
+    freed: Callable[[Iterable[str]], None]
+    leads: Callable[[str], bool]
+    """Whether the pod with this uid waits for a node, or has one and goes on."""
+    reserved: Callable[[GangKey, str], None]
+    """Told when nothing is kept for the gang any more, and why."""
+    regrouped: Callable[[GangKey], None] = lambda gang: None
+    """Told when something is kept for the gang that was not."""
+    record: Callable[[correlator.Report], None] = lambda report: None
+    """Takes Events."""
+    recorder: Recorder | None = None
+    """None: what is kept for members to come is written nowhere."""
+
+
+class Tenancy:
+    """`plan` places a unit on the snapshot as it stands, away from the closed nodes."""
+
+    def __init__(self, around: Surroundings, plan: Planning, memo: Memo) -> None:
+        self._around, self._plan, self._memo = around, plan, memo
+        self._holds = around.cache.holds
+        around.cache.own = around.scheduler
+        around.queue.boost = lambda tier: around.cache.snapshot.places.tables.boost(tier)
+        pledges = Pledges(around.cache, lambda: self.preempting.attempts)
+        self.quotas = Quotas(around.cache, around.queue, epoch=around.epoch, pledged=pledges.allow)
+        self.wanting = Wanting(around.cache, around.queue)
+        self.reservations = around.cache.reservations
+        self.reserving = _reserving(around)
+        self.moving = Moving(
+            around.cache,
+            plan=self._replan,
+            group=around.group,
+            freed=around.freed,
+            regrouped=around.regrouped,
+            record=around.record,
+        )
+        self.preempting = Preempting(
+            cache=around.cache,
+            queue=around.queue,
+            holds=self._holds,
+            evictor=around.evictor,
+            metrics=around.metrics,
+            scheduler=around.scheduler,
+            plan=self._lifted,
+            rank=lambda tier: around.cache.snapshot.places.tables.rank(tier) or 0,
+            group=around.group,
+            now=around.now,
+            epoch=around.epoch,
+            wake=around.wake,
+            freed=self._opened,
+        )
+        evictor, preempting = around.evictor, self.preempting
+        means = Means(
+            plan=self._lifted,
+            oust=preempting.oust,
+            ousting=preempting.asked,
+            record=(lambda report: None) if evictor is None else evictor.record,
+            wake=around.wake,
+            freed=around.freed,
+        )
+        self.promising = Promising(
+            around.cache, around.queue, means, now=around.now, epoch=around.epoch
+        )
+
+    def _opened(self, nodes: Iterable[str]) -> None:
+        """Nothing is kept any more for a unit for which others went, of its quota either."""
+        self._around.cache.accounts.given += 1
+        self._around.freed(nodes)
+
+    @property
+    def broken(self) -> BaseException | None:
+        return self.preempting.broken or (self.reserving.broken if self.reserving else None)
+
+    def on_reservation(self, event: Event[Reserved | None]) -> None:
+        if self.reserving is not None:
+            self.reserving.on_event(event)
+            self._around.wake()
+
+    def reservations_served(self, served: bool) -> None:
+        """Whether the API server has the kind in which room is written down."""
+        if self.reservations.possible != served:
+            self.reservations.possible = served
+            for gang in self._around.queue.led():
+                self._around.regrouped(gang)
+
+    def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
+        """Members that do not exist yet are planned along, for what their leader makes."""
+        shut = self._shut(unit, closed) if closed else closed
+        with self.reservations.uncounted(unit.key):
+            extended = self.reservations.extended(unit)
+            found = self.quotas.plan(extended, self._promised, closed=shut)
+        if isinstance(found, Placed) and (extended is not unit or unit.key in self._holds):
+            return self.reservations.taken(unit, found)
+        return found
+
+    def _shut(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
+        """Nobody closes nodes on which room is kept for the unit, is promised to it, or is within
+        its tenant's promise."""
+        promise, beyond = self._around.queue.promised.get(unit.key), self._beyond(unit)
+        own = {one.node for one in self._holds.of(unit.key)}
+        own |= promise.nodes if promise is not None else frozenset()
+        return (closed if beyond is None else closed & beyond) - own
+
+    def _replan(self, unit: Unit) -> Plan:
+        """Members to come alone, as if no room were kept for them."""
+        with self.reservations.uncounted(unit.key):
+            return self.quotas.plan(unit, self._promised, closed=frozenset())
+
+    def _promised(self, unit: Unit, closed: frozenset[str]) -> Plan:
+        """As far as no promise to another unit is broken; a tenant's guarantee goes before them."""
+        beyond = self._beyond(unit)
+        if beyond is not None:
+            found = self._lifted(unit, closed | beyond, self._memo)
+            if not beyond or isinstance(found, Placed):
+                self.promising.entitled(unit, found)
+                return found
+        return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
+
+    def _beyond(self, unit: Unit) -> frozenset[str] | None:
+        cache = self._around.cache
+        if cache.accounts.plain:
+            return None
+        return cache.accounts.beyond(unit, cache.snapshot.columns.rows)
+
+    def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
+        """As if nothing were kept for it; what is going to be kept for others is left alone."""
+        if self.reserving is None or not len(self.reserving.allotments):
+            return self._alone(unit, (), closed, memo)
+        allotments = self.reserving.allotments
+        allotted = allotments.of(unit.tenant)
+        return allotments.coming.plan(
+            unit, closed, memo, lambda shut, memo: self._alone(unit, allotted, shut, memo)
+        )
+
+    def _alone(
+        self, unit: Unit, allotted: Sequence[UnitKey], closed: frozenset[str], memo: Memo
+    ) -> Plan:
+        if unit.key not in self._holds and not allotted:
+            return self._plan(unit, closed, memo)
+        # What did not fit an equal unit says nothing about one for which room is kept.
+        with ExitStack() as stack:
+            for key in (unit.key, *allotted):
+                stack.enter_context(self._holds.lifted(key))
+            return self._plan(unit, closed, Memo(statics=memo.statics))
+
+    def misfit(self, unit: Unit) -> None:
+        # Nobody goes for a leader alone: it would wait on for room for its members.
+        whole = self.reservations.extended(unit)
+        if not self.preempting.consider(whole):
+            self.promising.misfit(whole)
+            self.wanting.misfit(whole)
+
+    def placed(self, unit: Unit, plan: Placed | None = None) -> None:
+        """`plan`: what is being bound, where somebody does that."""
+        self.preempting.placed(unit.key, plan.placements if plan is not None else ())
+        self.promising.placed(unit.key)
+        self.wanting.placed(unit.key)
+        if self.reserving is not None:
+            self.reserving.allotments.lend(unit.tenant)
+        kept = self.reservations.terms(unit.key)
+        answered = self.reserving is not None
+        freed = self.reservations.placed(unit, self._around.now(), answered=answered)
+        if kept is not None:
+            self._around.freed(freed)
+        if kept is not None and self.reservations.terms(unit.key) is None:
+            assert isinstance(unit.key, GangKey)
+            self._around.reserved(unit.key, ALL_CAME)
+
+    def gone(self, pod: Pod) -> None:
+        self.preempting.gone(pod.uid)
+        self.promising.gone(pod)
+        # Two who share a node may have to wait for the victims of both, and no node calls them:
+        # what is kept for them is in their own way.
+        for key in self._holds if len(self._holds) else ():
+            if any(one.node == pod.node for one in self._holds.of(key)):
+                self._around.queue.retry(key, self._around.now())
+
+    def tick(self, now: float) -> None:
+        if self.reserving is not None:
+            self.reserving.tick()
+        self.quotas.tick(now)
+        self.wanting.tick(now)
+        self.preempting.tick()
+        self.promising.tick()
+        for key, why in self.reservations.over(self._around.leads, now):
+            self._around.freed(self.reservations.end(key))
+            self._around.reserved(key, why)
+        self.moving.tick()
+
+    def next_at(self) -> float | None:
+        parts = (self.preempting, self.promising, self.reservations, self.reserving)
+        due = [part.next_at() for part in parts if part is not None]
+        return min((at for at in due if at is not None), default=None)
+
+
+def _reserving(around: Surroundings) -> Reserving | None:
+    if around.recorder is None:
+        return None
+    return Reserving(
+        around.cache,
+        around.recorder,
+        group=around.group,
+        now=around.now,
+        epoch=around.epoch,
+        kept=around.regrouped,
+        opened=around.reserved,
+        freed=around.freed,
+        record=around.record,
+    )

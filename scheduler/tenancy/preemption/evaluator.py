@@ -1,0 +1,193 @@
+"""
+Who has to go for a unit, as things stand: rights, promises and budgets in one search.
+
+    grounds   by what right a unit may ask whom; none: nobody has to be searched for
+    look      a unit that does not fit: who goes for it
+    again     a unit for which some are going already: where more have to go, those on the same
+              nodes come first
+
+The room of those who were asked to go counts as free, whoever it was for: what is kept for others
+counts beside it. So it may be that nobody else has to go, and the unit only waits.
+Pods whose eviction was refused are left out for a while. Nobody is evicted here: see `preempting`.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final
+
+from scheduler.cache.cache import Cache
+from scheduler.gang.pod_groups import Group
+from scheduler.model.plan import Plan
+from scheduler.model.pod import GangKey, Pod
+from scheduler.model.unit import Unit, UnitKey
+from scheduler.plan.filters import Memo
+from scheduler.report.metrics import Metrics
+from scheduler.tenancy.backfill.start_time import Promise
+from scheduler.tenancy.preemption import candidates, pdb
+from scheduler.tenancy.preemption.guarantees import Sparing
+from scheduler.tenancy.preemption.victims import Bundle, Occupant, Search, Verdict
+from scheduler.tenancy.quota.ledger import Ledger
+from scheduler.tenancy.quota.tree import total
+
+_MOST_LEFT_ALONE: Final = 4096
+
+Ground = tuple[candidates.Claim, frozenset[str]]
+
+
+class Searching:
+    """`plan` places a unit on the snapshot, away from closed nodes; `asked` lists pods who are
+    being asked to go, `promised` is what others were told of their start, `epoch` the time of
+    day."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        metrics: Metrics,
+        scheduler: str,
+        plan: Callable[[Unit, frozenset[str], Memo], Plan],
+        rank: Callable[[str], int],
+        group: Callable[[GangKey], Group | None],
+        now: Callable[[], float],
+        epoch: Callable[[], float],
+        asked: Callable[[], Iterable[str]],
+        promised: Mapping[UnitKey, Promise],
+    ) -> None:
+        self._cache, self._metrics, self._scheduler = cache, metrics, scheduler
+        self._plan, self._rank, self._group = plan, rank, group
+        self._now, self._epoch, self._asked, self._promised = now, epoch, asked, promised
+        self._left_alone: dict[str, float] = {}  # pod uid -> until when
+
+    def leave_alone(self, pod: Pod, seconds: float) -> None:
+        if len(self._left_alone) >= _MOST_LEFT_ALONE:
+            self._left_alone.clear()
+        self._left_alone[pod.uid] = self._now() + seconds
+
+    def forget(self, uid: str) -> None:
+        """The pod left its node."""
+        self._left_alone.pop(uid, None)
+
+    def grounds(self, unit: Unit) -> list[Ground]:
+        """
+        By what right somebody may be asked to go, and the nodes on which it is none.
+
+        That of its tenant's promise first, on the nodes that are within it; then the others, on any
+        node on which no start was promised to somebody of at least this priority.
+        """
+        accounts = self._cache.accounts
+        beyond = accounts.beyond(unit, self._cache.snapshot.columns.rows)
+        rights = [(True, beyond)] if beyond is not None else []
+        if beyond is None or beyond:
+            rights.append((False, self._shut(unit)))
+        claims = ((candidates.claim(unit, entitled=right), closed) for right, closed in rights)
+        return [
+            (asks, closed)
+            for asks, closed in claims
+            if asks is not None and self._somebody(asks, accounts.ledger)
+        ]
+
+    def _shut(self, unit: Unit) -> frozenset[str]:
+        others = (one for key, one in self._promised.items() if key != unit.key)
+        return frozenset().union(*(p.nodes for p in others if p.priority >= unit.priority))
+
+    def like(self, unit: Unit, grounds: Sequence[Ground]) -> Hashable:
+        """Equal for units that a search answers alike."""
+        if unit.bound:
+            return unit.key
+        shapes = {pod.shape: pod for pod in unit.pods}
+        signatures = frozenset((s, self._cache.snapshot.signature(p)) for s, p in shapes.items())
+        rights = tuple((asks.entitled, asks.yields) for asks, _ in grounds)
+        return unit.tenant, unit.priority, unit.need, signatures, rights
+
+    def look(self, unit: Unit, grounds: Sequence[Ground]) -> Verdict | None:
+        """Who goes. Nobody, where those are enough who were asked to go for others."""
+        going = self._going()
+        plan = self._searched(unit, frozenset(), going).fits() if going else None
+        return Verdict((), plan) if plan is not None else self._look(unit, grounds, going)
+
+    def again(self, unit: Unit, nodes: frozenset[str]) -> Verdict | None:
+        """Who else goes, maybe nobody; on these nodes first."""
+        going = self._going()
+        plan = self._searched(unit, frozenset(), going).fits()
+        if plan is not None:
+            return Verdict((), plan)
+        grounds = self.grounds(unit)
+        near = self._look(unit, grounds, going, near=nodes)
+        return self._look(unit, grounds, going) if near is None else near
+
+    def _going(self) -> list[Occupant]:
+        """Whoever was asked to go, and is still there."""
+        found = (self._cache.held(uid) for uid in sorted(set(self._asked())))
+        return [Occupant(one.pod, one.node, one.assignment) for one in found if one is not None]
+
+    def _look(
+        self,
+        unit: Unit,
+        grounds: Sequence[Ground],
+        going: Sequence[Occupant],
+        near: frozenset[str] | None = None,
+    ) -> Verdict | None:
+        found = (self._search(unit, asks, closed, going, near) for asks, closed in grounds)
+        return next((one for one in found if one is not None), None)
+
+    def _search(
+        self,
+        unit: Unit,
+        asks: candidates.Claim,
+        closed: frozenset[str],
+        going: Sequence[Occupant],
+        near: frozenset[str] | None,
+    ) -> Verdict | None:
+        self._metrics.preemption.labels("search").inc()
+        pods, now = self._cache.occupants(), self._now()
+        waited = {one.pod.uid for one in going}
+        view = candidates.View(
+            self._scheduler,
+            self._epoch(),
+            self._rank,
+            self._group,
+            lambda pod: pod.uid in waited or self._left_alone.get(pod.uid, 0.0) > now,
+        )
+        leaving = [one for one in pods if one.pod.terminating or one.pod.uid in waited]
+        found = candidates.bundles(pods, asks, view)
+        if near is not None:
+            found = _near(found, near)
+        accounts = self._cache.accounts
+        sparing = Sparing(
+            accounts.ledger,
+            lambda one: accounts.amounts(one.pod, one.node),
+            unit=(unit.tenant, total(accounts.amounts(pod) for pod in unit.pods[: unit.need])),
+            going=leaving,
+        )
+        return sparing.choose(
+            found,
+            lambda able: pdb.within(
+                self._cache.budgets,
+                able,
+                lambda: self._searched(unit, closed, going),
+                asked=[one.pod for one in leaving if not one.pod.terminating],
+            ),
+        )
+
+    def _searched(self, unit: Unit, closed: frozenset[str], going: Sequence[Occupant]) -> Search:
+        return Search(
+            self._cache.snapshot,
+            lambda memo: self._plan(unit, closed, memo),
+            unit.need,
+            going=going,
+        )
+
+    def _somebody(self, asks: candidates.Claim, ledger: Ledger) -> bool:
+        """A quick look: most units that do not fit have nobody to ask."""
+        lowest = self._cache.lowest(asks.tenant)
+        if lowest is not None and lowest < asks.priority:
+            return True
+        if self._cache.yielding and not asks.yields:
+            return True
+        return asks.entitled and any(name != asks.tenant for name in ledger.members())
+
+
+def _near(bundles: Sequence[Bundle], nodes: frozenset[str]) -> list[Bundle]:
+    """Those with a pod on these nodes, and whatever else belongs to their gangs."""
+    there = [b for b in bundles if any(one.node in nodes for one in b.pods)]
+    keys, gangs = {b.key for b in there}, {b.gang for b in there if b.gang is not None}
+    return [b for b in bundles if b.key in keys or b.gang in gangs]

@@ -1,0 +1,195 @@
+"""
+The tenants' accounts as scheduling needs them: who holds what, who may have more, whose turn it is.
+
+    take / give     a pod has its node, by decision or by what the API says; it is gone
+    allow           a unit as far as its tenant's quota goes, or why not even its minimum does
+    closed          nodes whose kind of GPU the tenant has used up
+    beyond          nodes on which a unit would be beyond its tenant's promise
+    standing        the order between tenants
+
+What was taken is kept for each pod, so that giving back is exact whatever the node or the policies
+say by then. A gang counts as a whole: what it needs at the least is within the quota, or nothing
+of it is planned.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from policies import quantity
+from policies.engine.policyset import Tables
+from scheduler.model.pod import Pod
+from scheduler.model.unit import Unit
+from scheduler.tenancy.fairshare.shares import Shares, Standing
+from scheduler.tenancy.quota.ledger import Excess, Ledger
+from scheduler.tenancy.quota.tree import Amounts, Pairs, Tree, total
+
+_FEW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A unit that its tenant's quota keeps waiting."""
+
+    tenant: str
+    excess: Excess
+    borrowers: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def text(self) -> str:
+        one = self.excess
+        who = f"tenant {self.tenant}"
+        whose = "its quota" if one.member == self.tenant else f"the quota of {one.member}"
+        said = (
+            f"{who} asks for {show(one.resource, one.asked)} of {one.resource};"
+            f" {show(one.resource, one.used)} of at most {show(one.resource, one.allowed)}"
+            f" in {whose} are in use"
+        )
+        if self.borrowers:
+            rows = (f"{name} {show(one.resource, n)}" for name, n in self.borrowers[:_FEW])
+            said += f"; beyond their guarantee use {', '.join(rows)}"
+        return said
+
+
+class Accounts:
+    """`kinds` tells under which names a quota counts the GPUs of a node."""
+
+    def __init__(self, kinds: Callable[[str], tuple[str, ...]] = lambda _: ()) -> None:
+        self.ledger = Ledger()
+        self.shares = Shares(self.ledger)
+        self.given = 0
+        """Counts what may help a unit that is held back."""
+        self.kinds = kinds
+        self._taken: dict[str, tuple[str, Pairs]] = {}  # pod uid -> tenant, amounts
+
+    def adopt(self, tables: Tables) -> None:
+        """Other policies are in force."""
+        self.ledger.regrow(Tree.of(tables))
+        self.given += 1
+
+    @property
+    def plain(self) -> bool:
+        """No policy says anything about tenants."""
+        return self.ledger.tree.plain
+
+    def take(self, pod: Pod, node: str) -> None:
+        self.give(pod.uid)
+        amounts = tuple(self.amounts(pod, node).items())
+        self._taken[pod.uid] = (pod.terms.tenant, amounts)
+        self.ledger.take(pod.terms.tenant, amounts)
+
+    def give(self, uid: str) -> None:
+        found = self._taken.pop(uid, None)
+        if found is not None:
+            self.ledger.give(*found)
+            self.given += 1
+
+    def taken(self, uid: str) -> Pairs:
+        """What the pod counts for now."""
+        return self._taken[uid][1] if uid in self._taken else ()
+
+    def amounts(self, pod: Pod, node: str = "") -> dict[str, int]:
+        """What the pod counts for; on a node its GPUs count by model and tier as well."""
+        found = dict(pod.shape.requests)
+        gpus = pod.shape.ask.gpus
+        if node and gpus and self.ledger.tree.kinds:
+            found |= {name: gpus for name in self.kinds(node) if name in self.ledger.tree.kinds}
+        return found
+
+    # --- what is allowed ---
+
+    def allow(self, unit: Unit) -> Unit | HeldBack:
+        """The unit with as many members as the quota allows, at least those that it needs."""
+        tenant = unit.pods[0].terms.tenant
+        if not self.ledger.tree.limited:
+            return unit
+        every = total(self.amounts(pod) for pod in unit.pods)
+        if self.ledger.excess(tenant, every) is None:
+            return unit
+        least = unit.pods[: unit.need]
+        needed = total(self.amounts(pod) for pod in least)
+        if (excess := self.ledger.excess(tenant, needed)) is not None:
+            return self._held_back(tenant, excess)
+        allowed = list(least)
+        for pod in unit.pods[unit.need :]:
+            more = total((needed, self.amounts(pod)))
+            if self.ledger.excess(tenant, more) is None:
+                needed = more
+                allowed.append(pod)
+        return replace(unit, pods=tuple(allowed))
+
+    def over(self, placements: Iterable[tuple[Pod, str]]) -> HeldBack | None:
+        """Whether a plan goes beyond what the tenant may use of a kind of GPU."""
+        placed = tuple(placements)
+        if not placed or not self.ledger.tree.kinds:
+            return None
+        tenant = placed[0][0].terms.tenant
+        excess = self.ledger.excess(tenant, total(self.amounts(*one) for one in placed))
+        return None if excess is None else self._held_back(tenant, excess)
+
+    def closed(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str]:
+        """Nodes whose GPUs are of a kind of which the tenant may not have one pod's worth more."""
+        tree, tenant = self.ledger.tree, unit.pods[0].terms.tenant
+        asked = min((pod.shape.ask.gpus for pod in unit.pods if pod.shape.ask.gpus), default=0)
+        if not asked or not tree.kinds:
+            return frozenset()
+        full = {
+            name
+            for name in tree.kinds
+            if (room := self.ledger.room(tenant, name)) is not None and room < asked
+        }
+        if not full:
+            return frozenset()
+        return frozenset(node for node in nodes if full.intersection(self.kinds(node)))
+
+    # --- what was promised ---
+
+    def beyond(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str] | None:
+        """
+        Nodes on which what the unit needs would be beyond its tenant's promise; None: on all.
+
+        Empty where the promise names no kind of GPU: then it does not matter where.
+        """
+        pods = unit.pods[: unit.need]
+        needed = total(self.amounts(pod) for pod in pods)
+        gpus = sum(pod.shape.ask.gpus for pod in pods)
+        if not (gpus and self.ledger.tree.kinds):
+            return frozenset() if self.ledger.entitled(unit.tenant, needed) else None
+        verdicts: dict[tuple[str, ...], bool] = {}
+        within, beyond = False, []
+        for node in nodes:
+            kinds = tuple(name for name in self.kinds(node) if name in self.ledger.tree.kinds)
+            if kinds not in verdicts:
+                there = {**needed, **dict.fromkeys(kinds, gpus)}
+                verdicts[kinds] = self.ledger.entitled(unit.tenant, there)
+            if verdicts[kinds]:
+                within = True
+            else:
+                beyond.append(node)
+        return frozenset(beyond) if within else None
+
+    def _held_back(self, tenant: str, excess: Excess) -> HeldBack:
+        """Whoever else uses what a group may use together; a limit of its own is nobody else's."""
+        if excess.member == tenant:
+            return HeldBack(tenant, excess)
+        rows = [
+            row
+            for row in self.ledger.borrowers(excess.resource, but=tenant)
+            if any(member.name == excess.member for member in self.ledger.tree.path(row[0]))
+        ]
+        return HeldBack(tenant, excess, tuple(rows))
+
+    # --- whose turn it is ---
+
+    def standing(self, tenant: str, asked: Amounts) -> Standing:
+        return self.shares.standing(tenant, asked)
+
+    def state(self) -> dict[str, dict[str, int]]:
+        return self.ledger.state()
+
+
+def show(resource: str, amount: int) -> str:
+    if resource == "cpu":
+        return f"{amount / 1000:g}"
+    if resource == "memory" or resource.startswith("hugepages-"):
+        return quantity.binary(amount)
+    return str(amount)

@@ -1,0 +1,43 @@
+"""
+Under which names a quota counts the GPUs of a node: its model, by every name of it, and its tier.
+
+A model has several names in the policies' table (`H100`, `NVIDIA-H100-80GB-HBM3`); a quota that
+says one of them counts nodes that are labelled with another. Names that no quota says are left to
+whoever asks.
+"""
+
+from policies import vocabulary
+from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.pod import Node
+from scheduler.plugins.gpu_classes import CODES, UNKNOWN
+
+_TIERS = {code: name for name, code in CODES.items()}
+
+
+class Kinds:
+    """Reads the snapshot's nodes and tables; remembers nothing."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def __call__(self, name: str) -> tuple[str, ...]:
+        snapshot = self._snapshot
+        row = snapshot.columns.rows.get(name)
+        if row is None:
+            return ()
+        found = [GPU_MODEL + alias for alias in self._aliases(snapshot.columns.nodes[name])]
+        tier = int(snapshot.places.hardware.tiers()[row])
+        if tier != UNKNOWN:
+            found.append(HARDWARE_TIER + _TIERS[tier])
+        return tuple(found)
+
+    def _aliases(self, node: Node) -> tuple[str, ...]:
+        labels = dict(node.labels)
+        said = [labels.get(vocabulary.GFD_PRODUCT_LABEL), labels.get(vocabulary.GPU_MODEL_LABEL)]
+        said += [gpu.model for gpu in (node.topology.gpus[:1] if node.topology else ())]
+        model = next((name for name in said if name), None)
+        if model is None:
+            return ()
+        row = self._snapshot.places.tables.policy.gpu_models.get(model.removesuffix("-SHARED"))
+        return (model,) if row is None else tuple(row.models)

@@ -1,0 +1,204 @@
+"""
+What every tenant uses, and what its quota says to more of it.
+
+    take / give      a pod got its node, by decision or by what the API says; it left
+    excess           the first limit on the way to the top that an amount more would break
+    below            somebody on the way uses less of what is asked for than was promised
+    entitled         an amount more stays within what somebody on the way was promised
+    borrowed         what is used beyond the promise; nothing else may be taken back
+
+A pod counts from the moment its placement is decided until it is gone, so that binds in flight,
+and pods that are being ended, count: a limit is kept at every instant. Rebuilt from the pods after
+a restart like every other book. A promise that names no GPUs promises none: it is no ground to go
+first, or to take something back, for pods that ask for GPUs. Other things go along with what a
+promise names. Nothing here waits or orders: see `shares` for whose turn it is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
+from policies.pods import requests
+from scheduler.tenancy.quota.tree import Amounts, Member, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A limit that would be broken."""
+
+    member: str
+    """The tenant, or the group of tenants, whose limit it is."""
+    resource: str
+    asked: int
+    used: int
+    allowed: int
+
+
+class Ledger:
+    """Amounts in use, for every tenant and every group above it."""
+
+    def __init__(self, tree: Tree | None = None) -> None:
+        self.tree = tree or Tree()
+        self._used: dict[str, dict[str, int]] = {}
+        self._own: dict[str, dict[str, int]] = {}  # tenants alone, to move to another tree
+
+    def regrow(self, tree: Tree) -> None:
+        """Take over another tree; what is used stays."""
+        own, self._own, self._used, self.tree = self._own, {}, {}, tree
+        for tenant, amounts in own.items():
+            self._move(tenant, amounts.items(), +1)
+
+    def take(self, tenant: str, amounts: Iterable[tuple[str, int]]) -> None:
+        self._move(tenant, amounts, +1)
+
+    def give(self, tenant: str, amounts: Iterable[tuple[str, int]]) -> None:
+        self._move(tenant, amounts, -1)
+
+    def used(self, member: str) -> Mapping[str, int]:
+        return self._used.get(member, {})
+
+    def members(self) -> Iterable[str]:
+        """Whoever uses something."""
+        return self._used.keys()
+
+    # --- limits ---
+
+    def excess(self, tenant: str, more: Amounts) -> Excess | None:
+        """None: the amounts stay within every limit from the tenant up to the top."""
+        for member in self.tree.path(tenant):
+            used = self.used(member.name)
+            for name, allowed in member.max:
+                asked = more.get(name, 0)
+                if asked > 0 and used.get(name, 0) + asked > allowed:
+                    return Excess(member.name, name, asked, used.get(name, 0), allowed)
+        return None
+
+    def never(self, tenant: str, more: Amounts) -> Excess | None:
+        """As `excess`, were nothing in use: the amounts fit no day."""
+        for member in self.tree.path(tenant):
+            for name, allowed in member.max:
+                if more.get(name, 0) > allowed:
+                    return Excess(member.name, name, more.get(name, 0), 0, allowed)
+        return None
+
+    def room(self, tenant: str, resource: str) -> int | None:
+        """How much more of it the tenant may use; None: as much as there is."""
+        left = [
+            allowed - self.used(member.name).get(resource, 0)
+            for member in self.tree.path(tenant)
+            for name, allowed in member.max
+            if name == resource
+        ]
+        return min(left, default=None)
+
+    # --- promises ---
+
+    def below(self, tenant: str, more: Amounts) -> bool:
+        """Whether somebody on the way to the top uses less than was promised of what is asked."""
+        asks_gpus = requests.gpus(more) > 0
+        return any(
+            self.used(member.name).get(name, 0) < amount
+            for member in self.tree.path(tenant)
+            for name, amount in member.guaranteed
+            if (_counts_gpus(name) if asks_gpus else more.get(name, 0) > 0)
+        )
+
+    def entitled(self, tenant: str, more: Amounts) -> bool:
+        """
+        Whether the amounts stay within a promise, that of the tenant or of a group above it.
+
+        GPUs of a kind count by that kind too, where the amounts say on which nodes they would be.
+        """
+        return any(self._within(member, more) for member in self.tree.path(tenant))
+
+    def _within(self, member: Member, more: Amounts) -> bool:
+        used = self.used(member.name)
+        asked = [(name, amount) for name, amount in member.guaranteed if more.get(name, 0) > 0]
+        if requests.gpus(more) and not any(_counts_gpus(name) for name, _ in asked):
+            return False
+        return bool(asked) and all(
+            used.get(name, 0) + more[name] <= amount for name, amount in asked
+        )
+
+    def borrowed(self, member: str) -> dict[str, int]:
+        """What the member uses beyond its promise, for each resource."""
+        promised = dict(self.tree.member(member).guaranteed)
+        beyond = {
+            name: amount - promised.get(name, 0) for name, amount in self.used(member).items()
+        }
+        return {name: amount for name, amount in sorted(beyond.items()) if amount > 0}
+
+    def spares(self, tenant: str, less: Amounts) -> bool:
+        """Whether giving up the amounts leaves the tenant, and groups above it, what they were
+        promised: all of it was borrowed. What no promise names is borrowed."""
+        for member in self.tree.path(tenant):
+            used = self.used(member.name)
+            for name, amount in member.guaranteed:
+                taken = less.get(name, 0)
+                if taken > 0 and used.get(name, 0) - taken < amount:
+                    return False
+        return True
+
+    def robbed(
+        self, less: Iterable[tuple[str, Amounts]], gone: Iterable[tuple[str, Amounts]] = ()
+    ) -> str | None:
+        """
+        Who would fall below its promise if tenants gave up these amounts: a tenant or a group.
+
+        What is `gone` is in use no more, whoever is asked.
+        """
+        taken: dict[tuple[str, str], int] = {}
+        for tenant, amounts in less:
+            for member in self.tree.path(tenant):
+                for name, amount in amounts.items():
+                    key = (member.name, name)
+                    taken[key] = taken.get(key, 0) + amount
+        for tenant, amounts in gone:
+            for member in self.tree.path(tenant):
+                for name, amount in amounts.items():
+                    if (member.name, name) in taken:
+                        taken[member.name, name] += amount
+        for (who, name), amount in sorted(taken.items()):
+            promised = dict(self.tree.member(who).guaranteed).get(name, 0)
+            if amount > 0 and self.used(who).get(name, 0) - amount < promised:
+                return who
+        return None
+
+    def borrowers(self, resource: str, *, but: str) -> list[tuple[str, int]]:
+        """Tenants that use more of it than they were promised, the most first."""
+        found = [
+            (name, self.borrowed(name).get(resource, 0))
+            for name in self._own
+            if name != but and name not in self.tree.groups
+        ]
+        return sorted((row for row in found if row[1] > 0), key=lambda row: (-row[1], row[0]))
+
+    # --- books ---
+
+    def _move(self, tenant: str, amounts: Iterable[tuple[str, int]], sign: int) -> None:
+        pairs = tuple(amounts)
+        _add(self._own.setdefault(tenant, {}), pairs, sign)
+        if not self._own[tenant]:
+            del self._own[tenant]
+        for member in self.tree.path(tenant):
+            book = self._used.setdefault(member.name, {})
+            _add(book, pairs, sign)
+            if not book:
+                del self._used[member.name]
+
+    def state(self) -> dict[str, dict[str, int]]:
+        """What tenants use, for comparing two moments."""
+        return {name: dict(sorted(book.items())) for name, book in sorted(self._own.items())}
+
+
+def _counts_gpus(name: str) -> bool:
+    return name.startswith((GPU_MODEL, HARDWARE_TIER)) or requests.gpus({name: 1}) > 0
+
+
+def _add(book: dict[str, int], pairs: Iterable[tuple[str, int]], sign: int) -> None:
+    for name, amount in pairs:
+        left = book.get(name, 0) + sign * amount
+        if left:
+            book[name] = left
+        else:
+            book.pop(name, None)

@@ -1,0 +1,320 @@
+"""
+Reservations as the API holds them: written before a leader is bound, read again by a new scheduler.
+
+    plan of leader + stand-ins ──create──▶ object ──▶ leader bound
+                                   │ fails: nothing is bound, nothing is kept, tried again later
+    a member took over ──▶ status, a moment later      nothing is kept any more ──▶ object deleted
+    object deleted by somebody ──▶ the room is open at once
+
+    a new scheduler, before it plans: leader bound ──▶ kept again, for members that are missing
+                                      else         ──▶ object deleted, planned from the start
+    an object that another scheduler wrote while this one took over: the same
+
+The object belongs to the leader, so that it goes with it whatever becomes of this program. What is
+kept is decided elsewhere (`reservations`); here it is only written down and read.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cluster.events import correlator
+from cluster.informer import Event, Kind
+from policies import quantity
+from policies.documents.reservation import Place, PodGroup
+from scheduler.bind.binder import Bound, Result
+from scheduler.cache.cache import Cache, Held
+from scheduler.gang.pod_groups import Group
+from scheduler.model.assignment import NOWHERE, parse
+from scheduler.model.plan import Placement
+from scheduler.model.pod import GangKey, Pod
+from scheduler.model.unit import Unit, leads, size_of
+from scheduler.report import events
+from scheduler.tenancy.preemption.victims import Occupant
+from scheduler.tenancy.reservation.members import ALL_CAME, Terms, like, shape_of
+from scheduler.tenancy.reservation.objects import Reserved, document, status
+from scheduler.tenancy.reservation.tenant_active import Allotments
+from scheduler.tenancy.reservation.writer import Created, Name, Recorder
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+SETTLE: Final = 0.5  # seconds: members come in bursts, and a status is written once for all
+LONGEST_PAUSE: Final = 30.0
+WRITE_SECONDS: Final = 10.0
+
+
+class Reserving:
+    """`opened` hears of gangs for which nothing is kept any more, and why; `now` never jumps.
+
+    What an administrator keeps for a tenant is in `allotments`.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        recorder: Recorder,
+        *,
+        group: Callable[[GangKey], Group | None],
+        now: Callable[[], float],
+        epoch: Callable[[], float],
+        kept: Callable[[GangKey], None],
+        opened: Callable[[GangKey, str], None],
+        freed: Callable[[Iterable[str]], None],
+        record: Callable[[correlator.Report], None] = lambda report: None,
+    ) -> None:
+        self._cache, self._recorder = cache, recorder
+        self._rooms = cache.reservations
+        self._group, self._now, self._epoch = group, now, epoch
+        self._record = record
+        self._kept, self._opened, self._freed = kept, opened, freed
+        self._known: dict[Name, Reserved] = {}
+        self._objects: dict[GangKey, tuple[Name, str]] = {}  # gang -> its object's name and uid
+        self._changed: set[GangKey] = set()
+        self._doomed: set[Name] = set()
+        self._writing: set[Name] = set()
+        self._deleting = asyncio.Lock()
+        self._handled: set[str] = set()  # uids of objects that were decided on
+        self._strays: set[Name] = set()  # objects for members to come that were not
+        self._task: asyncio.Task[None] | None = None
+        self.broken: BaseException | None = None
+        self._rooms.on_change = self._on_change
+        self._told: dict[Name, tuple[str, Json]] = {}  # uid and status, of a tenant's
+        self._statuses: set[Name] = set()  # of those, the ones to be written
+        self.allotments = Allotments(
+            cache,
+            epoch=epoch,
+            publish=self._publish,
+            say=lambda one, begins, what: record(events.allotted(one, what, begins=begins)),
+            lack=lambda one, why: record(events.allotment_short(one, why)),
+            freed=freed,
+        )
+        cache.foretold = self.allotments.coming.kept_from
+
+    # --- what the watch says ---
+
+    def on_event(self, event: Event[Reserved | None]) -> None:
+        name = (event.key[0], event.key[1])
+        if event.kind is not Kind.DELETED and event.object is not None:
+            self._known[name] = event.object
+            if event.object.spec.pod_group is None:
+                self.allotments.put(event.object)
+            elif event.object.uid not in self._handled:
+                self._strays.add(name)
+            return
+        self._known.pop(name, None)
+        self._strays.discard(name)
+        self._told.pop(name, None)
+        self.allotments.drop(name)
+        gone = event.old or event.object
+        if gone is not None:
+            self._handled.discard(gone.uid)
+        for key, mine in list(self._objects.items()):
+            if mine[0] == name and (gone is None or mine[1] == gone.uid):
+                del self._objects[key]
+                self._open(key, "its ResourceReservation was deleted")
+
+    # --- a new scheduler ---
+
+    def tick(self) -> None:
+        """Before every plan."""
+        if self._strays:
+            self._restore()
+        self.allotments.tick()
+
+    def next_at(self) -> float | None:
+        """When `tick` has something to do, by the clock that never jumps."""
+        at = self.allotments.next_at()
+        return None if at is None else at - self._epoch() + self._now()
+
+    def _restore(self) -> None:
+        """What another scheduler kept is kept again."""
+        for name in sorted(self._strays - self._writing):
+            self._strays.discard(name)
+            one = self._known[name]
+            group = one.spec.pod_group
+            if group is not None and one.uid not in self._handled and name not in self._doomed:
+                self._handled.add(one.uid)
+                self._adopt(one, group)
+
+    def _adopt(self, one: Reserved, group: PodGroup) -> None:
+        key = GangKey(one.name[0], group.name)
+        held = self._cache.held(group.leader)
+        if held is None or held.assumed or held.pod.terminating or key in self._objects:
+            self._doom(one.name)
+            if key not in self._objects:
+                why = "its leader is gone, or has no node and is planned anew"
+                self._record(events.reservation_dropped(one.name, one.uid, group.name, why))
+            return
+        self._objects[key] = (one.name, one.uid)
+        left = one.spec.until.timestamp() - self._epoch()
+        places, more = self._places(key, held, group, one.places)
+        self._rooms.keep(key, places, Terms(group.leader, self._now() + left), more=more)
+        self._on_change(key)  # also where nothing is left to be kept
+        self._kept(key)
+        logger.info("kept again", extra={"unit": str(key), "places": len(places)})
+
+    def _places(
+        self, key: GangKey, leader: Held, group: PodGroup, places: Sequence[Place]
+    ) -> tuple[list[Occupant], tuple[Pod, ...]]:
+        """Where members that are missing have their place, and those that have none."""
+        mates = self._cache.mates(key)
+        stated = (pod.gang.min_available for pod, _ in mates if pod.gang)
+        missing = max(0, (size_of(stated, self._group(key)) or 1) - len(mates))
+        amounts = {name: quantity.amount(name, text) for name, text in group.resources.items()}
+        pods = like(leader.pod, shape_of(leader.pod, amounts), missing)
+        came = Counter(node for pod, node in mates if not leads(pod))
+        rows = still_open(places, came, missing)
+        found = [
+            Occupant(pod, row.node, parse(row.assigned or None) or NOWHERE)
+            for pod, row in zip(pods, rows, strict=False)
+        ]
+        return found, pods[len(found) :]
+
+    # --- between a plan and its binds ---
+
+    def needed(self, unit: Unit, placements: Iterable[Placement]) -> bool:
+        """Whether an object must be there before these are bound."""
+        return self._rooms.terms(unit.key) is not None and any(leads(one.pod) for one in placements)
+
+    async def write(self, unit: Unit, placements: Iterable[Placement]) -> str:
+        """Empty: the object stands in the API. Else why nobody may be bound."""
+        key, terms = unit.key, self._rooms.terms(unit.key)
+        leader = next(one.pod for one in placements if leads(one.pod))
+        if terms is None or not isinstance(key, GangKey):
+            return ""
+        until = datetime.fromtimestamp(self._epoch() + terms.until - self._now(), UTC)
+        body = document(leader, self._rooms.kept(key), until)
+        name = (key.namespace, str(body["metadata"]["name"]))
+        made = await self._create(name, body, min(WRITE_SECONDS, unit.timeout / 2))
+        if made.why:
+            self._doom(name)
+            return f"keeping room for members that are missing: {made.why}"
+        self._objects[key] = (name, made.uid)
+        self._handled.add(made.uid)
+        self._on_change(key)  # also where all members have come meanwhile
+        return ""
+
+    async def _create(self, name: Name, body: Json, seconds: float) -> Created:
+        """Not while an older one of that name is being deleted, which would take it along."""
+        self._writing.add(name)
+        try:
+            async with self._deleting:
+                self._doomed.discard(name)
+            return await self._recorder.create(body, seconds=seconds)
+        finally:
+            self._writing.discard(name)
+
+    def answered(self, unit: Unit, results: Sequence[Result]) -> None:
+        """
+        Nothing is kept for a gang whose leader has no node; the place of a member that was not
+        bound is kept again. Told when its pods count on their nodes no longer.
+        """
+        key = unit.key
+        if not isinstance(key, GangKey) or self._rooms.terms(key) is None:
+            return
+        bound = [(one.placement.pod, isinstance(one, Bound)) for one in results]
+        if any(leads(pod) and not done for pod, done in bound):
+            self._freed(self._rooms.end(key))
+            return
+        most = max(0, unit.size - self._cache.bound(key))
+        if self._rooms.answered(key, {pod.uid: done for pod, done in bound}, most=most):
+            self._opened(key, ALL_CAME)
+
+    def untold(self, key: GangKey, why: str) -> None:
+        """Room is kept no longer, and there is no leader to be told."""
+        if key in self._objects:
+            self._record(events.reservation_dropped(*self._objects[key], key.name, why))
+
+    def _open(self, key: GangKey, why: str) -> None:
+        if self._rooms.terms(key) is not None:
+            self._freed(self._rooms.end(key))
+            self._opened(key, why)
+
+    # --- what is written behind binds ---
+
+    def _on_change(self, key: GangKey) -> None:
+        if key in self._objects:
+            self._changed.add(key)
+            self._start()
+
+    def _publish(self, one: Reserved, status: Json) -> None:
+        if self._told.get(one.name) != (one.uid, status):
+            self._told[one.name] = (one.uid, status)
+            self._statuses.add(one.name)
+            self._start()
+
+    def _doom(self, name: Name) -> None:
+        self._doomed.add(name)
+        self._start()
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._follow())
+            self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            self.broken = exc
+
+    async def _follow(self) -> None:
+        """Until the API says what is kept."""
+        pause = SETTLE
+        while self._changed or self._doomed or self._statuses:
+            await self._recorder.sleep(pause)
+            ok = True
+            changed, self._changed = self._changed, set()
+            for key in sorted(changed):
+                ok = await self._tell(key) and ok
+            said, self._statuses = self._statuses, set()
+            for name in sorted(said):
+                ok = await self._say(name) and ok
+            for name in sorted(self._doomed - self._writing):
+                ok = await self._delete(name) and ok
+            pause = SETTLE if ok else min(2 * pause, LONGEST_PAUSE)
+
+    async def _say(self, name: Name) -> bool:
+        if name not in self._told or await self._recorder.tell(name, self._told[name][1]):
+            return True
+        self._statuses.add(name)
+        return False
+
+    async def _delete(self, name: Name) -> bool:
+        if name not in self._doomed or name in self._writing:
+            return True
+        async with self._deleting:
+            done = await self._recorder.delete(name)
+            if done:
+                self._doomed.discard(name)
+            return done
+
+    async def _tell(self, key: GangKey) -> bool:
+        if key not in self._objects:
+            return True
+        name, _ = self._objects[key]
+        kept = self._rooms.places(key)
+        if self._rooms.terms(key) is None:
+            del self._objects[key]
+            self._doomed.add(name)
+            return True
+        if await self._recorder.tell(name, status(kept, self._rooms.owed(key))):
+            return True
+        self._changed.add(key)
+        return False
+
+
+def still_open(places: Sequence[Place], came: Mapping[str, int], most: int) -> list[Place]:
+    """Those that are not taken yet: members that came took one on their own node, as a rule."""
+    spare, gone = len(places) - most, Counter(came)
+    left = []
+    for place in places:
+        if spare > 0 and gone[place.node] > 0:
+            gone[place.node] -= 1
+            spare -= 1
+        else:
+            left.append(place)
+    return left[:most]

@@ -1,0 +1,283 @@
+"""
+Room for members of a gang that its leader is going to make: stand-ins for pods to come.
+
+    leader waits, members missing, gang stands still
+        ──plan of leader + stand-ins, all or nothing──▶ leader bound, stand-ins kept on their nodes
+        ──a member comes──▶ planned together with the stand-ins that are left; one fewer is kept
+              its bind fails ──▶ its place is kept again, until it is bound or another one comes
+        ──a node is lost──▶ places are missing: looked for at once, and when room comes (`moving`)
+        ──all members there · leader gone · too long──▶ nothing is kept
+
+A driver that makes its executors would otherwise wait for them, and they for it. What a member
+will ask for is what the leader says of it, else what members ask that exist, else what the leader
+asks. Stand-ins count for the tenant's quota like the pods that they stand for.
+
+What is kept here stands in the API as well: see `reserving`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final
+
+from policies.pods import requests
+from scheduler.cache.reserved_capacity import Holds
+from scheduler.model.plan import Placed, Placement
+from scheduler.model.pod import PODS, GangKey, Pod, PodKey, Shape
+from scheduler.model.unit import Unit, UnitKey, leads
+from scheduler.tenancy.preemption.victims import Occupant
+from scheduler.tenancy.quota.accounting import Accounts
+
+KEPT_SECONDS: Final = 600.0  # at least
+ALL_CAME: Final = "all have come"
+_MARK: Final = "stand-in/"
+
+
+def is_stand_in(pod: Pod) -> bool:
+    return pod.uid.startswith(_MARK)
+
+
+def stand_ins(unit: Unit, count: int, shape: Shape | None = None) -> tuple[Pod, ...]:
+    """So many pods as the unit's leader is going to make."""
+    leader = next((pod for pod in unit.pods if leads(pod)), unit.pods[0])
+    model = next((pod for pod in unit.pods if not leads(pod)), leader)
+    stated = dict(leader.terms.members)
+    if shape is None:
+        shape = model.shape if model is not leader or not stated else shape_of(leader, stated)
+    return like(model, shape, count)
+
+
+def like(model: Pod, shape: Shape, count: int, *, start: int = 0) -> tuple[Pod, ...]:
+    """Stand-ins for so many members of the model's gang, numbered from `start` on."""
+    gang = model.gang
+    assert gang is not None
+    return tuple(
+        replace(
+            model,
+            key=PodKey(gang.key.namespace, f"{gang.key.name}-{number}"),
+            uid=f"{_MARK}{gang.key}/{number}",
+            shape=shape,
+            gang=replace(gang, leader=False),
+            node="",
+            assignment=None,
+            condition=None,
+        )
+        for number in range(start, start + count)
+    )
+
+
+def shape_of(leader: Pod, stated: Mapping[str, int]) -> Shape:
+    """As the leader's, with these amounts."""
+    ask = replace(
+        leader.shape.ask,
+        cpu=stated.get("cpu", 0),
+        memory=stated.get("memory", 0),
+        gpus=requests.gpus(stated),
+        containers=(),
+    )
+    amounts = tuple(sorted({**stated, PODS: 1}.items()))
+    return replace(leader.shape, requests=amounts, unsaid=(0, 0), ask=ask)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Of one reservation: whose pods they will be, and how long it is kept."""
+
+    leader: str
+    """Its uid; empty: nobody knows."""
+    until: float
+
+
+class Reservations:
+    """What is kept for members to come, by their gang."""
+
+    def __init__(self, holds: Holds, accounts: Accounts) -> None:
+        self._holds, self._accounts = holds, accounts
+        self._planned: dict[UnitKey, tuple[tuple[Occupant, ...], dict[str, Occupant]]] = {}
+        self._terms: dict[GangKey, Terms] = {}
+        self._wanted: dict[GangKey, tuple[Pod, ...]] = {}  # gang -> those who should have a place
+        self._nodes: dict[GangKey, frozenset[str]] = {}  # gang -> where they were last given one
+        self.short: set[GangKey] = set()
+        """Gangs some of whose members to come have no place, as far as was noticed: `moving`."""
+        self._flying: dict[GangKey, dict[str, Occupant]] = {}  # -> uid -> where it is being bound
+        self._counted: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids, as the accounts know
+        self.possible = True
+        """Whether room can be kept at all."""
+        self.on_change: Callable[[GangKey], None] = lambda gang: None
+        """Told of gangs for which something else is kept than before."""
+
+    def kept(self, key: UnitKey) -> tuple[Occupant, ...]:
+        return tuple(one for one in self._holds.of(key) if is_stand_in(one.pod))
+
+    def places(self, key: GangKey) -> tuple[Occupant, ...]:
+        """What is kept, and where members are being bound that took one: theirs if that fails."""
+        return (*self.kept(key), *self._flying.get(key, {}).values())
+
+    def count(self, key: GangKey) -> int:
+        return len(self.kept(key)) if key in self._terms else 0
+
+    def wanted(self, key: GangKey) -> tuple[Pod, ...]:
+        """Those who should have a place."""
+        return self._wanted.get(key, ())
+
+    def placeless(self, key: GangKey, kept: Iterable[Occupant]) -> list[Pod]:
+        """Those of them who have none of these."""
+        placed = {one.pod.uid for one in kept}
+        return [pod for pod in self.wanted(key) if pod.uid not in placed]
+
+    def lost(self, key: GangKey) -> frozenset[str]:
+        """Nodes on which members were given a place that is there no longer."""
+        return self._nodes.get(key, frozenset()) - {one.node for one in self._holds.of(key)}
+
+    def owed(self, key: GangKey) -> int:
+        """Members that the gang may still wait for: with a place, without, or being bound."""
+        return len(self.wanted(key)) + len(self._flying.get(key, ()))
+
+    def terms(self, key: UnitKey) -> Terms | None:
+        return self._terms.get(key) if isinstance(key, GangKey) else None
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def __iter__(self) -> Iterator[GangKey]:
+        return iter(tuple(self._terms))
+
+    # --- planning ---
+
+    def extended(self, unit: Unit) -> Unit:
+        """The unit with stand-ins for the members that are missing and wanted with it."""
+        kept = self.kept(unit.key)
+        missing = max(0, unit.size - unit.exist) if unit.led else 0
+        come = sum(not leads(pod) for pod in unit.pods) if kept else 0
+        count = max(0, len(kept) - come) if kept else missing
+        if not count:
+            return unit
+        shape = kept[0].pod.shape if kept else None
+        more = stand_ins(unit, count, shape)
+        return replace(unit, pods=(*unit.pods, *more), led=False, reserved=0)
+
+    def taken(self, unit: Unit, plan: Placed) -> Placed:
+        """The plan for pods that exist; where the others stand is kept in mind for `placed`."""
+        apart = [one for one in plan.placements if is_stand_in(one.pod)]
+        real = tuple(one for one in plan.placements if not is_stand_in(one.pod))
+        going = {one.pod.uid: _occupant(one) for one in real if not leads(one.pod)}
+        self._planned[unit.key] = tuple(_occupant(one) for one in apart), going
+        left = tuple(pod for pod in plan.left if not is_stand_in(pod))
+        return Placed(real, left, plan.why_left if left else None)
+
+    def placed(self, unit: Unit, now: float, *, answered: bool = False) -> frozenset[str]:
+        """
+        The plan was taken: from now on its stand-ins are kept, and no others. The nodes on which
+        nothing is kept any more.
+
+        `answered`: whoever binds says what became of it, see there.
+        """
+        places, going = self._planned.pop(unit.key, ((), {}))
+        key, known = unit.key, self.terms(unit.key)
+        if not isinstance(key, GangKey) or (known is None and not places):
+            return frozenset()
+        leader = next((pod.uid for pod in unit.pods if leads(pod)), known and known.leader)
+        until = known.until if known else now + max(unit.timeout, KEPT_SECONDS)
+        if answered and going:
+            self._flying[key] = self._flying.get(key, {}) | going
+        return self.keep(key, places, Terms(leader or "", until))
+
+    def answered(self, key: GangKey, bound: Mapping[str, bool], *, most: int) -> bool:
+        """
+        Pods by uid, and whether they were bound: the place of one that was not is kept again, as
+        long as no more than so many are. Whether that was the last of it: all have come.
+        """
+        terms, flying = self._terms.get(key), self._flying.get(key)
+        if terms is None or flying is None:
+            return False
+        found = [(flying.pop(uid), done) for uid, done in bound.items() if uid in flying]
+        back = [place for place, done in found if not done]
+        if not flying:
+            del self._flying[key]
+        kept, back = self.kept(key), back[: max(0, most - len(self._wanted[key]))]
+        if not back and (self._wanted[key] or flying):
+            self.on_change(key)
+            return False
+        self.keep(key, [*kept, *back], terms, more=self.placeless(key, kept))
+        return key not in self._terms
+
+    def keep(
+        self, key: GangKey, places: Sequence[Occupant], terms: Terms, *, more: Iterable[Pod] = ()
+    ) -> frozenset[str]:
+        """
+        Room at these places, and at no others; `more` should have one, and there is none now.
+        The nodes on which nothing is kept any more.
+        """
+        evicting = [one for one in self._holds.of(key) if not is_stand_in(one.pod)]
+        before, flying = self._open(key), self._flying.get(key)
+        pods = _numbered([*(one.pod for one in places), *more])
+        rows = [replace(one, pod=pod) for one, pod in zip(places, pods, strict=False)]
+        self._holds.put(key, [*evicting, *rows])
+        kept = self.kept(key)
+        if pods or flying:
+            self._terms[key], self._wanted[key] = terms, pods
+            self._nodes[key] = frozenset(one.node for one in rows)
+            self._counted[key] = tuple(one.pod.uid for one in kept)
+            for one in kept:
+                self._accounts.take(one.pod, one.node)
+            if len(kept) < len(pods):
+                self.short.add(key)
+        self.on_change(key)
+        return before - {one.node for one in kept}
+
+    def end(self, key: UnitKey) -> frozenset[str]:
+        """Nothing is kept any more; the nodes on which something was."""
+        self._planned.pop(key, None)
+        if not isinstance(key, GangKey) or key not in self._terms:
+            return frozenset()
+        self._flying.pop(key, None)
+        before = self._open(key)
+        self.on_change(key)
+        return before
+
+    def _open(self, key: GangKey) -> frozenset[str]:
+        self._terms.pop(key, None)
+        self._wanted.pop(key, None)
+        self._nodes.pop(key, None)
+        self.short.discard(key)
+        for uid in self._counted.pop(key, ()):  # those whose node went among them
+            self._accounts.give(uid)
+        return self._holds.end(key)
+
+    def over(self, goes_on: Callable[[str], bool], now: float) -> list[tuple[GangKey, str]]:
+        """Gangs for which nothing needs to be kept any longer, and why."""
+        found = []
+        for key, terms in self._terms.items():
+            if now >= terms.until:
+                found.append((key, f"its members did not come in {KEPT_SECONDS:g}s or more"))
+            elif terms.leader and not goes_on(terms.leader):
+                found.append((key, "its leader is gone"))
+        return found
+
+    def next_at(self) -> float | None:
+        """When `over` may have something to say by the clock."""
+        return min((terms.until for terms in self._terms.values()), default=None)
+
+    @contextmanager
+    def uncounted(self, key: UnitKey) -> Iterator[None]:
+        """What is kept for the unit does not count against it while it is planned."""
+        kept = self.kept(key)
+        for one in kept:
+            self._accounts.ledger.give(one.pod.terms.tenant, self._amounts(one))
+        try:
+            yield
+        finally:
+            for one in kept:
+                self._accounts.ledger.take(one.pod.terms.tenant, self._amounts(one))
+
+    def _amounts(self, one: Occupant) -> Iterable[tuple[str, int]]:
+        return self._accounts.taken(one.pod.uid)
+
+
+def _occupant(one: Placement) -> Occupant:
+    return Occupant(one.pod, one.node, one.assignment)
+
+
+def _numbered(pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    """A stand-in for each, whoever it was."""
+    return tuple(like(pod, pod.shape, 1, start=number)[0] for number, pod in enumerate(pods))

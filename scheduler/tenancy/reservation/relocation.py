@@ -1,0 +1,124 @@
+"""
+Places for members to come whose node was lost: found elsewhere, or looked for until there are any.
+
+    node gone, cordoned, tainted, closed by a policy
+        ──room elsewhere──▶ kept there, with an Event
+        ──no room────────▶ SHORT, with an Event ──something came free──▶ looked for again
+
+All members of the gang that are still to come are planned together, as when they were first given
+their places, and with the ones that are there counted. Nobody is evicted for it. Whoever comes
+meanwhile waits until all that the gang needs have a place: see `Unit.plannable`. When a reservation
+ends is decided elsewhere (`reservations`).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from cluster.events import correlator
+from scheduler.cache.cache import Cache
+from scheduler.gang.pod_groups import Group
+from scheduler.model.plan import Placed, Plan
+from scheduler.model.pod import GangKey
+from scheduler.model.unit import Unit
+from scheduler.plan import filters
+from scheduler.plan.filters import Memo
+from scheduler.report import events
+from scheduler.tenancy.preemption.victims import Occupant
+
+_NAMED: Final = 3
+
+
+class Moving:
+    """`plan` places a unit within its tenant's quota, as if nothing were kept for it; `freed` hears
+    of nodes on which less is kept, `regrouped` of gangs for which something else is."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        plan: Callable[[Unit], Plan],
+        group: Callable[[GangKey], Group | None],
+        freed: Callable[[Iterable[str]], None],
+        regrouped: Callable[[GangKey], None],
+        record: Callable[[correlator.Report], None],
+    ) -> None:
+        self._cache, self._rooms, self._snapshot = cache, cache.reservations, cache.snapshot
+        self._plan, self._group, self._record = plan, group, record
+        self._freed, self._regrouped = freed, regrouped
+        self._statics = -1
+        self._tried: dict[GangKey, int] = {}  # gang -> what was free when places were looked for
+        self._why: dict[GangKey, str] = {}  # gang -> what became of its places
+
+    def tick(self) -> None:
+        """Before every plan."""
+        if not len(self._rooms):
+            return
+        if self._statics != self._snapshot.columns.statics:
+            self._statics = self._snapshot.columns.statics
+            memo = Memo()
+            for key in self._rooms:
+                self._look(key, memo)
+        if self._rooms.short or self._why or self._tried:
+            self._find()
+
+    def _look(self, key: GangKey, memo: Memo) -> None:
+        """Places on nodes that are gone, or that take no such pod any more, are given up."""
+        kept, terms = self._rooms.kept(key), self._rooms.terms(key)
+        gone = [name for name in self._rooms.lost(key) if name not in self._snapshot]
+        open_ = [one for one in kept if self._takes(one, memo)]
+        if terms is None or not (gone or len(open_) < len(kept)):
+            return
+        self._why[key] = _lost(gone, {one.node for one in kept} - {one.node for one in open_})
+        more = self._rooms.placeless(key, open_)
+        self._freed(self._rooms.keep(key, open_, terms, more=more))
+
+    def _takes(self, one: Occupant, memo: Memo) -> bool:
+        row = self._snapshot.columns.rows[one.node]
+        return bool(filters.candidates(self._snapshot, one.pod.shape, memo)[row])
+
+    def _find(self) -> None:
+        short = self._rooms.short
+        for known in (self._tried, self._why):
+            for key in known.keys() - short:  # it ended, or members have come
+                del known[key]
+        for key in sorted(short):
+            free, new = self._snapshot.freed, key in self._why or key not in self._tried
+            if not (new or self._tried[key] != free):
+                continue
+            if not self._search(key):
+                self._tried[key] = free
+                if new:
+                    self._say_short(key)
+
+    def _search(self, key: GangKey) -> bool:
+        terms, pods = self._rooms.terms(key), self._rooms.wanted(key)
+        assert terms is not None
+        unit = Unit(key, pods, self._cache.bound(key), group=self._group(key))
+        found = self._plan(unit)
+        if not isinstance(found, Placed) or found.left:
+            return False
+        places = [Occupant(one.pod, one.node, one.assignment) for one in found.placements]
+        self._freed(self._rooms.keep(key, places, terms))
+        self._regrouped(key)
+        leader = self._cache.held(terms.leader)
+        if leader is not None:
+            nodes = sorted({one.node for one in places})
+            why = self._why.pop(key, "") or "there is room again"
+            self._record(events.reservation_moved(leader.pod, key.name, nodes, why))
+        return True
+
+    def _say_short(self, key: GangKey) -> None:
+        terms = self._rooms.terms(key)
+        leader = None if terms is None else self._cache.held(terms.leader)
+        why = self._why.pop(key, "its places are taken")
+        if leader is not None:
+            kept, wanted = self._rooms.count(key), len(self._rooms.wanted(key))
+            self._record(events.reservation_short(leader.pod, key.name, (kept, wanted), why))
+        self._regrouped(key)
+
+
+def _lost(gone: Iterable[str], shut: Iterable[str]) -> str:
+    said = [f"node {name} is gone" for name in sorted(gone)]
+    said += [f"node {name} takes no such pods any more" for name in sorted(shut)]
+    more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
+    return ", ".join(said[:_NAMED]) + more

@@ -1,0 +1,248 @@
+"""
+Room that is to be kept for a tenant from a time on: how it is gathered until then.
+
+    a unit of somebody else    ends before that time          goes anywhere
+                               runs on, as it says itself     leaves the room alone
+                               nobody knows how long          goes elsewhere while there is room
+    what runs already          is waited for; nobody is evicted
+
+Of an amount, the places are planned once on a trial without the work that will have ended by then,
+and planned again where some are missing. Whole nodes are those that the object means. On its nodes,
+the room that must stay free now is what is wanted less what comes free in time. From its time on,
+`allotments` keeps it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from scheduler.cache.cache import Cache
+from scheduler.model.plan import NoFit, Plan
+from scheduler.model.pod import Pod
+from scheduler.model.unit import Unit
+from scheduler.plan import filters, planner
+from scheduler.plan.filters import Memo
+from scheduler.report.events import instant_text
+from scheduler.tenancy.backfill.run_time import Lengths
+from scheduler.tenancy.backfill.start_time import without
+from scheduler.tenancy.preemption.victims import Occupant
+from scheduler.tenancy.reservation.tenant_reservation import (
+    Allotment,
+    Amounts,
+    listed,
+    nodes_text,
+    text,
+)
+
+RESERVED: Final = "node(s) will be reserved for another tenant before it ends"
+AGAIN: Final = 30.0  # seconds until places are looked for again that were not found
+
+Planning = Callable[[frozenset[str], Memo], Plan]
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """One of them, and what was found out about it."""
+
+    one: Allotment
+    places: Counter[str] = field(default_factory=Counter)  # node -> places there, of an amount
+    looked_at: float = float("-inf")
+    shut: frozenset[str] = frozenset()
+    shades: tuple[Occupant, ...] = ()
+    moment: tuple[int, int] = (-1, -1)
+    """What was free, and which nodes there were, when the last two were found out."""
+
+
+class Coming:
+    """`epoch` is the time of day."""
+
+    def __init__(self, cache: Cache, *, epoch: Callable[[], float]) -> None:
+        self._cache, self._snapshot, self._epoch = cache, cache.snapshot, epoch
+        self._lengths = Lengths(cache.snapshot)
+        self._rows: dict[tuple[str, str], _Ahead] = {}
+
+    def put(self, one: Allotment) -> None:
+        known = self._rows.get(one.one.name)
+        if known is None or known.one is not one:
+            self._rows[one.one.name] = _Ahead(one)
+
+    def drop(self, name: tuple[str, str]) -> frozenset[str]:
+        """The nodes of which others may use more now."""
+        gone = self._rows.pop(name, None)
+        if gone is None:
+            return frozenset()
+        return gone.shut | {one.node for one in gone.shades}
+
+    # --- who may start ---
+
+    def plan(self, unit: Unit, closed: frozenset[str], memo: Memo, plan: Planning) -> Plan:
+        """What `plan` says, as far as the unit leaves alone what it would still use by then."""
+        if not self._rows:
+            return plan(closed, memo)
+        lasts = self._lengths.of_unit(unit)
+        ends = self._epoch() + lasts
+        rows = [
+            row
+            for row in self._rows.values()
+            if row.one.tenant != unit.tenant and ends > row.one.begins
+        ]
+        if not rows:
+            return plan(closed, memo)
+        for row in rows:
+            self._renew(row)
+        shut = frozenset[str]().union(*(row.shut for row in rows)) - closed
+        with self._snapshot.trial():
+            for one in (one for row in rows for one in row.shades if one.node in self._snapshot):
+                self._snapshot.suppose(one.pod, one.node)
+            found = plan(closed | shut, Memo(statics=memo.statics))
+        if isinstance(found, NoFit):
+            return plan(closed, memo) if math.isinf(lasts) else _said(found, len(shut))
+        return found
+
+    def kept_from(self, pod: Pod) -> Iterator[str]:
+        """What is going to be kept for others, as sentences."""
+        for name in sorted(self._rows):
+            row = self._rows[name]
+            if row.one.tenant != pod.terms.tenant:
+                yield f"{self._what(row)} from {instant_text(row.one.begins)} on for {_whom(row)}"
+
+    def _what(self, row: _Ahead) -> str:
+        self._renew(row)
+        if row.one.whole:
+            return nodes_text(len(row.shut))
+        total = {name: count * row.places.total() for name, count in row.one.each.items()}
+        return f"{text(total) or 'nothing yet'} on {nodes_text(len(row.places))}"
+
+    # --- what is in the way ---
+
+    def status(self, one: Allotment) -> dict[str, Any]:
+        """Of one whose time has not come."""
+        row = self._rows[one.one.name]
+        self._renew(row)
+        found = row.places.total()
+        if one.whole:
+            short = "" if row.shut else "no node matches"
+            held = self.in_the_way(one, row.shut)
+        else:
+            short = f"room for {found} of {one.count} by then" if found < one.count else ""
+            held = ""
+        return {
+            "phase": "Pending",
+            "held": "",
+            "message": "; ".join(filter(None, (short, held))),
+            "places": [{"node": name} for name in sorted(row.shut or row.places.elements())],
+        }
+
+    def in_the_way(self, one: Allotment, nodes: frozenset[str]) -> str:
+        """Work of others on these nodes that is not known to have ended by the time it begins."""
+        found, epoch = [], self._epoch()
+        for held in self._cache.on(nodes):
+            if held.pod.terms.tenant == one.tenant or _stays(held.pod):
+                continue
+            at = self._lengths.end(held.pod, epoch)
+            if at is None:
+                found.append(f"{held.pod.key} (no known end)")
+            elif at > one.begins:
+                found.append(f"{held.pod.key} (until {instant_text(at)})")
+        return f"waits for {listed(found)}" if found else ""
+
+    # --- what must stay free ---
+
+    def _renew(self, row: _Ahead) -> None:
+        moment = self._snapshot.freed, self._snapshot.columns.statics
+        if moment == row.moment:
+            return
+        nodes = self._snapshot.columns.nodes
+        if row.one.whole:
+            if moment[1] != row.moment[1]:
+                row.shut = frozenset(name for name in nodes if row.one.takes(nodes[name]))
+        else:
+            self._place(row)
+            row.shades = tuple(self._shades(row))
+        row.moment = moment
+
+    def _place(self, row: _Ahead) -> None:
+        """Where there will be room, for as many as there will be."""
+        one, columns = row.one, self._snapshot.columns
+        memo, epoch = Memo(), self._epoch()
+        for name in [name for name in row.places if not self._open(one, name, memo)]:
+            del row.places[name]
+            row.looked_at = float("-inf")
+        missing = one.count - row.places.total()
+        if missing <= 0 or epoch < row.looked_at + AGAIN:
+            return
+        row.looked_at = epoch
+        nodes = [name for name, node in columns.nodes.items() if one.takes(node)]
+        gone = self._gone_by(one.begins, nodes)
+        closed = frozenset(columns.nodes.keys() - nodes)
+        ahead = [one.occupant(name, self._all(one, count)) for name, count in row.places.items()]
+        unit = Unit(one.key, one.stand_ins(missing))
+        found = without(
+            self._snapshot,
+            [held for held in gone if held.node in self._snapshot],
+            lambda memo: self._supposed(unit, closed, ahead, memo),
+        )
+        if found is not None:
+            row.places.update(placed.node for placed in found.placements)
+
+    def _supposed(
+        self, unit: Unit, closed: frozenset[str], ahead: Sequence[Occupant], memo: Memo
+    ) -> Plan:
+        for held in ahead:
+            self._snapshot.suppose(held.pod, held.node)
+        return planner.plan(unit, self._snapshot, memo=memo, closed=closed)
+
+    def _open(self, one: Allotment, name: str, memo: Memo) -> bool:
+        node = self._snapshot.columns.nodes.get(name)
+        if node is None or not one.takes(node):
+            return False
+        shape = one.stand_in("", one.each).shape
+        row = self._snapshot.columns.rows[name]
+        return bool(filters.candidates(self._snapshot, shape, memo)[row])
+
+    def _shades(self, row: _Ahead) -> Iterator[Occupant]:
+        coming: dict[str, Counter[str]] = {}
+        for held in self._gone_by(row.one.begins, list(row.places)):
+            coming.setdefault(held.node, Counter()).update(dict(held.pod.shape.requests))
+        for name, count in sorted(row.places.items()):
+            free = coming.get(name, Counter())
+            left = {
+                resource: amount - free[resource]
+                for resource, amount in self._all(row.one, count).items()
+                if amount > free[resource]
+            }
+            if left:
+                yield row.one.occupant(name, left)
+
+    def _gone_by(self, at: float, nodes: Sequence[str]) -> list[Occupant]:
+        """What is expected to have ended there by then."""
+        if not (self._cache.timed or self._lengths.usual):
+            return []
+        endings = self._lengths.endings(self._cache.on(nodes), self._epoch())
+        return [one.occupant for one in endings if one.at <= at]
+
+    @staticmethod
+    def _all(one: Allotment, count: int) -> Amounts:
+        return {name: amount * count for name, amount in one.each.items()}
+
+
+def _whom(row: _Ahead) -> str:
+    return f"tenant {row.one.tenant} (ResourceReservation {'/'.join(row.one.one.name)})"
+
+
+def _stays(pod: Pod) -> bool:
+    """Belongs to its node: nobody waits for its room."""
+    return pod.terms.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet")
+
+
+def _said(found: NoFit, shut: int) -> NoFit:
+    """Nodes that were left alone are named by the reason for it."""
+    counts = Counter(dict(found.reasons))
+    mine = min(shut, counts[filters.HELD])
+    if not mine:
+        return found
+    counts[filters.HELD] -= mine
+    counts[RESERVED] += mine
+    return replace(found, reasons=tuple(sorted((+counts).items())))

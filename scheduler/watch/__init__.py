@@ -1,0 +1,5 @@
+"""
+Watches that are not pods and nodes.
+
+    policies  reload policy files and policy objects
+"""

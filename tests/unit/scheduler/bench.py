@@ -1,0 +1,196 @@
+"""A whole scheduler on a table: an API server in memory, watches moved by hand, a clock to set."""
+
+import asyncio
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+from cluster.events import correlator
+from cluster.informer import Event, Kind
+from scheduler.actuators import Hands
+from scheduler.bind.binder import Binder
+from scheduler.cycle import Scheduler
+from scheduler.gang.gates import Gates
+from scheduler.gang.stale_gang_eviction import Policy, Releaser
+from scheduler.model.pod import Node, Pod
+from scheduler.plugins.volumes.prebind import Patches, Preparing
+from scheduler.report.conditions import Conditions
+from scheduler.report.metrics import Metrics
+from scheduler.report.reporter import Telling
+from scheduler.tenancy.preemption.executor import Evictor
+from scheduler.tenancy.reservation.writer import Objects, Recorder
+from tests.unit.scheduler.builders import a_node, pod_json
+from tests.unit.scheduler.fake_api import FarSide
+
+NAME = "kubenexus-scheduler"
+
+
+def clock() -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def an_owner(uid: str = "job-1", kind: str = "Job") -> dict[str, Any]:
+    return {"kind": kind, "name": uid, "uid": uid, "controller": True}
+
+
+class Bench:
+    """A scheduler on a table: watches are moved by hand, everything told is kept."""
+
+    def __init__(
+        self,
+        api: FarSide | None = None,
+        *,
+        policy: Policy = Policy.EVICT,
+        storage: Patches | None = None,
+        reservations: Objects | None = None,
+        **more: Any,
+    ) -> None:
+        self.api = api or FarSide()
+        self.now = 100.0
+        self.leading = True
+        self.reports: list[correlator.Report] = []
+        self.conditions = Conditions(
+            self.api,
+            busy=lambda: self.scheduler.binding > 0,
+            clock=clock,
+            sleep=self.sleep,
+        )
+        self.metrics = Metrics()
+        telling = Telling(self.reports.append, self.conditions)
+        self.gates = Gates(
+            self.api,
+            may_write=lambda: self.leading,
+            on_refusal=telling.gate_not_lifted,
+            sleep=self.sleep,
+        )
+        self.scheduler = Scheduler(
+            name=NAME,
+            hands=Hands(
+                preparing=lambda volumes: Preparing(
+                    storage or self.api,
+                    volumes,
+                    now=lambda: self.now,
+                    sleep=self.sleep,
+                    random=lambda: 0.5,
+                    gone=lambda pod: not self.scheduler.waits(pod.uid),
+                    may_write=lambda: self.leading,
+                ),
+                binder=Binder(
+                    self.api,
+                    now=lambda: self.now,
+                    sleep=self.sleep,
+                    random=lambda: 0.5,
+                    may_write=lambda: self.leading,
+                ),
+                gates=self.gates,
+                releaser=Releaser(
+                    self.api,
+                    scheduler=NAME,
+                    policy=policy,
+                    record=self.reports.append,
+                    may_write=lambda: self.leading,
+                    clock=clock,
+                    sleep=self.sleep,
+                ),
+                telling=telling,
+                recorder=None
+                if reservations is None
+                else Recorder(
+                    reservations,
+                    now=lambda: self.now,
+                    sleep=self.sleep,
+                    may_write=lambda: self.leading,
+                ),
+                evictor=Evictor(
+                    self.api,
+                    record=self.reports.append,
+                    may_write=lambda: self.leading,
+                    sleep=self.sleep,
+                ),
+            ),
+            metrics=self.metrics,
+            now=lambda: self.now,
+            epoch=lambda: self.now,
+            leading=lambda: self.leading,
+            known=lambda: self._seen.values(),
+            **more,
+        )
+        self._seen: dict[str, Pod] = {}
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+    def node(self, name: str, **more: Any) -> None:
+        self.scheduler.on_node(Event(Kind.ADDED, ("", name), a_node(name, **more), None))
+
+    def drop_node(self, name: str) -> None:
+        node = Node(name)
+        self.scheduler.on_node(Event(Kind.DELETED, ("", name), node, node))
+
+    def pod(self, name: str, *, owner: str | None = None, **more: Any) -> None:
+        obj = copy.deepcopy(pod_json(name, **more))
+        if owner is not None:
+            obj["metadata"]["ownerReferences"] = [an_owner(owner)]
+        self.api.pods[name] = obj
+        self.show(name)
+
+    def show(self, name: str) -> None:
+        """The watch shows the pod as the API server has it."""
+        pod = Pod.read(self.api.pods[name])
+        old = self._seen.get(name)
+        kind = Kind.ADDED if old is None else Kind.MODIFIED
+        self._seen[name] = pod
+        self.scheduler.on_pod(Event(kind, ("ns", name), pod, old))
+
+    def delete(self, name: str) -> None:
+        del self.api.pods[name]
+        pod = self._seen.pop(name)
+        self.scheduler.on_pod(Event(Kind.DELETED, ("ns", name), pod, pod))
+
+    def show_all(self) -> None:
+        """The watch shows everything as the API server has it, what is gone included."""
+        for name in [name for name in self._seen if name not in self.api.pods]:
+            pod = self._seen.pop(name)
+            self.scheduler.on_pod(Event(Kind.DELETED, ("ns", name), pod, pod))
+        for name in list(self.api.pods):
+            self.show(name)
+
+    async def settle(self, seconds: float = 0.0) -> None:
+        """Let time pass and all work that can be done be done."""
+        self.now += seconds
+        await self.scheduler.drain()
+        while self._busy():
+            while self._busy():
+                await asyncio.sleep(0)
+            await self.scheduler.drain()
+
+    def _busy(self) -> bool:
+        parts = self.scheduler
+        return parts.binding > 0 or parts.keeping.releasing > 0 or parts.tenancy.preempting.asking
+
+    async def lift(self) -> None:
+        """Let the gates be lifted that were asked to be, and the watch show it."""
+        worker = asyncio.create_task(self.gates.run())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        self.show_all()
+
+    def told(self, reason: str) -> list[tuple[str, str]]:
+        return [(one.regarding.name, one.note) for one in self.reports if one.reason == reason]
+
+    async def written(self) -> list[tuple[str, str, str]]:
+        """Conditions written so far: (pod, reason, message)."""
+        worker = asyncio.create_task(self.conditions.run())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        rows = [
+            (name, body["status"]["conditions"][0])
+            for name, body in self.api.patches
+            if "conditions" in body["status"]
+        ]
+        return [(name, row["reason"], row["message"]) for name, row in rows]

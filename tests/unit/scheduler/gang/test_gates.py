@@ -1,0 +1,97 @@
+"""Lifting the gang gate: of which pods, and against what faults."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cluster import errors
+from policies import vocabulary
+from scheduler.gang.gates import Gates, only_ours, waits
+from scheduler.model.pod import Pod
+from tests.unit.scheduler.builders import a_pod, pod_json
+from tests.unit.scheduler.fake_api import FarSide
+
+OURS, FOREIGN = {"name": vocabulary.GANG_GATE}, {"name": "example.io/quota"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "want"),
+    [
+        pytest.param(a_pod(), (False, True), id="no gate"),
+        pytest.param(a_pod(schedulingGates=[OURS]), (True, True), id="the gang gate alone"),
+        pytest.param(a_pod(schedulingGates=[FOREIGN]), (False, False), id="somebody else's"),
+        pytest.param(a_pod(schedulingGates=[OURS, FOREIGN]), (False, False), id="both"),
+        pytest.param(a_pod(node="n"), (False, False), id="has a node"),
+        pytest.param(a_pod(deleted=True, schedulingGates=[OURS]), (True, False), id="is going"),
+        pytest.param(a_pod(status={"phase": "Failed"}), (False, False), id="has ended"),
+    ],
+)
+def test_who_waits(pod: Pod, want: tuple[bool, bool]) -> None:
+    assert (only_ours(pod), waits(pod)) == want
+
+
+def lift(
+    there: dict[str, Any], *faults: Exception, may_write: bool = True, drop: bool = False
+) -> tuple[list[str], list[str]]:
+    """(gates lifted, refusals heard) for a pod that the watch showed behind our gate."""
+
+    async def run() -> tuple[list[str], list[str]]:
+        api = FarSide(there)
+        api.lift_faults.extend(faults)
+        refusals: list[str] = []
+
+        async def sleep(_: float) -> None:
+            await asyncio.sleep(0)
+
+        gates = Gates(
+            api,
+            may_write=lambda: may_write,
+            on_refusal=lambda pod, why: refusals.append(f"{pod.key.name}: {why}"),
+            sleep=sleep,
+        )
+        shown = a_pod(schedulingGates=[OURS])
+        gates.lift([shown, shown])
+        if drop:
+            gates.drop(shown.uid)
+        workers = [asyncio.create_task(gates.run()) for _ in range(2)]
+        for _ in range(60):
+            await asyncio.sleep(0)
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        return api.lifts, refusals
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("there", "more", "want"),
+    [
+        pytest.param(pod_json(schedulingGates=[OURS]), {}, (["p"], []), id="lifted once"),
+        pytest.param(pod_json(), {}, ([], []), id="somebody was quicker"),
+        pytest.param(
+            pod_json(schedulingGates=[FOREIGN, OURS]), {}, ([], []), id="another gate came before"
+        ),
+        pytest.param(pod_json(uid="other", schedulingGates=[OURS]), {}, ([], []), id="a namesake"),
+        pytest.param(pod_json("gone"), {}, ([], []), id="the pod is gone"),
+        pytest.param(
+            pod_json(schedulingGates=[OURS]), {"may_write": False}, ([], []), id="not the leader"
+        ),
+        pytest.param(
+            pod_json(schedulingGates=[OURS]), {"drop": True}, ([], []), id="no longer wanted"
+        ),
+    ],
+)
+def test_lifting(there: dict[str, Any], more: dict[str, Any], want: tuple[Any, Any]) -> None:
+    assert lift(there, **more) == want
+
+
+def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+    faults = [errors.Retry("503"), errors.Retry("503")]
+    assert lift(pod_json(schedulingGates=[OURS]), *faults) == (["p"], [])
+
+
+def test_a_refusal_is_heard_and_not_repeated() -> None:
+    faults = [errors.Refused("no right", status=403)]
+    assert lift(pod_json(schedulingGates=[OURS]), *faults) == ([], ["p: no right"])

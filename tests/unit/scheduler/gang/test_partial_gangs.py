@@ -1,0 +1,145 @@
+"""Which gangs stand half bound: what was seen, what the API shows, and what is no evidence."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.gang.partial_gangs import Wholeness
+from scheduler.gang.pod_groups import Group
+from scheduler.model.pod import GangKey, Pod
+from tests.unit.scheduler.bench import an_owner
+from tests.unit.scheduler.builders import a_pod, pod_json
+
+G = GangKey("ns", "g")
+
+
+def member(index: int, *, owner: str | None = "job-1", **more: Any) -> Pod:
+    """A bound member of a gang of three, made by a controller."""
+    obj = pod_json(f"g-{index}", **{"node": "n", "gang": ("g", 3), **more})
+    if owner is not None:
+        obj["metadata"]["ownerReferences"] = [an_owner(owner)]
+    return Pod.read(obj)
+
+
+DONE = {"phase": "Succeeded"}
+
+
+@pytest.mark.parametrize(
+    ("story", "half"),
+    [
+        pytest.param([member(0)], True, id="one of three has a node"),
+        pytest.param([member(0), member(1), member(2)], False, id="all have a node"),
+        pytest.param(
+            [member(0), member(1), member(2), member(2, status=DONE), member(1, status=DONE)],
+            False,
+            id="a gang that ends pod by pod was whole once",
+        ),
+        pytest.param(
+            [member(0), member(1), member(2), member(2, deleted=True), member(1, deleted=True)],
+            False,
+            id="a gang that lost members was whole once",
+        ),
+        pytest.param(
+            [member(0, status=DONE), member(1, status=DONE), member(2)],
+            False,
+            id="found ending: those that finished belong to the same controller",
+        ),
+        pytest.param(
+            [
+                member(0, status=DONE, owner="yesterday"),
+                member(1, status=DONE, owner="yesterday"),
+                member(2),
+            ],
+            True,
+            id="finished pods of another run are no evidence",
+        ),
+        pytest.param(
+            [member(0, status=DONE, owner=None), member(1, status=DONE, owner=None), member(2)],
+            True,
+            id="finished bare pods are no evidence",
+        ),
+        pytest.param(
+            [
+                *(member(i) for i in range(3)),
+                *(member(i, status=DONE) for i in range(3)),
+                member(3, owner="job-2"),
+            ],
+            True,
+            id="a new run under the old name starts from nothing",
+        ),
+        pytest.param([a_pod("p", node="n")], False, id="no gang at all"),
+    ],
+)
+def test_half_bound(story: list[Pod], half: bool) -> None:
+    books = Wholeness()
+    for pod in story:
+        books.put(pod)
+    assert (books.half_bound(G), len(books)) == (half, int(half))
+
+
+@pytest.mark.parametrize(
+    ("phase", "half"),
+    [
+        pytest.param("Failed", True, id="siblings that failed count for nothing"),
+        pytest.param("Succeeded", False, id="siblings that succeeded did their part"),
+    ],
+)
+def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) -> None:
+    books = Wholeness()
+    for i in range(2):
+        books.put(member(i, status={"phase": phase}))
+    books.committed(G)
+    books.bound(member(2, node=None), "n")
+    books.ended(G)
+    assert (books.half_bound(G), books.half(G).witnessed) == (half, True)
+
+
+def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_whole() -> None:
+    books = Wholeness()
+    books.committed(G)
+    for i in range(3):
+        books.bound(member(i, node=None), "n")
+    books.drop("uid-g-0")
+    books.completed(G)
+    books.ended(G)
+    assert books.half_bound(G) is False
+
+
+def test_time_counts_from_when_the_leader_looks() -> None:
+    books = Wholeness()
+    books.put(member(0))
+    never = books.due_at(G)
+    books.see(50.0)
+    books.see(60.0)
+    first = books.due_at(G)
+    books.again(G, 70.0)
+    assert (never, first, books.due_at(G)) == (float("inf"), 60.15, 80.15)
+
+
+def test_the_size_may_stand_in_an_object_that_changes() -> None:
+    sizes: dict[GangKey, Group] = {}
+    books = Wholeness(sizes.get)
+    label = {"scheduling.x-k8s.io/pod-group": "g"}
+    books.put(a_pod("a", node="n", labels=label))
+    unknown = books.half_bound(G)
+    sizes[G] = Group(2, timeout=7.0)
+    books.regroup(G)
+    known, timeout = books.half_bound(G), books.half(G).timeout
+    sizes[G] = Group(1)
+    books.regroup(G)
+    assert (unknown, known, timeout, books.half_bound(G)) == (False, True, 7.0, False)
+
+
+def test_nothing_is_kept_about_gangs_that_are_gone() -> None:
+    books = Wholeness()
+    for i in range(2):
+        books.put(member(i))
+    books.put(member(1, status=DONE))
+    for i in range(2):
+        books.drop(f"uid-g-{i}")
+    assert (len(books), books.live(G), books.in_flight(G), vars(books)["_gangs"]) == (
+        0,
+        0,
+        False,
+        {},
+    )

@@ -1,0 +1,151 @@
+"""Whom a release touches, and what the API says about whether a gang was whole."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cluster import errors
+from cluster.events import correlator
+from scheduler.gang.partial_gangs import Half
+from scheduler.gang.stale_gang_eviction import (
+    Fate,
+    Outcome,
+    Policy,
+    Releaser,
+    bind_time,
+    fate,
+    was_whole,
+)
+from scheduler.model.pod import GangKey, Pod
+from tests.unit.scheduler.bench import NAME, an_owner, clock
+from tests.unit.scheduler.builders import a_pod, pod_json
+from tests.unit.scheduler.fake_api import FarSide
+
+AT = datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC).timestamp()
+
+
+def member(name: str, *, owned: bool = True, **more: Any) -> dict[str, Any]:
+    obj = pod_json(name, **{"node": "n", "gang": ("g", 3), **more})
+    if owned:
+        obj["metadata"]["ownerReferences"] = [an_owner()]
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("obj", "policy", "want"),
+    [
+        pytest.param(member("p"), Policy.EVICT, Fate.EVICTED, id="a controller recreates it"),
+        pytest.param(member("p"), Policy.HOLD, Fate.HELD, id="the policy says hold"),
+        pytest.param(member("p", owned=False), Policy.EVICT, Fate.BARE, id="nobody recreates it"),
+        pytest.param(member("p", schedulerName="other"), Policy.EVICT, Fate.FOREIGN, id="not ours"),
+    ],
+)
+def test_fates(obj: dict[str, Any], policy: Policy, want: Fate) -> None:
+    assert fate(Pod.read(obj), policy=policy, scheduler=NAME) is want
+
+
+def born(second: int) -> Pod:
+    return a_pod("w", created=f"2026-01-01T00:00:{second:02}Z")
+
+
+@pytest.mark.parametrize(
+    ("bound", "waiting", "want"),
+    [
+        pytest.param([AT - 1, AT], [born(6), born(9)], True, id="all came after the last bind"),
+        pytest.param([AT - 1, AT], [born(5)], False, id="in the same second"),
+        pytest.param([AT - 1, AT], [born(6), born(1)], False, id="one was left out of the plan"),
+        pytest.param([AT, None], [born(9)], False, id="a bind whose time is not known"),
+        pytest.param([AT], [], False, id="nobody waits"),
+    ],
+)
+def test_was_whole(bound: Sequence[float | None], waiting: Sequence[Pod], want: bool) -> None:
+    assert was_whole(bound, waiting) is want
+
+
+def conditions(**row: str) -> dict[str, Any]:
+    return {"status": {"conditions": [{"type": "Ready"}, {"type": "PodScheduled", **row}]}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "want"),
+    [
+        pytest.param(
+            conditions(status="True", lastTransitionTime="2026-01-01T00:00:05Z"), AT, id="said"
+        ),
+        pytest.param(
+            conditions(status="False", lastTransitionTime="2026-01-01T00:00:05Z"),
+            None,
+            id="not bound",
+        ),
+        pytest.param(conditions(status="True"), None, id="without a time"),
+        pytest.param({"status": {}}, None, id="nothing"),
+    ],
+)
+def test_bind_time(pod: dict[str, Any], want: float | None) -> None:
+    assert bind_time(pod) == want
+
+
+def release(
+    api: FarSide, *pods: dict[str, Any], may_write: bool = True
+) -> tuple[Outcome, list[str]]:
+    reports: list[correlator.Report] = []
+
+    async def sleep(_: float) -> None: ...
+
+    releaser = Releaser(
+        api,
+        scheduler=NAME,
+        policy=Policy.EVICT,
+        record=reports.append,
+        may_write=lambda: may_write,
+        clock=clock,
+        sleep=sleep,
+    )
+    live = tuple(Pod.read(pod) for pod in pods)
+    half = Half(GangKey("ns", "g"), live, 3, 10.0, witnessed=True)
+    return asyncio.run(releaser.release(half, ())), [report.reason for report in reports]
+
+
+def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:
+    api = FarSide(member("a"), member("b"))
+    outcome, told = release(api, member("a"), member("b"))
+    rows = {name: body["status"]["conditions"][0] for name, body in api.patches}
+    assert (outcome.evicted, sorted(api.deletes), told) == (2, ["a", "b"], ["GangReleased"] * 2)
+    assert rows["a"] == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "GangReleased",
+        "message": (
+            "pod group g had 2 of 3 members bound for 10s; released, so that the gang starts whole"
+        ),
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "faults", "want"),
+    [
+        pytest.param([], [], Fate.EVICTED, id="it is gone already"),
+        pytest.param([member("a", uid="another")], [], Fate.EVICTED, id="a namesake came after"),
+        pytest.param([member("a")], [errors.Retry("503")] * 2, Fate.EVICTED, id="at the third try"),
+        pytest.param([member("a")], [errors.Retry("503")] * 9, Fate.UNREACHED, id="no answer"),
+        pytest.param(
+            [member("a")], [errors.Refused("no", status=403)], Fate.UNREACHED, id="no right"
+        ),
+    ],
+)
+def test_answers(there: list[dict[str, Any]], faults: list[Exception], want: Fate) -> None:
+    api = FarSide(*there)
+    api.delete_faults.extend(faults)
+    outcome, _ = release(api, member("a"))
+    assert outcome.fates == (("uid-a", want),)
+    assert [pod["metadata"]["uid"] for pod in api.pods.values()] in ([], ["another"], ["uid-a"])
+
+
+def test_who_leads_no_more_deletes_nothing() -> None:
+    api = FarSide(member("a"))
+    outcome, told = release(api, member("a"), may_write=False)
+    assert (outcome.fates, api.deletes, told) == ((("uid-a", Fate.UNREACHED),), [], [])

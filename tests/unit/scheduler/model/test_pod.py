@@ -1,0 +1,227 @@
+"""Raw JSON into values: what is kept, what is refused, what is not honoured."""
+
+from typing import Any
+
+import pytest
+
+from policies import vocabulary
+from scheduler.errors import ModelError
+from scheduler.model.pod import Condition, Gang, GangKey, Node, Pod, PodKey, Shape
+from scheduler.model.taints import Taint
+from scheduler.model.unit import UnitKey, order, units
+from scheduler.plugins.numa.allocator import Ask
+from tests.unit.scheduler.builders import a_gang, a_pod, pod_json
+
+YET = "which this scheduler does not honour yet"
+
+
+def test_a_whole_pod() -> None:
+    pod = Pod.read(
+        pod_json(
+            "p",
+            cpu="1500m",
+            memory="1Ki",
+            gpus=2,
+            gang=("g", 4),
+            numa="restricted",
+            node="n",
+            priority=7,
+            nodeSelector={"b": "2", "a": "1"},
+            annotations={
+                vocabulary.VRAM_ANNOTATION: "3",
+                vocabulary.NUMA_RESOURCES_ANNOTATION: "cpu,nvidia.com/gpu",
+            },
+            status={
+                "phase": "Running",
+                "conditions": [{"type": "PodScheduled", "status": "True"}],
+            },
+        )
+    )
+    assert pod == Pod(
+        key=PodKey("ns", "p"),
+        uid="uid-p",
+        shape=Shape(
+            requests=(("cpu", 1500), ("memory", 1024), ("nvidia.com/gpu", 2), ("pods", 1)),
+            selector=(("a", "1"), ("b", "2")),
+            ask=Ask(1500, 1024, 2, "restricted", frozenset({"cpu", "gpu"})),
+            vram=2,
+        ),
+        labels=(
+            (vocabulary.GANG_MIN_AVAILABLE_LABEL, "4"),
+            (vocabulary.GANG_NAME_LABEL, "g"),
+        ),
+        priority=7,
+        created=1767225600.0,
+        node="n",
+        phase="Running",
+        gang=Gang(GangKey("ns", "g"), 4),
+        condition=Condition("True", "", ""),
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "pending", "finished"),
+    [
+        pytest.param({}, True, False, id="waits"),
+        pytest.param({"node": "n"}, False, False, id="has a node"),
+        pytest.param({"status": {"phase": "Succeeded"}}, False, True, id="has succeeded"),
+        pytest.param({"status": {"phase": "Failed"}, "node": "n"}, False, True, id="has failed"),
+        pytest.param({"deleted": True}, False, False, id="is being deleted"),
+        pytest.param({"schedulingGates": [{"name": "g"}]}, False, False, id="is gated"),
+    ],
+)
+def test_life(more: dict[str, Any], pending: bool, finished: bool) -> None:
+    pod = a_pod(**more)
+    assert (pod.pending, pod.finished) == (pending, finished)
+
+
+REQUIRED: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}
+PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}
+
+
+@pytest.mark.parametrize(
+    ("more", "want"),
+    [
+        pytest.param({}, [], id="a plain pod"),
+        pytest.param(
+            {"affinity": {"nodeAffinity": PREFERRED, "podAntiAffinity": PREFERRED}},
+            [],
+            id="preferences",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+            [],
+            id="soft spread",
+        ),
+        pytest.param(
+            {"volumes": [{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x"}}]},
+            [],
+            id="volumes that are everywhere",
+        ),
+        pytest.param(
+            {"affinity": {"podAffinity": REQUIRED, "podAntiAffinity": REQUIRED}},
+            [],
+            id="pod affinity",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]},
+            [],
+            id="hard spread",
+        ),
+        pytest.param(
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+            [],
+            id="volume claims",
+        ),
+        pytest.param(
+            {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]},
+            [],
+            id="ephemeral volume claims",
+        ),
+        pytest.param(
+            {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "t"}]},
+            [],
+            id="devices by claim",
+        ),
+        pytest.param(
+            {"resourceClaims": [{"name": "g"}]},
+            ["a resource claim by neither name nor template"],
+            id="devices by nothing",
+        ),
+        pytest.param(
+            {"annotations": {vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true"}},
+            [],
+            id="a required clique",
+        ),
+    ],
+)
+def test_what_is_not_honoured(more: dict[str, Any], want: list[str]) -> None:
+    assert a_pod(**more).shape.refusals == tuple(f"asks for {wish}, {YET}" for wish in want)
+
+
+def test_wishes_that_contradict_each_other_are_refused() -> None:
+    pod = a_pod(numa="single-numa", annotations={f"{vocabulary.GROUP}/numa-policy": "restricted"})
+    assert len(pod.shape.refusals) == 1
+    assert "single-numa" in pod.shape.refusals[0]
+    assert "restricted" in pod.shape.refusals[0]
+
+
+def test_a_group_named_for_locality_holds_nobody_back() -> None:
+    pod = a_pod(annotations={vocabulary.GANG_GROUP_ANNOTATION: "near"})
+    assert (pod.gang, pod.shape.refusals) == (Gang(GangKey("ns", "near"), 1), ())
+
+
+def test_a_whole_node() -> None:
+    node = Node.read(
+        {
+            "metadata": {"name": "n", "labels": {vocabulary.GPU_VRAM_LABEL: "1Ki"}},
+            "spec": {
+                "unschedulable": True,
+                "taints": [
+                    {"key": "k", "effect": "NoExecute"},
+                    {"key": "soft", "effect": "PreferNoSchedule"},
+                ],
+            },
+            "status": {
+                "capacity": {"cpu": "9"},
+                "images": [{"names": ["a@sha256:b", "a:1"], "sizeBytes": 7}],
+                "allocatable": {"cpu": "2", "nvidia.com/gpu": "4", "memory": "8Ei"},
+            },
+        }
+    )
+    assert node == Node(
+        name="n",
+        allocatable=(("cpu", 2000), ("memory", 2**55 - 1), ("nvidia.com/gpu", 4)),
+        labels=((vocabulary.GPU_VRAM_LABEL, "1Ki"),),
+        taints=(Taint("k", "", "NoExecute"),),
+        against=(Taint("soft", "", "PreferNoSchedule"),),
+        images=(("a:1", 7), ("a@sha256:b", 7)),
+        unschedulable=True,
+        gpus=4,
+        vram=1024,
+    )
+
+
+@pytest.mark.parametrize(
+    ("read", "obj", "want"),
+    [
+        pytest.param(
+            Pod.read,
+            pod_json("p", cpu="lots"),
+            r"pod ns/p: spec\.containers\[0\].*requests\.cpu: found 'lots', want a quantity",
+            id="a pod's quantity",
+        ),
+        pytest.param(
+            Node.read,
+            {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "x"}}},
+            r"node n: status\.allocatable\.cpu: found 'x', want a quantity",
+            id="a node's quantity",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named(read: Any, obj: Any, want: str) -> None:
+    with pytest.raises(ModelError, match=want):
+        read(obj)
+
+
+def test_units_come_by_priority_then_age_then_uid() -> None:
+    old, new = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+    pods = [
+        a_pod("late", created=new),
+        a_pod("b", created=old),
+        a_pod("a", created=old),
+        a_pod("high", created=new, priority=5),
+        *a_gang(2, created=old, priority=1),
+    ]
+    keys: list[UnitKey] = [unit.key for unit in units(pods)]
+    assert [key.name for key in keys] == ["high", "g", "a", "b", "late"]
+    assert len({order(pod) for pod in pods}) == len(pods)
+
+
+def test_a_pod_and_a_gang_of_one_name_are_two_units() -> None:
+    assert len(units([a_pod("same"), *a_gang(1, name="same")])) == 2
+
+
+def test_members_that_disagree_are_held_to_the_largest_size() -> None:
+    (unit,) = units([a_pod("a", gang=("g", 2)), a_pod("b", gang=("g", 3))])
+    assert (unit.size, unit.need, unit.forming) == (3, 2, True)

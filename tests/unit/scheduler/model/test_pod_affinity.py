@@ -1,0 +1,123 @@
+"""What a pod asks of others, as read from its spec."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.model import pod_affinity as wishes
+from scheduler.model.fields import pairs
+from scheduler.model.label_selector import Requirement
+from scheduler.model.pod_affinity import NO_PEERS, PeerWish, Scope, Spread, Term
+from tests.unit.scheduler.plugins.interpod.builders import (
+    HOST,
+    ZONE,
+    Json,
+    apart,
+    near,
+    rather,
+    spread,
+    term,
+)
+
+OWN = Scope(("ns",))
+IS_X = Requirement("app", "In", ("x",))
+
+
+def read(labels: dict[str, str] | None = None, **spec: Any) -> PeerWish:
+    return wishes.read("ns", pairs(labels or {"app": "x", "version": "1"}), spec)
+
+
+WISHES = [
+    pytest.param({}, NO_PEERS, id="none"),
+    pytest.param({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}, NO_PEERS, id="empty ones"),
+    pytest.param(
+        {"affinity": near(term(ZONE))},
+        PeerWish(affinity=(Term(OWN, (IS_X,), ZONE),)),
+        id="the namespace is its own",
+    ),
+    pytest.param(
+        {"affinity": apart(term(ZONE, namespaces=["b", "a", "b"]))},
+        PeerWish(anti=(Term(Scope(("a", "b")), (IS_X,), ZONE),)),
+        id="or those that are named",
+    ),
+    pytest.param(
+        {"affinity": apart(term(ZONE, namespaceSelector={}))},
+        PeerWish(anti=(Term(Scope((), ()), (IS_X,), ZONE),)),
+        id="or all",
+    ),
+    pytest.param(
+        {
+            "affinity": rather("podAntiAffinity", 7, term(ZONE))
+            | rather("podAffinity", 5, term(HOST))
+        },
+        PeerWish(preferred=((Term(OWN, (IS_X,), HOST), 5), (Term(OWN, (IS_X,), ZONE), -7))),
+        id="preferences weigh for and against",
+    ),
+    pytest.param(
+        {
+            "affinity": apart(
+                term(ZONE, matchLabelKeys=["version", "none"], mismatchLabelKeys=["app"])
+            )
+        },
+        PeerWish(
+            anti=(
+                Term(
+                    OWN,
+                    (
+                        IS_X,
+                        Requirement("app", "NotIn", ("x",)),
+                        Requirement("version", "In", ("1",)),
+                    ),
+                    ZONE,
+                ),
+            )
+        ),
+        id="keys take the values of the pod",
+    ),
+    pytest.param(
+        {
+            "affinity": apart(
+                term(
+                    ZONE,
+                    {"matchExpressions": [{"key": "version", "operator": "In", "values": ["0"]}]},
+                    matchLabelKeys=["version"],
+                )
+            )
+        },
+        PeerWish(anti=(Term(OWN, (Requirement("version", "In", ("0",)),), ZONE),)),
+        id="what the API server resolved when the pod was made is left alone",
+    ),
+    pytest.param(
+        {"affinity": apart(term(ZONE, None, matchLabelKeys=["version"]))},
+        PeerWish(anti=(Term(OWN, None, ZONE),)),
+        id="no selector stays none",
+    ),
+    pytest.param(
+        {
+            "topologySpreadConstraints": [
+                spread(ZONE, matchLabelKeys=["version"], minDomains=3, nodeTaintsPolicy="Honor"),
+                spread(HOST, soft=True, nodeAffinityPolicy="Ignore"),
+            ]
+        },
+        PeerWish(
+            hard=(
+                Spread(
+                    ZONE, 1, (IS_X, Requirement("version", "In", ("1",))), domains=3, by_taints=True
+                ),
+            ),
+            soft=(Spread(HOST, 1, (IS_X,), by_affinity=False),),
+        ),
+        id="spread with its policies",
+    ),
+    pytest.param(
+        {"affinity": apart(term(ZONE, {"matchExpressions": [{"key": "app", "operator": "Near"}]}))},
+        PeerWish(anti=(Term(OWN, (Requirement("app", "Near"),), ZONE),)),
+        id="an operator that is not known stays, and selects nobody",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "want"), WISHES)
+def test_wishes_are_read(spec: Json, want: PeerWish) -> None:
+    found = read(**spec)
+    assert (found, hash(found)) == (want, hash(want))

@@ -1,0 +1,150 @@
+"""Gangs are placed as a whole: few nodes, one rack, held nodes left alone."""
+
+from typing import Any
+
+import pytest
+
+from policies import vocabulary
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.plan import NoFit, Placed
+from scheduler.model.pod import Node, Pod
+from scheduler.model.unit import Unit, key_of, order
+from scheduler.plan import planner
+from tests.unit.scheduler.builders import a_gang, a_node, a_pod
+
+
+def rack(name: str, *, rack: str, gpus: int, zone: str = "z", **more: Any) -> Node:
+    labels = {vocabulary.RACK_LABEL: rack, vocabulary.ZONE_LABEL: zone}
+    return a_node(name, cpu="64", memory="64Gi", gpus=gpus, labels=labels, **more)
+
+
+def outcome(pods: list[Pod], snapshot: Snapshot, **options: Any) -> dict[str, str] | str:
+    unit = Unit(key_of(pods[0]), tuple(sorted(pods, key=order)))
+    match planner.plan(unit, snapshot, **options):
+        case Placed() as plan:
+            return {one.pod.key.name: one.node for one in plan.placements}
+        case NoFit() as misfit:
+            return misfit.text
+
+
+def driver_and_workers(workers: int, **driver: Any) -> list[Pod]:
+    size = workers + 1
+    return [
+        a_pod(
+            "driver",
+            gang=("g", size),
+            labels={vocabulary.GANG_ROLE_LABEL: "leader"},
+            **{"cpu": "4", **driver},
+        ),
+        *(a_pod(f"w{i}", gpus=4, gang=("g", size)) for i in range(workers)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "want"),
+    [
+        pytest.param(
+            [
+                rack("a1", rack="a", gpus=4),
+                rack("b1", rack="b", gpus=4),
+                rack("b2", rack="b", gpus=4),
+                rack("c1", rack="c", gpus=4),
+            ],
+            a_gang(2, gpus=4),
+            {"g-0": "b1", "g-1": "b2"},
+            id="a rack that holds the whole gang",
+        ),
+        pytest.param(
+            [
+                rack("a1", rack="a", gpus=4, zone="1"),
+                rack("b1", rack="b", gpus=4, zone="2"),
+                rack("c1", rack="c", gpus=4, zone="2"),
+            ],
+            a_gang(2, gpus=4),
+            {"g-0": "b1", "g-1": "c1"},
+            id="one zone when no rack can",
+        ),
+        pytest.param(
+            [rack("a1", rack="a", gpus=4), rack("b1", rack="b", gpus=8)],
+            a_gang(2, gpus=4),
+            {"g-0": "b1", "g-1": "b1"},
+            id="one node before everything",
+        ),
+        pytest.param(
+            [
+                rack("a1", rack="a", gpus=4),
+                rack("b1", rack="b", gpus=4),
+                rack("b2", rack="b", gpus=4),
+                a_node("plain", cpu="8"),
+            ],
+            driver_and_workers(2),
+            {"driver": "b1", "w0": "b1", "w1": "b2"},
+            id="unlike members keep to one rack, although the leader alone had a host of its own",
+        ),
+        pytest.param(
+            [rack("a1", rack="a", gpus=4), rack("b1", rack="b", gpus=4), a_node("plain", cpu="80")],
+            driver_and_workers(2, cpu="70"),
+            {"driver": "plain", "w0": "a1", "w1": "b1"},
+            id="unlike members go wherever they fit when no rack holds them all",
+        ),
+        pytest.param(
+            [a_node("a", cpu="4"), a_node("b", cpu="3", memory="64Gi")],
+            [
+                a_pod(
+                    "leader", cpu="1", gang=("g", 3), labels={vocabulary.GANG_ROLE_LABEL: "leader"}
+                ),
+                a_pod("fat", cpu="3", memory="32Gi", gang=("g", 3)),
+                a_pod("long", cpu="3", memory="1Gi", gang=("g", 3)),
+            ],
+            {"leader": "a", "fat": "b", "long": "a"},
+            id="the order is changed until all fit",
+        ),
+    ],
+)
+def test_gangs(nodes: list[Node], pods: list[Pod], want: dict[str, str]) -> None:
+    snapshot = Snapshot.of(nodes)
+    before = snapshot.state()
+    assert (outcome(pods, snapshot), snapshot.state()) == (want, before)
+
+
+HELD = "node(s) were held for a pod group that has waited longer"
+
+
+@pytest.mark.parametrize(
+    ("closed", "want"),
+    [
+        pytest.param(frozenset(), {"p": "a"}, id="nothing is held"),
+        pytest.param(frozenset({"a"}), {"p": "b"}, id="a held node is left alone"),
+        pytest.param(
+            frozenset({"a", "b", "gone"}),
+            f"0/2 nodes are available: 2 {HELD}.",
+            id="every node is held",
+        ),
+    ],
+)
+def test_held_nodes(closed: frozenset[str], want: dict[str, str] | str) -> None:
+    snapshot = Snapshot.of([a_node("a", gpus=1), a_node("b", gpus=2)])
+    assert outcome([a_pod(gpus=1)], snapshot, closed=closed) == want
+
+
+@pytest.mark.parametrize(
+    ("priority", "want"),
+    [
+        pytest.param(5, "0/1 nodes are available: 1 Insufficient cpu.", id="no less important"),
+        pytest.param(4, {"p": "a"}, id="less important"),
+    ],
+)
+def test_pods_that_another_scheduler_makes_room_for(
+    priority: int, want: dict[str, str] | str
+) -> None:
+    snapshot = Snapshot.of([a_node("a", cpu="4")])
+    nominee = a_pod(
+        "other",
+        cpu="4",
+        priority=priority,
+        schedulerName="else",
+        status={"phase": "Pending", "nominatedNodeName": "a"},
+    )
+    snapshot.nominate(nominee)
+    before = snapshot.state()
+    assert (outcome([a_pod(cpu="2", priority=5)], snapshot), snapshot.state()) == (want, before)

@@ -1,0 +1,113 @@
+"""Nodes for many equal pods at once: few nodes, few domains, little left over."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.plan import node_choice
+from scheduler.plan.node_choice import Choice
+
+RACKS = [1, 1, 1, 2, 2, 2]
+
+
+def choose(room: list[int], wanted: int, *levels: list[int]) -> Choice | None:
+    return node_choice.choose(
+        np.array(room, dtype=np.int64),
+        wanted,
+        [np.array(level, dtype=np.int32) for level in levels],
+        leftover=np.array(room, dtype=np.float64),
+        rank=np.arange(len(room), dtype=np.int32),
+    )
+
+
+@pytest.mark.parametrize(
+    ("room", "wanted", "levels", "want"),
+    [
+        pytest.param([8, 5, 6], 5, [], Choice((1,), 0), id="one row that holds all, the tightest"),
+        pytest.param([8, 8], 17, [], None, id="more than there is room for"),
+        pytest.param([0, -3], 1, [], None, id="nothing is free"),
+        pytest.param([8, 3, 4, 8], 12, [], Choice((0, 2), 0), id="the last one is the tightest"),
+        pytest.param(
+            [8, 6, 6, 8], 12, [], Choice((1, 2), 0), id="two holes rather than one and a whole node"
+        ),
+        pytest.param(
+            [8, 4, 4, 8, 8, 0],
+            16,
+            [RACKS],
+            Choice((3, 4), 0),
+            id="one rack rather than two with as many nodes",
+        ),
+        pytest.param(
+            [8, 4, 4, 0, 6, 6],
+            16,
+            [RACKS],
+            Choice((0, 1, 2), 0),
+            id="the rack with the least left over, however many nodes are needed",
+        ),
+        pytest.param(
+            [8, 1, 1, 8, 2, 1],
+            16,
+            [RACKS],
+            Choice((3, 0), 0),
+            id="fewer nodes come before fewer racks",
+        ),
+        pytest.param(
+            [8, 0, 0, 8, 0, 0, 8],
+            16,
+            [[*RACKS, 3], [1, 1, 1, 2, 2, 2, 2]],
+            Choice((3, 6), 0),
+            id="one zone when no rack can hold them",
+        ),
+        pytest.param(
+            [8, 8, 8, 8],
+            16,
+            [[0, 0, 2, 2]],
+            Choice((2, 3), 0),
+            id="nodes that tell no rack are no rack",
+        ),
+        pytest.param(
+            [4, 8, 4, 2],
+            4,
+            [[1, 1, 2, 2]],
+            Choice((2,), 0),
+            id="among equal nodes the one in the fuller rack",
+        ),
+    ],
+)
+def test_choice(room: list[int], wanted: int, levels: list[list[int]], want: Choice | None) -> None:
+    assert choose(room, wanted, *levels) == want
+
+
+def holders(room: list[int], rows: list[int], wanted: int, count: int) -> list[tuple[int, ...]]:
+    """Every set of so many rows that holds all: the slow and certain way."""
+    able = [row for row in rows if room[row] > 0]
+    return [some for some in combinations(able, count) if sum(room[row] for row in some) >= wanted]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=8),
+    st.integers(1, 12),
+)
+def test_against_trying_everything(nodes: list[tuple[int, int]], wanted: int) -> None:
+    room, racks = [free for free, _ in nodes], [rack for _, rack in nodes]
+    everywhere = list(range(len(room)))
+    fewest = next((n for n in range(1, 9) if holders(room, everywhere, wanted, n)), None)
+    found = choose(room, wanted, racks)
+    if fewest is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (len(set(found.rows)), sum(room[row] for row in found.rows) - wanted) == (
+        fewest,
+        found.over,
+    )
+    within = [
+        some
+        for rack in set(racks) - {0}
+        for some in holders(room, [r for r in everywhere if racks[r] == rack], wanted, fewest)
+    ]
+    if within:
+        assert len({racks[row] for row in found.rows}) == 1

@@ -1,0 +1,96 @@
+"""CEL selectors over devices: what they see, and what an error says."""
+
+import pytest
+
+from policies.cel import engine_cpp
+from scheduler.plugins.dra.cel_selectors import Answer, Selecting
+from scheduler.plugins.dra.device_types import Device, Slice
+from tests.unit.scheduler.plugins.dra.builders import DRIVER, a_device, slice_json
+
+ATTRIBUTES = {
+    "model": {"string": "H100"},
+    "numaNode": {"int": 1},
+    "healthy": {"bool": True},
+    "driverVersion": {"version": "1.10.0"},
+    "other.example.com/speed": {"int": 400},
+}
+HERE = f'device.attributes["{DRIVER}"]'
+SIZE = f'device.capacity["{DRIVER}"].memory'
+ON = f"{DRIVER}/a/gpu-0"
+
+
+def the_device() -> Device:
+    row = a_device("gpu-0", attributes=ATTRIBUTES)
+    return Slice.read(slice_json("a", [row])).devices[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        pytest.param(f'device.driver == "{DRIVER}"', True, id="the driver"),
+        pytest.param(f'{HERE}.model == "H100"', True, id="a string of the driver's own domain"),
+        pytest.param(f"{HERE}.numaNode == 1 && {HERE}.healthy", True, id="a number and a bool"),
+        pytest.param(
+            'device.attributes["other.example.com"].speed > 300', True, id="another domain"
+        ),
+        pytest.param(f'{HERE}.driverVersion.isGreaterThan(semver("1.9.0"))', True, id="a version"),
+        pytest.param(f'{SIZE}.compareTo(quantity("80Gi")) >= 0', True, id="a quantity, compared"),
+        pytest.param(f'{SIZE}.isGreaterThan(quantity("80Gi"))', False, id="a quantity too small"),
+        pytest.param(f'{SIZE} == quantity("81920Mi")', True, id="equal quantities"),
+        pytest.param("device.allowMultipleAllocations", False, id="nobody shares it"),
+        pytest.param('"none.example.com" in device.attributes', False, id="a domain it lacks"),
+        pytest.param(
+            'has(device.attributes["none.example.com"].x)', False, id="nothing in such a domain"
+        ),
+        pytest.param(
+            'device.attributes["none.example.com"].?x.orValue(true)', True, id="or a default"
+        ),
+        pytest.param(
+            f"cel.bind(mine, {HERE}, mine.healthy && mine.numaNode == 1)", True, id="a short name"
+        ),
+        pytest.param(
+            f"{HERE}.cores == 4",
+            f'selector #0 on device {ON}: CEL runtime error: Key not found in map : "cores"',
+            id="a name that is missing is an error",
+        ),
+        pytest.param(
+            "device.driver",
+            f"selector #0 on device {ON}: CEL runtime error: the expression gave a value of type "
+            "string; a rule must give true or false",
+            id="what is no yes and no no",
+        ),
+    ],
+)
+def test_selectors(source: str, want: Answer) -> None:
+    assert Selecting().matches([source], the_device()) == want
+
+
+def test_a_selector_that_cannot_be_read_is_told() -> None:
+    found = Selecting().matches(["true", "device.driver =="], the_device())
+    assert isinstance(found, str)
+    assert found.startswith("selector #1: CEL compile error: ")
+
+
+def test_a_device_is_asked_about_once_until_it_changes() -> None:
+    made: list[str] = []
+
+    def engine() -> engine_cpp.Engine:
+        made.append("engine")
+        return engine_cpp.engine()
+
+    selecting, device = Selecting(engine), the_device()
+    first = [selecting.matches([f'{HERE}.model == "H100"'], device) for _ in range(3)]
+    changed = a_device("gpu-0", model="A100")
+    other = Slice.read(slice_json("a", [changed])).devices[0]
+    assert (first, selecting.matches([f'{HERE}.model == "H100"'], other), made) == (
+        [True] * 3,
+        False,
+        ["engine"],
+    )
+
+
+@pytest.mark.parametrize("name", engine_cpp.ENGINES)
+def test_both_engines_agree_on_plain_selectors(name: str) -> None:
+    selecting = Selecting(lambda: engine_cpp.engine(name))
+    sources = [f'{SIZE}.compareTo(quantity("80Gi")) >= 0', f'{HERE}.model in ["H100", "H200"]']
+    assert selecting.matches(sources, the_device()) is True

@@ -1,0 +1,359 @@
+"""What is written for claims before a pod is bound, and what is taken back when it is not."""
+
+import asyncio
+import copy
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from cluster import client, errors, resources
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.plan import NoFit, Placement
+from scheduler.model.pod import Pod
+from scheduler.plugins.dra.claim_types import FINALIZER, Claim
+from scheduler.plugins.dra.plugin import UNAVAILABLE
+from scheduler.plugins.dra.prebind import Claiming
+from scheduler.plugins.volumes.prebind import Prepared
+from tests.unit.scheduler.builders import a_node, placed
+from tests.unit.scheduler.plugins.dra.builders import (
+    DRIVER,
+    a_claimer,
+    an_ask,
+    claim_json,
+    class_json,
+    devices,
+    exactly,
+    first_of,
+    given,
+    slice_json,
+    tell,
+)
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+class Lost(errors.Retry):
+    """The write happened; its answer was lost."""
+
+
+class Store:
+    """Claims by name. The next patches meet the `faults`, one each."""
+
+    def __init__(self, *claims: Json) -> None:
+        self.claims = {obj["metadata"]["name"]: copy.deepcopy(obj) for obj in claims}
+        self.faults: deque[errors.KubeError | None] = deque()
+        self.patched: list[str] = []
+        self._versions = iter(range(100, 1000))
+
+    async def get(
+        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+    ) -> Json:
+        if name not in self.claims:
+            raise errors.Gone(f"{name} is not there")
+        return copy.deepcopy(self.claims[name])
+
+    async def patch(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        kind: client.PatchKind = client.PatchKind.MERGE,
+        subresource: str | None = None,
+    ) -> Json:
+        await asyncio.sleep(0)
+        fault = self.faults.popleft() if self.faults else None
+        if fault is not None and not isinstance(fault, Lost):
+            raise fault
+        found = await self.get(resource, name)
+        if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise errors.Conflict("somebody wrote in between")
+        if subresource == "status":
+            self._status(found["status"], body["status"], kind)
+        else:
+            found["metadata"]["finalizers"] = body["metadata"]["finalizers"]
+        self.write(found)
+        self.patched.append(subresource or "metadata")
+        if fault is not None:
+            raise fault
+        return copy.deepcopy(self.claims[name])
+
+    def write(self, obj: Json) -> None:
+        obj["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.claims[obj["metadata"]["name"]] = obj
+
+    @staticmethod
+    def _status(status: Json, change: Mapping[str, Any], kind: client.PatchKind) -> None:
+        if kind is client.PatchKind.STRATEGIC:
+            (row,) = change["reservedFor"]
+            rows = [one for one in status.get("reservedFor", []) if one["uid"] != row["uid"]]
+            status["reservedFor"] = rows if "$patch" in row else [*rows, row]
+            return
+        for field, value in change.items():
+            if value is None:
+                status.pop(field, None)
+            else:
+                status[field] = value
+
+    def shown(self, name: str = "one") -> tuple[list[str], list[str]]:
+        """The devices of a claim, and who it is reserved for."""
+        status = self.claims[name]["status"]
+        results = status.get("allocation", {}).get("devices", {}).get("results", [])
+        return (
+            [f"{row['request']}={row['device']}" for row in results],
+            [row["uid"] for row in status.get("reservedFor", [])],
+        )
+
+
+class Scene:
+    """Nodes a and b with two GPUs each; pods are placed on a."""
+
+    def __init__(self, *claims: Json, classes: Json | None = None, leads: bool = True) -> None:
+        self.store = Store(*claims)
+        self.snapshot = Snapshot.of([a_node("a"), a_node("b")])
+        slices = (slice_json("a", devices(2)), slice_json("b", devices(2)))
+        tell(self.snapshot, classes or class_json(), *slices, *claims)
+        self.clock, self.stirs = 0.0, 0
+        self.claiming = Claiming(
+            self.store,
+            self.snapshot.devices,
+            now=lambda: self.clock,
+            sleep=self._sleep,
+            random=lambda: 0.5,
+            may_write=lambda: leads,
+            stirred=self._stirred,
+        )
+
+    async def _sleep(self, seconds: float) -> None:
+        self.clock += seconds
+
+    def _stirred(self) -> None:
+        self.stirs += 1
+
+    def place(self, name: str, *claims: str) -> Placement:
+        pod: Pod = a_claimer(name, *claims)
+        self.snapshot.place(pod, "a")
+        return placed(pod, "a")
+
+    def prepare(self, *placements: Placement) -> Prepared:
+        return run(self.claiming.prepare(placements, deadline=30.0))
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def failures(found: Prepared) -> list[str]:
+    return [one.why.removeprefix("allocating devices: ") for one in found.failed]
+
+
+def test_a_claim_is_protected_then_allocated_and_reserved() -> None:
+    scene = Scene(claim_json("one", exactly(count=2), finalizers=["mine"]))
+    found = scene.prepare(scene.place("p", "one"))
+    claim = scene.store.claims["one"]
+    rule = {"key": "metadata.name", "operator": "In", "values": ["a"]}
+    assert ([one.pod.key.name for one in found.ready], scene.store.patched) == (
+        ["p"],
+        ["metadata", "status"],
+    )
+    assert claim["metadata"]["finalizers"] == ["mine", FINALIZER]
+    assert claim["status"] == {
+        "allocation": {
+            "devices": {
+                "results": [
+                    {"request": "gpus", "driver": DRIVER, "pool": "a", "device": name}
+                    for name in ("gpu-0", "gpu-1")
+                ]
+            },
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [rule]}]},
+        },
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "uid-p"}],
+    }
+
+
+def opaque(word: str) -> Json:
+    return {"opaque": {"driver": DRIVER, "parameters": {"word": word}}}
+
+
+def test_parameters_tolerations_and_admin_access_go_along() -> None:
+    way = {"name": "w", **an_ask(tolerations=[{"key": "k", "operator": "Exists"}])}
+    other = {"name": "v", **an_ask()}
+    claim = claim_json(
+        "one",
+        first_of("r", way, other),
+        exactly("watch", adminAccess=True),
+        config=[
+            {**opaque("all"), "requests": []},
+            {**opaque("r"), "requests": ["r"]},
+            {**opaque("way"), "requests": ["r/w"]},
+            {**opaque("not taken"), "requests": ["r/v"]},
+        ],
+    )
+    scene = Scene(claim, classes=class_json(config=[opaque("class")]))
+    scene.prepare(scene.place("p", "one"))
+    found = scene.store.claims["one"]["status"]["allocation"]["devices"]
+    assert [(row["request"], row.get("adminAccess", False)) for row in found["results"]] == [
+        ("r/w", False),
+        ("watch", True),
+    ]
+    assert found["results"][0]["tolerations"] == [{"key": "k", "operator": "Exists"}]
+    assert [
+        (row["source"], row["opaque"]["parameters"]["word"], row.get("requests", []))
+        for row in found["config"]
+    ] == [
+        ("FromClass", "class", []),
+        ("FromClaim", "all", []),
+        ("FromClaim", "r", ["r"]),
+        ("FromClaim", "way", ["r/w"]),
+    ]
+
+
+def test_pods_that_share_a_claim_are_all_reserved() -> None:
+    scene = Scene(claim_json("one"))
+    found = scene.prepare(scene.place("p", "one"), scene.place("q", "one"))
+    assert (len(found.ready), *scene.store.shown()) == (2, ["gpus=gpu-0"], ["uid-p", "uid-q"])
+
+
+def test_a_claim_that_has_its_devices_is_only_reserved() -> None:
+    scene = Scene(claim_json("one", status=given("gpu-1", pods=("uid-x",))))
+    scene.prepare(scene.place("p", "one"))
+    assert (scene.store.patched, scene.store.shown()) == (
+        ["status"],
+        (["gpus=gpu-1"], ["uid-x", "uid-p"]),
+    )
+
+
+def test_what_is_written_is_known_at_once() -> None:
+    scene = Scene(claim_json("one"))
+    placement = scene.place("p", "one")
+    scene.prepare(placement)
+    scene.snapshot.release(placement.pod, "a")
+    known = scene.snapshot.devices.facts.claims["ns", "one"]
+    assert (known.consumers, [str(one) for one in scene.snapshot.devices.facts.taken]) == (
+        ("uid-p",),
+        [f"{DRIVER}/a/gpu-0"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("faults", "want"),
+    [
+        pytest.param([Lost("lost")], [], id="an answer is lost"),
+        pytest.param([None, Lost("lost")], [], id="the second answer is lost"),
+        pytest.param([errors.Retry("busy")] * 3, [], id="a server that is busy"),
+        pytest.param([errors.Conflict("no")], [], id="somebody wrote something else"),
+        pytest.param([errors.Retry("busy")] * 100, ["busy"], id="a server that stays busy"),
+        pytest.param([errors.Refused("never")], ["never"], id="a server that refuses"),
+    ],
+)
+def test_faults(faults: list[errors.KubeError | None], want: list[str]) -> None:
+    scene = Scene(claim_json("one"))
+    scene.store.faults.extend(faults)
+    found = scene.prepare(scene.place("p", "one"))
+    held = ([], []) if want else (["gpus=gpu-0"], ["uid-p"])
+    assert (failures(found), scene.store.shown()) == (want, held)
+
+
+def test_whoever_allocates_first_wins() -> None:
+    scene = Scene(claim_json("one"))
+    placement = scene.place("p", "one")
+    scene.store.write(claim_json("one", status=given("gpu-1", pods=("uid-x",))))
+    found = scene.prepare(placement)
+    assert (failures(found), scene.store.shown()) == (
+        ["claim ns/one got allocated elsewhere in the meantime"],
+        (["gpus=gpu-1"], ["uid-x"]),
+    )
+
+
+def test_a_claim_that_is_gone_fails_its_pod() -> None:
+    scene = Scene(claim_json("one"))
+    placement = scene.place("p", "one")
+    scene.snapshot.devices.facts.drop_claim(Claim.read(claim_json("one")))
+    assert failures(scene.prepare(placement)) == ["claim ns/one is gone"]
+
+
+def test_whoever_does_not_lead_writes_nothing() -> None:
+    scene = Scene(claim_json("one"), leads=False)
+    found = scene.prepare(scene.place("p", "one"))
+    assert (failures(found), scene.store.patched) == (
+        ["this process does not lead any more"],
+        [],
+    )
+
+
+def test_the_second_claim_of_a_pod_fails_and_the_first_is_taken_back() -> None:
+    scene = Scene(claim_json("one"), claim_json("two"))
+    placement = scene.place("p", "one", "two")
+    scene.store.faults.extend([None, None, errors.Refused("never")])
+    found = scene.prepare(placement)
+    assert (failures(found), scene.store.shown("one"), scene.store.shown("two")) == (
+        ["never"],
+        ([], []),
+        ([], []),
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "others", "want"),
+    [
+        pytest.param({}, [], ([], []), id="ours alone: devices and all"),
+        pytest.param({}, ["q"], (["gpus=gpu-0"], []), id="another pod is on the way to it"),
+        pytest.param(
+            given("gpu-1", pods=("uid-x",)), [], (["gpus=gpu-1"], ["uid-x"]), id="somebody else's"
+        ),
+        pytest.param(given("gpu-1"), [], (["gpus=gpu-1"], []), id="allocated before this pod"),
+    ],
+)
+def test_what_is_taken_back(
+    status: Json, others: list[str], want: tuple[list[str], list[str]]
+) -> None:
+    scene = Scene(claim_json("one", status=status))
+    placement = scene.place("p", "one")
+    scene.prepare(placement)
+    for name in others:
+        scene.place(name, "one")
+    run(scene.claiming.undo([placement]))
+    assert scene.store.shown() == want
+    assert scene.stirs == (1 if want == ([], []) else 0)
+
+
+async def freed(scene: Scene, pod: Pod, why: NoFit) -> tuple[list[str], list[str]]:
+    scene.claiming.free([pod], why)
+    scene.claiming.free([pod], why)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    return scene.store.shown()
+
+
+NOWHERE = NoFit(2, ((UNAVAILABLE, 2),))
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "want"),
+    [
+        pytest.param(given("gpu-0"), NOWHERE, ([], []), id="reserved for nobody"),
+        pytest.param(given("gpu-0", pods=("uid-p",)), NOWHERE, ([], []), id="for this pod alone"),
+        pytest.param(
+            given("gpu-0", pods=("uid-x",)),
+            NOWHERE,
+            (["gpus=gpu-0"], ["uid-x"]),
+            id="in use by another pod",
+        ),
+        pytest.param(
+            given("gpu-0"),
+            NoFit(2, (("Insufficient cpu", 2),)),
+            (["gpus=gpu-0"], []),
+            id="not what keeps the pod waiting",
+        ),
+    ],
+)
+def test_devices_that_keep_a_pod_from_other_nodes(
+    status: Json, why: NoFit, want: tuple[list[str], list[str]]
+) -> None:
+    scene = Scene(claim_json("one", status=status))
+    assert run(freed(scene, a_claimer("p", "one"), why)) == want
+    assert len(scene.store.patched) == (1 if want == ([], []) else 0)

@@ -1,0 +1,202 @@
+"""Slices, pools and claims as facts, from the objects of the API."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.columns.label_match import Requirement
+from scheduler.plugins.dra.claim_types import Claim
+from scheduler.plugins.dra.device_order import Item, Place, ordered, place_of
+from scheduler.plugins.dra.device_types import DeviceId, Rule, Slice
+from scheduler.plugins.dra.node_selector import EVERYWHERE, Nodes, common, written
+from scheduler.plugins.dra.store import DeviceFacts
+from tests.unit.scheduler.builders import a_node
+from tests.unit.scheduler.plugins.dra.builders import (
+    DRIVER,
+    a_device,
+    claim_json,
+    devices,
+    exactly,
+    given,
+    slice_json,
+)
+
+Json = dict[str, Any]
+
+
+def facts_of(*slices: Json) -> DeviceFacts:
+    facts = DeviceFacts()
+    for one in slices:
+        facts.put_slice(Slice.read(one))
+    return facts
+
+
+@pytest.mark.parametrize(
+    ("slices", "want"),
+    [
+        pytest.param(
+            [slice_json("a", devices(2))], [("a", True, ["gpu-0", "gpu-1"])], id="one slice"
+        ),
+        pytest.param(
+            [slice_json("a", devices(1), count=2)],
+            [("a", False, ["gpu-0"])],
+            id="a slice is missing",
+        ),
+        pytest.param(
+            [
+                slice_json("a", devices(2), name="old", generation=1),
+                slice_json("a", devices(1), name="new", generation=2),
+            ],
+            [("a", True, ["gpu-0"])],
+            id="the newest generation counts",
+        ),
+        pytest.param(
+            [
+                slice_json("a", devices(1), name="x", count=2),
+                slice_json("a", devices(1), name="y", count=2),
+            ],
+            [("a", False, ["gpu-0", "gpu-0"])],
+            id="a name that two devices have",
+        ),
+    ],
+)
+def test_pools(slices: list[Json], want: list[tuple[str, bool, list[str]]]) -> None:
+    found = [
+        (
+            pool.id[1],
+            pool.usable,
+            [device.id.device for one in pool.slices for device in one.devices],
+        )
+        for pool in facts_of(*slices).visible("a")
+    ]
+    assert found == want
+
+
+def test_a_slice_that_goes_takes_its_pool_with_it() -> None:
+    facts = facts_of(slice_json("a", devices(1)))
+    gone = facts.drop_slice(Slice.read(slice_json("a", devices(1))))
+    assert (gone, facts.visible("a"), facts.pools, facts.at_node) == (True, [], {}, {})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "want"),
+    [
+        pytest.param(Nodes(name="a"), True, id="by name"),
+        pytest.param(Nodes(name="b"), False, id="by another name"),
+        pytest.param(EVERYWHERE, True, id="everywhere"),
+        pytest.param(
+            Nodes(terms=((Requirement("zone", "In", ("z",)),),)), True, id="by a label that it has"
+        ),
+        pytest.param(Nodes(terms=((),)), False, id="an empty term selects nothing"),
+        pytest.param(
+            Nodes(terms=((Requirement("field:metadata.name", "In", ("a",)),),)),
+            True,
+            id="by a rule about names",
+        ),
+    ],
+)
+def test_where_devices_are(nodes: Nodes, want: bool) -> None:
+    assert nodes.has(a_node("a", labels={"zone": "z"})) is want
+
+
+@pytest.mark.parametrize(
+    ("nodes", "want"),
+    [
+        pytest.param((EVERYWHERE,), None, id="no node is excluded"),
+        pytest.param(
+            (EVERYWHERE, Nodes(name="a")),
+            [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}],
+            id="one device of the node decides",
+        ),
+        pytest.param(
+            (
+                Nodes(terms=((Requirement("zone", "In", ("z",)),),)),
+                Nodes(terms=((Requirement("rack", "Exists"),),)),
+            ),
+            [
+                {
+                    "matchExpressions": [
+                        {"key": "zone", "operator": "In", "values": ["z"]},
+                        {"key": "rack", "operator": "Exists", "values": []},
+                    ]
+                }
+            ],
+            id="both rules hold",
+        ),
+    ],
+)
+def test_the_nodes_of_an_allocation(nodes: tuple[Nodes, ...], want: list[Json] | None) -> None:
+    found = written(common(nodes))
+    assert (None if found is None else found["nodeSelectorTerms"]) == want
+
+
+def test_claims_hold_devices_and_give_them_back() -> None:
+    facts = facts_of(slice_json("a", devices(2)))
+    free, first = DeviceId(DRIVER, "a", "gpu-1"), DeviceId(DRIVER, "a", "gpu-0")
+    told: list[object] = []
+    facts.on_taken.append(told.append)
+    facts.put_claim(Claim.read(claim_json("c", status=given("gpu-0"))))
+    held = set(facts.taken)
+    stale = facts.put_claim(Claim.read(claim_json("c", version="0")))
+    facts.put_claim(Claim.read(claim_json("c", version="2", status=given("gpu-1"))))
+    moved = set(facts.taken)
+    facts.drop_claim(Claim.read(claim_json("c", version="3")))
+    assert (held, stale, moved, facts.taken, told) == (
+        {first},
+        False,
+        {free},
+        {},
+        [{"a"}, {"a"}, {"a"}],
+    )
+
+
+def test_equal_specs_have_one_number() -> None:
+    facts = DeviceFacts()
+    for name, count in (("a", 1), ("b", 1), ("c", 2)):
+        facts.put_claim(Claim.read(claim_json(name, exactly(count=count))))
+    one, same, other = (facts.numbers["ns", name] for name in "abc")
+    assert one == same != other
+
+
+def test_a_rule_taints_the_devices_that_it_selects() -> None:
+    facts = facts_of(slice_json("a", devices(2)))
+    taint = {"key": "sick", "effect": "NoSchedule"}
+    selector = {"driver": DRIVER, "device": "gpu-1"}
+    rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": taint}}
+    facts.put_rule(Rule.read(rule))
+    (pool,) = facts.visible("a")
+    found = [[mark.key for mark in facts.marks(device)] for device in pool.slices[0].devices]
+    assert found == [[], ["sick"]]
+
+
+def test_a_device_tells_where_it_sits() -> None:
+    (device,) = Slice.read(
+        slice_json("a", [a_device("x", numa=1, root="pci0000:01", island="i-0")])
+    ).devices
+    assert place_of(device) == Place(1, "pci0000:01", "i-0")
+
+
+ISLANDS = ["i"] * 4 + ["j"] * 4
+
+
+@pytest.mark.parametrize(
+    ("islands", "taken", "wanted", "want"),
+    [
+        pytest.param(ISLANDS, {5}, 1, "467", id="a broken island before a whole one"),
+        pytest.param(["i", "i", *"jjjj"], {2}, 1, "345", id="a small island stays whole too"),
+        pytest.param(ISLANDS, {0, 5, 6}, 2, "47", id="one that is then full before all"),
+        pytest.param(ISLANDS, {0}, 4, "4567", id="the one that holds all"),
+        pytest.param(ISLANDS, {0, 4, 5}, 4, "123", id="the largest where none holds all"),
+        pytest.param(["", "i", "i"], set(), 1, "0", id="one alone breaks nothing"),
+        pytest.param(["", "", "i", "i"], set(), 2, "23", id="two belong together"),
+    ],
+)
+def test_the_order_of_devices(islands: list[str], taken: set[int], wanted: int, want: str) -> None:
+    found = Slice.read(slice_json("a", devices(len(islands)))).devices
+    items = [
+        Item(n, device, Place(island=island))
+        for n, (device, island) in enumerate(zip(found, islands, strict=True))
+    ]
+    free = {item.number for item in items} - taken
+    first = [str(i.number) for i in ordered(items, free, wanted) if i.number in free]
+    assert "".join(first[: len(want)]) == want

@@ -1,0 +1,307 @@
+"""Situations of pods among pods: who is refused where, and in which words."""
+
+import pytest
+
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.plan import NoFit
+from scheduler.model.pod import Pod
+from scheduler.model.unit import units
+from scheduler.plan import planner
+from tests.unit.scheduler.builders import a_node
+from tests.unit.scheduler.plugins.interpod.builders import (
+    HOST,
+    KEPT_OUT,
+    NOT_NEAR,
+    SKEWED,
+    TOO_NEAR,
+    UNLABELLED,
+    ZONE,
+    Y,
+    a_peer,
+    apart,
+    everywhere,
+    near,
+    picture,
+    rather,
+    reasons,
+    spread,
+    term,
+)
+
+AFFINITY = [
+    pytest.param([], a_peer(), {}, id="nobody asks for anything"),
+    pytest.param(
+        [(a_peer("e"), "a1")],
+        a_peer(affinity=near(term(ZONE))),
+        everywhere(NOT_NEAR, "a1", "a2"),
+        id="in the zone of a pod that matches",
+    ),
+    pytest.param(
+        [(a_peer("e", deleted=True), "a1")],
+        a_peer(affinity=near(term(HOST))),
+        everywhere(NOT_NEAR, "a1"),
+        id="a terminating pod is still company",
+    ),
+    pytest.param(
+        [(a_peer("e"), "bare")],
+        a_peer("p", "", affinity=near(term(ZONE))),
+        everywhere(NOT_NEAR),
+        id="a pod on a node without the key is near to nobody",
+    ),
+    pytest.param(
+        [],
+        a_peer("p", "x", affinity=near(term(ZONE))),
+        {"bare": NOT_NEAR},
+        id="the first of a group needs nobody, but a node with the key",
+    ),
+    pytest.param(
+        [],
+        a_peer("p", "y", affinity=near(term(ZONE))),
+        everywhere(NOT_NEAR),
+        id="whoever does not match its own terms is not the first",
+    ),
+    pytest.param(
+        [(a_peer("e"), "bare")],
+        a_peer("p", "x", affinity=near(term(ZONE))),
+        {"bare": NOT_NEAR},
+        id="a pod that is in no domain does not end the exception of the first",
+    ),
+    pytest.param(
+        [(a_peer("e"), "a1"), (a_peer("f", "y"), "a1")],
+        a_peer("p", "", affinity=near(term(ZONE), term(HOST, Y))),
+        everywhere(NOT_NEAR),
+        id="one pod must match all terms, not one pod each",
+    ),
+    pytest.param(
+        [(a_peer("e", labels={"app": "x", "tier": "t"}), "a1")],
+        a_peer(
+            "p",
+            "",
+            affinity=near(term(ZONE), term(HOST, {"matchLabels": {"app": "x", "tier": "t"}})),
+        ),
+        everywhere(NOT_NEAR, "a1"),
+        id="every term in its own domain",
+    ),
+    pytest.param(
+        [(a_peer("e", ns="other"), "a1")],
+        a_peer("p", "", affinity=near(term(ZONE))),
+        everywhere(NOT_NEAR),
+        id="pods of other namespaces are not meant",
+    ),
+    pytest.param(
+        [(a_peer("e", ns="other"), "a1")],
+        a_peer("p", "", affinity=near(term(ZONE, namespaces=["other"]))),
+        everywhere(NOT_NEAR, "a1", "a2"),
+        id="unless they are named",
+    ),
+    pytest.param(
+        [(a_peer("e", ns="other"), "a1")],
+        a_peer("p", "", affinity=near(term(ZONE, namespaceSelector={}))),
+        everywhere(NOT_NEAR, "a1", "a2"),
+        id="or all namespaces are meant",
+    ),
+    pytest.param(
+        [(a_peer("e", ns="other"), "a1"), (a_peer("f"), "b1")],
+        a_peer(
+            "p",
+            "",
+            affinity=near(term(ZONE, namespaceSelector={"matchLabels": {"team": "blue"}})),
+        ),
+        everywhere(NOT_NEAR, "a1", "a2"),
+        id="or those with a label, and then not its own",
+    ),
+    pytest.param(
+        [(a_peer("e"), "a1")],
+        a_peer("p", "", affinity=near(term(ZONE, None))),
+        everywhere(NOT_NEAR),
+        id="an absent selector selects nobody",
+    ),
+    pytest.param(
+        [(a_peer("e"), "a1")],
+        a_peer("p", affinity=apart(term(HOST))),
+        {"a1": TOO_NEAR},
+        id="not on the host of a pod that matches",
+    ),
+    pytest.param(
+        [(a_peer("e"), "bare")],
+        a_peer("p", affinity=apart(term(HOST))),
+        {},
+        id="a node without the key keeps nobody apart",
+    ),
+    pytest.param(
+        [(a_peer("e"), "a1"), (a_peer("f", "y"), "b1")],
+        a_peer("p", affinity=apart(term(ZONE), term(HOST, Y))),
+        {"a1": TOO_NEAR, "a2": TOO_NEAR, "b1": TOO_NEAR},
+        id="any term keeps apart",
+    ),
+    pytest.param(
+        [(a_peer("e", "y", affinity=apart(term(ZONE))), "a1")],
+        a_peer("p"),
+        {"a1": KEPT_OUT, "a2": KEPT_OUT},
+        id="an existing pod keeps others out of its zone",
+    ),
+    pytest.param(
+        [(a_peer("e", "y", affinity=apart(term(ZONE)), ns="other"), "a1")],
+        a_peer("p"),
+        {},
+        id="but not those of namespaces it does not mean",
+    ),
+    pytest.param(
+        [
+            (
+                a_peer(
+                    "e",
+                    "y",
+                    ns="other",
+                    affinity=apart(term(ZONE, namespaceSelector={"matchLabels": {"team": "red"}})),
+                ),
+                "a1",
+            )
+        ],
+        a_peer("p"),
+        {"a1": KEPT_OUT, "a2": KEPT_OUT},
+        id="and those of namespaces it selects",
+    ),
+    pytest.param(
+        [(a_peer("e", affinity=apart(term(HOST))), "a1"), (a_peer("f"), "b1")],
+        a_peer("p", affinity=near(term(ZONE)) | apart(term(HOST))),
+        {"bare": NOT_NEAR, "a1": TOO_NEAR, "b1": TOO_NEAR},
+        id="affinity speaks before anti-affinity, and that before the others'",
+    ),
+    pytest.param(
+        [(a_peer("e", affinity=rather("podAntiAffinity", 100, term(HOST))), "a1")],
+        a_peer("p", affinity=rather("podAntiAffinity", 100, term(HOST))),
+        {},
+        id="preferences refuse nobody",
+    ),
+]
+
+
+@pytest.mark.parametrize(("there", "pod", "want"), AFFINITY)
+def test_affinity(there: list[tuple[Pod, str]], pod: Pod, want: dict[str, str]) -> None:
+    assert reasons(picture(*there), pod) == want
+
+
+ON_A = [(a_peer("e"), "a1")]
+
+SPREAD = [
+    pytest.param(
+        ON_A,
+        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED},
+        id="the fuller zone is refused",
+    ),
+    pytest.param(
+        ON_A,
+        a_peer(topologySpreadConstraints=[spread(ZONE, maxSkew=2)]),
+        {"bare": UNLABELLED},
+        id="within the skew",
+    ),
+    pytest.param(
+        ON_A,
+        a_peer("p", "y", topologySpreadConstraints=[spread(ZONE)]),
+        {"bare": UNLABELLED},
+        id="a pod that is not selected adds nothing",
+    ),
+    pytest.param(
+        [(a_peer("e", deleted=True), "a1")],
+        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        {"bare": UNLABELLED},
+        id="a terminating pod is not counted",
+    ),
+    pytest.param(
+        [(a_peer("e", ns="other"), "a1")],
+        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        {"bare": UNLABELLED},
+        id="nor one of another namespace",
+    ),
+    pytest.param(
+        [*ON_A, (a_peer("f"), "b1")],
+        a_peer(topologySpreadConstraints=[spread(ZONE, minDomains=3)]),
+        {"a1": SKEWED, "a2": SKEWED, "b1": SKEWED, "b2": SKEWED, "bare": UNLABELLED},
+        id="too few domains: the emptiest counts as empty",
+    ),
+    pytest.param(
+        [*ON_A, (a_peer("f"), "b1")],
+        a_peer(topologySpreadConstraints=[spread(ZONE, minDomains=2)]),
+        {"bare": UNLABELLED},
+        id="as many domains as wanted",
+    ),
+    pytest.param(
+        ON_A,
+        a_peer(topologySpreadConstraints=[spread(ZONE)], nodeSelector={"disk": "ssd"}),
+        {"bare": UNLABELLED},
+        id="zones that the node selector rules out are no domains",
+    ),
+    pytest.param(
+        ON_A,
+        a_peer(
+            topologySpreadConstraints=[spread(ZONE, nodeAffinityPolicy="Ignore")],
+            nodeSelector={"disk": "ssd"},
+        ),
+        {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED},
+        id="unless the policy ignores the node selector",
+    ),
+    pytest.param(
+        ON_A,
+        a_peer(topologySpreadConstraints=[spread(ZONE), spread("disk")]),
+        {"b1": UNLABELLED, "b2": UNLABELLED, "bare": UNLABELLED},
+        id="zones whose nodes lack another constraint's key are no domains",
+    ),
+    pytest.param(
+        ON_A,
+        a_peer(topologySpreadConstraints=[spread(ZONE, {})]),
+        {"bare": UNLABELLED},
+        id="a selector of everything counts nobody",
+    ),
+    pytest.param(
+        [(a_peer("e", labels={"app": "x", "version": "1"}), "a1")],
+        a_peer(
+            labels={"app": "x", "version": "2"},
+            topologySpreadConstraints=[spread(ZONE, matchLabelKeys=["version"])],
+        ),
+        {"bare": UNLABELLED},
+        id="another version is another group",
+    ),
+    pytest.param(
+        ON_A,
+        a_peer(topologySpreadConstraints=[spread(ZONE, soft=True)]),
+        {},
+        id="a soft constraint refuses nobody",
+    ),
+    pytest.param(
+        [*ON_A, (a_peer("f", "y", affinity=apart(term(HOST))), "b1")],
+        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED, "b1": KEPT_OUT},
+        id="spread speaks before affinity",
+    ),
+]
+
+
+@pytest.mark.parametrize(("there", "pod", "want"), SPREAD)
+def test_spread(there: list[tuple[Pod, str]], pod: Pod, want: dict[str, str]) -> None:
+    assert reasons(picture(*there), pod) == want
+
+
+def test_taints_keep_a_zone_out_of_the_count_on_request() -> None:
+    there = [
+        a_node("a", labels={ZONE: "a"}),
+        a_node("b", labels={ZONE: "b"}, taints=[{"key": "only", "effect": "NoSchedule"}]),
+    ]
+    snapshot = Snapshot.of(there, ON_A[:0])
+    snapshot.charge(a_peer("e"), "a")
+    ignored = a_peer(topologySpreadConstraints=[spread(ZONE)])
+    honoured = a_peer(topologySpreadConstraints=[spread(ZONE, nodeTaintsPolicy="Honor")])
+    assert (reasons(snapshot, ignored), reasons(snapshot, honoured)) == ({"a": SKEWED}, {})
+
+
+def test_the_text_is_that_of_kube_scheduler() -> None:
+    pod = a_peer(topologySpreadConstraints=[spread(ZONE)], affinity=apart(term(ZONE, Y)))
+    snapshot = picture(*ON_A, (a_peer("f", "y"), "b2"))
+    found = planner.plan(units([pod])[0], snapshot)
+    assert isinstance(found, NoFit)
+    assert found.text == (
+        "0/5 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing "
+        "required label), 2 node(s) didn't match pod anti-affinity rules, 2 node(s) didn't match "
+        "pod topology spread constraints."
+    )

@@ -1,0 +1,250 @@
+"""Counted over all nodes at once, or read off one by one: pods around a pod say the same."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.fields import pairs
+from scheduler.model.pod import Node, Pod
+from tests.unit.scheduler.builders import pod_json
+from tests.unit.scheduler.plugins.interpod import naive_oracle as naive
+from tests.unit.scheduler.plugins.interpod.naive_oracle import HOST, PREFERRED, REQUIRED, World
+
+Json = dict[str, Any]
+
+SOME = settings(max_examples=40, deadline=None)
+KEYS = (HOST, "zone", "rack")
+NAMESPACES = {"ns": {"team": "red"}, "other": {"team": "blue"}, "bare": {}}
+
+SELECTORS = st.sampled_from(
+    [
+        None,
+        {},
+        {"matchLabels": {"app": "x"}},
+        {"matchLabels": {"app": "x"}},
+        {"matchLabels": {"app": "x", "tier": "t"}},
+        {"matchExpressions": [{"key": "app", "operator": "In", "values": ["x", "y"]}]},
+        {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["x"]}]},
+        {"matchExpressions": [{"key": "tier", "operator": "Exists"}]},
+        {"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]},
+    ]
+)
+NAMESPACE_SELECTORS = st.sampled_from(
+    [
+        None,
+        None,
+        {},
+        {"matchLabels": {"team": "red"}},
+        {"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]},
+    ]
+)
+
+
+@st.composite
+def pod_terms(draw: st.DrawFn) -> Json:
+    return {
+        "topologyKey": draw(st.sampled_from(KEYS)),
+        "labelSelector": draw(SELECTORS),
+        "namespaces": draw(st.sampled_from([[], [], ["ns"], ["other", "bare"]])),
+        "namespaceSelector": draw(NAMESPACE_SELECTORS),
+    }
+
+
+@st.composite
+def spreads(draw: st.DrawFn) -> list[Json]:
+    rows = []
+    for key in draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True)):
+        row: Json = {
+            "topologyKey": key,
+            "maxSkew": draw(st.integers(1, 2)),
+            "whenUnsatisfiable": draw(st.sampled_from(["DoNotSchedule", "ScheduleAnyway"])),
+            "labelSelector": draw(SELECTORS),
+            "matchLabelKeys": draw(st.sampled_from([[], [], ["tier"]])),
+            "nodeAffinityPolicy": draw(st.sampled_from(["Honor", "Ignore"])),
+            "nodeTaintsPolicy": draw(st.sampled_from(["Honor", "Ignore"])),
+        }
+        if row["whenUnsatisfiable"] == "DoNotSchedule":
+            row["minDomains"] = draw(st.integers(1, 3))
+        rows.append(row)
+    return rows
+
+
+@st.composite
+def pods(draw: st.DrawFn, name: str, node: str | None) -> Json:
+    affinity = {}
+    for field in ("podAffinity", "podAntiAffinity"):
+        affinity[field] = {
+            REQUIRED: draw(st.lists(pod_terms(), max_size=2)) if draw(st.booleans()) else [],
+            PREFERRED: [
+                {"weight": draw(st.integers(1, 100)), "podAffinityTerm": term}
+                for term in draw(st.lists(pod_terms(), max_size=1))
+            ],
+        }
+    labels = {"app": draw(st.sampled_from([None, "x", "x", "y"])), "tier": draw(TIERS)}
+    found = pod_json(
+        name,
+        labels={key: value for key, value in labels.items() if value},
+        node=node,
+        deleted=node is not None and draw(st.sampled_from([False, False, True])),
+        affinity=affinity if draw(st.booleans()) else {},
+        topologySpreadConstraints=draw(spreads()),
+        nodeSelector=draw(st.sampled_from([{}, {}, {"rack": "r1"}])),
+        tolerations=draw(st.sampled_from([[], [{"key": "only", "operator": "Exists"}]])),
+    )
+    found["metadata"]["namespace"] = draw(st.sampled_from(["ns", "ns", "other", "bare"]))
+    return found
+
+
+TIERS = st.sampled_from([None, "t", "u"])
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    nodes = []
+    for i in range(draw(st.integers(1, 5))):
+        labels = {
+            HOST: draw(st.sampled_from([f"n{i}", f"n{i}", f"n{i}", None])),
+            "zone": draw(st.sampled_from(["a", "b", "c", None])),
+            "rack": draw(st.sampled_from(["r1", "r2", None])),
+        }
+        taints = draw(
+            st.sampled_from(
+                [
+                    [],
+                    [{"key": "only", "effect": "NoSchedule"}],
+                    [{"key": "rather", "effect": "PreferNoSchedule"}],
+                ]
+            )
+        )
+        words = {key: value for key, value in labels.items() if value}
+        nodes.append({"metadata": {"name": f"n{i}", "labels": words}, "spec": {"taints": taints}})
+    names = [f"n{i}" for i in range(len(nodes))]
+    there = [
+        draw(pods(f"p{i}", draw(st.sampled_from(names)))) for i in range(draw(st.integers(0, 6)))
+    ]
+    return World(nodes, there, NAMESPACES)
+
+
+PROBES = st.lists(pods("probe", None), min_size=1, max_size=3)
+
+
+def placed(world: World) -> list[tuple[Pod, str]]:
+    return [(Pod.read(pod), name) for name, there in world.on.items() for pod in there]
+
+
+def picture(world: World) -> Snapshot:
+    snapshot = Snapshot()
+    for name, words in world.namespaces.items():
+        snapshot.peers.put_namespace(name, pairs(words))
+    for node in world.nodes:
+        snapshot.put_node(Node.read(node))
+    return snapshot
+
+
+def filled(world: World) -> Snapshot:
+    snapshot = picture(world)
+    for pod, node in placed(world):
+        snapshot.charge(pod, node)
+    return snapshot
+
+
+def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
+    columns = snapshot.columns
+    found = dict.fromkeys(columns.rows, "")
+    for reason, refused in snapshot.peers.refuse(pod, columns.alive):
+        for row in np.flatnonzero(refused):
+            assert not found[columns.names[row]]
+            found[columns.names[row]] = reason
+    return found
+
+
+def scores(snapshot: Snapshot, pod: Pod, names: list[str]) -> list[dict[str, int]]:
+    columns = snapshot.columns
+    rows = np.zeros_like(columns.alive)
+    rows[[columns.rows[name] for name in names]] = True
+    found = snapshot.peers.scores(pod, rows)
+    if found is None:
+        return [dict.fromkeys(names, 0)] * 2
+    return [{name: int(marks[columns.rows[name]]) for name in names} for marks in found]
+
+
+@SOME
+@given(worlds(), PROBES)
+def test_the_filters_are_those_of_a_naive_reading(world: World, probes: list[Json]) -> None:
+    snapshot = filled(world)
+    for probe in probes:
+        pod = Pod.read(probe)
+        found = reasons(snapshot, pod)
+        assert found == world.reasons(probe)
+        assert snapshot.peers.concerns(pod) or not any(found.values())
+
+
+@SOME
+@given(worlds(), PROBES, st.data())
+def test_the_scores_are_those_of_a_naive_reading(
+    world: World, probes: list[Json], data: st.DataObject
+) -> None:
+    snapshot = filled(world)
+    names = data.draw(st.lists(st.sampled_from(sorted(world.on)), min_size=1, unique=True))
+    for probe in probes:
+        soft = any(row["whenUnsatisfiable"] == "ScheduleAnyway" for row in naive.constraints(probe))
+        spread = world.spread_scores(probe, names) if soft else dict.fromkeys(names, 0)
+        want = [spread, world.affinity_scores(probe, names)]
+        assert scores(snapshot, Pod.read(probe), names) == want
+
+
+@SOME
+@given(worlds(), PROBES)
+def test_what_was_tried_is_taken_back_exactly(world: World, probes: list[Json]) -> None:
+    snapshot = filled(world)
+    pods_to_place = [Pod.read(probe) for probe in probes]
+    before = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.peers.state(0)
+    for turn, pod in enumerate(pods_to_place):
+        snapshot.peers.take(pod, turn % len(world.nodes))
+        [reasons(snapshot, one) for one in pods_to_place]
+    for turn, pod in enumerate(pods_to_place):
+        snapshot.peers.give(pod, turn % len(world.nodes))
+    after = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.peers.state(0)
+    assert after == before
+
+
+@SOME
+@given(worlds(), PROBES, st.data())
+def test_selectors_known_early_count_like_those_known_late(
+    world: World, probes: list[Json], data: st.DataObject
+) -> None:
+    """Whatever came and went in between: pods, nodes, and the labels of namespaces."""
+    wanted = [Pod.read(probe) for probe in probes]
+    gone = data.draw(st.sampled_from([None, *sorted(world.on)]))
+    left = [(pod, node) for pod, node in placed(world) if node != gone]
+    away = data.draw(st.sets(st.integers(0, max(0, len(left) - 1))))
+    staying = [one for turn, one in enumerate(left) if turn not in away]
+    early = eventful(world, wanted)
+    if gone is not None:
+        early.drop_node(gone)
+    for pod, node in (one for turn, one in enumerate(left) if turn in away):
+        early.release(pod, node)
+    late = picture(world)
+    if gone is not None:
+        late.drop_node(gone)
+    for pod, node in staying:
+        late.charge(pod, node)
+    assert [reasons(early, one) for one in wanted] == [reasons(late, one) for one in wanted]
+
+
+def eventful(world: World, wanted: list[Pod]) -> Snapshot:
+    """Asked about the pods all the while, with namespaces that are labelled anew at the end."""
+    snapshot = picture(world)
+    for name in ("ns", "bare"):
+        snapshot.peers.put_namespace(name, (("team", "green"),))
+    for pod, node in placed(world):
+        snapshot.charge(pod, node)
+        for one in wanted:
+            reasons(snapshot, one)
+            snapshot.peers.signature(one)
+    for name, words in world.namespaces.items():
+        snapshot.peers.put_namespace(name, pairs(words))
+    return snapshot

@@ -1,0 +1,184 @@
+"""How many pods each host can take by its NUMA nodes: never too few, and exact for single-numa."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import vocabulary
+from policies.hosts.topology import Gpu, Manager, Topology, Zone
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.assignment import NOWHERE, Assignment, Share
+from scheduler.model.pod import Node, Pod, PodKey, Shape
+from scheduler.plugins.numa.allocator import Ask, Misfit, choose
+from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.plugins.numa.numa_table import ANY
+from tests.unit.scheduler.builders import a_node
+
+GIB = 2**30
+TWO = Topology((Zone(0, 4000, 8 * GIB), Zone(1, 2000, 8 * GIB)), tuple(Gpu(i, 0) for i in range(2)))
+
+
+def a_host(name: str, topology: Topology | None) -> Node:
+    return replace(a_node(name, cpu="64", memory="640Gi"), topology=topology)
+
+
+def a_guest(name: str, ask: Ask, where: Assignment = NOWHERE) -> Pod:
+    return Pod(PodKey("ns", name), name, Shape((("pods", 1),), ask=ask), assignment=where)
+
+
+@pytest.mark.parametrize(
+    ("ask", "want"),
+    [
+        pytest.param(Ask(cpu=1000, policy="single-numa"), 6, id="by CPU"),
+        pytest.param(Ask(cpu=3000, policy="single-numa"), 1, id="what remains on two is no room"),
+        pytest.param(Ask(cpu=1000, gpus=1, policy="single-numa"), 2, id="by GPUs"),
+        pytest.param(Ask(cpu=1000, policy="single-numa", avoid=(0,)), 2, id="ids to avoid"),
+        pytest.param(Ask(cpu=6000, policy="single-numa"), 0, id="too large"),
+        pytest.param(Ask(cpu=6000, policy="restricted"), 1, id="restricted over both"),
+        pytest.param(Ask(cpu=1500, policy="restricted"), 3, id="restricted on one"),
+        pytest.param(Ask(cpu=500, policy="isolated"), 2, id="isolated: one each"),
+        pytest.param(Ask(cpu=5000, policy="isolated"), 1, id="isolated over both"),
+        pytest.param(
+            Ask(cpu=500, policy="single-numa", spread="isolated"), 2, id="members apart: one each"
+        ),
+        pytest.param(Ask(cpu=5000, spread="isolated"), 2, id="apart without a policy: a bound"),
+        pytest.param(
+            Ask(cpu=1000, gpus=1, policy="single-numa", aligned=frozenset({"cpu"})),
+            6,
+            id="what may sit anywhere does not count",
+        ),
+    ],
+)
+def test_bounds(ask: Ask, want: int) -> None:
+    snapshot = Snapshot.of(
+        [a_host("a", TWO), a_host("b", None), a_host("c", Topology((), TWO.gpus))]
+    )
+    found = snapshot.grid.most(ask)
+    rows = snapshot.columns.rows
+    assert [int(found[rows[name]]) for name in "abc"] == [want, ANY, ANY]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ask", "want"),
+    [
+        pytest.param("single-numa-node", Ask(cpu=3000, guaranteed=True), 1, id="exclusive CPUs"),
+        pytest.param("single-numa-node", Ask(cpu=3000), ANY, id="shared CPUs"),
+        pytest.param("single-numa-node", Ask(cpu=9000, gpus=1), 2, id="GPUs of a burstable pod"),
+        pytest.param("restricted", Ask(cpu=5000, guaranteed=True), 1, id="two NUMA nodes"),
+        pytest.param("restricted", Ask(cpu=5000, gpus=1, guaranteed=True), 0, id="two and one"),
+        pytest.param("none", Ask(cpu=5000, gpus=1, guaranteed=True), ANY, id="nobody is refused"),
+    ],
+)
+def test_bounds_of_the_topology_manager(policy: str, ask: Ask, want: int) -> None:
+    snapshot = Snapshot.of([a_host("a", replace(TWO, manager=Manager(policy)))])
+    assert int(snapshot.grid.most(ask)[0]) == want
+
+
+def test_bounds_follow_what_comes_and_goes() -> None:
+    snapshot, ask = Snapshot.of([a_host("a", TWO)]), Ask(cpu=2000, policy="single-numa")
+    known = a_guest("k", Ask(cpu=3000), Assignment((Share(0, 3000),)))
+    stranger = a_guest("s", Ask(cpu=1000))
+    found = [int(snapshot.grid.most(ask)[0])]
+    for step in (
+        lambda: snapshot.charge(known, "a", known.assignment or NOWHERE),
+        lambda: snapshot.charge(stranger, "a"),
+        lambda: snapshot.release(known, "a", known.assignment or NOWHERE),
+        lambda: snapshot.put_node(a_host("a", Topology((Zone(0, 9000, 0), *TWO.zones[1:])))),
+        lambda: snapshot.put_node(a_host("a", None)),
+        lambda: snapshot.put_node(a_host("a", Topology(tuple(Zone(i, 2000, 0) for i in range(5))))),
+    ):
+        step()
+        found.append(int(snapshot.grid.most(ask)[0]))
+    assert found == [3, 1, 0, 1, 5, ANY, 5]
+
+
+ZONES = st.builds(
+    Zone, st.just(0), st.sampled_from([0, 2000, 4000, 8000]), st.sampled_from([4, 8, 16])
+)
+ASKS = st.builds(
+    Ask,
+    cpu=st.sampled_from([500, 1000, 3000, 6000]),
+    memory=st.integers(0, 9),
+    gpus=st.sampled_from([0, 0, 1, 2]),
+    policy=st.sampled_from(["single-numa", "restricted", "isolated", "none"]),
+    avoid=st.sampled_from([(), (1,)]),
+    by_default=st.booleans(),
+    spread=st.sampled_from(vocabulary.GANG_NUMA_SPREADS),
+    guaranteed=st.booleans(),
+)
+
+
+@st.composite
+def hosts(draw: st.DrawFn) -> Topology:
+    policy = draw(st.sampled_from(["", "", "none", "restricted", "single-numa-node"]))
+    zones = [
+        replace(zone, id=i) for i, zone in enumerate(draw(st.lists(ZONES, min_size=1, max_size=4)))
+    ]
+    place = st.one_of(st.none(), st.integers(0, len(zones) - 1))
+    gpus = tuple(Gpu(i, draw(place)) for i in range(draw(st.integers(0, 4))))
+    return Topology(tuple(zones), gpus, manager=Manager(policy, "pod") if policy else None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(hosts(), st.lists(ASKS, max_size=4), ASKS)
+def test_a_bound_is_never_below_the_truth(host: Topology, others: list[Ask], ask: Ask) -> None:
+    snapshot = Snapshot.of([a_host("a", host)])
+    layout = snapshot.layouts["a"]
+    for index, other in enumerate(others):
+        found = choose(layout, other)
+        if isinstance(found, Assignment):
+            snapshot.charge(a_guest(f"o{index}", other), "a", found)
+    bound, count = int(snapshot.grid.most(ask)[0]), filled(layout, ask)
+    assert bound >= count
+    if ask.policy == "single-numa" and not ask.apart and host.manager is None:
+        assert min(bound, 40) == count
+    if not snapshot.grid.matters(ask):
+        assert bound == ANY
+
+
+def filled(layout: Layout, ask: Ask) -> int:
+    """Pods of one gang placed one after the other, up to 40."""
+    for count in range(40):
+        found = choose(layout, ask, gang="g")
+        if isinstance(found, Misfit):
+            return count
+        layout.take(Claim(ask.cpu, ask.memory, ask.gpus, found, gang="g", apart=ask.apart))
+    return 40
+
+
+@pytest.mark.parametrize(
+    ("held", "ask", "want"),
+    [
+        pytest.param(
+            Assignment((Share(0, 500, 1), Share(1, 0, 1))),
+            Ask(cpu=5000, memory=20 * GIB, policy="single-numa"),
+            "need cpu 5, memory 20Gi; largest free cpu 3, memory 7Gi",
+            id="whole cores and Gi, rounded down",
+        ),
+        pytest.param(
+            Assignment((Share(0, 500),)),
+            Ask(cpu=3500, gpus=3, policy="single-numa", aligned=frozenset({"cpu", "gpu"})),
+            "need cpu 3500m, gpu 3; largest free cpu 3, gpu 2",
+            id="what must sit together",
+        ),
+        pytest.param(
+            Assignment((Share(0, 500, 1),)),
+            Ask(cpu=3000, memory=8 * GIB, policy="single-numa"),
+            "need cpu 3, memory 8Gi; largest free cpu 3, memory 8Gi, not on one NUMA node",
+            id="each is there, and not together",
+        ),
+        pytest.param(
+            Assignment((Share(0, 500),), isolated=True),
+            Ask(cpu=3000, policy="single-numa"),
+            "need cpu 3; largest free cpu 2",
+            id="what is closed to the pod is not free",
+        ),
+    ],
+)
+def test_shortage(held: Assignment, ask: Ask, want: str) -> None:
+    cpu, memory = (sum(getattr(share, name) for share in held.shares) for name in ("cpu", "memory"))
+    there = a_guest("t", Ask(cpu=cpu, memory=memory), held)
+    snapshot = Snapshot.of([a_host("a", TWO)], [(there, "a")])
+    assert snapshot.grid.shortage(ask, snapshot.columns.alive) == want

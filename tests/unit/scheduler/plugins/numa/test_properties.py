@@ -1,0 +1,237 @@
+"""What holds inside every host, for every sequence of pods that come and go."""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import vocabulary
+from policies.hosts.topology import Gpu, Topology, Zone
+from scheduler.model.assignment import Assignment, parse
+from scheduler.plugins.numa.allocator import Ask, Misfit, choose
+from scheduler.plugins.numa.host_usage import Claim, Layout
+
+MANY = settings(max_examples=150, deadline=None)
+PAGES = "hugepages-2Mi"
+POLICIES = ("none", *vocabulary.NUMA_POLICIES)
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A pod before a host: what it asks, and its gang."""
+
+    ask: Ask
+    gang: str | None
+
+    def claim(self, assignment: Assignment) -> Claim:
+        ask = self.ask
+        return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, self.gang, ask.apart)
+
+
+@st.composite
+def hosts(draw: st.DrawFn) -> Topology:
+    paged = draw(st.booleans())
+    zones = tuple(
+        Zone(
+            i,
+            draw(st.sampled_from([0, 2000, 4000])),
+            draw(st.sampled_from([10, 20])),
+            ((PAGES, draw(st.integers(0, 4))),) if paged else (),
+        )
+        for i in range(draw(st.integers(1, 4)))
+    )
+    gpus = tuple(
+        Gpu(
+            i,
+            draw(st.one_of(st.none(), st.integers(0, len(zones) - 1))),
+            vram=draw(st.sampled_from([0, 40, 80])),
+            switch=draw(st.sampled_from(["", "s0", "s1"])),
+            island=draw(st.sampled_from(["", "i0", "i1"])),
+        )
+        for i in range(draw(st.integers(0, 6)))
+    )
+    return Topology(zones, gpus)
+
+
+@st.composite
+def guests(draw: st.DrawFn) -> Guest:
+    gang = draw(st.sampled_from([None, "g", "h"]))
+    pages = draw(st.integers(0, 3))
+    return Guest(
+        Ask(
+            cpu=draw(st.sampled_from([500, 1000, 2000, 3000])),
+            memory=draw(st.integers(0, 12)),
+            gpus=draw(st.sampled_from([0, 0, 1, 2, 3])),
+            policy=draw(st.sampled_from(POLICIES)),
+            aligned=draw(
+                st.sampled_from([frozenset({"cpu", "memory", "gpu", PAGES}), frozenset({"cpu"})])
+            ),
+            prefer=draw(st.sampled_from([(), (0,), (1, 2)])),
+            avoid=draw(st.sampled_from([(), (), (0,), (1, 9)])),
+            hugepages=((PAGES, pages),) if pages else (),
+            spread=draw(st.sampled_from(vocabulary.GANG_NUMA_SPREADS)) if gang else "packed",
+        ),
+        gang,
+    )
+
+
+Held = list[tuple[Guest, Assignment]]
+
+
+@MANY
+@given(hosts(), st.lists(st.tuples(guests(), st.booleans()), max_size=10))
+def test_a_host_is_never_given_away_twice(host: Topology, steps: list[tuple[Guest, bool]]) -> None:
+    layout = Layout(host)
+    held: Held = []
+    for guest, goes in steps:
+        before = layout.state()
+        found = choose(layout, guest.ask, gang=guest.gang)
+        assert (layout.state(), choose(layout, guest.ask, gang=guest.gang)) == (before, found)
+        if isinstance(found, Misfit):
+            continue
+        assert parse(found.render()) == found
+        layout.take(guest.claim(found))
+        layout.give(guest.claim(found))
+        assert layout.state() == before
+        layout.take(guest.claim(found))
+        held.append((guest, found))
+        check(host, held)
+        if goes:
+            gone, where = held.pop(0)
+            layout.give(gone.claim(where))
+    recount = Layout.of(host, tuple(guest.claim(where) for guest, where in reversed(held)))
+    assert recount.state() == layout.state()
+
+
+def check(host: Topology, held: Held) -> None:
+    """Counted from the assignments alone."""
+    sizes = {zone.id: zone for zone in host.zones}
+    places = {gpu.index: gpu.zone for gpu in host.gpus}
+    used: Counter[tuple[int, str]] = Counter()
+    dwellers: dict[int, list[Guest]] = {}
+    gpus = [index for _, where in held for index in where.gpus]
+    assert len(gpus) == len(set(gpus))
+    for guest, where in held:
+        ask = guest.ask
+        assert not set(where.numa) & set(ask.avoid)
+        if ask.strict:
+            assert len(where.numa) == 1 or ask.policy != "single-numa"
+            assert len(where.gpus) == (ask.gpus if host.gpus else 0)
+            assert sum(share.cpu for share in where.shares) == ask.cpu
+            if "gpu" in ask.aligned:
+                assert {places[index] for index in where.gpus} <= set(where.numa)
+        homes = {*where.numa, *(places[index] for index in where.gpus)} - {None}
+        for share in where.shares:
+            used[share.zone, "cpu"] += share.cpu
+            used[share.zone, "memory"] += share.memory
+            used.update({(share.zone, name): count for name, count in share.hugepages})
+        for home in homes:
+            dwellers.setdefault(home or 0, []).append(guest)
+    for (zone, name), count in used.items():
+        size = sizes[zone]
+        amounts = {"cpu": size.cpu, "memory": size.memory, **dict(size.hugepages)}
+        assert count <= amounts.get(name, 0)
+    for here in dwellers.values():
+        check_neighbours(here)
+
+
+def check_neighbours(here: list[Guest]) -> None:
+    assert len(here) == 1 or not any(guest.ask.isolated for guest in here)
+    for one, other in combinations(here, 2):
+        mates = one.gang is not None and one.gang == other.gang
+        assert not (mates and (one.ask.apart or other.ask.apart))
+
+
+@MANY
+@given(hosts(), st.lists(guests(), max_size=4), guests())
+def test_a_strict_pod_is_refused_only_where_nothing_would_do(
+    host: Topology, others: list[Guest], guest: Guest
+) -> None:
+    layout = Layout(host)
+    for other in others:
+        found = choose(layout, other.ask, gang=other.gang)
+        if isinstance(found, Assignment):
+            layout.take(other.claim(found))
+    if guest.ask.strict:
+        found = choose(layout, guest.ask, gang=guest.gang)
+        assert isinstance(found, Assignment) == could(layout, guest)
+
+
+def could(layout: Layout, guest: Guest) -> bool:
+    """Every set of NUMA nodes tried, amount by amount."""
+    ask, zones = guest.ask, layout.topology.zones
+    if ask.apart and layout.adrift.get(guest.gang):
+        return False
+    groups = [
+        set(group)
+        for count in range(1, len(zones) + 1)
+        for group in combinations(range(len(zones)), count)
+    ]
+    least = min((len(g) for g in groups if enough(layout, guest, g, empty=True)), default=None)
+    width = 1 if ask.policy == "single-numa" else least
+    return any(
+        len(group) == width
+        and all(is_open(layout, guest, zone) for zone in group)
+        and enough(layout, guest, group, empty=False)
+        for group in groups
+    )
+
+
+def is_open(layout: Layout, guest: Guest, zone: int) -> bool:
+    room, gang = layout.rooms[zone], guest.gang
+    if zone in guest.ask.avoid or room.isolated or (guest.ask.isolated and room.tenants):
+        return False
+    return not (room.apart.get(gang) or (guest.ask.apart and room.mates.get(gang)))
+
+
+def enough(layout: Layout, guest: Guest, group: set[int], *, empty: bool) -> bool:
+    """By amounts; what floats may sit on each of the NUMA nodes."""
+    ask = guest.ask
+    rooms = [layout.rooms[zone] for zone in group]
+    sizes = [layout.zones[zone] for zone in group]
+
+    def total(free: list[int], floating: int) -> int:
+        return sum(max(0, count - floating) for count in free)
+
+    cpu = [z.cpu for z in sizes] if empty else [room.cpu for room in rooms]
+    memory = [z.memory for z in sizes] if empty else [room.memory for room in rooms]
+    drift = (
+        (0, 0, 0) if empty else (layout.floating_cpu, layout.floating_memory, layout.floating_gpus)
+    )
+    if total(cpu, drift[0]) < ask.cpu:
+        return False
+    if "memory" in ask.aligned and total(memory, drift[1]) < ask.memory:
+        return False
+    pages = dict(ask.hugepages).get(PAGES, 0)
+    if pages and PAGES in ask.aligned and PAGES in layout.paged:
+        rows = (
+            [dict(z.hugepages)[PAGES] for z in sizes]
+            if empty
+            else [room.hugepages[PAGES] - layout.floating_hugepages.get(PAGES, 0) for room in rooms]
+        )
+        if total(rows, 0) < pages:
+            return False
+    return enough_gpus(layout, guest, group, drift[2], empty=empty)
+
+
+def enough_gpus(
+    layout: Layout, guest: Guest, group: set[int], floating: int, *, empty: bool
+) -> bool:
+    ask = guest.ask
+    if not ask.gpus:
+        return True
+    if "gpu" in ask.aligned:
+        counts: Counter[int | None] = Counter(
+            layout.gpu_zone[index] for index in (layout.gpus if empty else layout.free_gpus)
+        )
+        return sum(max(0, counts[zone] - floating) for zone in group) >= ask.gpus
+    if empty or not layout.gpus:
+        return True
+    anywhere = [
+        index
+        for index in layout.free_gpus
+        if (zone := layout.gpu_zone[index]) is None or is_open(layout, guest, zone)
+    ]
+    return len(anywhere) - floating >= ask.gpus

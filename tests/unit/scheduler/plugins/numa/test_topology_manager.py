@@ -1,0 +1,169 @@
+"""Places that the kubelet's Topology Manager would refuse are never chosen."""
+
+import pytest
+
+from policies.hosts.topology import Gpu, Manager, Topology, Zone
+from scheduler.model.assignment import NOWHERE, Assignment, Share
+from scheduler.model.numa_request import Need
+from scheduler.plugins.numa import topology_manager
+from scheduler.plugins.numa.allocator import Ask, Misfit, choose
+from scheduler.plugins.numa.host_usage import Claim, Layout
+
+GPUS = tuple(Gpu(i, i // 2) for i in range(4))
+
+
+def host(policy: str, scope: str = "container", gpus: tuple[Gpu, ...] = GPUS) -> Topology:
+    zones = (Zone(0, 4000, 100), Zone(1, 4000, 100))
+    return Topology(zones, gpus, manager=Manager(policy, scope))
+
+
+def refused(policy: str, scope: str = "container") -> Misfit:
+    return Misfit(f"{topology_manager.REFUSED}: policy {policy}, scope {scope}")
+
+
+def taken(zone: int, cpu: int = 0, memory: int = 0, gpus: tuple[int, ...] = ()) -> Claim:
+    return Claim(cpu, memory, len(gpus), Assignment((Share(zone, cpu, memory),), gpus))
+
+
+TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
+
+
+@pytest.mark.parametrize(
+    ("topology", "claims", "ask", "want"),
+    [
+        pytest.param(
+            host("none"),
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=3000, guaranteed=True),
+            Assignment((Share(0, 2000), Share(1, 1000))),
+            id="policy none refuses nobody",
+        ),
+        pytest.param(
+            host("best-effort"),
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=3000, guaranteed=True),
+            Assignment((Share(0, 2000), Share(1, 1000))),
+            id="best-effort refuses nobody",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=3000, guaranteed=True),
+            refused("single-numa-node"),
+            id="exclusive CPUs on two NUMA nodes",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=3000),
+            Assignment((Share(0, 2000), Share(1, 1000))),
+            id="a burstable pod has no CPUs of its own",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=2500, guaranteed=True),
+            Assignment((Share(0, 2000), Share(1, 500))),
+            id="nor has a guaranteed one with a part of a CPU",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, 0, 60), taken(1, 0, 60)],
+            Ask(cpu=500, memory=50, guaranteed=True),
+            refused("single-numa-node"),
+            id="memory of a guaranteed pod on two NUMA nodes",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, gpus=(0,)), taken(1, gpus=(2,))],
+            Ask(cpu=500, gpus=2),
+            refused("single-numa-node"),
+            id="GPUs on two NUMA nodes, whoever asks",
+        ),
+        pytest.param(
+            host("single-numa-node", gpus=()),
+            [],
+            Ask(cpu=500, gpus=2),
+            Assignment((Share(0, 500),)),
+            id="GPUs that are said to be nowhere give no hint",
+        ),
+        pytest.param(
+            host("restricted"),
+            [],
+            Ask(cpu=6000, gpus=4, guaranteed=True),
+            Assignment((Share(0, 4000), Share(1, 2000)), (0, 1, 2, 3)),
+            id="restricted admits two where an empty host would need two",
+        ),
+        pytest.param(
+            host("restricted"),
+            [taken(0, 2000), taken(1, 2000)],
+            Ask(cpu=4000, guaranteed=True),
+            refused("restricted"),
+            id="restricted refuses two where an empty host would need one",
+        ),
+        pytest.param(
+            host("restricted"),
+            [],
+            Ask(cpu=6000, gpus=2, guaranteed=True),
+            refused("restricted"),
+            id="restricted refuses resources that need different numbers",
+        ),
+        pytest.param(
+            host("single-numa-node", "pod"),
+            [],
+            Ask(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
+            refused("single-numa-node", "pod"),
+            id="scope pod aligns the sum",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [],
+            Ask(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
+            Assignment((Share(0, 4000, 20), Share(1, 2000, 0))),
+            id="scope container aligns one after the other",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(1, 2000)],
+            Ask(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
+            refused("single-numa-node"),
+            id="the second container finds no room",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(1, 4000)],
+            Ask(
+                cpu=3000,
+                guaranteed=True,
+                containers=(Need(cpu=3000, passing=True), Need(cpu=3000)),
+            ),
+            Assignment((Share(0, 3000),)),
+            id="an init container gives back what it took",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, 1000)],
+            Ask(cpu=1000, policy="single-numa", guaranteed=True),
+            Assignment((Share(0, 1000),)),
+            id="as the kubelet would, the lowest id",
+        ),
+        pytest.param(
+            host("single-numa-node"),
+            [taken(0, 3000)],
+            Ask(cpu=2000, policy="isolated", guaranteed=True),
+            Assignment((Share(1, 2000),), isolated=True),
+            id="the pod's own policy holds as well",
+        ),
+        pytest.param(
+            host("restricted"),
+            [Claim(3000, 0, 0, NOWHERE)],
+            Ask(cpu=2000, guaranteed=True),
+            refused("restricted"),
+            id="a stranger may sit anywhere",
+        ),
+    ],
+)
+def test_admission(
+    topology: Topology, claims: list[Claim], ask: Ask, want: Assignment | Misfit
+) -> None:
+    assert choose(Layout.of(topology, tuple(claims)), ask) == want

@@ -1,0 +1,276 @@
+"""Volumes inside a plan: what one member is promised the next one cannot have, and all undone."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies import vocabulary
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.plan import NoFit, Placed
+from scheduler.model.pod import Node, Pod
+from scheduler.model.unit import units
+from scheduler.plan import planner
+from scheduler.plugins.volumes.binding import Decision
+from tests.unit.scheduler.builders import a_node, a_pod
+from tests.unit.scheduler.plugins.volumes.builders import (
+    CLASSES,
+    MADE,
+    a_claim,
+    a_csi_node,
+    a_csi_volume,
+    a_volume,
+    mounting,
+    tell,
+)
+
+
+def a_host(name: str, cpu: str = "4") -> Node:
+    return a_node(name, cpu=cpu, labels={vocabulary.HOSTNAME_LABEL: name})
+
+
+def members(*volumes: tuple[str, ...], cpu: str = "1") -> list[Pod]:
+    return [
+        a_pod(f"m{number}", gang=("g", len(volumes)), cpu=cpu, volumes=mounting(*claims))
+        for number, claims in enumerate(volumes)
+    ]
+
+
+def where(found: object) -> dict[str, str]:
+    assert isinstance(found, Placed), found
+    return {one.pod.key.name: one.node for one in found.placements}
+
+
+def planned(snapshot: Snapshot, pods: list[Pod]) -> Placed | NoFit:
+    """Plan, and see that the books are as they were before."""
+    before = snapshot.state()
+    (unit,) = units(pods)
+    found = planner.plan(unit, snapshot)
+    assert snapshot.state() == before
+    return found
+
+
+def test_members_with_claims_of_their_own_go_where_their_disks_are() -> None:
+    snapshot = Snapshot.of([a_host("a"), a_host("b"), a_host("c")])
+    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    assert isinstance(planned(snapshot, members(("c0",), ("c1",))), NoFit)
+    tell(snapshot, a_volume("pb", on="b"))
+    found = where(planned(snapshot, members(("c0",), ("c1",))))
+    assert sorted(found.values()) == ["a", "b"]
+
+
+def test_one_disk_is_not_given_to_two_members() -> None:
+    snapshot = Snapshot.of([a_host("a")])
+    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    found = planned(snapshot, members(("c0",), ("c1",)))
+    assert isinstance(found, NoFit)
+    assert "1 node(s) didn't find available persistent volumes to bind" in found.text
+
+
+def test_members_that_share_a_claim_follow_the_first_of_them() -> None:
+    """The volume is made for one node: all who mount it go there, or nobody."""
+    snapshot = Snapshot.of([a_host("a"), a_host("b")])
+    tell(snapshot, *CLASSES, a_claim("shared", class_name=MADE))
+    found = where(planned(snapshot, members(*[("shared",)] * 4)))
+    assert set(found.values()) == {"a"}
+    assert isinstance(planned(snapshot, members(*[("shared",)] * 5)), NoFit)
+
+
+def test_a_claim_for_one_pod_is_not_shared_by_members() -> None:
+    snapshot = Snapshot.of([a_host("a")])
+    tell(snapshot, *CLASSES, a_claim("c", volume="pv", modes=("ReadWriteOncePod",)), a_volume())
+    found = planned(snapshot, members(("c",), ("c",)))
+    assert isinstance(found, NoFit)
+    assert "ReadWriteOncePod access mode already in-use by another pod" in found.text
+
+
+def test_limits_hold_inside_a_plan() -> None:
+    snapshot = Snapshot.of([a_host("a", cpu="8"), a_host("b", cpu="8")])
+    claims = [a_claim(f"c{n}", class_name=MADE) for n in range(4)]
+    tell(snapshot, *CLASSES, *claims, a_csi_node("a", csi=2), a_csi_node("b", csi=2))
+    found = where(planned(snapshot, members(*[(f"c{n}",) for n in range(4)])))
+    assert sorted(found.values()) == ["a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "steady", "together"),
+    [
+        pytest.param(a_pod(), True, False, id="no volumes"),
+        pytest.param(a_pod(volumes=mounting("bound")), True, False, id="a bound volume"),
+        pytest.param(a_pod(volumes=mounting("one")), False, False, id="a claim for one pod"),
+        pytest.param(a_pod(volumes=mounting("late")), False, True, id="a late claim"),
+        pytest.param(a_pod(volumes=mounting("bound", "late")), False, True, id="one of each"),
+        pytest.param(a_pod(volumes=mounting("none")), True, False, id="a claim that is not there"),
+        pytest.param(
+            a_pod(volumes=[{"name": "d", "rbd": {"image": "i"}}]), False, False, id="a disk"
+        ),
+    ],
+)
+def test_what_equal_pods_do_to_each_other(pod: Pod, steady: bool, together: bool) -> None:
+    snapshot = Snapshot.of([a_host("a")])
+    one = a_claim("one", volume="pw", modes=("ReadWriteOncePod",))
+    tell(snapshot, *CLASSES, a_claim("late"), a_claim("bound", volume="pv"), a_volume("pv"))
+    tell(snapshot, one, a_volume("pw"))
+    assert (snapshot.volumes.steady(pod), snapshot.volumes.together(pod)) == (steady, together)
+
+
+# --- promises ---
+
+
+def test_a_placed_pod_is_promised_its_volume_until_it_is_taken_back() -> None:
+    snapshot = Snapshot.of([a_host("a")])
+    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    first, second = members(("c0",), ("c1",))
+    snapshot.place(first, "a")
+    assert snapshot.volumes.decision(first, "a") == Decision(given=((("ns", "c0"), "pa"),))
+    assert isinstance(planner.plan(units([a_pod(volumes=mounting("c1"))])[0], snapshot), NoFit)
+    snapshot.release(first, "a")
+    snapshot.place(second, "a")
+    assert snapshot.volumes.decision(second, "a") == Decision(given=((("ns", "c1"), "pa"),))
+
+
+def test_the_api_takes_over_what_was_promised() -> None:
+    """Bound by another volume, the claim no longer keeps the promised one from others."""
+    snapshot = Snapshot.of([a_host("a")])
+    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    first, second = members(("c0",), ("c1",))
+    snapshot.place(first, "a")
+    tell(snapshot, a_volume("px", on="a", claim="c0", phase="Bound"), a_claim("c0", volume="px"))
+    snapshot.place(second, "a")
+    assert snapshot.volumes.decision(second, "a") == Decision(given=((("ns", "c1"), "pa"),))
+
+
+def test_a_promise_is_held_by_all_who_share_it() -> None:
+    snapshot = Snapshot.of([a_host("a"), a_host("b")])
+    tell(snapshot, *CLASSES, a_claim("shared", class_name=MADE))
+    first, second, third = members(("shared",), ("shared",), ("shared",))
+    snapshot.place(first, "a")
+    snapshot.place(second, "a")
+    snapshot.release(first, "a")
+    assert where(planner.plan(units([a_pod(volumes=mounting("shared"))])[0], snapshot)) == {
+        "p": "a"
+    }
+    snapshot.release(second, "a")
+    snapshot.place(third, "b")
+    assert snapshot.volumes.decision(third, "b") == Decision(made=(("ns", "shared"),))
+
+
+def test_pods_that_have_their_node_in_the_api_are_promised_nothing() -> None:
+    snapshot = Snapshot.of([a_host("a")])
+    tell(snapshot, *CLASSES, a_claim("c0"), a_volume("pa", on="a"))
+    standing = a_pod("standing", node="a", volumes=mounting("c0"))
+    snapshot.charge(standing, "a")
+    assert not snapshot.volumes.decision(standing, "a")
+
+
+def test_a_pod_on_a_node_without_a_volume_for_it_is_told_so() -> None:
+    """What changed between plan and assumption is found out before anything is written."""
+    snapshot = Snapshot.of([a_host("a")])
+    tell(snapshot, *CLASSES, a_claim("c0"))
+    (pod,) = members(("c0",))
+    snapshot.place(pod, "a")
+    assert snapshot.volumes.decision(pod, "a") == Decision(lacking=(("ns", "c0"),))
+
+
+# --- every step is undone exactly ---
+
+CLAIMS = ("late-0", "late-1", "made", "bound", "one-pod")
+
+
+def a_stocked_snapshot() -> Snapshot:
+    snapshot = Snapshot.of([a_host("a", cpu="64"), a_host("b", cpu="64")])
+    tell(
+        snapshot,
+        *CLASSES,
+        a_claim("late-0"),
+        a_claim("late-1", size="5Gi"),
+        a_claim("made", class_name=MADE),
+        a_claim("bound", volume="pv"),
+        a_csi_volume("pv"),
+        a_claim("one-pod", volume="pw", modes=("ReadWriteOncePod",)),
+        a_csi_volume("pw"),
+        *(a_volume(f"{node}{n}", on=node, size=f"{n + 1}Gi") for node in "ab" for n in (0, 3, 6)),
+        a_csi_node("a", csi=2),
+    )
+    return snapshot
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[Pod]:
+    return [
+        a_pod(
+            f"p{number}",
+            volumes=[
+                *mounting(*draw(st.lists(st.sampled_from(CLAIMS), max_size=3))),
+                *draw(st.sampled_from([[], [{"name": "d", "rbd": {"image": "i"}}]])),
+            ],
+            node=draw(st.sampled_from([None, None, "a"])),
+        )
+        for number in range(draw(st.integers(1, 6)))
+    ]
+
+
+def answers(snapshot: Snapshot) -> list[object]:
+    """Everything that the books say to the pods that may come."""
+    return [
+        [
+            (reason, rows.tolist())
+            for reason, rows in snapshot.volumes.refuse(
+                a_pod(volumes=mounting(*claims)), snapshot.columns.alive
+            )
+        ]
+        for claims in (("late-0",), ("late-1", "late-0"), ("made",), ("bound",), ("one-pod",))
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps(), st.randoms(use_true_random=False))
+def test_whatever_is_taken_is_given_back_exactly(pods: list[Pod], rng: random.Random) -> None:
+    """In any order: the books say what they said before anybody came."""
+    snapshot = a_stocked_snapshot()
+    state, said = snapshot.state(), answers(snapshot)
+    taken = [(pod, rng.choice([0, 1])) for pod in pods]
+    for pod, row in taken:
+        snapshot.volumes.take(pod, row)
+        if rng.random() < 0.5:
+            answers(snapshot)
+    rng.shuffle(taken)
+    for pod, row in taken:
+        snapshot.volumes.give(pod, row)
+    assert (snapshot.state(), answers(snapshot)) == (state, said)
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps())
+def test_a_node_that_goes_leaves_nothing_in_the_books(pods: list[Pod]) -> None:
+    snapshot = a_stocked_snapshot()
+    for pod in pods:
+        snapshot.volumes.take(pod, 0)
+    snapshot.volumes.drop(0)
+    fresh = a_stocked_snapshot()
+    assert (snapshot.state(), answers(snapshot)) == (fresh.state(), answers(fresh))
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["made for its first pod", "bound at once"])
+def test_facts_may_come_in_any_order(late: bool) -> None:
+    """Watches keep no order among each other: the last picture counts, not the way to it."""
+    claim = a_claim(class_name=MADE) if late else a_claim(volume="pv")
+    objects = [*CLASSES, claim, a_csi_volume("pv"), a_csi_node("a", csi=0), a_csi_node("b", csi=1)]
+    want = None
+    for seed in range(6):
+        random.Random(seed).shuffle(objects)
+        snapshot = Snapshot.of([a_host("a"), a_host("b")])
+        snapshot.charge(a_pod("s", node="b", volumes=mounting("data")), "b")
+        for obj in objects:
+            tell(snapshot, obj)
+            list(snapshot.volumes.refuse(a_pod(volumes=mounting("data")), snapshot.columns.alive))
+        said = [
+            (reason, rows.tolist())
+            for reason, rows in snapshot.volumes.refuse(
+                a_pod(volumes=mounting("data")), snapshot.columns.alive
+            )
+        ]
+        want = said if want is None else want
+        assert said == want
+    assert want

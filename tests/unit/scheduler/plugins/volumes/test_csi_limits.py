@@ -1,0 +1,254 @@
+"""What other pods of a node hold: claims for one pod, disks, and volumes up to a limit."""
+
+from typing import Any
+
+import pytest
+
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.pod import Pod
+from scheduler.plan import filters
+from scheduler.plan.filters import Memo
+from scheduler.plugins.volumes import csi_limits
+from scheduler.plugins.volumes import plugin as rules
+from tests.unit.scheduler.builders import a_node, a_pod, pod_json
+from tests.unit.scheduler.plugins.volumes.builders import (
+    DRIVER,
+    MADE,
+    a_claim,
+    a_csi_node,
+    a_csi_volume,
+    a_driver,
+    a_volume,
+    a_world,
+    an_attachment,
+    mounting,
+    tell,
+    told,
+    untell,
+)
+
+Json = dict[str, Any]
+
+# --- what other pods hold ---
+
+
+def test_a_claim_for_one_pod_that_has_one() -> None:
+    held = a_pod("other", node="a", volumes=mounting("data"))
+    snapshot = a_world(a_claim(volume="pv", modes=("ReadWriteOncePod",)), a_volume())
+    assert told(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
+    snapshot.charge(held, "a")
+    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.USED_BY_ANOTHER: 2})
+    snapshot.release(held, "a")
+    assert told(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
+
+
+def test_an_ephemeral_volume_is_the_pods_own_whoever_mounts_its_claim() -> None:
+    own = a_claim("p-x", volume="pv", owner="uid-p", modes=("ReadWriteOncePod",))
+    snapshot = a_world(own, a_volume())
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("p-x")), "a")
+    volumes = [{"name": "x", "ephemeral": {"volumeClaimTemplate": {}}}]
+    assert told(snapshot, volumes=volumes) == ({"a", "b"}, {})
+    assert told(snapshot, volumes=mounting("p-x")) == (set(), {rules.USED_BY_ANOTHER: 2})
+
+
+def test_a_node_that_goes_takes_its_pods_claims_with_it() -> None:
+    snapshot = a_world(a_claim(volume="pv", modes=("ReadWriteOncePod",)), a_volume())
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("data")), "a")
+    snapshot.drop_node("a")
+    assert told(snapshot, volumes=mounting("data")) == ({"b"}, {})
+
+
+def gce(name: str, *, read_only: bool = False) -> Json:
+    return {"gcePersistentDisk": {"pdName": name, "readOnly": read_only}}
+
+
+def ebs(name: str, *, read_only: bool = False) -> Json:
+    return {"awsElasticBlockStore": {"volumeID": name, "readOnly": read_only}}
+
+
+def iscsi(name: str, *, read_only: bool = False) -> Json:
+    return {"iscsi": {"iqn": name, "targetPortal": "t", "lun": 0, "readOnly": read_only}}
+
+
+def rbd(name: str, *monitors: str, pool: str = "rbd", read_only: bool = False) -> Json:
+    return {"rbd": {"image": name, "pool": pool, "monitors": list(monitors), "readOnly": read_only}}
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "meets"),
+    [
+        pytest.param(gce("d"), gce("d"), True, id="the same GCE disk"),
+        pytest.param(gce("d"), gce("e"), False, id="another GCE disk"),
+        pytest.param(gce("d"), ebs("d"), False, id="another kind of disk"),
+        pytest.param(
+            gce("d", read_only=True), gce("d", read_only=True), False, id="both only read"
+        ),
+        pytest.param(gce("d", read_only=True), gce("d"), True, id="one of them writes"),
+        pytest.param(
+            ebs("d", read_only=True), ebs("d", read_only=True), True, id="EBS is never shared"
+        ),
+        pytest.param(iscsi("q"), iscsi("q"), True, id="the same iSCSI target"),
+        pytest.param(
+            iscsi("q", read_only=True), iscsi("q", read_only=True), False, id="iSCSI, only read"
+        ),
+        pytest.param(rbd("i", "m1", "m2"), rbd("i", "m2", "m3"), True, id="one Ceph cluster"),
+        pytest.param(rbd("i", "m1"), rbd("i", "m2"), False, id="another Ceph cluster"),
+        pytest.param(rbd("i", "m1"), rbd("i", "m1", pool="p"), False, id="another pool"),
+    ],
+)
+def test_disks_that_two_pods_of_a_node_may_not_share(held: Json, wanted: Json, meets: bool) -> None:
+    snapshot = a_world()
+    snapshot.charge(a_pod("other", node="a", volumes=[{"name": "v", **held}]), "a")
+    want = ({"b"}, {rules.DISK_TAKEN: 1}) if meets else ({"a", "b"}, {})
+    assert told(snapshot, volumes=[{"name": "v", **wanted}]) == want
+
+
+# --- limits of CSI drivers ---
+
+
+FULL = csi_limits.EXCEEDED
+
+
+def a_limited_world(*objects: Json) -> Snapshot:
+    """Node a takes one volume of the driver, node b any number; p1 and p2 are bound."""
+    return a_world(
+        a_csi_node("a", csi=1),
+        a_csi_node("b", csi=None),
+        a_claim("c1", volume="p1"),
+        a_csi_volume("p1"),
+        a_claim("c2", volume="p2"),
+        a_csi_volume("p2"),
+        *objects,
+    )
+
+
+def test_a_node_takes_as_many_volumes_as_its_driver_allows() -> None:
+    snapshot = a_limited_world()
+    first = a_pod("first", node="a", volumes=mounting("c1"))
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    assert told(snapshot, volumes=mounting("c1", "c2")) == ({"b"}, {FULL: 1})
+    snapshot.charge(first, "a")
+    assert told(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
+    assert told(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {})
+    snapshot.release(first, "a")
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+
+
+def test_a_volume_that_two_pods_share_counts_once() -> None:
+    snapshot = a_limited_world(a_csi_node("a", csi=2))
+    for name in ("one", "two"):
+        snapshot.charge(a_pod(name, node="a", volumes=mounting("c1")), "a")
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+
+
+def test_volumes_that_are_still_to_be_made_count() -> None:
+    snapshot = a_limited_world(
+        a_claim("m1", class_name=MADE), a_claim("m2", class_name=MADE), a_csi_node("a", csi=1)
+    )
+    assert told(snapshot, volumes=mounting("m1", "m2")) == ({"b"}, {FULL: 1})
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("m1")), "a")
+    assert told(snapshot, volumes=mounting("m2")) == ({"b"}, {FULL: 1})
+
+
+def test_a_claim_counts_as_what_it_became() -> None:
+    """Counts follow a claim whose volume turns out to be another driver's."""
+    snapshot = a_limited_world(a_claim("m1", class_name=MADE))
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("m1")), "a")
+    assert told(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
+    tell(snapshot, a_csi_volume("p3", "another.example.com"), a_claim("m1", volume="p3"))
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+
+
+def test_a_volume_that_appears_after_its_claim_counts_from_then_on() -> None:
+    """Watches keep no order among each other."""
+    snapshot = a_limited_world(a_claim("c3", volume="p3"))
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("c3")), "a")
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    tell(snapshot, a_csi_volume("p3"))
+    assert told(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
+
+
+def test_a_node_beyond_its_limit_still_takes_what_it_has() -> None:
+    snapshot = a_limited_world(a_csi_node("a", csi=0))
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("c1")), "a")
+    assert told(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {})
+
+
+@pytest.mark.parametrize(
+    ("attachment", "want"),
+    [
+        pytest.param(
+            an_attachment("va", "a", "p1"), ({"b"}, {FULL: 1}), id="nobody mounts it here"
+        ),
+        pytest.param(an_attachment("va", "b", "p1"), ({"a", "b"}, {}), id="at another node"),
+        pytest.param(an_attachment("va", "a", "gone"), ({"a", "b"}, {}), id="its volume is gone"),
+        pytest.param(
+            an_attachment("va", "a", "p1", "another.example.com"),
+            ({"a", "b"}, {}),
+            id="by another driver",
+        ),
+    ],
+)
+def test_attachments_that_no_pod_accounts_for(attachment: Json, want: object) -> None:
+    snapshot = a_limited_world(attachment)
+    assert told(snapshot, volumes=mounting("c2")) == want
+    untell(snapshot, attachment)
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+
+
+def test_an_attachment_of_a_volume_that_a_pod_mounts_counts_once() -> None:
+    snapshot = a_limited_world(a_csi_node("a", csi=2), an_attachment("va", "a", "p1"))
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("c1")), "a")
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+
+
+def test_a_node_that_appears_brings_its_attachments() -> None:
+    snapshot = a_limited_world(a_csi_node("new", csi=1), an_attachment("va", "new", "p1"))
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    snapshot.put_node(a_node("new"))
+    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {FULL: 1})
+
+
+def test_a_driver_that_insists_on_being_there() -> None:
+    snapshot = a_limited_world(a_driver(required=True))
+    snapshot.put_node(a_node("bare"))
+    missing = csi_limits.NOT_INSTALLED % DRIVER
+    assert told(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {missing: 1})
+
+
+def test_disks_of_old_count_for_the_driver_that_took_them_over() -> None:
+    nodes = {"kind": "CSINode", "metadata": {"name": "a"}, "spec": {"drivers": [
+        {"name": "ebs.csi.aws.com", "allocatable": {"count": 1}}]}}  # fmt: skip
+    old = a_volume("old", awsElasticBlockStore={"volumeID": "aws://z1/vol-1"})
+    snapshot = a_world(nodes, a_claim(volume="old"), old)
+    snapshot.charge(a_pod("o", node="a", volumes=[{"name": "v", **ebs("vol-2")}]), "a")
+    assert told(snapshot, volumes=mounting("data")) == ({"b"}, {FULL: 1})
+    same = a_pod("same", volumes=mounting("data"))
+    tell(snapshot, a_volume("old", awsElasticBlockStore={"volumeID": "aws://z1/vol-2"}))
+    assert filters.feasible(snapshot, same, Memo()).sum() == 2
+
+
+# --- the order of the filters ---
+
+
+def test_the_first_filter_gives_the_reason() -> None:
+    """A claim for one pod, in use, out of reach and over the limit: in use is told."""
+    snapshot = a_limited_world(
+        a_claim(volume="pv", modes=("ReadWriteOncePod",)),
+        a_csi_volume("pv", on="nowhere"),
+        a_csi_node("b", csi=0),
+    )
+    assert told(snapshot, volumes=mounting("data")) == (
+        set(),
+        {FULL: 1, rules.OUT_OF_REACH: 1},
+    )
+    snapshot.charge(a_pod("other", node="a", volumes=mounting("data")), "a")
+    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.USED_BY_ANOTHER: 2})
+
+
+def test_equal_names_in_two_namespaces_are_two_wishes() -> None:
+    """Equal shapes share what was found out; these must not."""
+    here, there = pod_json(volumes=mounting("data")), pod_json(volumes=mounting("data"))
+    there["metadata"]["namespace"] = "elsewhere"
+    assert Pod.read(here).shape != Pod.read(there).shape
+    assert Pod.read(there).shape.volumes.claim_keys() == (("elsewhere", "data"),)

@@ -1,0 +1,377 @@
+"""Gangs that ask for nodes through the whole cycle, an autoscaler played by hand."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from cluster import resources
+from policies import vocabulary
+from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.provisioning.fake_requests import (
+    CLASS,
+    TENANT,
+    Scene,
+    Shelf,
+    all_of,
+    quota,
+)
+
+pytestmark = pytest.mark.timeout(30)
+
+Story = Callable[[], Coroutine[Any, Any, Any]]
+
+
+def play(story: Story) -> Any:
+    return asyncio.run(story())
+
+
+def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.bench.node("n", cpu="1")
+        scene.gang(3)
+        await scene.passes(10)
+        asked = scene.asked()
+        scene.answer("Provisioned", "nodes are coming")
+        await scene.passes(2)
+        waiting = scene.asked(), scene.bench.scheduler.explain("ns", "g-0")
+        scene.bench.node("m", cpu="2")
+        await scene.bench.settle(1.0)
+        scene.bench.show_all()
+        await scene.passes(3)
+        return asked, waiting, scene
+
+    asked, (still, why), scene = play(run)
+    (name,) = {note.split()[1] for note in scene.told("ProvisioningRequested")}
+    assert (asked, still) == ([("1", [3])], [("1", [3])])
+    assert why["provisioning"] == [
+        f"ProvisioningRequest {name} is provisioned: Provisioned: nodes are coming"
+    ]
+    assert scene.bench.api.nodes() == {"g-0": "m", "g-1": "m", "g-2": "n"}
+    assert (scene.shelf.requests, scene.shelf.templates) == ({}, {})
+    assert [scene.told(one) for one in ("ProvisioningRequested", "Provisioned")] == [
+        [f"ProvisioningRequest {name} asks for nodes for 3 pods, class {CLASS}"],
+        [
+            f"ProvisioningRequest {name} is answered: Provisioned: nodes are coming;"
+            " the pod group is tried again"
+        ],
+    ]
+
+
+def test_an_answer_wakes_the_gang_at_once() -> None:
+    async def run() -> tuple[int, int]:
+        scene = Scene()
+        scene.bench.node("n", cpu="1")
+        scene.gang(3)
+        await scene.passes(30)
+        before = scene.bench.scheduler.explain("ns", "g-0") or {}
+        scene.answer("Provisioned", "found")
+        await scene.passes(1)
+        after = scene.bench.scheduler.explain("ns", "g-0") or {}
+        return before["attempts"], after["attempts"]
+
+    before, after = play(run)
+    assert (before, after) == (1, 2)
+
+
+def test_what_failed_is_told_and_asked_for_again_later_each_time() -> None:
+    async def run() -> Any:
+        scene, seen = Scene(), []
+        scene.gang(2)
+        await scene.passes(5)
+        for word in ("Failed", "CapacityRevoked"):
+            scene.answer(word, "no such machines")
+            await scene.passes(50)
+            early = scene.asked()
+            await scene.passes(75)
+            seen.append((early, scene.asked(), len(scene.shelf.templates)))
+        return seen, scene.told("ProvisioningFailed"), await scene.reasons()
+
+    seen, told, reasons = play(run)
+    assert seen == [
+        ([("1", [2])], [("2", [2])], 1),
+        ([("2", [2])], [("3", [2])], 1),
+    ]
+    assert [" ".join(note.split()[2:9]) for note in told] == [
+        "brings no nodes: Failed: no such machines;",
+        "brings no nodes: CapacityRevoked: no such machines;",
+    ]
+    assert reasons == all_of(2, "WaitingForProvisioning")
+
+
+async def members_go(scene: Scene) -> None:
+    scene.bench.delete("g-0")
+
+
+async def one_is_made_anew(scene: Scene) -> None:
+    scene.bench.delete("g-0")
+    await scene.passes(3)
+    scene.bench.pod("h-0", gang=("g", 3), labels=TENANT)
+
+
+async def the_gang_goes(scene: Scene) -> None:
+    for number in range(3):
+        scene.bench.delete(f"g-{number}")
+
+
+async def a_quota_comes(scene: Scene) -> None:
+    scene.bench.scheduler.adopt(quota(cpu="1"))
+
+
+async def somebody_deletes_it(scene: Scene) -> None:
+    scene.shelf.requests.clear()
+    scene.show()
+
+
+async def the_gang_grows(scene: Scene) -> None:
+    for number in range(3):
+        scene.bench.delete(f"g-{number}")
+        scene.bench.pod(f"h-{number}", gang=("g", 4))
+    scene.bench.pod("h-3", gang=("g", 4))
+
+
+async def a_member_that_it_needs_asks_in_vain(scene: Scene) -> None:
+    scene.bench.delete("g-0")
+    scene.bench.pod("h-0", gang=("g", 3), labels=TENANT, numa="sideways")
+
+
+async def others_go_for_it(scene: Scene) -> None:
+    scene.bench.pod("low", cpu="3", node="m", owner="job", priority=-1)
+    scene.bench.node("m", cpu="3")
+
+
+async def room_comes_by_itself(scene: Scene) -> None:
+    scene.bench.node("m", cpu="3")
+    await scene.bench.settle(1.0)
+    scene.bench.show_all()
+
+
+async def room_comes_for_what_it_needs(scene: Scene) -> None:
+    scene.bench.pod("g-3", gang=("g", 3), labels=TENANT)
+    scene.bench.node("m", cpu="2")
+    await scene.bench.settle(12.0)
+    scene.bench.show_all()
+
+
+async def another_leads(scene: Scene) -> None:
+    scene.bench.leading = False
+    for number in range(3):
+        scene.bench.delete(f"g-{number}")
+
+
+@pytest.mark.parametrize(
+    ("story", "want", "same"),
+    [
+        pytest.param(members_go, [], None, id="members go and stay away"),
+        pytest.param(one_is_made_anew, [("1", [3])], True, id="a member is made anew"),
+        pytest.param(the_gang_goes, [], None, id="the gang goes"),
+        pytest.param(a_quota_comes, [], None, id="a quota holds it back"),
+        pytest.param(somebody_deletes_it, [("1", [3])], False, id="somebody deletes the request"),
+        pytest.param(the_gang_grows, [("1", [4])], False, id="it needs more"),
+        pytest.param(
+            a_member_that_it_needs_asks_in_vain, [], None, id="no node would help any more"
+        ),
+        pytest.param(room_comes_by_itself, [], None, id="room comes by itself"),
+        pytest.param(
+            room_comes_for_what_it_needs, [], None, id="it is whole, and one more member waits"
+        ),
+        pytest.param(another_leads, [("1", [3])], True, id="whoever does not lead leaves it alone"),
+    ],
+)
+def test_what_becomes_of_a_request(
+    story: Callable[[Scene], Awaitable[None]], want: list[Any], same: bool | None
+) -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.bench.node("n", cpu="1")
+        scene.gang(3, labels=TENANT)
+        await scene.passes(5)
+        first = {obj["metadata"]["uid"] for obj in scene.shelf.requests.values()}
+        await story(scene)
+        await scene.passes(30)
+        last = {obj["metadata"]["uid"] for obj in scene.shelf.requests.values()}
+        return scene.asked(), last and last == first, len(scene.shelf.templates)
+
+    asked, is_same, templates = play(run)
+    assert (asked, is_same or None, templates) == (want, same or None, len(want))
+
+
+def test_nobody_asks_while_others_go_for_the_gang() -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.bench.node("n", cpu="2")
+        scene.bench.pod("low", cpu="2", owner="job", priority=0)
+        await scene.bench.settle()
+        scene.bench.show_all()
+        scene.gang(2, priority=10)
+        await scene.passes(10)
+        return scene.bench.api.evicted, scene.asked(), await scene.reasons()
+
+    evicted, asked, reasons = play(run)
+    assert (evicted, asked) == (["low"], [])
+    assert reasons == all_of(2, "Unschedulable")
+
+
+def test_a_request_that_stands_speaks_on_while_others_go_for_the_gang() -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.bench.node("n", cpu="1")
+        scene.gang(3)
+        await scene.passes(5)
+        await others_go_for_it(scene)
+        await scene.passes(70)
+        return scene.bench.api.evicted, scene.asked(), await scene.reasons()
+
+    assert play(run) == (["low"], [("1", [3])], all_of(3, "WaitingForProvisioning"))
+
+
+def test_nobody_asks_when_others_go_for_the_gang_before_it_has_asked() -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.bench.node("n", cpu="1")
+        scene.gang(3)
+        await scene.passes(1)
+        await others_go_for_it(scene)
+        scene.bench.node("x", cpu="1")  # tries the gang once more
+        await scene.passes(20)
+        return scene.bench.api.evicted, scene.asked()
+
+    assert play(run) == (["low"], [])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "want"),
+    [
+        pytest.param(3, [], id="members may still come, others go, or a start be promised"),
+        pytest.param(5, [("1", [2])], id="then nodes are asked for"),
+    ],
+)
+def test_a_moment_passes_before_nodes_are_asked_for(seconds: int, want: list[Any]) -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.gang(2)
+        await scene.passes(seconds)
+        return scene.asked()
+
+    assert play(run) == want
+
+
+@pytest.mark.parametrize(
+    ("lasts", "want"),
+    [
+        pytest.param("90s", [], id="a start promised soon is waited for"),
+        pytest.param("1h", [("1", [3])], id="one promised late is not"),
+    ],
+)
+def test_nodes_have_to_be_worth_their_coming(lasts: str, want: list[Any]) -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.bench.node("n", cpu="3")
+        notes = {"scheduling.kubenexus.io/expected-duration": lasts}
+        began = {"phase": "Running", "startTime": "1970-01-01T00:01:40Z"}
+        scene.bench.pod("r", cpu="3", node="n", owner="job", status=began, annotations=notes)
+        scene.gang(3)
+        await scene.passes(10)
+        return len(scene.told("StartPromised")), scene.asked()
+
+    assert play(run) == (1, want)
+
+
+class Slow(FarSide):
+    """Binds wait while `held`."""
+
+    held = True
+
+    async def bind(self, *args: Any, **more: Any) -> None:
+        while self.held:
+            await asyncio.sleep(0)
+        await super().bind(*args, **more)
+
+
+def test_a_request_stands_until_the_gang_is_bound() -> None:
+    async def run() -> Any:
+        api = Slow()
+        scene = Scene(api=api)
+        scene.gang(2)
+        await scene.passes(5)
+        scene.bench.node("n", cpu="2")
+        for _ in range(5):
+            scene.bench.now += 1
+            await scene.bench.scheduler.drain()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        binding = scene.bench.scheduler.binding, scene.asked()
+        api.held = False
+        await scene.bench.settle(1.0)
+        scene.bench.show_all()
+        await scene.passes(2)
+        return binding, scene.asked()
+
+    assert play(run) == ((1, [("1", [2])]), [])
+
+
+def test_a_kind_that_goes_leaves_the_word_to_the_pods() -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.gang(2)
+        await scene.passes(5)
+        asked = await scene.reasons()
+        scene.shelf.requests.clear()
+        scene.asking.served(False)
+        scene.show()
+        await scene.passes(2)
+        alone = await scene.reasons()
+        scene.asking.served(True)
+        scene.asking.kind = resources.PROVISIONING_REQUESTS
+        scene.bench.pod("g-2", gang=("g", 2))
+        await scene.passes(20)
+        return asked, alone, scene.asked()
+
+    assert play(run) == (
+        all_of(2, "WaitingForProvisioning"),
+        all_of(2, "Unschedulable"),
+        [("1", [2])],
+    )
+
+
+def test_a_missing_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(Shelf(), served=False)
+    for served in (False, False, True, False):
+        scene.asking.served(served)
+    said = [row.getMessage() for row in caplog.records if "no nodes are asked" in row.getMessage()]
+    assert len(said) == 2
+
+
+def test_members_that_a_leader_is_going_to_make_are_asked_for_with_it() -> None:
+    async def run() -> Any:
+        scene = Scene()
+        scene.bench.node("n", cpu="1")
+        scene.bench.pod(
+            "g-0",
+            gang=("g", 3),
+            labels={vocabulary.GANG_ROLE_LABEL: "leader"},
+            annotations={vocabulary.GANG_MEMBERS_ANNOTATION: "cpu=2,nvidia.com/gpu=1"},
+        )
+        await scene.passes(10)
+        asked = scene.asked_in_full()
+        owners = [row["metadata"]["ownerReferences"] for row in scene.shelf.requests.values()]
+        reasons = await scene.reasons()
+        scene.bench.node("m", cpu="4", gpus=2)
+        await scene.bench.settle(1.0)
+        scene.bench.show_all()
+        await scene.passes(3)
+        return asked, owners, reasons, scene.bench.api.nodes(), scene.asked()
+
+    member = {"cpu": "2", "nvidia.com/gpu": "1"}
+    assert play(run) == (
+        [
+            (1, {"requests": {"cpu": "1"}}),
+            (2, {"requests": member, "limits": {"nvidia.com/gpu": "1"}}),
+        ],
+        [[{"apiVersion": "v1", "kind": "Pod", "name": "g-0", "uid": "uid-g-0"}]],
+        {"g-0": "WaitingForProvisioning"},
+        {"g-0": "n"},
+        [],
+    )

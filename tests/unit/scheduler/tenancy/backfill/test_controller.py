@@ -1,0 +1,295 @@
+"""Start times promised to those that wait, and who may go ahead, in the whole cycle."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from policies.documents.tenancy import Backfill, Quota
+from policies.engine.policyset import Tables as PolicyTables
+from scheduler.model.policy import Tables
+from tests.unit.scheduler.bench import Bench
+
+pytestmark = pytest.mark.timeout(30)
+
+Story = Callable[[Bench], Awaitable[None]]
+BEGAN = {"phase": "Running", "startTime": "1970-01-01T00:01:40Z"}  # when the clock begins
+
+
+def backfill(**said: Any) -> Tables:
+    return Tables(policy=PolicyTables({}, {}, {}, (), backfill=Backfill.model_validate(said)))
+
+
+def runs(bench: Bench, name: str, node: str, lasts: str | None = None, **more: Any) -> None:
+    bench.pod(name, node=node, owner="job", status=BEGAN, **_lasting(lasts, more))
+
+
+def comes(bench: Bench, name: str, lasts: str | None = None, **more: Any) -> None:
+    bench.pod(name, **_lasting(lasts, more))
+
+
+def _lasting(lasts: str | None, more: dict[str, Any]) -> dict[str, Any]:
+    notes = {"scheduling.kubenexus.io/expected-duration": lasts} if lasts else {}
+    return {"cpu": "0", "gpus": 1, "annotations": notes, **more}
+
+
+async def scene(bench: Bench, *, policy: Tables | None = None) -> None:
+    """Two nodes of two GPUs, half of each in use; a gang that needs both nodes whole waits."""
+    bench.scheduler.adopt(policy or backfill())
+    bench.node("n1", gpus=2)
+    bench.node("n2", gpus=2)
+    runs(bench, "r1", "n1", "300s")
+    runs(bench, "r2", "n2", "200s")
+    for i in range(2):
+        comes(bench, f"g{i}", "1h", gpus=2, gang=("g", 2))
+    await bench.settle()
+    await bench.settle(1.5)
+
+
+async def the_time_is_told(bench: Bench) -> None:
+    await scene(bench)
+
+
+async def short_work_goes_ahead(bench: Bench) -> None:
+    await scene(bench)
+    comes(bench, "short", "250s")
+    await bench.settle()
+
+
+async def long_work_waits(bench: Bench) -> None:
+    await scene(bench)
+    comes(bench, "long", "400s")
+    await bench.settle()
+
+
+async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
+    quota = Quota.model_validate({"guaranteed": {"nvidia.com/gpu": 1}})
+    said = PolicyTables({}, {}, {}, (), quotas={"t": quota})
+    await scene(bench, policy=Tables(policy=said))
+    for name in ("first", "second"):
+        comes(bench, name, "400s", labels={"tenant.kubenexus.io/name": "t"})
+        await bench.settle()
+
+
+async def work_of_unknown_length_waits(bench: Bench) -> None:
+    await scene(bench)
+    comes(bench, "unknown")
+    await bench.settle()
+
+
+async def long_work_goes_elsewhere(bench: Bench) -> None:
+    await scene(bench)
+    bench.node("n3", gpus=1)
+    comes(bench, "long", "400s")
+    await bench.settle()
+
+
+async def room_to_spare_is_open(bench: Bench) -> None:
+    bench.scheduler.adopt(backfill())
+    bench.node("n1", gpus=3)
+    runs(bench, "r1", "n1", "300s")
+    runs(bench, "r2", "n1", "300s")
+    comes(bench, "p", "1h", gpus=2)
+    await bench.settle()
+    await bench.settle(1.5)
+    comes(bench, "long", "900s")
+    await bench.settle()
+
+
+async def a_type_says_how_long(bench: Bench) -> None:
+    await scene(bench, policy=backfill(durations=[{"type": "batch", "duration": "60s"}]))
+    comes(bench, "typed", labels={"workload.kubenexus.io/type": "batch"})
+    await bench.settle()
+
+
+async def the_unit_starts_in_time(bench: Bench) -> None:
+    await scene(bench)
+    comes(bench, "long", "400s")
+    await bench.settle()
+    bench.delete("r2")
+    await bench.settle(150)
+    bench.delete("r1")
+    await bench.settle(20)
+
+
+async def an_overrun_moves_it(bench: Bench) -> None:
+    await scene(bench)
+    bench.delete("r2")
+    await bench.settle(312)
+
+
+async def an_overrun_is_ended(bench: Bench) -> None:
+    await scene(bench, policy=backfill(overrun="preempt"))
+    bench.delete("r2")
+    mark = {"scheduling.kubenexus.io/backfill": "true"}
+    comes(bench, "filler", "100s", labels=mark, owner="job")
+    await bench.settle()
+    bench.api.pods["filler"]["status"] = BEGAN
+    bench.show("filler")
+    bench.delete("r1")
+    await bench.settle(312)
+    assert bench.api.evicted == ["filler"]
+    bench.delete("filler")
+    await bench.settle()
+
+
+async def a_lost_node_moves_it(bench: Bench) -> None:
+    await scene(bench)
+    bench.node("n3", gpus=2)
+    runs(bench, "r3", "n3", "900s")
+    bench.drop_node("n2")
+    await bench.settle(2)
+
+
+async def a_higher_priority_goes_first(bench: Bench) -> None:
+    await scene(bench)
+    comes(bench, "urgent", "500s", priority=10, preemptionPolicy="Never")
+    await bench.settle()
+    await bench.settle(2)
+
+
+async def nobody_says_how_long(bench: Bench) -> None:
+    bench.scheduler.adopt(backfill())
+    bench.node("n1", gpus=2)
+    runs(bench, "r1", "n1")
+    comes(bench, "p", "1h", gpus=2)
+    await bench.settle()
+    await bench.settle(2)
+
+
+WAITING = {"r1": "n1", "r2": "n2", "g0": "", "g1": ""}
+PROMISED = (
+    "StartPromised",
+    "pod group ns/g is expected to start by 1970-01-01T00:06:40Z, when ns/r1, ns/r2 have ended",
+)
+
+
+def moved(when: str, why: str) -> tuple[str, str]:
+    return "PromiseMoved", f"pod group ns/g is expected to start {when}: {why}"
+
+
+@pytest.mark.parametrize(
+    ("story", "nodes", "told"),
+    [
+        pytest.param(the_time_is_told, WAITING, [PROMISED], id="the time is told"),
+        pytest.param(
+            short_work_goes_ahead,
+            {**WAITING, "short": "n1"},
+            [PROMISED],
+            id="work that ends before goes ahead",
+        ),
+        pytest.param(
+            long_work_waits, {**WAITING, "long": ""}, [PROMISED], id="work that ends later waits"
+        ),
+        pytest.param(
+            a_guarantee_goes_before_a_promise,
+            {**WAITING, "first": "n1", "second": ""},
+            [PROMISED],
+            id="a guarantee goes before a promise, as far as it goes",
+        ),
+        pytest.param(
+            work_of_unknown_length_waits,
+            {**WAITING, "unknown": ""},
+            [PROMISED],
+            id="work of unknown length waits",
+        ),
+        pytest.param(
+            long_work_goes_elsewhere,
+            {**WAITING, "long": "n3"},
+            [PROMISED],
+            id="other room is open to everybody",
+        ),
+        pytest.param(
+            room_to_spare_is_open,
+            {"r1": "n1", "r2": "n1", "p": "", "long": "n1"},
+            [
+                (
+                    "StartPromised",
+                    "pod ns/p is expected to start by 1970-01-01T00:06:40Z,"
+                    " when ns/r2, ns/r1 have ended",
+                )
+            ],
+            id="room on its nodes that it will not need is open",
+        ),
+        pytest.param(
+            a_type_says_how_long,
+            {**WAITING, "typed": "n1"},
+            [PROMISED],
+            id="the policy knows how long work of a type runs",
+        ),
+        pytest.param(
+            the_unit_starts_in_time,
+            {"g0": "n1", "g1": "n2", "long": ""},
+            [PROMISED],
+            id="the unit starts in time",
+        ),
+        pytest.param(
+            an_overrun_moves_it,
+            {"r1": "n1", "g0": "", "g1": ""},
+            [
+                PROMISED,
+                moved("by 1970-01-01T00:07:53Z", "ns/r1 overran its expected duration"),
+            ],
+            id="work that overruns moves it",
+        ),
+        pytest.param(
+            an_overrun_is_ended,
+            {"g0": "n1", "g1": "n2"},
+            [
+                PROMISED,
+                moved(
+                    "at a time not known yet",
+                    "ns/filler overran its expected duration and is ended",
+                ),
+            ],
+            id="backfill that overruns is ended where the policy says so",
+        ),
+        pytest.param(
+            a_lost_node_moves_it,
+            {**WAITING, "r3": "n3"},
+            [PROMISED, moved("by 1970-01-01T00:16:40Z", "node n2 is gone")],
+            id="a lost node moves it",
+        ),
+        pytest.param(
+            a_higher_priority_goes_first,
+            {**WAITING, "urgent": "n1"},
+            [
+                PROMISED,
+                moved("by 1970-01-01T00:10:03Z", "ns/urgent, which goes first, took room of it"),
+            ],
+            id="a higher priority moves it",
+        ),
+        pytest.param(
+            nobody_says_how_long, {"r1": "n1", "p": ""}, [], id="nothing is promised on the unknown"
+        ),
+    ],
+)
+def test_stories(story: Story, nodes: dict[str, str], told: list[tuple[str, str]]) -> None:
+    bench = play(story)
+    assert (bench.api.nodes(), promises(bench)) == (nodes, told)
+
+
+def play(story: Story) -> Bench:
+    async def run() -> Bench:
+        bench = Bench()
+        await story(bench)
+        return bench
+
+    return asyncio.run(run())
+
+
+def promises(bench: Bench) -> list[tuple[str, str]]:
+    kinds = ("StartPromised", "PromiseMoved")
+    return [(one.reason, one.note) for one in bench.reports if one.reason in kinds]
+
+
+def test_why_tells_the_start_and_who_is_ahead() -> None:
+    bench = play(long_work_waits)
+    gang, other = bench.scheduler.explain("ns", "g0"), bench.scheduler.explain("ns", "long")
+    assert gang is not None
+    assert other is not None
+    assert (gang["start"], other["start"]) == (
+        {"expected": "1970-01-01T00:06:40Z", "waits_for": ["ns/r1", "ns/r2"], "ahead": []},
+        {"expected": None, "waits_for": [], "ahead": ["ns/g"]},
+    )

@@ -1,0 +1,54 @@
+"""A start is promised to a leader together with the members that it is going to make."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.tenancy.backfill.test_controller import BEGAN, backfill
+from tests.unit.scheduler.tenancy.leader_gang import Scene
+from tests.unit.scheduler.tenancy.reservation.test_members import driver, stand_still
+
+pytestmark = pytest.mark.timeout(30)
+
+LASTS = "scheduling.kubenexus.io/expected-duration"
+
+
+def lasting(seconds: str) -> dict[str, Any]:
+    return {"annotations": {LASTS: seconds}}
+
+
+async def story(scene: Scene) -> None:
+    """Three of four CPUs are in use for a while; a driver needs all four."""
+    bench = scene.bench
+    bench.scheduler.adopt(backfill())
+    bench.pod("runs", node="n", cpu="3", owner="job", status=BEGAN, **lasting("300s"))
+    driver(bench, "a", 4, **lasting("1h"))
+    await stand_still(bench)
+    await bench.settle(2.0)
+    bench.pod("long", cpu="1", **lasting("1h"))
+    bench.pod("short", cpu="1", **lasting("60s"))
+    await bench.settle()
+
+
+async def play() -> tuple[list[str], str, str]:
+    scene = Scene()
+    await story(scene)
+    bench = scene.bench
+    before = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
+    told = [text for _, text in bench.told("StartPromised")]
+    bench.now = 400.0
+    for name in ("runs", "short"):
+        bench.delete(name)
+    await bench.settle(1.0)
+    after = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
+    return told, before, after
+
+
+def test_the_driver_is_promised_room_for_all_and_only_short_work_goes_ahead() -> None:
+    told, before, after = asyncio.run(play())
+    assert (told, before, after) == (
+        ["pod group ns/a is expected to start by 1970-01-01T00:06:40Z, when ns/runs have ended"],
+        "runs short",
+        "a-driver",
+    )

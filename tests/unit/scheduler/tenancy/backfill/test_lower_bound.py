@@ -1,0 +1,76 @@
+"""A bound on the start by amounts alone never hides the start that the planner would find."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.assignment import NOWHERE
+from scheduler.model.unit import units
+from scheduler.plan import planner
+from scheduler.plan.filters import Memo
+from scheduler.tenancy.backfill import lower_bound
+from scheduler.tenancy.backfill.start_time import Ending, earliest
+from scheduler.tenancy.preemption.victims import Occupant
+from tests.unit.scheduler.builders import a_gang, a_node, a_pod
+
+nodes = st.lists(st.integers(1, 8), min_size=1, max_size=4)
+running = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(1, 4), st.integers(1, 100)), max_size=12
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(gpus=nodes, work=running, want=st.tuples(st.integers(1, 3), st.integers(1, 8)))
+def test_the_search_from_the_bound_on_finds_the_same_start(
+    gpus: list[int], work: list[tuple[int, int, int]], want: tuple[int, int]
+) -> None:
+    free, placed = list(gpus), []
+    for number, (place, asked, ends) in enumerate(work):
+        node = place % len(gpus)
+        if asked <= free[node]:
+            free[node] -= asked
+            placed.append((a_pod(f"r{number}", gpus=asked, cpu="0"), f"n{node}", float(ends)))
+    snapshot = Snapshot.of(
+        [a_node(f"n{i}", gpus=count) for i, count in enumerate(gpus)],
+        [(pod, node) for pod, node, _ in placed],
+    )
+    endings = sorted(
+        (Ending(ends, Occupant(pod, node, NOWHERE)) for pod, node, ends in placed),
+        key=lambda one: (one.at, one.occupant.pod.uid),
+    )
+    [unit] = units(a_gang(want[0], gpus=want[1], cpu="0"))
+
+    def search(not_before: float) -> float | None:
+        found = earliest(
+            unit.key,
+            snapshot,
+            endings,
+            lambda memo: planner.plan(unit, snapshot, memo=memo),
+            now=0.0,
+            not_before=not_before,
+        )
+        return None if found is None else found.start
+
+    bound = lower_bound.bound(unit, snapshot, endings, Memo())
+    whole = min(
+        (
+            at
+            for at in sorted({one.at for one in endings})
+            if search(at) == at and _fits(snapshot, endings, at, unit.need, want[1])
+        ),
+        default=None,
+    )
+    assert (None if bound is None else search(bound)) == search(0.0) == whole
+
+
+def _fits(snapshot: Snapshot, endings: list[Ending], at: float, need: int, gpus: int) -> bool:
+    """Counted by hand."""
+    room = {name: snapshot.columns.free_at(row, "nvidia.com/gpu") for name, row in _rows(snapshot)}
+    for one in endings:
+        if one.at <= at:
+            room[one.occupant.node] += one.occupant.pod.shape.ask.gpus
+    return sum(free // gpus for free in room.values()) >= need
+
+
+def _rows(snapshot: Snapshot) -> list[tuple[str, int]]:
+    return list(snapshot.columns.rows.items())

@@ -1,0 +1,103 @@
+"""ResourceReservations of an API server in memory, with faults, and a watch moved by hand."""
+
+import asyncio
+import copy
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cluster import errors, resources
+from cluster.informer import Event, Kind
+from scheduler.tenancy.reservation import objects
+from tests.unit.scheduler.bench import Bench
+
+Json = dict[str, Any]
+
+
+class Shelf:
+    """ResourceReservations in memory; `faults` answer the next creations."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.faults: deque[Exception] = deque()
+        self.delete_faults: deque[Exception] = deque()
+        self.status_faults: deque[Exception] = deque()
+        self.seen: Callable[[str], None] = lambda what: None
+        self.heard: Callable[[Json], None] = lambda status: None
+        self.count = 0
+
+    async def create(
+        self, resource: resources.Resource, obj: Mapping[str, Any], *, namespace: str | None = None
+    ) -> Json:
+        fault = self.faults.popleft() if self.faults else None
+        if fault is not None and not isinstance(fault, errors.Retry):
+            raise fault
+        name = obj["metadata"]["name"]
+        if name in self.objects:
+            raise errors.Conflict("there is one", reason="AlreadyExists")
+        self.count += 1
+        made = copy.deepcopy(dict(obj))
+        made["metadata"]["uid"] = f"object-{self.count}"
+        self.objects[name] = made
+        self.seen("created")
+        if fault is not None:  # it happened, and its answer was lost
+            raise fault
+        return made
+
+    async def patch(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+    ) -> Json:
+        self.objects[name]["spec"] = body["spec"]
+        return self.objects[name]
+
+    async def patch_status(
+        self,
+        resource: resources.Resource,
+        name: str,
+        body: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+    ) -> Json:
+        if self.status_faults:
+            raise self.status_faults.popleft()
+        if name not in self.objects:
+            raise errors.Gone("not found")
+        self.objects[name]["status"] = body["status"]
+        self.heard(body["status"])
+        return self.objects[name]
+
+    async def delete(
+        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+    ) -> None:
+        if self.delete_faults:
+            raise self.delete_faults.popleft()
+        if name not in self.objects:
+            raise errors.Gone("not found")
+        del self.objects[name]
+
+    def show(self, bench: Bench) -> None:
+        """The watch of a scheduler shows what is there."""
+        for name, obj in self.objects.items():
+            found: objects.Reserved | None = objects.read(obj)
+            event = Event(Kind.ADDED, ("ns", name), found, None)
+            bench.scheduler.tenancy.on_reservation(event)
+
+    def told(self) -> list[tuple[str, str]]:
+        rows = ((row["spec"]["podGroup"]["name"], row["status"]) for row in self.objects.values())
+        return sorted(
+            (name, ", ".join(filter(None, (status["held"], status["message"]))))
+            for name, status in rows
+        )
+
+
+async def follow(bench: Bench) -> None:
+    """Until what is kept is written down."""
+    await bench.settle()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await bench.settle()

@@ -1,0 +1,100 @@
+"""A scheduler, drivers that make their executors, and the objects that keep room for them."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from cluster.informer import Event, Kind
+from scheduler.tenancy.reservation import objects
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.fake_reservations import Shelf, follow
+from tests.unit.scheduler.tenancy.reservation.test_members import driver, executor, stand_still
+
+TWO, ONE = [("a", "2 x cpu 1")], [("a", "1 x cpu 1")]
+SHORT = [("a", "1 x cpu 1, room for 1 of 2; the rest is looked for")]
+
+
+class Scene:
+    """A scheduler, what it writes, and another one that takes over."""
+
+    def __init__(self) -> None:
+        self.shelf = Shelf()
+        self.bench = Bench(reservations=self.shelf)
+        self.nodes: dict[str, str] = {}  # name -> CPUs
+        self.node("n", "4")
+
+    def node(self, name: str, cpu: str, **more: Any) -> None:
+        self.nodes[name] = cpu
+        self.bench.node(name, cpu=cpu, **more)
+
+    def drop_node(self, name: str) -> None:
+        del self.nodes[name]
+        self.bench.drop_node(name)
+
+    def take_over(self) -> None:
+        """Another scheduler starts from what the API holds."""
+        old = self.bench
+        self.bench = Bench(old.api, reservations=self.shelf)
+        self.bench.now = old.now
+        for name, cpu in self.nodes.items():
+            self.bench.node(name, cpu=cpu)
+        self.bench.show_all()
+        self.shelf.show(self.bench)
+
+    def outcome(self) -> tuple[str, int, list[tuple[str, str]]]:
+        """Who has a node, for how many room is kept, what the objects say."""
+        nodes = self.bench.api.nodes().items()
+        holds = self.bench.scheduler.cache.holds
+        kept = sum(len(holds.of(key)) for key in holds)
+        columns = self.bench.scheduler.cache.snapshot.columns
+        assert len(self.bench.scheduler.drift()) == 0
+        assert min(columns.free_at(row, "cpu") for row in columns.rows.values()) >= 0
+        return " ".join(sorted(name for name, node in nodes if node)), kept, self.shelf.told()
+
+
+Story = Callable[[Scene], Awaitable[None]]
+
+
+async def a_driver_waits(scene: Scene) -> None:
+    driver(scene.bench, "a", 3)
+    await stand_still(scene.bench)
+    await follow(scene.bench)
+
+
+async def a_member_comes(scene: Scene) -> None:
+    await a_driver_waits(scene)
+    executor(scene.bench, "a", 1, 3)
+    await follow(scene.bench)
+
+
+async def all_members_come(scene: Scene) -> None:
+    await a_member_comes(scene)
+    executor(scene.bench, "a", 2, 3)
+    await follow(scene.bench)
+
+
+async def the_leader_goes(scene: Scene) -> None:
+    await a_driver_waits(scene)
+    scene.bench.delete("a-driver")
+    await follow(scene.bench)
+
+
+async def somebody_deletes_the_object(scene: Scene) -> None:
+    await a_driver_waits(scene)
+    (name, obj) = scene.shelf.objects.popitem()
+    gone = objects.read(obj)
+    scene.bench.scheduler.tenancy.on_reservation(Event(Kind.DELETED, ("ns", name), gone, gone))
+    await follow(scene.bench)
+
+
+async def taken_over_when_the_leader_is_gone(scene: Scene) -> None:
+    await a_driver_waits(scene)
+    del scene.bench.api.pods["a-driver"]
+    scene.take_over()
+    scene.bench.pod("next", cpu="4")
+    await follow(scene.bench)
+
+
+async def nobody_comes(scene: Scene) -> None:
+    await a_driver_waits(scene)
+    await scene.bench.settle(601.0)
+    await follow(scene.bench)

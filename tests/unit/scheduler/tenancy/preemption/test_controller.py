@@ -1,0 +1,212 @@
+"""Who goes for whom in the whole cycle, against an API server in memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from cluster import errors
+from scheduler.model.policy import Tables
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+
+pytestmark = pytest.mark.timeout(30)
+
+GPU = "nvidia.com/gpu"
+Story = Callable[[Bench], Awaitable[None]]
+
+
+def of(bench: Bench, tenant: str, name: str, **more: Any) -> None:
+    labels = {"tenant.kubenexus.io/name": tenant, **more.pop("labels", {})}
+    bench.pod(name, labels=labels, owner="job", **{"cpu": "0", "gpus": 1, **more})
+
+
+def gone(bench: Bench) -> None:
+    """Whoever was evicted has ended."""
+    for name in [*bench.api.evicted]:
+        if name in bench.api.pods:
+            bench.delete(name)
+
+
+async def scene(bench: Bench, policy: Tables | None = None, gpus: int = 2) -> None:
+    bench.scheduler.adopt(policy or tables())
+    bench.node("n", gpus=gpus)
+
+
+async def a_lower_priority_goes(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "a", "low", node="n", gpus=2)
+    of(bench, "a", "new", gpus=1, priority=10)
+    await bench.settle()
+    assert bench.api.nodes()["new"] == ""
+    gone(bench)
+    await bench.settle()
+
+
+async def equal_priority_stays(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "a", "low", node="n", gpus=2)
+    of(bench, "a", "new")
+    await bench.settle()
+
+
+async def a_lower_one_does_not_make_an_equal_one_go(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "a", "low", node="n")
+    of(bench, "a", "same", node="n", priority=10)
+    of(bench, "a", "new", gpus=2, priority=10)
+    await bench.settle()
+
+
+async def priority_says_nothing_across_tenants(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "b", "low", node="n", gpus=2)
+    of(bench, "a", "new", priority=1000)
+    await bench.settle()
+
+
+async def what_is_marked_goes_across_tenants(bench: Bench) -> None:
+    await scene(bench)
+    mark = {"workload.kubenexus.io/preemptible": "true"}
+    of(bench, "b", "marked", node="n", labels=mark, priority=50)
+    of(bench, "b", "other", node="n")
+    of(bench, "a", "new")
+    await bench.settle()
+    gone(bench)
+    await bench.settle()
+
+
+async def what_was_borrowed_goes_for_a_promise(bench: Bench) -> None:
+    await scene(bench, tables(a={"guaranteed": {GPU: 1}}, b={"guaranteed": {GPU: 1}}))
+    of(bench, "b", "b0", node="n", status={"startTime": "1970-01-01T00:00:10Z"})
+    of(bench, "b", "b1", node="n", status={"startTime": "1970-01-01T00:01:10Z"})
+    of(bench, "a", "new")
+    await bench.settle()
+    gone(bench)
+    await bench.settle()
+
+
+async def a_promise_is_not_taken(bench: Bench) -> None:
+    await scene(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 2}}))
+    of(bench, "b", "b0", node="n", gpus=2)
+    of(bench, "a", "new")
+    await bench.settle()
+
+
+async def a_gang_goes_as_a_whole_for_a_gang(bench: Bench) -> None:
+    await scene(bench, gpus=4)
+    for i in range(3):
+        of(bench, "a", f"old{i}", node="n", gang=("old", 3))
+    for i in range(3):
+        of(bench, "a", f"new{i}", gang=("new", 3), priority=5)
+    await bench.settle()
+    gone(bench)
+    await bench.settle()
+
+
+async def never(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "a", "low", node="n", gpus=2)
+    of(bench, "a", "new", priority=10, preemptionPolicy="Never")
+    await bench.settle()
+
+
+async def a_budget_refuses(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "a", "kept", node="n")
+    of(bench, "a", "free", node="n", priority=1)
+    budget = errors.Retry("budget", details={"causes": [{"reason": "DisruptionBudget"}]})
+    bench.api.evict_faults["kept"] = budget
+    of(bench, "a", "new", priority=10)
+    await bench.settle()
+    gone(bench)
+    await bench.settle()
+
+
+async def room_that_was_freed_is_kept(bench: Bench) -> None:
+    await scene(bench)
+    of(bench, "a", "low", node="n", gpus=2)
+    of(bench, "a", "new", gpus=2, priority=10)
+    await bench.settle()
+    of(bench, "a", "thief", priority=20, preemptionPolicy="Never")
+    gone(bench)
+    await bench.settle()
+
+
+@pytest.mark.parametrize(
+    ("story", "evicted", "placed"),
+    [
+        pytest.param(a_lower_priority_goes, ["low"], "new", id="a lower priority goes"),
+        pytest.param(equal_priority_stays, [], "low", id="an equal priority stays"),
+        pytest.param(
+            a_lower_one_does_not_make_an_equal_one_go,
+            [],
+            "low same",
+            id="an equal priority stays beside a lower one",
+        ),
+        pytest.param(
+            priority_says_nothing_across_tenants, [], "low", id="priority stays within a tenant"
+        ),
+        pytest.param(
+            what_is_marked_goes_across_tenants,
+            ["marked"],
+            "new other",
+            id="what is marked preemptible goes",
+        ),
+        pytest.param(
+            what_was_borrowed_goes_for_a_promise,
+            ["b1"],
+            "b0 new",
+            id="what was borrowed goes, where least work is lost",
+        ),
+        pytest.param(a_promise_is_not_taken, [], "b0", id="a promise is not taken"),
+        pytest.param(
+            a_gang_goes_as_a_whole_for_a_gang,
+            ["old0", "old1", "old2"],
+            "new0 new1 new2",
+            id="a gang for a gang, as a whole",
+        ),
+        pytest.param(never, [], "low", id="preemptionPolicy Never"),
+        pytest.param(a_budget_refuses, ["free"], "kept new", id="a budget changes the plan"),
+        pytest.param(room_that_was_freed_is_kept, ["low"], "new", id="freed room is kept"),
+    ],
+)
+def test_stories(story: Story, evicted: list[str], placed: str) -> None:
+    async def run() -> Bench:
+        bench = Bench()
+        await story(bench)
+        return bench
+
+    bench = asyncio.run(run())
+    found = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
+    drifted = bench.scheduler.drift()
+    assert (sorted(bench.api.evicted), found, len(drifted)) == (evicted, placed, 0)
+
+
+def test_both_sides_are_told() -> None:
+    async def run() -> Bench:
+        bench = Bench()
+        await a_lower_priority_goes(bench)
+        return bench
+
+    bench = asyncio.run(run())
+    assert (bench.told("Preempted"), bench.told("Preempting")) == (
+        [("low", "Preempted by pod ns/new of tenant a")],
+        [("new", "pod ns/new of tenant a waits for 1 pod to end: ns/low")],
+    )
+
+
+def test_room_is_open_again_when_the_victims_do_not_go() -> None:
+    async def run() -> Bench:
+        bench = Bench()
+        await scene(bench)
+        of(bench, "a", "stuck", node="n", gpus=2)
+        of(bench, "a", "new", gpus=2, priority=10)
+        await bench.settle()
+        assert len(bench.scheduler.cache.holds) == 1
+        await bench.settle(200.0)
+        return bench
+
+    bench = asyncio.run(run())
+    assert (len(bench.scheduler.cache.holds), len(bench.scheduler.drift())) == (0, 0)

@@ -1,0 +1,290 @@
+"""
+Room that is made against odds: refusals, lost answers, victims that do not end, binds that fail,
+and others who make room at the same time. The whole cycle, against an API server in memory.
+
+Every story ends with who was evicted, who has a node, how many went in vain, and what is kept.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import pytest
+
+from cluster import errors
+from scheduler.tenancy.preemption.pdb import Budget
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.fake_api import Lost
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
+    BOTH,
+    BROKEN,
+    BUDGET,
+    NOTHING,
+    Story,
+    a_pair,
+    a_thief,
+    end,
+    end_all,
+    outcome,
+)
+from tests.unit.scheduler.tenancy.preemption.test_controller import gone, of, scene
+from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+
+pytestmark = pytest.mark.timeout(60)
+
+GPU = "nvidia.com/gpu"
+
+
+# --- answers ---
+
+
+async def the_second_is_refused_for_a_while(bench: Bench) -> None:
+    bench.api.in_earnest["low-o"] = deque([BUDGET] * 3)
+    await a_pair(bench)
+    await bench.settle()
+    await end_all(bench)
+
+
+async def the_second_stays_and_another_goes(bench: Bench) -> None:
+    bench.api.in_earnest["low-o"] = deque([BUDGET] * 50)
+    await a_pair(bench)
+    bench.node("p", gpus=2)
+    of(bench, "a", "other", node="p", gpus=2, priority=5)
+    await bench.settle()
+    a_thief(bench)
+    await end_all(bench)
+
+
+async def the_first_is_refused(bench: Bench) -> None:
+    bench.api.in_earnest["low-n"] = deque([BUDGET])
+    bench.api.in_earnest["low-o"] = deque([BUDGET])
+    await a_pair(bench)
+    await bench.settle()
+    await end_all(bench)
+
+
+async def those_under_a_budget_are_asked_first(bench: Bench) -> None:
+    row = {
+        "metadata": {"name": "one", "namespace": "ns", "generation": 1},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}},
+        "status": {"disruptionsAllowed": 1, "observedGeneration": 1},
+    }
+    bench.scheduler.cache.budgets.put(Budget.read(row))
+    bench.api.in_earnest["kept"] = deque([BUDGET] * 50)
+    await scene(bench)
+    of(bench, "a", "free", node="n")
+    of(bench, "a", "kept", node="n", labels={"app": "x"})
+    of(bench, "a", "new", gpus=2, priority=10)
+    await bench.settle()
+    await end_all(bench)
+
+
+async def answers_are_lost(bench: Bench) -> None:
+    bench.api.in_earnest["low-n"] = deque([Lost("no answer"), BROKEN, BROKEN])
+    bench.api.in_earnest["low-o"] = deque([BROKEN, Lost("no answer")])
+    await a_pair(bench)
+    await bench.settle()
+    await end_all(bench)
+
+
+async def nobody_answers_until_it_is_too_late(bench: Bench) -> None:
+    bench.api.in_earnest["low-o"] = deque([BROKEN] * 500)
+    await a_pair(bench)
+    await bench.settle()
+    await end(bench, "low-n")
+    await bench.settle(200.0)
+    bench.api.in_earnest.clear()
+
+
+async def the_pods_cannot_be_told(bench: Bench) -> None:
+    bench.api.patch_faults = deque([BROKEN] * 8)
+    await a_pair(bench)
+    await bench.settle()
+
+
+async def the_lease_ends_before_the_first_goes(bench: Bench) -> None:
+    api = bench.api
+    told = api.patch_status
+
+    async def and_no_more(*args: Any, **more: Any) -> Any:
+        bench.leading = False
+        return await told(*args, **more)
+
+    api.patch_status = and_no_more  # type: ignore[method-assign] # the lease is lost just then
+    await a_pair(bench)
+    await bench.settle()
+
+
+# --- victims and binds ---
+
+
+async def victims_ignore_their_grace(bench: Bench) -> None:
+    await a_pair(bench)
+    await bench.settle()
+    bench.show_all()
+    await bench.settle(400.0)
+    a_thief(bench)
+    await bench.settle(100.0)
+    await end_all(bench)
+
+
+async def victims_never_end(bench: Bench) -> None:
+    await a_pair(bench)
+    await bench.settle()
+    bench.show_all()
+    await bench.settle(1000.0)
+
+
+async def a_bind_fails(bench: Bench) -> None:
+    await a_pair(bench)
+    await bench.settle()
+    bench.api.faults.extend([errors.Conflict("no")] * 8)
+    gone(bench)
+    await bench.settle()
+    a_thief(bench)
+    bench.api.faults.clear()
+    for _ in range(5):
+        await bench.settle(5.0)
+        bench.show_all()
+
+
+async def the_unit_is_gone(bench: Bench) -> None:
+    await a_pair(bench)
+    await bench.settle()
+    for name in ("new0", "new1"):
+        bench.delete(name)
+    await end_all(bench)
+
+
+# --- several at once ---
+
+
+async def two_gangs_share_nodes(bench: Bench) -> None:
+    """Victims of both have pods on both nodes: no third gang goes."""
+    await scene(bench, gpus=6)
+    bench.node("o", gpus=6)
+    for gang, priority in (("v", 0), ("w", 0), ("x", 5)):
+        for number in range(4):
+            node = "no"[number % 2]
+            of(bench, "a", f"{gang}{number}", node=node, gang=(gang, 4), priority=priority)
+    for gang in ("new", "too"):
+        for number in range(4):
+            of(bench, "a", f"{gang}{number}", gang=(gang, 4), priority=10)
+        await bench.settle()
+        bench.show_all()
+    await end_all(bench)
+
+
+async def two_claims_on_what_one_tenant_can_spare(bench: Bench) -> None:
+    await scene(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 1}}))
+    of(bench, "b", "b0", node="n")
+    of(bench, "b", "b1", node="n")
+    of(bench, "a", "new0")
+    of(bench, "a", "new1")
+    await bench.settle()
+    await end_all(bench)
+
+
+@pytest.mark.parametrize(
+    ("story", "evicted", "placed", "in_vain"),
+    [
+        pytest.param(
+            the_second_is_refused_for_a_while,
+            "low-n low-o",
+            BOTH,
+            0,
+            id="a refusal after others went is not taken at once",
+        ),
+        pytest.param(
+            the_second_stays_and_another_goes,
+            "low-n other",
+            f"low-o {BOTH}",
+            0,
+            id="one that stays is replaced, and what is free meanwhile is kept",
+        ),
+        pytest.param(
+            the_first_is_refused,
+            "",
+            "low-n low-o",
+            0,
+            id="a refusal before anybody went: nobody goes",
+        ),
+        pytest.param(
+            those_under_a_budget_are_asked_first,
+            "",
+            "free kept",
+            0,
+            id="those under a budget are asked before others go",
+        ),
+        pytest.param(
+            answers_are_lost, "low-n low-o", BOTH, 0, id="answers that are lost are asked for again"
+        ),
+        pytest.param(
+            nobody_answers_until_it_is_too_late,
+            "low-n",
+            "low-o",
+            1,
+            id="no answer at all: given up, and counted",
+        ),
+        pytest.param(
+            the_pods_cannot_be_told,
+            "",
+            "low-n low-o",
+            0,
+            id="nobody goes before it is written down for whom",
+        ),
+        pytest.param(
+            the_lease_ends_before_the_first_goes,
+            "",
+            "low-n low-o",
+            0,
+            id="nobody goes once the lease has ended",
+        ),
+        pytest.param(
+            victims_ignore_their_grace,
+            "low-n low-o",
+            BOTH,
+            0,
+            id="victims that ignore their grace: the room is theirs who wait",
+        ),
+        pytest.param(
+            victims_never_end,
+            "low-n low-o",
+            "low-n low-o",
+            2,
+            id="victims that never end: given up, and counted",
+        ),
+        pytest.param(a_bind_fails, "low-n low-o", BOTH, 0, id="a bind fails: the room is kept on"),
+        pytest.param(the_unit_is_gone, "low-n low-o", "", 2, id="whom it was for is gone: counted"),
+        pytest.param(
+            two_gangs_share_nodes,
+            "v0 v1 v2 v3 w0 w1 w2 w3",
+            "new0 new1 new2 new3 too0 too1 too2 too3 x0 x1 x2 x3",
+            0,
+            id="two gangs at once: nobody goes twice for the same room",
+        ),
+        pytest.param(
+            two_claims_on_what_one_tenant_can_spare,
+            "b0",
+            "b1 new0",
+            0,
+            id="two claims at once: a promise is not taken by both together",
+        ),
+    ],
+)
+def test_stories(story: Story, evicted: str, placed: str, in_vain: int) -> None:
+    assert asyncio.run(outcome(story)) == (evicted, placed, in_vain, NOTHING)
+
+
+def test_pods_are_told_before_anybody_goes() -> None:
+    async def run() -> list[tuple[str, str]]:
+        bench = Bench()
+        await a_pair(bench)
+        await bench.settle()
+        return bench.api.made
+
+    made = asyncio.run(run())
+    assert (sorted(made[:2]), sorted(made[2:])) == (
+        [("told", "new0"), ("told", "new1")],
+        [("evicted", "low-n"), ("evicted", "low-o")],
+    )

@@ -1,0 +1,64 @@
+"""What a promise is a ground for: which room is taken back by it, and which is not."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.preemption.test_controller import GPU, gone, of
+from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+
+pytestmark = pytest.mark.timeout(30)
+
+
+async def play(promised: dict[str, Any], asks: dict[str, Any]) -> Bench:
+    """Two nodes full of b's pods, and one pod of a, which was promised something."""
+    bench = Bench()
+    bench.scheduler.adopt(tables(a={"guaranteed": promised}))
+    for name, model in (("fast", "H100"), ("slow", "L4")):
+        bench.node(name, cpu="4", gpus=1, labels={"gpu.kubenexus.io/model": model})
+        of(bench, "b", f"{name}-b", node=name, cpu="4")
+    of(bench, "a", "mine", **asks)
+    await bench.settle()
+    gone(bench)
+    await bench.settle()
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("promised", "asks", "evicted", "node"),
+    [
+        pytest.param({"cpu": 4}, {"cpu": "4"}, [], "", id="CPUs promised, GPUs asked for"),
+        pytest.param(
+            {"cpu": 4},
+            {"cpu": "4", "gpus": 0},
+            ["fast-b"],
+            "fast",
+            id="CPUs promised and asked for",
+        ),
+        pytest.param(
+            {GPU: 1}, {"cpu": "4"}, ["fast-b"], "fast", id="GPUs promised, CPUs go along with them"
+        ),
+        pytest.param(
+            {"gpu-model/L4": 1}, {}, ["slow-b"], "slow", id="a kind promised, and taken back there"
+        ),
+        pytest.param({"gpu-model/L4": 1}, {"gpus": 2}, [], "", id="more than the kind's promise"),
+        pytest.param({"gpu-model/A100": 1}, {}, [], "", id="a kind that nobody has"),
+        pytest.param(
+            {GPU: 4, "gpu-model/L4": 1}, {}, ["fast-b"], "fast", id="any kind, of one so many"
+        ),
+        pytest.param(
+            {GPU: 4, "gpu-model/H100": 0},
+            {},
+            ["slow-b"],
+            "slow",
+            id="any kind, of one none: taken back elsewhere",
+        ),
+    ],
+)
+def test_what_is_taken_back(
+    promised: dict[str, Any], asks: dict[str, Any], evicted: list[str], node: str
+) -> None:
+    bench = asyncio.run(play(promised, asks))
+    assert (bench.api.evicted, bench.api.nodes()["mine"]) == (evicted, node)

@@ -1,0 +1,130 @@
+"""Disruption budgets are kept by the search, before the API server has to refuse."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from scheduler.tenancy.preemption.pdb import Budget
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.preemption.test_controller import gone, of, scene
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def budget(name: str, allowed: int, **more: Any) -> Budget:
+    return Budget.read(
+        {
+            "metadata": {"name": name, "namespace": "ns", "generation": 1},
+            "spec": {"selector": {"matchLabels": {"app": "x"}}},
+            "status": {"disruptionsAllowed": allowed, "observedGeneration": 1},
+            **more,
+        }
+    )
+
+
+async def story(bench: Bench, *budgets: Budget, asked: int) -> None:
+    """Three pods of two GPUs on three nodes, all under the label of the budget."""
+    await scene(bench)
+    for node in ("n", "o", "p"):
+        if node != "n":
+            bench.node(node, gpus=2)
+        of(bench, "a", f"on-{node}", node=node, gpus=2, labels={"app": "x"})
+    for one in budgets:
+        bench.scheduler.cache.budgets.put(one)
+    for number in range(asked):
+        of(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", asked))
+    await bench.settle()
+    gone(bench)
+    await bench.settle()
+
+
+@pytest.mark.parametrize(
+    ("budgets", "asked", "evicted"),
+    [
+        pytest.param([], 2, 2, id="no budget"),
+        pytest.param([budget("one", 2)], 2, 2, id="as many as are allowed"),
+        pytest.param([budget("one", 1)], 2, 0, id="more than are allowed: nobody goes"),
+        pytest.param([budget("one", 1)], 1, 1, id="one of many"),
+        pytest.param([budget("one", 0)], 1, 0, id="none is allowed"),
+        pytest.param([budget("one", 3), budget("two", 3)], 1, 0, id="two budgets: never"),
+        pytest.param(
+            [budget("one", 3, spec={"selector": {"matchLabels": {"app": "y"}}})],
+            2,
+            2,
+            id="a budget of others",
+        ),
+        pytest.param(
+            [budget("one", 3, metadata={"name": "one", "namespace": "ns", "generation": 2})],
+            1,
+            0,
+            id="a budget that nobody has looked at since it changed",
+        ),
+    ],
+)
+def test_stories(budgets: list[Budget], asked: int, evicted: int) -> None:
+    async def run() -> Bench:
+        bench = Bench()
+        await story(bench, *budgets, asked=asked)
+        return bench
+
+    bench = asyncio.run(run())
+    placed = [name for name, node in bench.api.nodes().items() if node and "new" in name]
+    assert (len(bench.api.evicted), len(placed)) == (evicted, evicted)
+
+
+def test_a_pod_that_no_budget_holds_goes_instead() -> None:
+    """The cheapest two are under one budget of one; the third goes with one of them."""
+
+    async def run() -> Bench:
+        bench = Bench()
+        await scene(bench)
+        for number, node in enumerate(("n", "o", "p")):
+            if node != "n":
+                bench.node(node, gpus=2)
+            labels = {"app": "x"} if number < 2 else {}
+            of(bench, "a", f"on-{node}", node=node, gpus=2, labels=labels, priority=number)
+        bench.scheduler.cache.budgets.put(budget("one", 1))
+        for number in range(2):
+            of(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", 2))
+        await bench.settle()
+        return bench
+
+    assert sorted(asyncio.run(run()).api.evicted) == ["on-n", "on-p"]
+
+
+def test_the_room_is_nominated_and_a_successor_keeps_it() -> None:
+    async def run() -> tuple[list[Any], dict[str, str], int]:
+        bench = Bench()
+        await scene(bench)
+        of(bench, "a", "low", node="n", gpus=2)
+        of(bench, "a", "new", gpus=2, priority=10)
+        await bench.settle()
+        told = [body["status"] for name, body in bench.api.patches if name == "new"]
+        heir = Bench(bench.api)
+        heir.now = bench.now
+        heir.show_all()
+        of(heir, "b", "thief", gpus=2, priority=50)
+        await scene(heir)
+        heir.show_all()
+        await heir.settle(1.0)
+        gone(heir)
+        await heir.settle(1.0)
+        return told, heir.api.nodes(), len(heir.scheduler.cache.holds)
+
+    told, nodes, held = asyncio.run(run())
+    assert told == [{"nominatedNodeName": "n"}]
+    assert (nodes, held) == ({"new": "n", "thief": ""}, 0)
+
+
+def test_what_is_given_up_is_nominated_no_longer() -> None:
+    async def run() -> list[Any]:
+        bench = Bench()
+        await scene(bench)
+        of(bench, "a", "stuck", node="n", gpus=2)
+        of(bench, "a", "new", gpus=2, priority=10)
+        await bench.settle()
+        await bench.settle(200.0)
+        return [body["status"] for name, body in bench.api.patches if name == "new"]
+
+    assert asyncio.run(run()) == [{"nominatedNodeName": "n"}, {"nominatedNodeName": None}]

@@ -1,0 +1,170 @@
+"""Who has to go: only whom it takes, and nobody where it does not help."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.cache.snapshot import Snapshot
+from scheduler.model.assignment import NOWHERE
+from scheduler.model.plan import Placed
+from scheduler.model.pod import GangKey, Pod
+from scheduler.model.unit import Unit, units
+from scheduler.plan import planner
+from scheduler.tenancy.preemption.victims import Bundle, Occupant, Search, Verdict, spared
+from scheduler.tenancy.quota.ledger import Ledger
+from scheduler.tenancy.quota.tree import Member, Tree
+from tests.unit.scheduler.builders import a_gang, a_node, a_pod
+
+GPU = "nvidia.com/gpu"
+
+
+def occupant(pod: Pod, node: str) -> Occupant:
+    return Occupant(pod, node, NOWHERE)
+
+
+def single(name: str, node: str, *, gpus: int = 1, **more: Any) -> Bundle:
+    return Bundle(name, (occupant(a_pod(name, gpus=gpus, cpu="0"), node),), **more)
+
+
+def gang(name: str, nodes: list[str], *, size: int, gpus: int = 1, **more: Any) -> list[Bundle]:
+    """The gang's surplus, one by one, and what keeps it alive."""
+    pods = a_gang(len(nodes), size=size, name=name, gpus=gpus, cpu="0")
+    held = [occupant(pod, node) for pod, node in zip(pods, nodes, strict=True)]
+    key = GangKey("ns", name)
+    surplus = [Bundle(f"{name}+{i}", (one,), gang=key, **more) for i, one in enumerate(held[size:])]
+    return [*surplus, Bundle(name, tuple(held[:size]), gang=key, core=True, **more)]
+
+
+def search(nodes: dict[str, int], bundles: list[Bundle], unit: Unit) -> tuple[Snapshot, Search]:
+    snapshot = Snapshot.of(
+        [a_node(name, gpus=gpus) for name, gpus in nodes.items()],
+        [(one.pod, one.node) for bundle in bundles for one in bundle.pods],
+    )
+    plan = lambda memo: planner.plan(unit, snapshot, memo=memo)  # noqa: E731 (bound to the unit)
+    return snapshot, Search(snapshot, plan, unit.need)
+
+
+def wanting(count: int, gpus: int) -> Unit:
+    found = units(a_gang(count, name="new", gpus=gpus, cpu="0"))
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "bundles", "unit", "gone"),
+    [
+        pytest.param(
+            {"n1": 2, "n2": 2},
+            [single("a", "n1", gpus=2), single("b", "n2", gpus=2, priority=5)],
+            wanting(1, 2),
+            ["a"],
+            id="the cheapest that suffices",
+        ),
+        pytest.param(
+            {"n1": 2, "n2": 2},
+            [single("a", "n1"), single("b", "n1"), single("c", "n2", gpus=2, priority=5)],
+            wanting(1, 2),
+            ["a", "b"],
+            id="two of low priority rather than one of higher",
+        ),
+        pytest.param(
+            {"n1": 4},
+            gang("g", ["n1"] * 4, size=2),
+            wanting(1, 2),
+            ["g+0", "g+1"],
+            id="a gang gives what it has above its minimum",
+        ),
+        pytest.param(
+            {"n1": 4},
+            gang("g", ["n1"] * 4, size=2),
+            wanting(1, 3),
+            ["g", "g+0", "g+1"],
+            id="a gang that would fall below its minimum goes as a whole",
+        ),
+        pytest.param(
+            {"n1": 4, "n2": 1},
+            [*gang("g", ["n1"] * 4, size=4), single("a", "n2", priority=9, tier=2)],
+            wanting(1, 1),
+            ["a"],
+            id="no gang is disrupted while a single pod will do",
+        ),
+        pytest.param(
+            {"n1": 4},
+            [single("a", "n1", gpus=4)],
+            wanting(2, 4),
+            None,
+            id="nobody goes where the whole gang would not be placed",
+        ),
+        pytest.param({"n1": 1}, [], wanting(1, 2), None, id="there is nobody to go"),
+    ],
+)
+def test_who_goes(
+    nodes: dict[str, int], bundles: list[Bundle], unit: Unit, gone: list[str] | None
+) -> None:
+    snapshot, found = search(nodes, bundles, unit)
+    before = snapshot.state()
+    verdict = found.run(bundles)
+    assert snapshot.state() == before
+    assert (verdict and sorted(bundle.key for bundle in verdict.bundles)) == gone
+
+
+CASES = st.fixed_dictionaries(
+    {
+        "nodes": st.lists(st.integers(1, 4), min_size=1, max_size=4),
+        "singles": st.lists(
+            st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 3)), max_size=6
+        ),
+        "gang": st.one_of(
+            st.none(), st.tuples(st.lists(st.integers(0, 3), min_size=2, max_size=4), st.just(2))
+        ),
+        "unit": st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    }
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(CASES)
+def test_no_eviction_without_a_place_and_no_victim_too_many(case: dict[str, Any]) -> None:
+    names = [f"n{i}" for i in range(len(case["nodes"]))]
+    free = dict(zip(names, case["nodes"], strict=True))
+    bundles: list[Bundle] = []
+    for i, (at, gpus, priority) in enumerate(case["singles"]):
+        node = names[at % len(names)]
+        if free[node] >= gpus:
+            free[node] -= gpus
+            bundles.append(single(f"s{i}", node, gpus=gpus, priority=priority))
+    if case["gang"] is not None:
+        nodes = [names[at % len(names)] for at in case["gang"][0]]
+        if all(free[node] >= nodes.count(node) for node in nodes):
+            bundles += gang("g", nodes, size=2)
+    unit = wanting(*case["unit"])
+    _, one = search(dict(zip(names, case["nodes"], strict=True)), bundles, unit)
+    verdict = one.run(bundles)
+    if verdict is None:
+        return
+    assert len(verdict.plan.placements) >= unit.need
+    keys = {bundle.key for bundle in verdict.bundles}
+    for bundle in verdict.bundles:
+        rest = [b for b in verdict.bundles if b.key != bundle.key]
+        if bundle.key.startswith("g+") and "g" in keys:
+            continue  # goes with its gang
+        assert not isinstance(one._try(rest), Placed), f"{bundle.key} went for nothing"
+
+
+def test_nothing_of_a_promise_goes() -> None:
+    ledger = Ledger(Tree([Member("a", guaranteed=((GPU, 2),)), Member("b")]))
+    bundles = []
+    for name, tenant in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("own", "me")):
+        pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": tenant})
+        ledger.take(tenant, [(GPU, 1)])
+        bundles.append(Bundle(name, (occupant(pod, "n"),), foreign=tenant != "me"))
+    before = ledger.state()
+    kept = spared(bundles, ledger, lambda one: {GPU: 1})
+    assert ([bundle.key for bundle in kept], ledger.state()) == (["a1", "b1", "own"], before)
+
+
+def test_a_verdict_lists_its_pods() -> None:
+    bundles = gang("g", ["n1", "n1"], size=1)
+    verdict = Verdict(tuple(bundles), Placed(()))
+    assert sorted(one.pod.key.name for one in verdict.pods) == ["g-0", "g-1"]

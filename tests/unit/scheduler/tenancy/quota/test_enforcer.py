@@ -1,0 +1,176 @@
+"""Quotas and turns in the whole cycle, against an API server in memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from policies.documents.tenancy import Quota, Sharing
+from policies.engine.policyset import Tables as PolicyTables
+from scheduler.model.policy import Tables
+from tests.unit.scheduler.bench import Bench
+
+pytestmark = pytest.mark.timeout(30)
+
+GPU = "nvidia.com/gpu"
+Story = Callable[[Bench], Awaitable[None]]
+
+
+def tables(sharing: dict[str, Any] | None = None, **quotas: dict[str, Any]) -> Tables:
+    said = PolicyTables(
+        {},
+        {},
+        {},
+        (),
+        sharing=Sharing.model_validate(sharing or {}),
+        quotas={name: Quota.model_validate(row) for name, row in quotas.items()},
+    )
+    return Tables(policy=said)
+
+
+def play(story: Story) -> Bench:
+    async def run() -> Bench:
+        bench = Bench()
+        await story(bench)
+        return bench
+
+    return asyncio.run(run())
+
+
+def of(bench: Bench, tenant: str, name: str, **more: Any) -> None:
+    labels = {"tenant.kubenexus.io/name": tenant}
+    bench.pod(name, labels=labels, **{"cpu": "0", "gpus": 1, **more})
+
+
+async def a_limit_is_reached(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(a={"max": {GPU: 2}}))
+    bench.node("n", gpus=8)
+    for i in range(3):
+        of(bench, "a", f"a{i}", created=f"2026-01-01T00:00:0{i}Z")
+    of(bench, "b", "b")
+    await bench.settle()
+
+
+async def somebody_gives_back(bench: Bench) -> None:
+    await a_limit_is_reached(bench)
+    bench.delete("a0")
+    await bench.settle(1.0)
+
+
+async def a_gang_counts_as_a_whole(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(a={"max": {GPU: 3}}))
+    bench.node("n", gpus=8)
+    for i in range(4):
+        of(bench, "a", f"g{i}", gang=("g", 4))
+    await bench.settle()
+
+
+async def members_above_the_minimum_follow_as_far_as_allowed(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(a={"max": {GPU: 3}}))
+    bench.node("n", gpus=8)
+    for i in range(4):
+        of(bench, "a", f"g{i}", gang=("g", 2), created=f"2026-01-01T00:00:0{i}Z")
+    await bench.settle()
+
+
+async def a_limit_of_a_group(bench: Bench) -> None:
+    tree = {
+        "tenants": [
+            {"name": "all", "quota": {"max": {"cpu": "2"}}},
+            {"name": "a", "parent": "all"},
+            {"name": "b", "parent": "all"},
+        ]
+    }
+    bench.scheduler.adopt(tables(tree))
+    bench.node("n", cpu="8")
+    of(bench, "a", "a", cpu="1", gpus=0)
+    await bench.settle()
+    of(bench, "b", "b", cpu="2", gpus=0)
+    await bench.settle()
+
+
+async def the_limit_is_raised(bench: Bench) -> None:
+    await a_limit_is_reached(bench)
+    bench.scheduler.adopt(tables(a={"max": {GPU: 8}}))
+    await bench.settle(1.0)
+
+
+async def limits_of_a_kind_of_gpu(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(a={"max": {"gpu-model/H100": 1}}))
+    bench.node("fast", gpus=1, labels={"gpu.kubenexus.io/model": "H100"})
+    bench.node("fast2", gpus=1, labels={"gpu.kubenexus.io/model": "H100"})
+    bench.node("slow", gpus=4, labels={"gpu.kubenexus.io/model": "L4"})
+    for i in range(4):
+        of(bench, "a", f"g{i}", gang=("g", 4))
+    await bench.settle()
+
+
+async def turns(bench: Bench) -> None:
+    """Room for three more; a has two pods already, and its others came first."""
+    bench.scheduler.adopt(tables())
+    bench.node("n", gpus=5)
+    of(bench, "a", "a0", node="n")
+    of(bench, "a", "a1", node="n")
+    for i in range(3):
+        of(bench, "a", f"a{i + 2}", created="2026-01-01T00:00:00Z")
+        of(bench, "b", f"b{i}", created="2026-01-01T01:00:00Z")
+    await bench.settle()
+
+
+HELD = "tenant a asks for 1 of nvidia.com/gpu; 2 of at most 2 in its quota are in use"
+
+
+@pytest.mark.parametrize(
+    ("story", "placed", "held"),
+    [
+        pytest.param(a_limit_is_reached, "a0 a1 b", {"a2": HELD}, id="a limit is reached"),
+        pytest.param(somebody_gives_back, "a1 a2 b", {"a2": HELD}, id="somebody gives back"),
+        pytest.param(
+            a_gang_counts_as_a_whole,
+            "",
+            {
+                f"g{i}": "tenant a asks for 4 of nvidia.com/gpu; 0 of at most 3 in its quota are in"
+                " use"
+                for i in range(4)
+            },
+            id="a gang counts as a whole",
+        ),
+        pytest.param(
+            members_above_the_minimum_follow_as_far_as_allowed,
+            "g0 g1 g2",
+            {"g3": "tenant a asks for 1 of nvidia.com/gpu; 3 of at most 3 in its quota are in use"},
+            id="members above the minimum follow as far as allowed",
+        ),
+        pytest.param(
+            a_limit_of_a_group,
+            "a",
+            {
+                "b": "tenant b asks for 2 of cpu; 1 of at most 2 in the quota of all are in use;"
+                " beyond their guarantee use a 1"
+            },
+            id="a group's limit, in CPUs",
+        ),
+        pytest.param(the_limit_is_raised, "a0 a1 a2 b", {"a2": HELD}, id="the limit is raised"),
+        pytest.param(limits_of_a_kind_of_gpu, "g0 g1 g2 g3", {}, id="other GPUs will do"),
+        pytest.param(turns, "a0 a1 a2 b0 b1", {}, id="who uses less goes first"),
+    ],
+)
+def test_stories(story: Story, placed: str, held: dict[str, str]) -> None:
+    bench = play(story)
+    found = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
+    assert (found, dict(bench.told("QuotaExceeded"))) == (placed, held)
+
+
+def test_the_condition_asks_for_no_other_node() -> None:
+    async def run() -> list[tuple[str, str, str]]:
+        bench = Bench()
+        await a_limit_is_reached(bench)
+        return await bench.written()
+
+    assert asyncio.run(run()) == [("a2", "QuotaExceeded", HELD)]
+
+
+def test_gangs_stay_off_the_gpus_that_are_used_up() -> None:
+    nodes = play(limits_of_a_kind_of_gpu).api.nodes()
+    assert set(nodes.values()) == {"slow"}

@@ -1,0 +1,162 @@
+"""Quotas: what is used, what more would break, what was only borrowed."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.documents.policy import TierSpec
+from policies.documents.tenancy import Quota, Sharing
+from policies.engine.policyset import Tables
+from scheduler.tenancy.quota.ledger import Excess, Ledger
+from scheduler.tenancy.quota.tree import Member, Tree
+
+GPU = "nvidia.com/gpu"
+TREE = Tree(
+    [
+        Member("research", max=((GPU, 12),), guaranteed=((GPU, 8),)),
+        Member("vision", "research", weight=3, guaranteed=((GPU, 4),), max=((GPU, 8),)),
+        Member("speech", "research"),
+        Member("web", max=(("cpu", 4000),)),
+        Member("office", guaranteed=(("cpu", 4000),)),
+        Member("render", guaranteed=(("gpu-model/L4", 2),)),
+    ]
+)
+
+
+def ledger(**used: int) -> Ledger:
+    book = Ledger(TREE)
+    for tenant, gpus in used.items():
+        book.take(tenant, [(GPU, gpus)])
+    return book
+
+
+@pytest.mark.parametrize(
+    ("used", "tenant", "more", "found"),
+    [
+        pytest.param({}, "vision", {GPU: 8}, None, id="up to the limit is within it"),
+        pytest.param(
+            {"vision": 5},
+            "vision",
+            {GPU: 4},
+            Excess("vision", GPU, 4, 5, 8),
+            id="one more than the tenant's limit names the tenant",
+        ),
+        pytest.param(
+            {"vision": 8, "speech": 3},
+            "speech",
+            {GPU: 2},
+            Excess("research", GPU, 2, 11, 12),
+            id="a group's limit binds all its tenants together",
+        ),
+        pytest.param({"web": 99}, "web", {GPU: 1}, None, id="what no limit names is not limited"),
+        pytest.param({}, "stranger", {GPU: 1000}, None, id="a tenant without a policy has none"),
+        pytest.param(
+            {"vision": 9},
+            "vision",
+            {"cpu": 1},
+            None,
+            id="a limit lowered below what is used refuses only more of it",
+        ),
+    ],
+)
+def test_a_limit_is_kept(used: dict[str, int], tenant: str, more: Any, found: Any) -> None:
+    assert ledger(**used).excess(tenant, more) == found
+
+
+@pytest.mark.parametrize(
+    ("used", "tenant", "more", "expected"),
+    [
+        pytest.param({}, "vision", {GPU: 4}, True, id="within its own promise"),
+        pytest.param({"vision": 2}, "vision", {GPU: 4}, True, id="within the group's promise"),
+        pytest.param({"vision": 2, "speech": 3}, "vision", {GPU: 4}, False, id="within neither"),
+        pytest.param({"vision": 5}, "speech", {GPU: 3}, True, id="a sibling within the group's"),
+        pytest.param({}, "web", {"cpu": 1}, False, id="nothing was promised"),
+        pytest.param({}, "vision", {"cpu": 1}, False, id="a resource that no promise names"),
+        pytest.param(
+            {}, "vision", {GPU: 4, "cpu": 99}, True, id="other things go along with promised GPUs"
+        ),
+        pytest.param({}, "office", {"cpu": 1, "memory": 9}, True, id="and with promised CPUs"),
+        pytest.param(
+            {}, "office", {GPU: 1, "cpu": 1}, False, id="GPUs do not go along with promised CPUs"
+        ),
+        pytest.param({}, "render", {GPU: 2, "gpu-model/L4": 2}, True, id="GPUs of a promised kind"),
+        pytest.param({}, "render", {GPU: 2, "gpu-model/H100": 2}, False, id="GPUs of another kind"),
+        pytest.param(
+            {}, "render", {GPU: 3, "gpu-model/L4": 3}, False, id="too many of a promised kind"
+        ),
+    ],
+)
+def test_who_is_entitled(used: dict[str, int], tenant: str, more: Any, expected: bool) -> None:
+    assert ledger(**used).entitled(tenant, more) is expected
+
+
+def test_what_is_borrowed_may_go_and_nothing_else() -> None:
+    book = ledger(vision=6, speech=3, web=2)
+    assert {
+        "borrowed by vision": book.borrowed("vision"),
+        "borrowed by research": book.borrowed("research"),
+        "vision spares 1": book.spares("vision", {GPU: 1}),
+        "vision spares 2, research does not": book.spares("vision", {GPU: 2}),
+        "web spares all": book.spares("web", {GPU: 2}),
+        "borrowers": book.borrowers(GPU, but="speech"),
+    } == {
+        "borrowed by vision": {GPU: 2},
+        "borrowed by research": {GPU: 1},
+        "vision spares 1": True,
+        "vision spares 2, research does not": False,
+        "web spares all": True,
+        "borrowers": [("vision", 2), ("web", 2)],
+    }
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["vision", "speech", "web", "other"]), st.integers(1, 5)),
+        max_size=12,
+    )
+)
+def test_giving_back_leaves_nothing_behind_and_a_new_tree_changes_no_amount(
+    moves: list[tuple[str, int]],
+) -> None:
+    book = Ledger(TREE)
+    for tenant, gpus in moves:
+        book.take(tenant, [(GPU, gpus), ("cpu", 7)])
+    full = book.state()
+    book.regrow(Tree([Member("vision", "a"), Member("a", "b"), Member("b")]))
+    assert book.state() == full
+    assert book.used("b") == book.used("vision")
+    for tenant, gpus in moves:
+        book.give(tenant, [(GPU, gpus), ("cpu", 7)])
+    assert (book.state(), list(book.members())) == ({}, [])
+
+
+def test_the_tree_is_what_the_policies_say() -> None:
+    sharing = Sharing.model_validate(
+        {
+            "halfLife": "30m",
+            "tenants": [
+                {"name": "research", "weight": 2, "quota": {"max": {GPU: 12}}},
+                {"name": "vision", "parent": "research", "weight": 3},
+            ],
+        }
+    )
+    quotas = {"vision": Quota.model_validate({"guaranteed": {"cpu": "1500m"}, "max": {GPU: "8"}})}
+    tree = Tree.of(Tables({}, {}, {}, (), sharing=sharing, quotas=quotas))
+    assert (tree.half_life, tree.path("vision"), tree.path("else")) == (
+        1800.0,
+        (
+            Member("vision", "research", 3, (("cpu", 1500),), ((GPU, 8),)),
+            Member("research", None, 2, (), ((GPU, 12),)),
+        ),
+        (Member("else"),),
+    )
+
+
+def test_a_tenant_has_the_weight_of_its_tier_where_it_is_not_listed() -> None:
+    gold = TierSpec.model_validate({"name": "gold", "rank": 2, "weight": 4})
+    sharing = Sharing.model_validate({"tenants": [{"name": "vision", "weight": 2}]})
+    tenants = {"vision": "gold", "speech": "gold", "web": None}
+    tree = Tree.of(Tables({"gold": gold}, {}, {}, (), sharing=sharing, tenants=tenants))
+    assert [tree.member(name).weight for name in ("vision", "speech", "web")] == [2, 4, 1]

@@ -1,0 +1,191 @@
+"""Gangs whose leader makes the members, in the whole cycle."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+
+pytestmark = pytest.mark.timeout(30)
+
+Story = Callable[[Bench], Awaitable[None]]
+MEMBERS = "pod-group.scheduling.kubenexus.io/member-resources"
+
+
+def driver(bench: Bench, name: str, size: int, **more: Any) -> None:
+    labels = {"pod-group.scheduling.kubenexus.io/role": "leader", **more.pop("labels", {})}
+    bench.pod(f"{name}-driver", gang=(name, size), labels=labels, **{"cpu": "1", **more})
+
+
+def executor(bench: Bench, name: str, number: int, size: int, **more: Any) -> None:
+    bench.pod(f"{name}-{number}", gang=(name, size), **{"cpu": "1", **more})
+
+
+async def stand_still(bench: Bench) -> None:
+    await bench.settle()
+    await bench.settle(1.0)
+    await bench.settle()
+
+
+async def a_driver_goes_first(bench: Bench) -> None:
+    bench.node("n", cpu="4")
+    driver(bench, "a", 3)
+    await stand_still(bench)
+
+
+async def nobody_takes_what_is_kept(bench: Bench) -> None:
+    await a_driver_goes_first(bench)
+    bench.pod("thief", cpu="2")
+    bench.pod("small", cpu="1")
+    await bench.settle(1.0)
+
+
+async def members_take_over_one_by_one(bench: Bench) -> None:
+    await nobody_takes_what_is_kept(bench)
+    executor(bench, "a", 1, 3)
+    await bench.settle()
+    executor(bench, "a", 2, 3)
+    await bench.settle()
+
+
+async def two_jobs_and_room_for_one(bench: Bench) -> None:
+    bench.node("n", cpu="5")
+    driver(bench, "a", 3)
+    driver(bench, "b", 3, created="2026-01-01T00:00:01Z")
+    await stand_still(bench)
+    executor(bench, "a", 1, 3)
+    executor(bench, "a", 2, 3)
+    await bench.settle()
+    await bench.settle(5.0)
+
+
+async def the_first_job_ends(bench: Bench) -> None:
+    await two_jobs_and_room_for_one(bench)
+    for name in ("a-driver", "a-1", "a-2"):
+        bench.delete(name)
+    await bench.settle(10.0)
+    await bench.settle()
+
+
+async def the_leader_goes(bench: Bench) -> None:
+    await nobody_takes_what_is_kept(bench)
+    bench.delete("a-driver")
+    await bench.settle(1.0)
+    await bench.settle(10.0)
+
+
+async def nobody_comes(bench: Bench) -> None:
+    await nobody_takes_what_is_kept(bench)
+    await bench.settle(601.0)
+    await bench.settle(10.0)
+
+
+async def members_are_larger_than_their_leader(bench: Bench) -> None:
+    bench.node("n", cpu="5")
+    driver(bench, "a", 3, annotations={MEMBERS: "cpu=3,memory=1Gi"})
+    await stand_still(bench)
+
+
+async def a_quota_counts_members_to_come(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
+    tenant = {"tenant.kubenexus.io/name": "t"}
+    bench.node("n", cpu="8")
+    driver(bench, "a", 3, labels=tenant)
+    await stand_still(bench)
+    bench.pod("other", labels=tenant)
+    await bench.settle(1.0)
+
+
+async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
+    bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
+    tenant = {"tenant.kubenexus.io/name": "t"}
+    bench.node("n", cpu="3")
+    driver(bench, "a", 3, labels=tenant)
+    await stand_still(bench)
+    bench.drop_node("n")
+    bench.delete("a-driver")
+    await bench.settle(1.0)
+    bench.node("m", cpu="3")
+    bench.pod("next", cpu="3", labels=tenant)
+    await bench.settle()
+
+
+async def all_come_at_once(bench: Bench) -> None:
+    bench.node("n", cpu="4")
+    driver(bench, "a", 3)
+    executor(bench, "a", 1, 3)
+    executor(bench, "a", 2, 3)
+    await bench.settle()
+
+
+async def others_go_for_the_whole_gang(bench: Bench) -> None:
+    bench.node("n", cpu="4")
+    for number in range(4):
+        bench.pod(f"low-{number}", owner="job", node="n")
+    driver(bench, "a", 3, priority=10)
+    await stand_still(bench)
+    assert len(bench.api.evicted) == 3
+    for name in bench.api.evicted:
+        bench.delete(name)
+    await stand_still(bench)
+
+
+async def nobody_goes_for_a_leader_alone(bench: Bench) -> None:
+    bench.node("n", cpu="4")
+    for number in range(3):
+        bench.pod(f"high-{number}", owner="job", node="n", priority=10)
+    bench.pod("low", owner="job", node="n")
+    driver(bench, "a", 3, priority=10)
+    await stand_still(bench)
+    assert bench.api.evicted == []
+
+
+@pytest.mark.parametrize(
+    ("story", "placed", "kept"),
+    [
+        pytest.param(a_driver_goes_first, "a-driver", 2, id="a driver goes first"),
+        pytest.param(nobody_takes_what_is_kept, "a-driver small", 2, id="nobody takes the room"),
+        pytest.param(
+            members_take_over_one_by_one, "a-1 a-2 a-driver small", 0, id="members take over"
+        ),
+        pytest.param(
+            two_jobs_and_room_for_one,
+            "a-1 a-2 a-driver",
+            0,
+            id="two jobs and room for one: one runs, the other waits",
+        ),
+        pytest.param(the_first_job_ends, "b-driver", 2, id="the first job ends"),
+        pytest.param(the_leader_goes, "small thief", 0, id="the leader goes"),
+        pytest.param(nobody_comes, "a-driver small thief", 0, id="nobody comes"),
+        pytest.param(
+            members_are_larger_than_their_leader, "", 0, id="members larger than their leader"
+        ),
+        pytest.param(a_quota_counts_members_to_come, "a-driver", 2, id="quota counts them"),
+        pytest.param(
+            a_node_goes_with_what_was_kept_on_it, "next", 0, id="a node goes, and no quota is lost"
+        ),
+        pytest.param(
+            others_go_for_the_whole_gang, "a-driver low-3", 2, id="others go for the whole gang"
+        ),
+        pytest.param(
+            nobody_goes_for_a_leader_alone,
+            "high-0 high-1 high-2 low",
+            0,
+            id="nobody goes for a leader alone",
+        ),
+        pytest.param(all_come_at_once, "a-1 a-2 a-driver", 0, id="all come at once"),
+    ],
+)
+def test_stories(story: Story, placed: str, kept: int) -> None:
+    async def run() -> Bench:
+        bench = Bench()
+        await story(bench)
+        return bench
+
+    bench = asyncio.run(run())
+    found = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
+    holds = sum(len(bench.scheduler.cache.holds.of(key)) for key in bench.scheduler.cache.holds)
+    assert (found, holds, len(bench.scheduler.drift())) == (placed, kept, 0)

@@ -1,0 +1,364 @@
+"""Places that are kept for members to come: lost with a bind or a node, found again, told about."""
+
+import asyncio
+
+import pytest
+
+from cluster import errors
+from tests.unit.scheduler.tenancy.fake_reservations import follow
+from tests.unit.scheduler.tenancy.leader_gang import (
+    ONE,
+    SHORT,
+    TWO,
+    Scene,
+    Story,
+    a_driver_waits,
+    a_member_comes,
+    all_members_come,
+    nobody_comes,
+    somebody_deletes_the_object,
+    taken_over_when_the_leader_is_gone,
+    the_leader_goes,
+)
+from tests.unit.scheduler.tenancy.reservation.test_members import (
+    MEMBERS,
+    driver,
+    executor,
+    stand_still,
+)
+
+pytestmark = pytest.mark.timeout(30)
+
+
+async def a_members_bind_fails(scene: Scene) -> None:
+    """A thief is there at once, and the room is free as far as pods go."""
+    await a_driver_waits(scene)
+    scene.bench.api.faults.append(errors.Conflict("try again"))
+    executor(scene.bench, "a", 1, 3)
+    scene.bench.pod("thief", cpu="2", created="2025-01-01T00:00:00Z")
+    await follow(scene.bench)
+
+
+async def the_last_members_bind_fails(scene: Scene) -> None:
+    await a_member_comes(scene)
+    scene.bench.api.faults.append(errors.Conflict("try again"))
+    executor(scene.bench, "a", 2, 3)
+    scene.bench.pod("thief", cpu="2", created="2025-01-01T00:00:00Z")
+    await follow(scene.bench)
+
+
+async def it_is_bound_later(scene: Scene) -> None:
+    await the_last_members_bind_fails(scene)
+    await scene.bench.settle(2.0)
+    await follow(scene.bench)
+
+
+async def its_pod_is_made_anew(scene: Scene) -> None:
+    await the_last_members_bind_fails(scene)
+    scene.bench.delete("a-2")
+    await follow(scene.bench)
+    executor(scene.bench, "a", 3, 3)
+    await follow(scene.bench)
+    await scene.bench.settle(2.0)
+    await follow(scene.bench)
+
+
+async def one_more_than_needed_fails(scene: Scene) -> None:
+    """Bound one after the other in their order: the last is the one that fails."""
+    await a_driver_waits(scene)
+    scene.bench.api.faults.extend([None, None, errors.Conflict("try again")])
+    for number in (1, 2, 3):
+        executor(scene.bench, "a", number, 3)
+    await follow(scene.bench)
+
+
+async def taken_over_after_a_members_bind_failed(scene: Scene) -> None:
+    await the_last_members_bind_fails(scene)
+    scene.take_over()
+    await follow(scene.bench)
+
+
+async def a_driver_and_two_nodes(scene: Scene, cpu: str = "3") -> None:
+    """The driver on n, room for one of its members on each of n and m."""
+    scene.node("n", cpu)
+    scene.node("m", "1")
+    driver(scene.bench, "a", 3, cpu="2", annotations={MEMBERS: "cpu=1"})
+    await stand_still(scene.bench)
+    await follow(scene.bench)
+
+
+async def a_node_goes(scene: Scene) -> None:
+    await a_driver_and_two_nodes(scene)
+    scene.drop_node("m")
+    await follow(scene.bench)
+
+
+async def a_node_goes_and_there_is_another(scene: Scene) -> None:
+    await a_driver_and_two_nodes(scene)
+    scene.node("o", "1")
+    scene.drop_node("m")
+    scene.bench.pod("thief", cpu="1")
+    await follow(scene.bench)
+
+
+async def a_node_comes_later(scene: Scene) -> None:
+    await a_node_goes(scene)
+    scene.bench.pod("thief", cpu="1", created="2025-01-01T00:00:00Z")
+    await follow(scene.bench)
+    scene.node("o", "1")
+    await follow(scene.bench)
+
+
+async def room_comes_later(scene: Scene) -> None:
+    scene.bench.pod("before", cpu="1", node="n")
+    await a_driver_and_two_nodes(scene, "4")
+    scene.drop_node("m")
+    scene.bench.pod("thief", cpu="1", created="2025-01-01T00:00:00Z")
+    await follow(scene.bench)
+    scene.bench.delete("before")
+    await follow(scene.bench)
+
+
+async def a_node_is_cordoned(scene: Scene) -> None:
+    await a_driver_and_two_nodes(scene)
+    scene.node("o", "1")
+    scene.node("m", "1", unschedulable=True)
+    await follow(scene.bench)
+
+
+async def a_node_is_not_ready(scene: Scene) -> None:
+    await a_driver_and_two_nodes(scene)
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    scene.node("m", "1", taints=[taint])
+    await follow(scene.bench)
+
+
+async def the_node_is_ready_again(scene: Scene) -> None:
+    await a_node_is_not_ready(scene)
+    scene.bench.pod("thief", cpu="1", created="2025-01-01T00:00:00Z")
+    scene.node("m", "1")
+    await follow(scene.bench)
+
+
+async def members_come_while_places_are_missing(scene: Scene) -> None:
+    """None of them starts before all have a place."""
+    await a_node_goes(scene)
+    executor(scene.bench, "a", 1, 3)
+    executor(scene.bench, "a", 2, 3)
+    await follow(scene.bench)
+    await scene.bench.settle(120.0)
+    await follow(scene.bench)
+
+
+async def and_then_a_node_comes(scene: Scene) -> None:
+    await members_come_while_places_are_missing(scene)
+    scene.node("o", "1")
+    await follow(scene.bench)
+    await scene.bench.settle(10.0)
+    await follow(scene.bench)
+
+
+async def one_comes_and_then_a_node(scene: Scene) -> None:
+    await a_node_goes(scene)
+    executor(scene.bench, "a", 1, 3)
+    await follow(scene.bench)
+    scene.node("o", "1")
+    await follow(scene.bench)
+
+
+async def taken_over_while_places_are_missing(scene: Scene) -> None:
+    await a_node_goes(scene)
+    scene.take_over()
+    await follow(scene.bench)
+    scene.node("o", "1")
+    await follow(scene.bench)
+
+
+async def a_node_went_while_nobody_led(scene: Scene) -> None:
+    await a_driver_and_two_nodes(scene)
+    del scene.nodes["m"]
+    scene.node("o", "1")
+    scene.take_over()
+    await follow(scene.bench)
+
+
+async def the_leader_goes_while_places_are_missing(scene: Scene) -> None:
+    await a_node_goes(scene)
+    scene.bench.delete("a-driver")
+    await follow(scene.bench)
+
+
+@pytest.mark.parametrize(
+    ("story", "placed", "kept", "told"),
+    [
+        pytest.param(
+            a_members_bind_fails, "a-driver", 2, TWO, id="a member's bind fails: its place is kept"
+        ),
+        pytest.param(
+            the_last_members_bind_fails,
+            "a-1 a-driver",
+            1,
+            ONE,
+            id="the last member's bind fails: its place is kept",
+        ),
+        pytest.param(it_is_bound_later, "a-1 a-2 a-driver", 0, [], id="it is bound later"),
+        pytest.param(
+            its_pod_is_made_anew, "a-1 a-3 a-driver", 0, [], id="its pod goes and another comes"
+        ),
+        pytest.param(
+            one_more_than_needed_fails,
+            "a-1 a-2 a-driver",
+            0,
+            [],
+            id="one more than needed fails: nothing is kept for it",
+        ),
+        pytest.param(
+            taken_over_after_a_members_bind_failed,
+            "a-1 a-2 a-driver",
+            0,
+            [],
+            id="taken over after a member's bind failed",
+        ),
+        pytest.param(a_node_goes, "a-driver", 1, SHORT, id="a node goes, and there is no room"),
+        pytest.param(
+            a_node_goes_and_there_is_another, "a-driver", 2, TWO, id="a node goes, another has room"
+        ),
+        pytest.param(a_node_comes_later, "a-driver", 2, TWO, id="a node goes, another comes"),
+        pytest.param(room_comes_later, "a-driver", 2, TWO, id="a node goes, room comes later"),
+        pytest.param(a_node_is_cordoned, "a-driver", 2, TWO, id="a node is cordoned"),
+        pytest.param(a_node_is_not_ready, "a-driver", 1, SHORT, id="a node is not ready"),
+        pytest.param(the_node_is_ready_again, "a-driver", 2, TWO, id="the node is ready again"),
+        pytest.param(
+            members_come_while_places_are_missing,
+            "a-driver",
+            1,
+            SHORT,
+            id="members come while places are missing",
+        ),
+        pytest.param(and_then_a_node_comes, "a-1 a-2 a-driver", 0, [], id="and then a node comes"),
+        pytest.param(
+            one_comes_and_then_a_node, "a-1 a-driver", 1, ONE, id="one comes, and then a node"
+        ),
+        pytest.param(
+            taken_over_while_places_are_missing,
+            "a-driver",
+            2,
+            TWO,
+            id="taken over while places are missing",
+        ),
+        pytest.param(
+            a_node_went_while_nobody_led, "a-driver", 2, TWO, id="a node went while nobody led"
+        ),
+        pytest.param(
+            the_leader_goes_while_places_are_missing,
+            "",
+            0,
+            [],
+            id="the leader goes while places are missing",
+        ),
+    ],
+)
+def test_stories(story: Story, placed: str, kept: int, told: list[tuple[str, str]]) -> None:
+    async def run() -> Scene:
+        scene = Scene()
+        await story(scene)
+        return scene
+
+    assert asyncio.run(run()).outcome() == (placed, kept, told)
+
+
+def test_a_place_is_written_down_until_its_member_is_bound() -> None:
+    """Whoever takes over in between finds it."""
+
+    async def run() -> list[tuple[int, str]]:
+        scene, seen = Scene(), []
+        await a_driver_waits(scene)
+        scene.shelf.heard = lambda status: seen.append(
+            (len(status["places"]), scene.bench.api.nodes()["a-1"])
+        )
+        scene.bench.api.faults.extend([errors.Retry("no answer")] * 4)
+        executor(scene.bench, "a", 1, 3)
+        await follow(scene.bench)
+        return seen
+
+    found = asyncio.run(run())
+    assert (found[0], found[-1]) == ((2, ""), (1, "n"))
+
+
+ENDED = "room is kept no longer for members of pod group a that are missing: "
+GONE = "its leader is gone, or has no node and is planned anew"
+MOVED = "room for members of pod group a that are missing is kept on"
+LACKS = "room is kept for 1 of 2 members of pod group a that are missing, and looked for the others"
+
+
+@pytest.mark.parametrize(
+    ("story", "told"),
+    [
+        pytest.param(
+            all_members_come, ["ReservationEnded a-driver", f"{ENDED}all have come"], id="all came"
+        ),
+        pytest.param(
+            it_is_bound_later,
+            ["ReservationEnded a-driver", f"{ENDED}all have come"],
+            id="all came, the last one after its bind had failed",
+        ),
+        pytest.param(
+            somebody_deletes_the_object,
+            ["ReservationEnded a-driver", f"{ENDED}its ResourceReservation was deleted"],
+            id="the object is deleted",
+        ),
+        pytest.param(
+            nobody_comes,
+            ["ReservationEnded a-driver", f"{ENDED}its members did not come in 600s or more"],
+            id="its time is over",
+        ),
+        pytest.param(
+            the_leader_goes, ["ReservationEnded OBJECT", f"{ENDED}its leader is gone"], id="leader"
+        ),
+        pytest.param(
+            taken_over_when_the_leader_is_gone,
+            ["ReservationEnded OBJECT", f"{ENDED}{GONE}"],
+            id="the leader went while nobody led",
+        ),
+        pytest.param(
+            a_node_goes,
+            ["ReservationShort a-driver", f"{LACKS}: node m is gone"],
+            id="a node goes, and there is no room",
+        ),
+        pytest.param(
+            a_node_goes_and_there_is_another,
+            ["ReservationMoved a-driver", f"{MOVED} n, o now: node m is gone"],
+            id="a node goes, another has room",
+        ),
+        pytest.param(
+            a_node_is_cordoned,
+            ["ReservationMoved a-driver", f"{MOVED} n, o now: node m takes no such pods any more"],
+            id="a node is cordoned",
+        ),
+        pytest.param(
+            a_node_comes_later,
+            [
+                "ReservationShort a-driver",
+                f"{LACKS}: node m is gone",
+                "ReservationMoved a-driver",
+                f"{MOVED} n, o now: there is room again",
+            ],
+            id="room comes later",
+        ),
+    ],
+)
+def test_what_becomes_of_it_is_told(story: Story, told: list[str]) -> None:
+    async def run() -> list[str]:
+        scene = Scene()
+        await story(scene)
+        rows = [one for one in scene.bench.reports if one.reason.startswith("Reservation")]
+        return [
+            said
+            for one in rows
+            for said in (f"{one.reason} {_whom(one.regarding.kind, one.regarding.name)}", one.note)
+        ]
+
+    def _whom(kind: str, name: str) -> str:
+        return "OBJECT" if kind == "ResourceReservation" else name
+
+    assert asyncio.run(run()) == told

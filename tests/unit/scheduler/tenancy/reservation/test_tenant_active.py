@@ -1,0 +1,309 @@
+"""Room that an administrator keeps for a tenant, in the whole cycle."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cluster import errors
+from cluster.informer import Event, Kind
+from policies.documents.reservation import shown
+from scheduler.tenancy.reservation import objects
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.fake_reservations import Shelf, follow
+
+pytestmark = pytest.mark.timeout(30)
+
+Json = dict[str, Any]
+
+
+def at(seconds: float) -> str:
+    return shown(datetime.fromtimestamp(seconds, UTC))
+
+
+class Scene:
+    """Two nodes of four CPUs, a scheduler, and reservations by name."""
+
+    def __init__(self) -> None:
+        self.shelf = Shelf()
+        self._start(Bench(reservations=self.shelf))
+
+    def _start(self, bench: Bench) -> None:
+        self.bench = bench
+        self.bench.node("m", cpu="4", labels={"disk": "fast"})
+        self.bench.node("n", cpu="4")
+
+    def reserve(self, name: str = "r", **spec: Any) -> None:
+        body = {"tenant": "t", "until": at(1000.0), **spec}
+        self.shelf.objects[name] = self.shelf.objects.get(name, {}) | {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": f"uid-{name}",
+                "creationTimestamp": at(50.0),
+            },
+            "spec": body,
+        }
+        self.shelf.show(self.bench)
+
+    def delete(self, name: str = "r") -> None:
+        gone: objects.Reserved | None = objects.read(self.shelf.objects.pop(name))
+        event = Event(Kind.DELETED, ("ns", name), gone, gone)
+        self.bench.scheduler.tenancy.on_reservation(event)
+
+    def pod(self, name: str, cpu: str, *, tenant: str = "other", **more: Any) -> None:
+        self.bench.pod(name, cpu=cpu, labels={"tenant.kubenexus.io/name": tenant}, **more)
+
+    def take_over(self) -> None:
+        old = self.bench
+        self._start(Bench(old.api, reservations=self.shelf))
+        self.bench.now = old.now
+        self.bench.show_all()
+        self.shelf.show(self.bench)
+
+    def outcome(self) -> tuple[str, list[str]]:
+        """Who has a node, and what the objects say."""
+        assert len(self.bench.scheduler.drift()) == 0
+        nodes = self.bench.api.nodes().items()
+        told = []
+        for row in self.shelf.objects.values():
+            status = row["status"]
+            told.append(
+                " ".join(filter(None, (status["phase"], status["held"], status["message"])))
+            )
+        return " ".join(sorted(name for name, node in nodes if node)), told
+
+
+Story = Callable[[Scene], Awaitable[None]]
+
+
+async def an_amount_is_kept(scene: Scene) -> None:
+    scene.reserve(count=3, resources={"cpu": "2"})
+    await scene.bench.settle()
+    scene.pod("large", "3")
+    scene.pod("small", "2")
+    await follow(scene.bench)
+
+
+async def a_status_fails(scene: Scene) -> None:
+    scene.shelf.status_faults.append(errors.Retry("no answer"))
+    scene.reserve(count=3, resources={"cpu": "2"})
+    await follow(scene.bench)
+
+
+async def the_tenant_uses_it(scene: Scene) -> None:
+    await an_amount_is_kept(scene)
+    scene.pod("mine", "3", tenant="t")
+    await follow(scene.bench)
+
+
+async def it_grows_back(scene: Scene) -> None:
+    await the_tenant_uses_it(scene)
+    scene.bench.delete("mine")
+    await follow(scene.bench)
+    await scene.bench.settle(10.0)
+    await follow(scene.bench)
+
+
+async def more_than_there_is(scene: Scene) -> None:
+    scene.reserve(count=5, resources={"cpu": "3"})
+    await follow(scene.bench)
+
+
+async def places_found_later(scene: Scene) -> None:
+    await more_than_there_is(scene)
+    scene.bench.node("o", cpu="9")
+    await scene.bench.settle(6.0)
+    await follow(scene.bench)
+
+
+async def whole_nodes_by_label(scene: Scene) -> None:
+    scene.reserve(nodeSelector={"disk": "fast"})
+    await scene.bench.settle()
+    for name in ("a", "b", "c"):
+        scene.pod(name, "2")
+    scene.pod("mine", "3", tenant="t")
+    await follow(scene.bench)
+
+
+async def a_node_is_not_meant_any_more(scene: Scene) -> None:
+    await whole_nodes_by_label(scene)
+    scene.bench.node("m", cpu="6")
+    await scene.bench.settle(10.0)
+    await follow(scene.bench)
+
+
+async def the_tenant_was_there_before(scene: Scene) -> None:
+    started = {"startTime": at(10.0)}
+    scene.pod("before", "2", tenant="t", node="m", status=started)
+    scene.reserve(nodes=["m"], resources={"cpu": "2"})
+    await follow(scene.bench)
+
+
+async def two_for_one_tenant(scene: Scene) -> None:
+    scene.reserve("q", nodes=["m"], resources={"cpu": "2"})
+    scene.reserve("r", nodes=["m"], resources={"cpu": "2"})
+    await scene.bench.settle()
+    scene.bench.drop_node("n")
+    scene.pod("mine", "3", tenant="t")
+    await follow(scene.bench)
+
+
+async def a_named_node_with_somebody_on_it(scene: Scene) -> None:
+    scene.bench.drop_node("n")
+    scene.pod("before", "2")
+    await scene.bench.settle()
+    scene.reserve(nodes=["m"])
+    await scene.bench.settle()
+    scene.pod("late", "1")
+    await follow(scene.bench)
+    scene.bench.delete("before")
+    await scene.bench.settle(10.0)
+    await follow(scene.bench)
+
+
+async def not_yet(scene: Scene) -> None:
+    scene.reserve(nodes=["m", "n"], **{"from": at(500.0)})
+    scene.pod("early", "4")
+    await follow(scene.bench)
+    await scene.bench.settle(6.0)
+    await follow(scene.bench)
+
+
+async def its_time_comes(scene: Scene) -> None:
+    await not_yet(scene)
+    await scene.bench.settle(500.0)
+    scene.pod("late", "1")
+    await follow(scene.bench)
+
+
+async def its_time_ends(scene: Scene) -> None:
+    await its_time_comes(scene)
+    await scene.bench.settle(500.0)
+    await scene.bench.settle(10.0)
+    await follow(scene.bench)
+
+
+async def it_is_deleted(scene: Scene) -> None:
+    await an_amount_is_kept(scene)
+    scene.delete()
+    await scene.bench.settle(10.0)
+    await follow(scene.bench)
+
+
+async def another_scheduler_takes_over(scene: Scene) -> None:
+    await the_tenant_uses_it(scene)
+    scene.take_over()
+    scene.pod("more", "1")
+    await follow(scene.bench)
+
+
+@pytest.mark.parametrize(
+    ("story", "placed", "told"),
+    [
+        pytest.param(
+            an_amount_is_kept, "small", ["Active 3 x cpu 2 (cpu 6 free)"], id="an amount is kept"
+        ),
+        pytest.param(
+            a_status_fails,
+            "",
+            ["Active 3 x cpu 2 (cpu 6 free)"],
+            id="a status fails and is tried again",
+        ),
+        pytest.param(
+            the_tenant_uses_it,
+            "mine small",
+            ["Active 3 x cpu 2 (cpu 3 free)"],
+            id="the tenant uses it",
+        ),
+        pytest.param(it_grows_back, "small", ["Active 3 x cpu 2 (cpu 6 free)"], id="it grows back"),
+        pytest.param(
+            more_than_there_is,
+            "",
+            ["Active 2 x cpu 3 (cpu 6 free) room for 2 of 5; the rest is kept as it comes free"],
+            id="more than there is",
+        ),
+        pytest.param(
+            places_found_later, "", ["Active 5 x cpu 3 (cpu 15 free)"], id="places found later"
+        ),
+        pytest.param(
+            whole_nodes_by_label,
+            "a b mine",
+            ["Active 1 node (cpu 1, memory 16Gi free)"],
+            id="whole nodes by label",
+        ),
+        pytest.param(
+            a_node_is_not_meant_any_more,
+            "a b c mine",
+            ["Active 0 nodes no node matches"],
+            id="a node is not meant any more",
+        ),
+        pytest.param(
+            the_tenant_was_there_before,
+            "before",
+            ["Active 1 x cpu 2 (cpu 2 free)"],
+            id="the tenant was there before",
+        ),
+        pytest.param(
+            two_for_one_tenant,
+            "mine",
+            ["Active 1 x cpu 2 (nothing free)", "Active 1 x cpu 2 (cpu 1 free)"],
+            id="two for one tenant",
+        ),
+        pytest.param(
+            a_named_node_with_somebody_on_it,
+            "",
+            ["Active 1 node (cpu 4, memory 16Gi free)"],
+            id="a node with somebody on it, who goes",
+        ),
+        pytest.param(not_yet, "early", ["Pending waits for ns/early (no known end)"], id="not yet"),
+        pytest.param(
+            its_time_comes,
+            "early",
+            ["Active 2 nodes (cpu 4, memory 32Gi free) waits for ns/early (no known end)"],
+            id="its time comes",
+        ),
+        pytest.param(its_time_ends, "early late", ["Expired"], id="its time ends"),
+        pytest.param(it_is_deleted, "large small", [], id="it is deleted"),
+        pytest.param(
+            another_scheduler_takes_over,
+            "mine small",
+            ["Active 3 x cpu 2 (cpu 3 free)"],
+            id="another scheduler takes over",
+        ),
+    ],
+)
+def test_stories(story: Story, placed: str, told: list[str]) -> None:
+    async def run() -> Scene:
+        scene = Scene()
+        await story(scene)
+        return scene
+
+    assert asyncio.run(run()).outcome() == (placed, told)
+
+
+def test_who_waits_is_told_what_is_kept_for_others() -> None:
+    async def run() -> list[list[str]]:
+        scene = Scene()
+        await an_amount_is_kept(scene)
+        scene.pod("mine", "9", tenant="t")
+        await scene.bench.settle()
+        rows = (scene.bench.scheduler.explain("ns", name) for name in ("large", "mine"))
+        return [(row or {}).get("reserved", []) for row in rows]
+
+    want = "cpu 6 on 2 nodes for tenant t (ResourceReservation ns/r)"
+    assert asyncio.run(run()) == [[want], []]
+
+
+def test_begin_and_end_are_told() -> None:
+    async def run() -> list[tuple[str, str]]:
+        scene = Scene()
+        await its_time_ends(scene)
+        return [*scene.bench.told("ReservationStarted"), *scene.bench.told("ReservationEnded")]
+
+    assert asyncio.run(run()) == [
+        ("r", "room is kept from now on for tenant t: 2 nodes"),
+        ("r", "room is kept no longer for tenant t: its time has ended"),
+    ]

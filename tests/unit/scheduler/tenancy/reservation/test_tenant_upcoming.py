@@ -1,0 +1,358 @@
+"""Room that an administrator keeps for a tenant from a later time on, in the whole cycle."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.tenancy.fake_reservations import follow
+from tests.unit.scheduler.tenancy.reservation.test_tenant_active import Scene, at
+
+pytestmark = pytest.mark.timeout(30)
+
+Story = Callable[[Scene], Awaitable[None]]
+
+BEGINS = 500.0  # the scene begins at 100
+
+
+def lasting(seconds: int | None) -> dict[str, Any]:
+    if seconds is None:
+        return {}
+    return {"annotations": {"scheduling.kubenexus.io/expected-duration": f"{seconds}s"}}
+
+
+async def comes(
+    scene: Scene, name: str, cpu: str, seconds: int | None, *, tenant: str = "other"
+) -> None:
+    scene.pod(name, cpu, tenant=tenant, **lasting(seconds))
+    await scene.bench.settle()
+
+
+async def runs(scene: Scene, name: str, cpu: str, node: str, seconds: int | None) -> None:
+    started = {"phase": "Running", "startTime": at(100.0)}
+    scene.pod(name, cpu, node=node, status=started, **lasting(seconds))
+    await scene.bench.settle()
+
+
+async def later(scene: Scene, **spec: Any) -> None:
+    scene.reserve(**{"from": at(BEGINS), **spec})
+    await scene.bench.settle()
+
+
+async def told(scene: Scene) -> None:
+    await follow(scene.bench)
+    await scene.bench.settle(6.0)
+    await follow(scene.bench)
+
+
+async def its_time_comes(scene: Scene) -> None:
+    await scene.bench.settle(BEGINS - scene.bench.now)
+    await told(scene)
+
+
+# --- whole nodes ---
+
+
+async def long_work_keeps_away(scene: Scene) -> None:
+    await later(scene, nodes=["m", "n"])
+    await comes(scene, "long", "1", 3600)
+    await told(scene)
+
+
+async def short_work_goes_there(scene: Scene) -> None:
+    await later(scene, nodes=["m", "n"])
+    await comes(scene, "short", "4", 300)
+    await told(scene)
+
+
+async def the_tenant_goes_there(scene: Scene) -> None:
+    await later(scene, nodes=["m", "n"])
+    await comes(scene, "mine", "4", 3600, tenant="t")
+    await told(scene)
+
+
+async def work_without_an_end_goes_elsewhere(scene: Scene) -> None:
+    """One node each is left alone while the other has room."""
+    await later(scene, nodes=["m"])
+    await comes(scene, "first", "2", None)
+    await comes(scene, "second", "2", None)
+    await told(scene)
+
+
+async def work_without_an_end_and_no_room_elsewhere(scene: Scene) -> None:
+    await work_without_an_end_goes_elsewhere(scene)
+    await comes(scene, "third", "2", None)
+    await told(scene)
+
+
+async def work_that_runs_is_waited_for(scene: Scene) -> None:
+    await runs(scene, "long", "1", "m", 3600)
+    await runs(scene, "short", "1", "m", 60)
+    await runs(scene, "endless", "1", "n", None)
+    await later(scene, nodes=["m", "n"])
+    await told(scene)
+
+
+async def and_then_it_begins(scene: Scene) -> None:
+    await work_that_runs_is_waited_for(scene)
+    scene.bench.delete("short")
+    await its_time_comes(scene)
+
+
+async def and_they_go_piece_by_piece(scene: Scene) -> None:
+    await and_then_it_begins(scene)
+    scene.bench.delete("endless")
+    await comes(scene, "thief", "4", None)
+    await comes(scene, "mine", "4", None, tenant="t")
+    await told(scene)
+
+
+async def it_is_deleted_before(scene: Scene) -> None:
+    await long_work_keeps_away(scene)
+    scene.delete()
+    await scene.bench.settle(10.0)
+
+
+async def another_takes_over_before(scene: Scene) -> None:
+    await later(scene, nodes=["m", "n"])
+    await told(scene)
+    scene.take_over()
+    await comes(scene, "long", "1", 3600)
+    await told(scene)
+
+
+# --- amounts ---
+
+
+async def long_work_leaves_an_amount(scene: Scene) -> None:
+    await later(scene, count=2, resources={"cpu": "2"})
+    for number in range(4):
+        await comes(scene, f"long-{number}", "2", 3600)
+    await told(scene)
+
+
+async def and_its_time_comes(scene: Scene) -> None:
+    await long_work_leaves_an_amount(scene)
+    await its_time_comes(scene)
+
+
+async def room_comes_free_in_time(scene: Scene) -> None:
+    """The place is where the short one will have ended, and long work goes to the other node."""
+    await runs(scene, "short", "4", "m", 300)
+    await later(scene, resources={"cpu": "3"}, nodes=["m"])
+    await comes(scene, "long", "4", 3600)
+    await told(scene)
+
+
+async def and_it_does(scene: Scene) -> None:
+    await room_comes_free_in_time(scene)
+    scene.bench.delete("short")
+    await scene.bench.settle(2.0)
+    await comes(scene, "more", "2", 3600)
+    await its_time_comes(scene)
+
+
+async def not_all_of_it_will_be_free(scene: Scene) -> None:
+    await runs(scene, "endless", "2", "m", None)
+    await later(scene, count=3, resources={"cpu": "3"})
+    await told(scene)
+
+
+async def another_takes_over_with_an_amount(scene: Scene) -> None:
+    await long_work_leaves_an_amount(scene)
+    scene.take_over()
+    await comes(scene, "long", "1", 3600)
+    await its_time_comes(scene)
+
+
+# --- other times ---
+
+
+async def it_begins_sooner(scene: Scene) -> None:
+    await not_all_of_it_will_be_free(scene)
+    await later(scene, count=3, resources={"cpu": "3"}, **{"from": at(100.0)})
+    await told(scene)
+
+
+async def it_lasts_longer(scene: Scene) -> None:
+    """What is kept stays where it is: nobody else gets in between."""
+    scene.reserve(count=2, resources={"cpu": "3"})
+    await told(scene)
+    scene.reserve(count=2, resources={"cpu": "3"}, until=at(2000.0))
+    await comes(scene, "thief", "4", None)
+    await scene.bench.settle(1000.0)
+    await told(scene)
+
+
+async def what_should_have_ended_has_not(scene: Scene) -> None:
+    """And another scheduler knows no better."""
+    await room_comes_free_in_time(scene)
+    scene.take_over()
+    await its_time_comes(scene)
+
+
+async def it_begins_later(scene: Scene) -> None:
+    scene.reserve(nodes=["m", "n"])
+    await told(scene)
+    await comes(scene, "short", "4", 60)
+    await later(scene, nodes=["m", "n"])
+    await told(scene)
+
+
+# --- nodes that are lost ---
+
+
+async def a_node_goes(scene: Scene) -> None:
+    scene.reserve(count=2, resources={"cpu": "2"})
+    await told(scene)
+    places = scene.shelf.objects["r"]["status"]["places"]
+    scene.bench.drop_node(places[0]["node"])
+    await told(scene)
+
+
+async def a_node_is_cordoned_with_the_tenant_on_it(scene: Scene) -> None:
+    """What it uses there is its own still; what it does not is looked for elsewhere."""
+    scene.bench.drop_node("n")
+    scene.reserve(count=2, resources={"cpu": "2"})
+    await comes(scene, "mine", "1", None, tenant="t")
+    await told(scene)
+    scene.bench.node("m", cpu="4", labels={"disk": "fast"}, unschedulable=True)
+    scene.bench.node("n", cpu="4")
+    await told(scene)
+
+
+@pytest.mark.parametrize(
+    ("story", "placed", "said"),
+    [
+        pytest.param(long_work_keeps_away, "", "Pending", id="long work keeps away"),
+        pytest.param(
+            short_work_goes_there, "short", "Pending", id="work that ends before may use it"
+        ),
+        pytest.param(the_tenant_goes_there, "mine", "Pending", id="the tenant may use it"),
+        pytest.param(
+            work_without_an_end_goes_elsewhere,
+            "first second",
+            "Pending",
+            id="work without an end goes elsewhere",
+        ),
+        pytest.param(
+            work_without_an_end_and_no_room_elsewhere,
+            "first second third",
+            "Pending waits for ns/third (no known end)",
+            id="work without an end, and no room elsewhere",
+        ),
+        pytest.param(
+            work_that_runs_is_waited_for,
+            "endless long short",
+            "Pending waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
+            id="what runs is waited for",
+        ),
+        pytest.param(
+            and_then_it_begins,
+            "endless long",
+            "Active 2 nodes (cpu 6, memory 32Gi free)"
+            " waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
+            id="it begins with others on its nodes",
+        ),
+        pytest.param(
+            and_they_go_piece_by_piece,
+            "long mine",
+            "Active 2 nodes (cpu 3, memory 32Gi free)"
+            " waits for ns/long (until 1970-01-01T01:01:40Z)",
+            id="the tenant takes over as they go",
+        ),
+        pytest.param(it_is_deleted_before, "long", "", id="it is deleted before"),
+        pytest.param(another_takes_over_before, "", "Pending", id="another scheduler takes over"),
+        pytest.param(
+            long_work_leaves_an_amount, "long-0 long-1", "Pending", id="long work leaves an amount"
+        ),
+        pytest.param(
+            and_its_time_comes,
+            "long-0 long-1",
+            "Active 2 x cpu 2 (cpu 4 free)",
+            id="the amount is there when its time comes",
+        ),
+        pytest.param(
+            room_comes_free_in_time, "long short", "Pending", id="room comes free in time"
+        ),
+        pytest.param(
+            and_it_does, "long", "Active 1 x cpu 3 (cpu 3 free)", id="nobody long takes it before"
+        ),
+        pytest.param(
+            not_all_of_it_will_be_free,
+            "endless",
+            "Pending room for 1 of 3 by then",
+            id="not all of it will be free",
+        ),
+        pytest.param(
+            another_takes_over_with_an_amount,
+            "long-0 long-1",
+            "Active 2 x cpu 2 (cpu 4 free)",
+            id="another scheduler takes over with an amount",
+        ),
+        pytest.param(
+            it_begins_sooner,
+            "endless",
+            "Active 1 x cpu 3 (cpu 3 free) room for 1 of 3; the rest is kept as it comes free",
+            id="it begins sooner",
+        ),
+        pytest.param(it_lasts_longer, "", "Active 2 x cpu 3 (cpu 6 free)", id="it lasts longer"),
+        pytest.param(
+            what_should_have_ended_has_not,
+            "long short",
+            "Active 0 x cpu 3 room for 0 of 1; the rest is kept as it comes free",
+            id="what should have ended has not",
+        ),
+        pytest.param(it_begins_later, "short", "Pending", id="it begins later"),
+        pytest.param(
+            a_node_goes, "", "Active 2 x cpu 2 (cpu 4 free)", id="a node goes with places on it"
+        ),
+        pytest.param(
+            a_node_is_cordoned_with_the_tenant_on_it,
+            "mine",
+            "Active 2 x cpu 2 (cpu 3 free)",
+            id="a node is cordoned that the tenant uses",
+        ),
+    ],
+)
+def test_stories(story: Story, placed: str, said: str) -> None:
+    async def run() -> Scene:
+        scene = Scene()
+        await story(scene)
+        return scene
+
+    assert asyncio.run(run()).outcome() == (placed, [said] if said else [])
+
+
+def test_who_is_kept_out_is_told() -> None:
+    async def run() -> list[Any]:
+        scene = Scene()
+        await long_work_keeps_away(scene)
+        scene.pod("mine", "9", tenant="t")
+        await scene.bench.settle()
+        rows = (scene.bench.scheduler.explain("ns", name) or {} for name in ("long", "mine"))
+        return [*scene.bench.told("FailedScheduling")[:1], *(row.get("reserved") for row in rows)]
+
+    text = "0/2 nodes are available: 2 node(s) will be reserved for another tenant before it ends."
+    kept = "2 nodes from 1970-01-01T00:08:20Z on for tenant t (ResourceReservation ns/r)"
+    assert asyncio.run(run()) == [("long", text), [kept], None]
+
+
+def test_lost_places_are_told() -> None:
+    async def run() -> list[tuple[str, str]]:
+        scene = Scene()
+        await a_node_is_cordoned_with_the_tenant_on_it(scene)
+        return scene.bench.told("ReservationShort")
+
+    text = "other room is looked for, for tenant t: node m takes no such pods"
+    assert asyncio.run(run()) == [("r", text)]
+
+
+def test_one_that_lasts_longer_goes_on() -> None:
+    async def run() -> list[str]:
+        scene = Scene()
+        await it_lasts_longer(scene)
+        return [one.reason for one in scene.bench.reports if one.reason.startswith("Reservation")]
+
+    assert asyncio.run(run()) == ["ReservationStarted"]

@@ -1,0 +1,181 @@
+"""Tables follow policy files and objects; a faulty set changes nothing and is told."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.informer import Event, Kind
+from policies import vocabulary
+from policies.documents.faults import Fault
+from policies.engine import loader
+from scheduler.model.policy import LEVELS, PLAIN, GpuKind, Level, Tables, Tier
+from scheduler.report import events
+from scheduler.watch.policies import Following
+
+Json = dict[str, Any]
+
+
+def policy(name: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": vocabulary.POLICY_API_VERSION,
+        "kind": "ClusterPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+LEVEL = {"name": "row", "labels": ["row"]}
+GOOD = policy("mine", topologyLevels=[LEVEL])
+OTHER = policy("mine", topologyLevels=[{"name": "hall", "labels": ["hall"]}, LEVEL])
+BAD = policy("mine", topologyLevels=[{"name": "row"}])
+
+Step = Callable[[Following], None]
+
+
+def put(obj: Json) -> Step:
+    def step(following: Following) -> None:
+        following.on_object(Event(Kind.ADDED, ("", obj["metadata"]["name"]), obj, None))
+
+    return step
+
+
+def drop(obj: Json) -> Step:
+    def step(following: Following) -> None:
+        following.on_object(Event(Kind.DELETED, ("", obj["metadata"]["name"]), obj, obj))
+
+    return step
+
+
+def nothing(following: Following) -> None:
+    """Nothing changed."""
+
+
+async def story(paths: Sequence[Path], steps: Sequence[Step]) -> list[str]:
+    """After each step what was adopted (level names) or refused, else a dash."""
+    told: list[str] = []
+
+    def adopt(tables: Tables) -> None:
+        told.append(" ".join(level.name for level in tables.levels))
+
+    def refused(faults: Sequence[Fault]) -> None:
+        told.append(f"{len(faults)} refused")
+
+    following = Following(paths, adopt=adopt, refused=refused)
+    found = []
+    for number, step in enumerate(steps):
+        step(following)
+        await following.look(force=number == 0)
+        found.append(", ".join(told) or "-")
+        told.clear()
+    return found
+
+
+SHIPPED = "clique fabric rack zone region"
+
+
+@pytest.mark.parametrize(
+    ("steps", "want"),
+    [
+        pytest.param([nothing, nothing], ["clique rack fabric zone", "-"], id="no policies"),
+        pytest.param([put(GOOD), nothing], ["row", "-"], id="an object"),
+        pytest.param([put(GOOD), put(OTHER)], ["row", "row hall"], id="narrowest first"),
+        pytest.param([put(GOOD), put(GOOD)], ["row", "-"], id="the same again"),
+        pytest.param(
+            [put(GOOD), drop(GOOD)], ["row", "clique rack fabric zone"], id="an object goes"
+        ),
+        pytest.param(
+            [put(GOOD), put(BAD), put(OTHER)],
+            ["row", "1 refused", "row hall"],
+            id="a fault changes nothing until it is mended",
+        ),
+        pytest.param([put(BAD)], [f"{SHIPPED}, 1 refused"], id="faulty from the beginning"),
+    ],
+)
+def test_objects(steps: list[Step], want: list[str]) -> None:
+    assert asyncio.run(story([], steps)) == want
+
+
+def test_a_status_alone_is_no_reason_to_read_policies_again() -> None:
+    async def run() -> tuple[bool, bool, Json]:
+        following = Following([], adopt=lambda _: None, refused=lambda _: None)
+        put(GOOD)(following)
+        await following.look()
+        put({**GOOD, "status": {"usage": {"share": "0.5"}}})(following)
+        calm = not following._changed.is_set()
+        put(OTHER)(following)
+        return calm, following._changed.is_set(), following.objects()[0]
+
+    assert asyncio.run(run()) == (True, True, OTHER)
+
+
+def test_files_are_read_when_they_change(tmp_path: Path) -> None:
+    file = tmp_path / "levels.yaml"
+    text = (
+        f"{{apiVersion: {vocabulary.POLICY_API_VERSION}, kind: ClusterPolicy,"
+        " metadata: {name: files}, spec: {topologyLevels: [{name: NAME, labels: [a]}]}}"
+    )
+
+    def write(what: str) -> Step:
+        def step(following: Following) -> None:
+            file.write_text(what)
+
+        return step
+
+    steps = [
+        write(text.replace("NAME", "one")),
+        nothing,
+        write(text.replace("NAME", "another")),
+        write("kind: X"),
+    ]
+    assert asyncio.run(story([tmp_path], steps)) == ["one", "-", "another", "1 refused"]
+
+
+def test_the_policies_that_ship() -> None:
+    following = Following([loader.LIBRARY], adopt=lambda _: None, refused=lambda _: None)
+    asyncio.run(following.look(force=True))
+    tables = following.tables
+    assert (
+        following.settled.is_set(),
+        tables.level("zone"),
+        tables.model("NVIDIA-H100-80GB-HBM3"),
+        tables.model("Tesla-T4-SHARED"),
+        tables.model(""),
+        tables.tiers["silver"],
+        [tables.rank(name) for name in ("gold", "silver", "bronze", "platinum")],
+    ) == (
+        True,
+        Level("zone", (vocabulary.ZONE_LABEL, vocabulary.AZ_LABEL)),
+        GpuKind("premium", 80 * 2**30, high_end=True),
+        GpuKind("economy", 16 * 2**30),
+        None,
+        Tier("silver", 1, ("standard", "economy"), ("standard", "economy"), 10),
+        [2, 1, 0, None],
+    )
+
+
+def test_without_policies() -> None:
+    allowed = {tier.allowed for tier in PLAIN.tiers.values()}
+    assert (PLAIN.levels, dict(PLAIN.models), allowed, [*PLAIN.tiers]) == (
+        LEVELS,
+        {},
+        {vocabulary.HARDWARE_TIERS},
+        ["gold", "silver", "bronze"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "want"),
+    [
+        pytest.param("ClusterPolicy/mine", ("ClusterPolicy", "mine"), id="on the object"),
+        pytest.param(
+            "dir/mine.yaml", ("Namespace", vocabulary.SYSTEM_NAMESPACE), id="for files elsewhere"
+        ),
+    ],
+)
+def test_who_is_told_of_a_fault(source: str, want: tuple[str, str]) -> None:
+    report = events.policies_refused(Fault(source, 0, 0, "spec", "no"))
+    assert (report.regarding.kind, report.regarding.name) == want
+    assert report.note == f"the scheduler goes by the last good policies: {source}: spec: no"

@@ -276,7 +276,7 @@ def scheduler(
     from policies import vocabulary
     from policies.engine import loader
     from scheduler import app as service
-    from scheduler.gang.stale_gang_eviction import Policy
+    from scheduler.options import Policy
 
     json_logs.configure(sys.stderr)
     options = service.Options(

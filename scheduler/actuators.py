@@ -4,34 +4,18 @@ What a scheduler acts through, and how it is set up. Values only.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from scheduler.bind.binder import Binder
 from scheduler.gang.gates import Gates
 from scheduler.gang.stale_gang_eviction import Releaser
-from scheduler.gang.starvation import HOLD_SECONDS
 from scheduler.plugins.dra.plugin import Devices
 from scheduler.plugins.dra.prebind import Claiming
 from scheduler.plugins.volumes.plugin import Volumes
 from scheduler.plugins.volumes.prebind import Preparing
 from scheduler.provisioning.writer import Writer
-from scheduler.queueing.scheduling_queue import STARVING_AFTER
 from scheduler.report.reporter import Telling
 from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.reservation.writer import Recorder
-
-# Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
-MOST_IN_FLIGHT: Final = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    most_in_flight: int = MOST_IN_FLIGHT
-    """Pods whose binds are in flight; planning waits beyond."""
-    starving_after: float = STARVING_AFTER
-    """Seconds after which a unit goes before others of its priority."""
-    hold_seconds: float = HOLD_SECONDS
-    """How long nodes are held for a gang that starves."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,28 +21,31 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from cluster.informer import Event, Kind
-from scheduler.actuators import Hands, Settings
+from scheduler.actuators import Hands
 from scheduler.bind.binding_cycle import Flights
 from scheduler.cache.cache import Cache
 from scheduler.cache.comparer import Drift, drift
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.inspector import Looking
-from scheduler.gang import gates
+from scheduler.feed import Feed
 from scheduler.gang.partial_gangs import Wholeness
 from scheduler.gang.pod_groups import Groups
 from scheduler.gang.recovery import Keeping
+from scheduler.model.gang import GangKey
+from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Plan
-from scheduler.model.pod import GangKey, Node, Pod, PodKey
+from scheduler.model.pod import Pod, PodKey, is_schedulable
 from scheduler.model.policy import Tables
 from scheduler.model.unit import Unit
+from scheduler.options import Settings
 from scheduler.plan import filters, planner
 from scheduler.plugins.dra.unready_pods import Aside
-from scheduler.plugins.volumes.informers import Feed
 from scheduler.provisioning.controller import Provisioning
 from scheduler.queueing.scheduling_queue import Queue
 from scheduler.queueing.unschedulable import Help
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.manager import Surroundings, Tenancy
+from scheduler.tenancy.context import Surroundings
+from scheduler.tenancy.manager import Tenancy
 
 STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
 
@@ -190,7 +193,7 @@ class Scheduler:
             self.wholeness.put(pod)
         if not pod.gates:
             self._gates.drop(pod.uid)
-        if pod.scheduler == self._name and gates.waits(pod):
+        if pod.scheduler == self._name and is_schedulable(pod):
             self._pods[pod.uid] = pod
             if held is None and not self._aside.keep(pod):
                 self._queue_up(pod)

@@ -3,13 +3,28 @@ How a scheduler process is started. Values only.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from policies import vocabulary
 from policies.engine import loader
-from scheduler.gang.stale_gang_eviction import Policy
-from scheduler.gang.starvation import HOLD_SECONDS
-from scheduler.queueing.scheduling_queue import STARVING_AFTER
+
+# Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
+MOST_IN_FLIGHT: Final = 128
+
+
+class Policy(StrEnum):
+    """What is done about bound members of a gang that cannot be completed in time."""
+
+    EVICT = "evict"
+    HOLD = "hold"
+
+
+HOLD_SECONDS: Final = 300.0
+
+
+STARVING_AFTER: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +53,13 @@ class Options:
     """Follow ClusterPolicy and TenantPolicy objects as well."""
     provisioning_class: str = ""
     """Ask for nodes for gangs with ProvisioningRequests of this class; empty: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    most_in_flight: int = MOST_IN_FLIGHT
+    """Pods whose binds are in flight; planning waits beyond."""
+    starving_after: float = STARVING_AFTER
+    """Seconds after which a unit goes before others of its priority."""
+    hold_seconds: float = HOLD_SECONDS
+    """How long nodes are held for a gang that starves."""

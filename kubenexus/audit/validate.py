@@ -15,8 +15,8 @@ from cluster.resources import Resource
 from policies import vocabulary
 from policies.engine.kueue import Queue
 from policies.engine.policyset import PolicySet
-from policies.engine.request import mapping
 from policies.engine.result import BUILTIN, Failure
+from policies.json_fields import mapping
 from webhook.admission import decide
 from webhook.admission.decide import Facts
 from webhook.review.codec import Review

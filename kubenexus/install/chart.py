@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from kubenexus import rbac_chart
+from kubenexus import rbac
 from kubenexus.install import values_schema
 from policies.documents import crds
 from webhook.registration import configurations
@@ -35,10 +35,10 @@ def files(chart: Path = CHART) -> Mapping[str, str]:
         "files/registration.yaml": _yaml(_registration()),
         "files/roles.yaml": _yaml(
             {
-                "cluster": rbac_chart.cluster(),
-                "ownNamespace": rbac_chart.own_namespace(),
-                "triedNamespace": rbac_chart.tried_namespace(),
-                "people": rbac_chart.people(),
+                "cluster": rbac.cluster(),
+                "ownNamespace": rbac.own_namespace(),
+                "triedNamespace": rbac.tried_namespace(),
+                "people": rbac.people(),
             }
         ),
         **{

@@ -19,7 +19,8 @@ from scheduler.errors import ModelError
 from scheduler.hostinfo import provenance
 from scheduler.hostinfo.inventory import Hosts, read_topology
 from scheduler.hostinfo.provenance import Contradiction, Origins
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.plugins.dra.device_types import Slice
 from scheduler.plugins.dra.store import DeviceFacts
 from scheduler.plugins.numa.host_usage import Layout

@@ -18,7 +18,7 @@ from policies.documents.yaml_reader import Document, DocumentError
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
-from policies.engine.request import mapping
+from policies.json_fields import mapping
 
 Json = Mapping[str, Any]
 

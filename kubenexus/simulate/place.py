@@ -18,6 +18,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import ModelError
 from scheduler.model import pod as model
 from scheduler.model import unit as units
+from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
 from scheduler.model.policy import PLAIN, Tables
 from scheduler.plan import planner
@@ -30,7 +31,7 @@ _GATED: Final = "has scheduling gates; nobody places it until they are lifted"
 
 def place(nodes: Iterable[Json], pods: Iterable[Json], tables: Tables = PLAIN) -> dict[str, Pod]:
     """The fate of every pod, by uid; `ModelError` for a node that cannot be read."""
-    snapshot = Snapshot.of(model.Node.read(node) for node in nodes)
+    snapshot = Snapshot.of(Node.read(node) for node in nodes)
     snapshot.adopt(tables)
     fates: dict[str, Pod] = {}
     waiting: list[model.Pod] = []

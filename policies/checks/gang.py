@@ -14,14 +14,13 @@ none of it can wait in vain.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from policies import vocabulary
 from policies.checks import numa
-from policies.pods import intent
-from policies.pods.intent import Gang, Intent, Problem
-from policies.pods.workloads import PodTemplate, pods_of
+from policies.pods.intent import Gang, Problem
+from policies.pods.members import Member, _sum, size_from
 
 Json = Mapping[str, Any]
 
@@ -44,22 +43,6 @@ class Findings:
     @property
     def warnings(self) -> tuple[str, ...]:
         return tuple(note.message for note in self.notes)
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One template of the object with what it asks for."""
-
-    template: PodTemplate
-    intent: Intent
-    owned: bool = False
-    """The object is a part of what another one makes, such as a Job of a JobSet."""
-
-
-def members(obj: Json) -> list[Member]:
-    """The object's pod templates, each with its intent."""
-    owned = _is_owned(obj)
-    return [Member(part, _read(part), owned) for part in pods_of(obj)]
 
 
 def check(
@@ -86,33 +69,6 @@ def check(
             where = member.template.path or "the pod"
             notes.append(Note("numa-too-large", f"{where} {too_large}"))
     return Findings(tuple(problems), tuple(notes))
-
-
-def size_from(owner: Json | None, name: str) -> int | None:
-    """The members of gang `name` that the owner makes at one time, where it says a number."""
-    counts = [
-        member.template.count
-        for member in (members(owner) if owner is not None else ())
-        if member.intent.gang is not None and member.intent.gang.name == name
-    ]
-    return _sum(counts) if counts else None
-
-
-def _is_owned(obj: Json) -> bool:
-    metadata = obj.get("metadata")
-    found = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
-    return isinstance(found, Sequence) and any(
-        isinstance(row, Mapping) and row.get("controller") is True for row in found
-    )
-
-
-def _read(template: PodTemplate) -> Intent:
-    """The template's intent, with problems placed in the object that holds it."""
-    found = intent.read(template.pod)
-    if not found.problems:
-        return found
-    problems = tuple(replace(row, path=template.place(row.path)) for row in found.problems)
-    return replace(found, problems=problems)
 
 
 def _by_gang(found: Iterable[Member]) -> dict[str, list[tuple[Member, Gang]]]:
@@ -270,15 +226,6 @@ def _check_mixed(found: Sequence[Member], notes: list[Note]) -> None:
     if inside and outside:
         said = f"{', '.join(outside)} belongs to no group while {', '.join(inside)} does"
         notes.append(Note("gang-mixed", f"{said}: its pods start on their own"))
-
-
-def _sum(counts: Iterable[int | None]) -> int | None:
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
-    return total
 
 
 def _path(member: Member, key: str, place: str = "labels") -> str:

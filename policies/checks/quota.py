@@ -9,11 +9,11 @@ an empty quota and not today's is the scheduler's business: it waits there.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from policies import quantity, vocabulary
-from policies.checks.gang import Member
 from policies.documents.tenancy import Quota
 from policies.engine.policyset import Tables
 from policies.pods import requests
 from policies.pods.intent import Problem
+from policies.pods.members import Member
 
 RULE = "quota"
 

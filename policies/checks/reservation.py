@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from policies import quantity
 from policies.documents.reservation import ResourceReservation, Spec, shown
-from policies.engine.request import mapping
+from policies.json_fields import mapping
 
 Json = Mapping[str, Any]
 

@@ -17,8 +17,9 @@ from policies import vocabulary
 from policies.documents.policy import TenantPolicy
 from policies.engine.compiled import Choice, CompiledPolicy, Joined
 from policies.engine.policyset import Tables
-from policies.engine.request import Admission, mapping
+from policies.engine.request import Admission
 from policies.engine.result import BUILTIN, Conflict, Failure, Said, Who
+from policies.json_fields import mapping
 from policies.pods import requests
 
 Json = Mapping[str, Any]

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from policies import quantity, vocabulary
 from policies.documents.yaml_reader import Step
-from policies.engine.request import mapping
 from policies.engine.result import Conflict, Injection, where
+from policies.json_fields import mapping
 from policies.vocabulary import Key
 
 Json = Mapping[str, Any]

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from policies.checks import gang as rules
 from policies.engine import classify, tenant_limits
 from policies.engine.compiled import CompiledPolicy
 from policies.engine.object_evaluator import Court, Subject
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission, Json, pod_from
+from policies.engine.request import Admission, pod_from
 from policies.engine.result import BUILTIN, Evaluation, Failure, Who
+from policies.json_fields import Json
 from policies.pods.intent import Intent
+from policies.pods.members import members_of, size_from
 
 
 def evaluate(
@@ -112,10 +113,10 @@ def _templates(
 def _asked(workload: Json | None) -> dict[str, Intent]:
     """Path of a template -> what its author asks for; a gang without a size gets the owner's."""
     found: dict[str, Intent] = {}
-    for member in rules.members(workload) if workload is not None else ():
+    for member in members_of(workload) if workload is not None else ():
         gang = member.intent.gang
         if gang is not None and gang.min_available is None and not gang.size_stands_elsewhere:
-            gang = replace(gang, min_available=rules.size_from(workload, gang.name))
+            gang = replace(gang, min_available=size_from(workload, gang.name))
         found[member.template.path] = replace(member.intent, gang=gang)
     return found
 

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from policies import vocabulary
 from policies.documents import label_selectors
 from policies.documents.rules import Selector
-from policies.engine.request import mapping
+from policies.json_fields import mapping
 from policies.pods.workloads import pods_of
 
 Json = Mapping[str, Any]

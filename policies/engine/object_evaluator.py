@@ -33,7 +33,7 @@ from policies.engine.compiled import (
 )
 from policies.engine.defaults import Draft, Path, at, steps
 from policies.engine.policyset import Tables
-from policies.engine.request import Admission, Json, mapping
+from policies.engine.request import Admission
 from policies.engine.result import (
     BUILTIN,
     Conflict,
@@ -47,6 +47,7 @@ from policies.engine.result import (
 )
 from policies.engine.runner import Runner
 from policies.engine.variables import Facts, reached
+from policies.json_fields import Json, mapping
 from policies.pods.intent import Intent
 
 _ROUNDS: Final = 5

@@ -6,14 +6,12 @@ its pod templates is shown to the policies for Pods as the pod that it will beco
 as its owner, so that an author hears at `apply` what the pods would hear later.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from policies.json_fields import Json, mapping
 from policies.pods.intent import Intent
 from policies.pods.workloads import PodTemplate, pods_of
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +124,3 @@ def pod_from(admission: Admission, template: PodTemplate) -> Json:
         },
         "spec": template.pod.get("spec") or {},
     }
-
-
-def mapping(value: object) -> Json:
-    """The value where it is a map, else an empty one."""
-    # Almost always a dict, and asking an abstract class costs several times as much.
-    return value if isinstance(value, (dict, Mapping)) else {}

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from policies.documents.faults import Fault
-from policies.engine.request import mapping
+from policies.json_fields import mapping
 
 Json = Mapping[str, Any]
 

@@ -21,8 +21,9 @@ from policies import vocabulary
 from policies.cel.field_usage import View, together
 from policies.engine.compiled import MANAGED, CompiledPolicy
 from policies.engine.policyset import Tables
-from policies.engine.request import Admission, Json, mapping, pod_from
+from policies.engine.request import Admission, pod_from
 from policies.engine.result import Who
+from policies.json_fields import Json, mapping
 from policies.pods import intent
 from policies.pods.intent import Intent
 

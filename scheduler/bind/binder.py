@@ -19,12 +19,11 @@ Nothing is planned or remembered here.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from cluster import denials, errors, resources
 from policies import vocabulary
-from scheduler.model.plan import Placement
+from scheduler.model.plan import Bound, Placement, Result, Unbound
 
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 2.0
@@ -53,24 +52,6 @@ class Binds(Protocol):
         namespace: str | None = None,
         timeout: float = ONE_TRY,
     ) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    placement: Placement
-
-
-@dataclass(frozen=True, slots=True)
-class Unbound:
-    """The pod did not get this node. `why` is for logs and events."""
-
-    placement: Placement
-    why: str
-    permanent: bool = False
-    """The API server will refuse it again, on any node."""
-
-
-Result = Bound | Unbound
 
 
 class Binder:

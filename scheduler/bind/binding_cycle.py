@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.bind.binder import Binder, Bound, Result, Unbound
+from scheduler.bind.binder import Binder
 from scheduler.cache.cache import Cache
 from scheduler.gang.partial_gangs import Wholeness
-from scheduler.model.plan import Placed, Placement
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey
+from scheduler.model.plan import Bound, Placed, Placement, Result, Unbound
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.plugins.dra.prebind import SECONDS as CLAIM_SECONDS
 from scheduler.plugins.dra.prebind import Claiming

@@ -30,8 +30,10 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import InvariantError
 from scheduler.hostinfo.inventory import Hosts, VramOf
 from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.gang import GangKey
+from scheduler.model.node import Node
 from scheduler.model.plan import Placement
-from scheduler.model.pod import GangKey, Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.tenancy.preemption.pdb import Budgets
 from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.quota.accounting import Accounts

@@ -18,7 +18,8 @@ from typing import Self
 from scheduler.columns.node_table import Columns
 from scheduler.errors import InvariantError
 from scheduler.model.assignment import NOWHERE, Assignment
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.model.policy import Tables
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plugins.dra.plugin import Devices

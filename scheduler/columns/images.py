@@ -7,30 +7,11 @@ counts what moved: whatever was derived from images holds while it stands still.
 
 from array import array
 from collections.abc import Iterable
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.model.fields import Json, rows, whole
-
-Image = tuple[str, int]
-
-
-def read(status: Json) -> tuple[Image, ...]:
-    """Names with their sizes in bytes, sorted; an image has a name for its tag and its digest."""
-    found: dict[str, int] = {}
-    for row in rows(status.get("images")):
-        names = row.get("names")
-        for name in names if isinstance(names, list) else ():
-            found.setdefault(str(name), whole(row.get("sizeBytes")))
-    return tuple(_shared(name, size) for name, size in sorted(found.items()))
-
-
-@lru_cache(maxsize=2**16)
-def _shared(name: str, size: int) -> Image:
-    """Thousands of nodes hold the same images: one value stands for all of them."""
-    return name, size
+from scheduler.model.node import Image
 
 
 class Images:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.columns.images import Images
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 from scheduler.model.taints import Taint
 
 Ints = NDArray[np.int64]

@@ -26,7 +26,7 @@ from scheduler.model.pod_volumes import NO_VOLUMES
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.model.taints import Toleration
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 
 _ALL: Final = (Toleration(operator="Exists"),)
 

@@ -2,20 +2,26 @@
 Looking into a scheduler at work: one pod as it stands, and why it waits. Nothing is changed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler.cache.cache import Cache
+from scheduler.cache.reserved_capacity import Holds
 from scheduler.explain import response
 from scheduler.explain.inspection import Inspection
-from scheduler.explain.overview import kept_from
 from scheduler.gang.partial_gangs import Wholeness
 from scheduler.gang.recovery import Keeping
-from scheduler.model.pod import GangKey, Pod, PodKey
-from scheduler.plan.filters import HELD, Memo
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import Pod, PodKey
+from scheduler.model.start_reservation import Promise
+from scheduler.model.unit import UnitKey, key_of
+from scheduler.plan.filters import HELD
+from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import Look
 from scheduler.queueing.scheduling_queue import Queue
-from scheduler.tenancy.backfill.start_time import Promise
+from scheduler.tenancy.preemption.victims import Occupant
+from scheduler.tenancy.reservation.objects import amounts
 
 
 class Looking:
@@ -117,3 +123,37 @@ class Looking:
             if which in (pod.uid, pod.key):
                 return pod
         return None
+
+
+def kept_from(pod: Pod, holds: Holds) -> Iterator[str]:
+    """Room on nodes that this pod may not use, by whom it is kept for."""
+    for key in sorted(holds, key=str):
+        rows = holds.of(key)
+        if key != key_of(pod) and not _may_use(pod, key, rows):
+            yield f"{_amount(rows)} on {_nodes(rows)} for {_whom(key, rows)}"
+
+
+def _allotted(key: UnitKey) -> bool:
+    return not isinstance(key, GangKey) and key.name.endswith("/")
+
+
+def _may_use(pod: Pod, key: UnitKey, rows: Sequence[Occupant]) -> bool:
+    return _allotted(key) and rows[0].pod.terms.tenant == pod.terms.tenant
+
+
+def _amount(rows: Sequence[Occupant]) -> str:
+    total: Counter[str] = Counter()
+    for row in rows:
+        total.update(dict(row.pod.shape.requests))
+    return ", ".join(f"{name} {text}" for name, text in amounts(sorted(total.items())).items())
+
+
+def _nodes(rows: Sequence[Occupant]) -> str:
+    names = sorted({row.node for row in rows})
+    return f"node {names[0]}" if len(names) == 1 else f"{len(names)} nodes"
+
+
+def _whom(key: UnitKey, rows: Sequence[Occupant]) -> str:
+    if _allotted(key):
+        return f"tenant {rows[0].pod.terms.tenant} (ResourceReservation {str(key)[:-1]})"
+    return f"{'pod group' if isinstance(key, GangKey) else 'pod'} {key}"

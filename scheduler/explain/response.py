@@ -22,11 +22,11 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.diagnosis import Explanation, explain
 from scheduler.explain.inspection import Inspection
 from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import Promise
 from scheduler.plan import planner
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import Look, State
 from scheduler.report import events
-from scheduler.tenancy.backfill.start_time import Promise
 
 Json = dict[str, Any]
 

@@ -32,17 +32,6 @@ PATCH: Final[Sequence[Mapping[str, str]]] = (
 )
 
 
-def only_ours(pod: Pod) -> bool:
-    """Nothing but the gang gate keeps the pod back."""
-    return pod.gates == (vocabulary.GANG_GATE,)
-
-
-def waits(pod: Pod) -> bool:
-    """Wants a node, now or as soon as its gang is complete."""
-    free = not pod.gates or only_ours(pod)
-    return free and not (pod.node or pod.finished or pod.terminating)
-
-
 class Patches(Protocol):
     """What is needed of a client."""
 

@@ -29,9 +29,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.gang.pod_groups import Group
-from scheduler.model.pod import GangKey, Pod
-from scheduler.model.unit import default_timeout, size_of
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.pod import Pod
+from scheduler.model.unit import Half, default_timeout, size_of
 
 
 @dataclass(slots=True)
@@ -57,18 +57,6 @@ class _Gang:
             self.sizes = +self.sizes
 
     since: float | None = None  # when the working leader first saw it half bound
-
-
-@dataclass(frozen=True, slots=True)
-class Half:
-    """A gang that stands half bound."""
-
-    key: GangKey
-    live: tuple[Pod, ...]
-    size: int
-    timeout: float
-    witnessed: bool
-    """This process gave its members their nodes: it needs no other evidence."""
 
 
 class Wholeness:

@@ -11,40 +11,14 @@ feeds them from watches, and `queueing` asks for them.
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cluster.informer import Event, Kind
-from scheduler.errors import ModelError
-from scheduler.model.pod import GangKey
+from scheduler.model.gang import GangKey, Group
 
 logger = logging.getLogger(__name__)
 
 Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """What a PodGroup object says."""
-
-    size: int
-    timeout: float | None = None
-
-
-def read_native(obj: Json) -> Group:
-    """From a `scheduling.k8s.io` PodGroup; raises `ModelError` naming the object and the field."""
-    policy = _map(_map(obj.get("spec")).get("schedulingPolicy"))
-    if "gang" not in policy:
-        return Group(1)
-    return Group(_count(obj, _map(policy["gang"]), "minCount", "spec.schedulingPolicy.gang"))
-
-
-def read_x(obj: Json) -> Group:
-    """From a `scheduling.x-k8s.io` PodGroup; raises `ModelError` naming the object and field."""
-    spec = _map(obj.get("spec"))
-    seconds = spec.get("scheduleTimeoutSeconds")
-    timeout = float(seconds) if isinstance(seconds, int) and seconds > 0 else None
-    return Group(_count(obj, spec, "minMember", "spec"), timeout)
 
 
 class Groups:
@@ -79,18 +53,3 @@ class Groups:
             kind[gang] = event.object
         if kind.get(gang) != before:
             self._on_change(gang)
-
-
-def _count(obj: Json, where: Json, field: str, path: str) -> int:
-    found = where.get(field)
-    if isinstance(found, int) and not isinstance(found, bool) and found >= 1:
-        return found
-    about = _map(obj.get("metadata"))
-    name = f"{about.get('namespace')}/{about.get('name')}"
-    raise ModelError(
-        f"PodGroup {name}: {path}.{field} is {found!r}, want a whole number of at least 1"
-    )
-
-
-def _map(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}

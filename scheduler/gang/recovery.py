@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.gang.partial_gangs import Half, Wholeness
+from scheduler.gang.partial_gangs import Wholeness
 from scheduler.gang.stale_gang_eviction import Fate, Releaser
 from scheduler.gang.starvation import Holding, choose
-from scheduler.model.pod import GangKey, Pod
-from scheduler.model.unit import Unit
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import Pod
+from scheduler.model.unit import Half, Unit
 from scheduler.queueing.entry import State
 from scheduler.queueing.scheduling_queue import Queue
 from scheduler.report.metrics import Metrics

@@ -24,8 +24,9 @@ from typing import Any, Final, Protocol
 
 from cluster import client, errors, resources
 from cluster.events import correlator
-from scheduler.gang.partial_gangs import Half
 from scheduler.model.pod import Pod
+from scheduler.model.unit import Half
+from scheduler.options import Policy
 from scheduler.report import events
 from scheduler.report.conditions import Patches
 
@@ -34,13 +35,6 @@ logger = logging.getLogger(__name__)
 _TRIES: Final = 5
 _PAUSE: Final = 0.5
 DISRUPTION_REASON: Final = "GangReleased"
-
-
-class Policy(StrEnum):
-    """What is done about bound members of a gang that cannot be completed in time."""
-
-    EVICT = "evict"
-    HOLD = "hold"
 
 
 class Fate(StrEnum):

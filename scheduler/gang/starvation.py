@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.node import Node
 from scheduler.model.plan import Placed
-from scheduler.model.pod import PODS, Node, Pod
+from scheduler.model.pod import PODS, Pod
 from scheduler.model.unit import Unit, UnitKey
+from scheduler.options import HOLD_SECONDS
 from scheduler.plan import colocation, planner
 from scheduler.plan.colocation import Mates
 
-HOLD_SECONDS: Final = 300.0
 MOST_NODES: Final = 1024  # among how many nodes a place is sought
 
 _NOTHING: Final[frozenset[str]] = frozenset()

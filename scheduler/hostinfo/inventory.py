@@ -14,12 +14,12 @@ from cluster import resources
 from policies.hosts import merge
 from policies.hosts.merge import Said
 from policies.hosts.topology import Gpu, Topology
+from scheduler.feed import Feed
 from scheduler.hostinfo import node_resource_topology, resource_slices
 from scheduler.model.fields import Json
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 from scheduler.plugins.dra.device_types import PoolId, Slice
 from scheduler.plugins.dra.store import DeviceFacts
-from scheduler.plugins.volumes.informers import Feed
 
 VramOf = Callable[[str], int]  # model -> bytes of VRAM, 0: unknown
 Found = tuple[str, Said]  # a node, and what its NodeResourceTopology says

@@ -4,9 +4,9 @@ DRA ResourceSlices as facts about the hosts of their devices. Pure.
     the slices of a node's pools ──▶ Said, one for each driver
 
 `scheduler.plugins.dra.store` decides which slices count: those that name their node, of the newest
-generation of their pool, when all of its slices are there. Drivers choose their attribute names,
-so the last part of a qualified name decides (`gpu.amd.com/numaNode`, `dra.cpu/numaNodeID`, `numa`); the standard's own (`resource.kubernetes.io/…`) goes before the driver's, and that before
-others.
+generation of their pool, when all of its slices are there. Drivers choose their attribute names, so
+the last part of a qualified name decides (`gpu.amd.com/numaNode`, `dra.cpu/numaNodeID`, `numa`);
+the standard's own (`resource.kubernetes.io/…`) goes before the driver's, and that before others.
 
 A device is a GPU when its `type` says so, or its driver has no types and its name says so: MIG and
 other parts of a GPU are no GPUs of their own. A GPU that tells its PCIe root and no NUMA node sits

@@ -94,3 +94,21 @@ def tally(reasons: Iterable[str]) -> tuple[tuple[str, int], ...]:
     for reason in reasons:
         counts[reason] = counts.get(reason, 0) + 1
     return tuple(sorted(counts.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Unbound:
+    """The pod did not get this node. `why` is for logs and events."""
+
+    placement: Placement
+    why: str
+    permanent: bool = False
+    """The API server will refuse it again, on any node."""
+
+
+Result = Bound | Unbound

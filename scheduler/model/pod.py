@@ -8,17 +8,14 @@ pods have equal shapes and share the results of filters. What a pod asks for in 
 Not here: who is placed where (`cache`), and what is free (`snapshot`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 import orjson
 
 from policies import quantity, vocabulary
-from policies.hosts import node_object
-from policies.hosts import topology as numa_nodes
 from policies.pods import intent, requests
-from scheduler.columns import images as node_images
 from scheduler.errors import ModelError
 from scheduler.model import attributes as terms
 from scheduler.model import fabric as fabric_wishes
@@ -32,13 +29,13 @@ from scheduler.model.assignment import Assignment, parse
 from scheduler.model.attributes import NO_TERMS, Terms
 from scheduler.model.fabric import NO_FABRIC, NOBODY, FabricWish, Standing
 from scheduler.model.fields import Json, instant, mapping, pairs, rows, whole, words
+from scheduler.model.gang import Gang, GangKey
 from scheduler.model.host_ports import Port
 from scheduler.model.node_affinity import ANY_NODE, NodeWish
 from scheduler.model.pod_affinity import NO_PEERS, PeerWish
 from scheduler.model.pod_volumes import NO_VOLUMES, VolumeWish
 from scheduler.model.resource_claims import NO_CLAIMS, ClaimWish
-from scheduler.model.taints import Taint, Toleration, read_taints, read_tolerations
-from scheduler.model.unhonoured import asked_in_vain, sentence
+from scheduler.model.taints import Toleration, read_tolerations
 from scheduler.plugins.numa.allocator import ASK_NOTHING, Ask
 
 # Amounts are capped so that the sum over any node's pods stays within an int64.
@@ -58,28 +55,6 @@ class PodKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GangKey:
-    """A gang is a name within a namespace; unlike a `PodKey`, so that the two never meet."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Gang:
-    """A pod's membership: `min_available` members are placed in one plan, or none is."""
-
-    key: GangKey
-    min_available: int | None
-    """None: a PodGroup object says it."""
-    leader: bool = False
-    timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,53 +185,6 @@ class Pod:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    name: str
-    allocatable: tuple[tuple[str, int], ...] = ()
-    """Sorted by resource name."""
-    labels: tuple[tuple[str, str], ...] = ()
-    taints: tuple[Taint, ...] = ()
-    """Those that keep pods out, in their order on the node."""
-    against: tuple[Taint, ...] = ()
-    """Those that only speak against the node."""
-    images: tuple[node_images.Image, ...] = ()
-    features: tuple[str, ...] = ()
-    """What the kubelet declared that it can do, sorted."""
-    unschedulable: bool = False
-    topology: numa_nodes.Topology | None = None
-    gpus: int = 0
-    vram: int = 0
-    """Bytes of a GPU, the largest of its host; 0: nobody said."""
-
-    @classmethod
-    def read(cls, obj: Json) -> Self:
-        """From a v1 Node; raises `ModelError` naming the node and the field."""
-        about, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
-        name = str(about.get("name") or "")
-        labels = words(about.get("labels"))
-        try:
-            amounts = _allocatable(status)
-        except quantity.QuantityError as exc:
-            raise ModelError(f"node {name}: {exc}") from exc
-        gpus = requests.gpus(amounts)
-        topology = node_object.read(labels, words(about.get("annotations")), gpus=gpus)
-        taints, against = read_taints(spec.get("taints"))
-        return cls(
-            name=name,
-            allocatable=tuple(sorted(amounts.items())),
-            labels=tuple(sorted(labels.items())),
-            taints=taints,
-            against=against,
-            images=node_images.read(status),
-            features=_features(status),
-            unschedulable=spec.get("unschedulable") is True,
-            topology=topology,
-            gpus=gpus,
-            vram=node_object.vram(labels, topology),
-        )
-
-
 # --- pods ---
 
 
@@ -370,18 +298,27 @@ def _condition(status: Json) -> Condition | None:
 # --- nodes ---
 
 
-def _allocatable(status: Json) -> dict[str, int]:
-    found = mapping(status.get("allocatable") or status.get("capacity"))
-    amounts: dict[str, int] = {}
-    for name, value in found.items():
-        try:
-            count = quantity.amount(str(name), value)
-        except quantity.QuantityError as exc:
-            raise quantity.QuantityError(f"status.allocatable.{name}: {exc}") from exc
-        amounts[str(name)] = max(0, min(count, LARGEST - 1))
-    return amounts
+def asked_in_vain(spec: Json) -> tuple[str, ...]:
+    """The names of what is asked for in vain, each once, in a fixed order."""
+    return tuple(dict.fromkeys(_devices(spec)))
 
 
-def _features(status: Json) -> tuple[str, ...]:
-    found = status.get("declaredFeatures")
-    return tuple(sorted(map(str, found))) if isinstance(found, list) else ()
+def sentence(wish: str) -> str:
+    return f"asks for {wish}, which this scheduler does not honour yet"
+
+
+def _devices(spec: Json) -> Iterator[str]:
+    for row in rows(spec.get("resourceClaims")):
+        if not (row.get("resourceClaimName") or row.get("resourceClaimTemplateName")):
+            yield "a resource claim by neither name nor template"
+
+
+def held_by_our_gate_only(pod: Pod) -> bool:
+    """Nothing but the gang gate keeps the pod back."""
+    return pod.gates == (vocabulary.GANG_GATE,)
+
+
+def is_schedulable(pod: Pod) -> bool:
+    """Wants a node, now or as soon as its gang is complete."""
+    free = not pod.gates or held_by_our_gate_only(pod)
+    return free and not (pod.node or pod.finished or pod.terminating)

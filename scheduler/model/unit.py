@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies import vocabulary
-from scheduler.gang.pod_groups import Group
+from scheduler.model.gang import GangKey, Group
 from scheduler.model.plan import GangCount
-from scheduler.model.pod import GangKey, Pod, PodKey
+from scheduler.model.pod import Pod, PodKey
 
 _TIMEOUT: Final = 10.0
 _TIMEOUT_PER_MEMBER: Final = 0.05
@@ -181,3 +181,15 @@ def units(
             )
         )
     return sorted(found, key=lambda unit: unit.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A gang that stands half bound."""
+
+    key: GangKey
+    live: tuple[Pod, ...]
+    size: int
+    timeout: float
+    witnessed: bool
+    """This process gave its members their nodes: it needs no other evidence."""

@@ -14,11 +14,9 @@ wants to know who is left. A `Memo` keeps what was derived while the facts behin
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from policies import quantity, vocabulary
 from scheduler.cache.snapshot import Snapshot
@@ -28,8 +26,8 @@ from scheduler.model.pod import LARGEST, PODS, Pod, Shape
 from scheduler.model.pod_volumes import NO_VOLUMES
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.model.taints import CORDON, Taint, Toleration, tolerated
+from scheduler.plan.memo import Codes, Memo
 from scheduler.plugins import node_affinity
-from scheduler.plugins.numa import gpu_packing
 from scheduler.plugins.numa.allocator import NO_TOPOLOGY, SHORT_OF_ROOM, Misfit
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
@@ -45,26 +43,8 @@ _VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 
 
 GPUS: Final = frozenset(vocabulary.GPU_RESOURCES)
 
-Codes = NDArray[np.uint8]
 Outside = tuple[str, Bools]
 """A reason, and the rows that it keeps a gang out of."""
-
-
-@dataclass(slots=True)
-class Memo:
-    """Derived facts of one snapshot, by what they were derived from; bounded."""
-
-    statics: dict[tuple[object, ...], tuple[int, Codes]] = field(default_factory=dict)
-    wishes: dict[tuple[object, ...], tuple[tuple[int, int], object]] = field(default_factory=dict)
-    loads: dict[tuple[int, ...], tuple[int, NDArray[np.int16]]] = field(default_factory=dict)
-    misfits: dict[object, tuple[tuple[int, ...], NoFit]] = field(default_factory=dict)
-    islands: gpu_packing.Islands = field(default_factory=gpu_packing.Islands)
-    limit: int = 1024
-
-    def remember(self, where: dict[Any, Any], key: object, value: object) -> None:
-        if len(where) >= self.limit:
-            where.clear()
-        where[key] = value
 
 
 def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:

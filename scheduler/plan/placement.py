@@ -23,7 +23,7 @@ from scheduler.model.pod_volumes import NO_VOLUMES
 from scheduler.model.policy import Level
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plan import filters, node_choice, scores
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plan.node_choice import Choice, Codes, Floats
 from scheduler.plugins.numa import gpu_packing, host_score
 from scheduler.plugins.numa.allocator import Misfit

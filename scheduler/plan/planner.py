@@ -26,7 +26,7 @@ from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.model.unit import Unit, forming_count
 from scheduler.plan import attempts, colocation, filters
 from scheduler.plan.colocation import Gathering, Mates
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plan.placement import Filling, Ground, dominant
 
 __all__ = ["Filled", "Memo", "fill", "helps", "plan", "rows_of"]

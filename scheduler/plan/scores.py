@@ -29,7 +29,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools, Columns, Ints
 from scheduler.model.pod import Pod, Shape
 from scheduler.model.taints import Toleration, tolerated
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plugins import node_affinity
 
 BEST: Final = 100

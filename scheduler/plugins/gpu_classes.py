@@ -17,7 +17,7 @@ import numpy as np
 
 from policies import vocabulary
 from scheduler.columns.node_table import Bools, Codes, Columns, Ints
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 from scheduler.model.policy import GpuKind, Tables
 
 UNKNOWN: Final = 0

@@ -23,15 +23,16 @@ from typing import Final
 
 from cluster import resources
 from cluster.informer import Event, Kind
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.provisioning.decision import Standing, Step, classes, decide, missing, pause
 from scheduler.provisioning.objects import Draft, Name, Phase, Request
 from scheduler.provisioning.writer import NotDone, Writer
 from scheduler.queueing.entry import State
 from scheduler.report import events
-from scheduler.tenancy.manager import Surroundings
+from scheduler.tenancy.context import Surroundings
 
 logger = logging.getLogger(__name__)
 

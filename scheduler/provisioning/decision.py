@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from scheduler.model.placeholder import is_stand_in
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, in_vain, leads
 from scheduler.provisioning.objects import MOST_KINDS, Members, Phase, Request
-from scheduler.tenancy.reservation.members import is_stand_in
 
 FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 1800.0

@@ -23,9 +23,10 @@ from cluster import errors
 from policies import vocabulary
 from scheduler.errors import ModelError
 from scheduler.model.fields import Json, instant, mapping, rows, words
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey
+from scheduler.model.placeholder import is_stand_in
+from scheduler.model.pod import Pod
 from scheduler.tenancy.reservation import objects
-from scheduler.tenancy.reservation.members import is_stand_in
 
 Name = tuple[str, str]  # namespace, name
 Object = dict[str, Any]

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from cluster import errors, resources
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import Pod
 from scheduler.provisioning import objects
 from scheduler.provisioning.objects import Draft, Members, Request
 

@@ -9,9 +9,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.gang.gates import only_ours
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import Pod
+from scheduler.model.pod import Pod, held_by_our_gate_only
 from scheduler.model.unit import Unit, UnitKey, order
 
 
@@ -129,7 +128,7 @@ class Entry:
         )
         return (
             tuple(pod for pod in members if not pod.gates),
-            tuple(pod for pod in members if only_ours(pod)),
+            tuple(pod for pod in members if held_by_our_gate_only(pod)),
             len(left_alone),
         )
 

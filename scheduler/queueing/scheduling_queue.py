@@ -28,10 +28,11 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from scheduler.gang.pod_groups import Group
+from scheduler.model.gang import GangKey, Group
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, key_of
+from scheduler.options import STARVING_AFTER
 from scheduler.queueing.active import SPARE, Turns
 from scheduler.queueing.entry import Entry, State, matters
 from scheduler.queueing.unschedulable import Help, Parking, Signature
@@ -44,7 +45,6 @@ FIRST_REFUSAL: Final = 300.0  # how long a pod is left alone whose bind was refu
 LONGEST_REFUSAL: Final = 3600.0
 STILL: Final = 1.0  # seconds without a new member after which a forming gang is told about
 ASK_AGAIN: Final = 30.0  # seconds after which a gate that is still there is to be lifted again
-STARVING_AFTER: Final = 60.0
 
 
 class Queue(Census):

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from scheduler.gang.pod_groups import Group
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import Promise
 from scheduler.model.unit import Unit, UnitKey, leads, size_of
 from scheduler.queueing.entry import Entry, Look, State
 from scheduler.queueing.unschedulable import Rank
-from scheduler.tenancy.backfill.start_time import Promise
 
 
 class Rooms(Protocol):

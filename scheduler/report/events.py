@@ -14,10 +14,9 @@ from cluster.events import correlator
 from policies import vocabulary
 from policies.documents.faults import Fault
 from policies.documents.reservation import ResourceReservation
-from scheduler.gang.partial_gangs import Half
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Unit
+from scheduler.model.unit import Half, Unit
 from scheduler.tenancy.reservation.objects import Reserved
 from scheduler.tenancy.reservation.writer import Name
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from cluster.events import correlator
 from scheduler.model import unit as units
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit, Placement
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.report import conditions, events
 

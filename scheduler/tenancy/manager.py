@@ -10,23 +10,18 @@ What is decided between tenants, as the cycle meets it: one place for quotas, ro
 Each part knows its own business; nothing is decided here.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
-from cluster.events import correlator
 from cluster.informer import Event
-from scheduler.cache.cache import Cache
-from scheduler.gang.pod_groups import Group
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placed, Plan
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
-from scheduler.plan.filters import Memo
-from scheduler.queueing.scheduling_queue import Queue
-from scheduler.report.metrics import Metrics
+from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.controller import Means, Promising
+from scheduler.tenancy.context import Planning, Surroundings
 from scheduler.tenancy.preemption.controller import Preempting
-from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.preemption.preemptor_quota import Pledges
 from scheduler.tenancy.quota.enforcer import Quotas
 from scheduler.tenancy.quota.entitlement import Wanting
@@ -34,35 +29,6 @@ from scheduler.tenancy.reservation.controller import Reserving
 from scheduler.tenancy.reservation.members import ALL_CAME
 from scheduler.tenancy.reservation.objects import Reserved
 from scheduler.tenancy.reservation.relocation import Moving
-from scheduler.tenancy.reservation.writer import Recorder
-
-Planning = Callable[[Unit, frozenset[str], Memo], Plan]
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the parts share. `now` is the scheduler's clock, `epoch` the time of day."""
-
-    scheduler: str
-    cache: Cache
-    queue: Queue
-    metrics: Metrics
-    evictor: Evictor | None
-    group: Callable[[GangKey], Group | None]
-    now: Callable[[], float]
-    epoch: Callable[[], float]
-    wake: Callable[[], None]
-    freed: Callable[[Iterable[str]], None]
-    leads: Callable[[str], bool]
-    """Whether the pod with this uid waits for a node, or has one and goes on."""
-    reserved: Callable[[GangKey, str], None]
-    """Told when nothing is kept for the gang any more, and why."""
-    regrouped: Callable[[GangKey], None] = lambda gang: None
-    """Told when something is kept for the gang that was not."""
-    record: Callable[[correlator.Report], None] = lambda report: None
-    """Takes Events."""
-    recorder: Recorder | None = None
-    """None: what is kept for members to come is written nowhere."""
 
 
 class Tenancy:

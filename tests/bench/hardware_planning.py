@@ -21,8 +21,9 @@ from typing import Any, Final
 from policies import vocabulary
 from scheduler.cache.cache import Cache
 from scheduler.model import unit as units
+from scheduler.model.node import Node
 from scheduler.model.plan import Placed
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.plan import planner
 from tests.bench import scheduler_cases as cases

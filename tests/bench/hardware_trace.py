@@ -21,7 +21,8 @@ from typing import Any, Final
 
 from policies import vocabulary
 from scheduler.model import unit as units
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 
 NODES: Final = "openb_node_list_gpu_node.csv"

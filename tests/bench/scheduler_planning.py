@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from scheduler.cache.cache import Cache
 from scheduler.model import unit as units
+from scheduler.model.node import Node
 from scheduler.model.plan import Placed
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.plan import planner
 from tests.bench import scheduler_cases as cases
 from tests.bench.scheduler_cases import OURS, Case

@@ -25,7 +25,8 @@ from kubenexus.simulate.virtual_time.engine import Job
 from policies import vocabulary
 from policies.documents.tenancy import Sharing
 from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.model.policy import Tables
 from tests.bench import hardware_trace
 from tests.bench.hardware_trace import GPU, WHOLE, Trace, TraceError

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from scheduler.cache.cache import Cache
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plugins.volumes import informers as volumes
 
 Object = dict[str, Any]

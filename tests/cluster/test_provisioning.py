@@ -19,10 +19,10 @@ from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.process import self_exec
 from kubenexus.dev.process.child import Child
 from policies import vocabulary
+from scheduler.model.placeholder import like, shape_of
 from scheduler.model.pod import Pod
 from scheduler.provisioning import objects
 from scheduler.provisioning.objects import Members
-from scheduler.tenancy.reservation.members import like, shape_of
 from tests.cluster.waiting import eventually
 from tests.cluster.yard import Json, Replica, Yard, until
 

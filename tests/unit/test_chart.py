@@ -6,7 +6,7 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
-from kubenexus import rbac_chart
+from kubenexus import rbac
 from kubenexus.dev.binaries import versions
 from kubenexus.install import chart
 from kubenexus.labeler import labels
@@ -43,9 +43,9 @@ def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
     readers = {
         component
         for granted in (
-            rbac_chart.cluster(),
-            rbac_chart.own_namespace(),
-            rbac_chart.tried_namespace(),
+            rbac.cluster(),
+            rbac.own_namespace(),
+            rbac.tried_namespace(),
         )
         for component, rules in granted.items()
         for rule in rules
@@ -55,8 +55,8 @@ def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
 
 
 def test_room_is_kept_by_the_scheduler_and_by_those_who_manage_tenants() -> None:
-    people = rbac_chart.people()
-    granted = {**rbac_chart.cluster(), **{name: role["rules"] for name, role in people.items()}}
+    people = rbac.people()
+    granted = {**rbac.cluster(), **{name: role["rules"] for name, role in people.items()}}
     writers = {
         name
         for name, rules in granted.items()
@@ -71,9 +71,9 @@ def test_nobody_is_granted_everything() -> None:
     granted = [
         rule
         for table in (
-            rbac_chart.cluster(),
-            rbac_chart.own_namespace(),
-            rbac_chart.tried_namespace(),
+            rbac.cluster(),
+            rbac.own_namespace(),
+            rbac.tried_namespace(),
         )
         for rules in table.values()
         for rule in rules

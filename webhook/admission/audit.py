@@ -20,8 +20,8 @@ from cluster.events.correlator import NOTE_LIMIT, Ref, Report, cut, report
 from policies import vocabulary
 from policies.engine import result
 from policies.engine.policyset import PolicySet
-from policies.engine.request import mapping
 from policies.engine.result import Excepted, Failure, Injection
+from policies.json_fields import mapping
 from policies.pods import workloads
 from webhook.admission.decide import Decision
 from webhook.review.codec import Review

@@ -17,15 +17,17 @@ from datetime import datetime
 from typing import Any, Final
 
 from policies import quantity, vocabulary
-from policies.checks import gang as rules
+from policies.checks import gang as gang_checks
 from policies.checks import numa, policy_object, quota, reservation
 from policies.engine import classify, kueue
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet, Tables
-from policies.engine.request import Admission, mapping
+from policies.engine.request import Admission
 from policies.engine.result import BUILTIN, Evaluation, Excepted, Failure, Injection
+from policies.json_fields import mapping
 from policies.pods import intent, workloads
 from policies.pods.intent import Intent, Problem
+from policies.pods.members import Member, members_of, size_from
 from policies.vocabulary import Key
 from webhook.admission import guards, tenant_claims
 from webhook.admission import profile as profiles
@@ -179,14 +181,14 @@ def validate(
     if guards.lets_go(review) or not _is_judged(review, policies):
         failures = tuple(_failures(done))
         return Decision(allowed=not failures, failures=failures)
-    members = rules.members(review.object or {})
+    members = members_of(review.object or {})
     asked = members[0].intent if review.kind == "Pod" and members else None
     queue = _queue_says(review, facts, policies.tables)
     admission = _admission(review, facts, review.object, asked, queue.tier)
     found = evaluate(admission, policies, now=now, inject=False)
     checked = _checked(review, facts, members, found, policies)
     if queue.trouble and classify.heeds_queue(found.who):
-        checked = replace(checked, notes=(*checked.notes, rules.Note("queue", queue.trouble)))
+        checked = replace(checked, notes=(*checked.notes, gang_checks.Note("queue", queue.trouble)))
     problems = [
         *checked.problems,
         *tenant_claims.problems(review, found.who, policies.tables),
@@ -227,22 +229,22 @@ def _is_judged(review: Review, policies: PolicySet) -> bool:
 def _checked(
     review: Review,
     facts: Facts,
-    members: Sequence[rules.Member],
+    members: Sequence[Member],
     found: Evaluation,
     policies: PolicySet,
-) -> rules.Findings:
+) -> gang_checks.Findings:
     """What the product's own rules find; an update is held against what it found."""
     if review.object is None or review.subresource not in _JUDGED:
-        return rules.Findings()
+        return gang_checks.Findings()
     # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
     sizes = facts.numa_sizes if profiles.numa_by(review.object, found) == "user" else ()
-    checked = rules.check(members, owner=facts.owner, numa_sizes=sizes)
+    checked = gang_checks.check(members, owner=facts.owner, numa_sizes=sizes)
     tenant, tables = found.who.tenant, policies.tables
     problems = (*checked.problems, *quota.check(members, tenant, tables))
     if problems and review.operation == "UPDATE" and review.old_object is not None:
-        old = rules.members(review.old_object)
+        old = members_of(review.old_object)
         before = (
-            *rules.check(old, owner=facts.owner).problems,
+            *gang_checks.check(old, owner=facts.owner).problems,
             *quota.check(old, tenant, tables),
         )
         problems = tuple(row for row in problems if row not in before)
@@ -261,17 +263,17 @@ def _reserved(review: Review, now: datetime) -> Iterable[Problem]:
 
 def _worth_knowing(
     review: Review, facts: Facts, policies: PolicySet, now: datetime
-) -> Iterable[rules.Note]:
+) -> Iterable[gang_checks.Note]:
     if facts.ground is None:
         return
     tables = policies.tables
     named = {*tables.tenants, *(one.name for one in tables.sharing.tenants)}
     ground = replace(facts.ground, tenants=facts.ground.tenants | named)
     for text in reservation.warnings(review.object or {}, ground, now=now):
-        yield rules.Note("reservation", text)
+        yield gang_checks.Note("reservation", text)
 
 
-def _notes(notes: Iterable[rules.Note]) -> Iterable[Failure]:
+def _notes(notes: Iterable[gang_checks.Note]) -> Iterable[Failure]:
     for note in notes:
         yield Failure(BUILTIN, note.rule, note.message, actions=("Warn",))
 
@@ -324,7 +326,7 @@ def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
     gang = asked.gang
     if gang is None or gang.size_stands_elsewhere:
         return None
-    size = gang.min_available or rules.size_from(facts.owner, gang.name)
+    size = gang.min_available or size_from(facts.owner, gang.name)
     if size is None:
         return (gang.name, 1) if gang.is_locality_group else None
     return gang.name, size
@@ -334,7 +336,7 @@ def _unsized(asked: Intent, facts: Facts, pod: Json) -> Iterable[Failure]:
     """A group without a size gets one here, so that nobody later sees that it had none."""
     if asked.gang is None or not asked.gang.is_locality_group:
         return ()
-    return _notes(rules.check(rules.members(pod), owner=facts.owner).notes)
+    return _notes(gang_checks.check(members_of(pod), owner=facts.owner).notes)
 
 
 def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> None:

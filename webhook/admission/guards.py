@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from policies import vocabulary
 from policies.checks import gang
-from policies.engine.request import mapping
+from policies.json_fields import mapping
 from policies.pods import workloads
 from policies.pods.intent import Problem
+from policies.pods.members import members_of
 from policies.vocabulary import Key
 from webhook.review.codec import Review
 
@@ -215,8 +216,8 @@ def _scaled(review: Review, workload: Json | None) -> Iterator[Problem]:
     after = workloads.scaled(workload, _replicas(review.object))
     before = workloads.scaled(workload, _replicas(review.old_object))
     # Each message has its own numbers, so that rules are compared: what was short before may grow.
-    known = {problem.rule for problem in gang.check(gang.members(before)).problems}
-    for problem in gang.check(gang.members(after)).problems:
+    known = {problem.rule for problem in gang.check(members_of(before)).problems}
+    for problem in gang.check(members_of(after)).problems:
         if problem.rule == "gang-size" and problem.rule not in known:
             yield replace(problem, path="spec.replicas")
 

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from policies import vocabulary
-from policies.engine.request import mapping
 from policies.engine.result import Evaluation
+from policies.json_fields import mapping
 from policies.pods.intent import Intent
 
 Json = Mapping[str, Any]

@@ -14,8 +14,8 @@ from typing import Any
 from policies import vocabulary
 from policies.engine import classify
 from policies.engine.policyset import Tables
-from policies.engine.request import mapping
 from policies.engine.result import Who
+from policies.json_fields import mapping
 from policies.pods.intent import Problem
 from policies.pods.workloads import PodTemplate, pods_of
 from webhook.review.codec import Review

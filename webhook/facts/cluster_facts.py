@@ -24,11 +24,11 @@ from cluster.events.recorder import Recorder
 from cluster.informer import Event, Informer, Kind
 from cluster.loop_thread import BackgroundLoop
 from policies import vocabulary
-from policies.checks import gang as rules
 from policies.checks import numa, reservation
 from policies.engine.kueue import Queue
 from policies.engine.status import Loaded
 from policies.pods import intent, workloads
+from policies.pods.members import size_from
 from webhook import metrics
 from webhook.admission import decide, guards
 from webhook.admission.decide import Facts
@@ -248,7 +248,7 @@ class ClusterWorld:
         for _ in range(GENERATIONS):
             if found is None or gang is None:
                 break
-            if known is None or rules.size_from(found, gang.name) is not None:
+            if known is None or size_from(found, gang.name) is not None:
                 known = found
             found = self._controller(found, asked.namespace)
         return known

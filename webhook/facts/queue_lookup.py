@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from policies.engine import kueue
 from policies.engine.kueue import Queue
-from policies.engine.request import mapping
+from policies.json_fields import mapping
 from policies.pods import workloads
 from webhook.admission import decide
 from webhook.review.codec import Review

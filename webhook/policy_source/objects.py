@@ -22,8 +22,8 @@ from cluster.events.recorder import Recorder
 from cluster.informer import Event, Informer, Kind
 from policies import vocabulary
 from policies.engine import status as conditions
-from policies.engine.request import mapping
 from policies.engine.status import Loaded
+from policies.json_fields import mapping
 from webhook.policy_source.reloader import Objects
 
 logger = logging.getLogger(__name__)

@@ -23,9 +23,10 @@ from cluster.events import correlator
 from kubenexus.simulate.virtual_time.timeline import Happening, Job, Run, Span, What
 from policies import duration
 from scheduler.cache.cache import Cache
-from scheduler.gang import gates
+from scheduler.model.gang import GangKey
+from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Plan
-from scheduler.model.pod import GangKey, Node, Pod
+from scheduler.model.pod import Pod, is_schedulable
 from scheduler.model.policy import Tables
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import planner
@@ -134,7 +135,7 @@ class World:
         for pod in pods:
             course.waiting[pod.uid] = pod
             self._unit_of[pod.uid] = course.job.key
-        return [pod for pod in pods if gates.waits(pod)]
+        return [pod for pod in pods if is_schedulable(pod)]
 
     def _leave(self, uid: str, came: list[Pod], over: list[str]) -> Pod:
         course = self._courses[self._unit_of[uid]]

@@ -19,7 +19,7 @@ from typing import Final
 from kubenexus.simulate.virtual_time.cluster import World
 from kubenexus.simulate.virtual_time.strategies import Line, Turns
 from kubenexus.simulate.virtual_time.timeline import Job, Run
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 from scheduler.model.policy import Tables
 
 __all__ = ["FIFO", "GREEDY", "OURS", "WAYS", "Job", "Run", "Turns", "World", "run"]

@@ -26,7 +26,8 @@ from policies import duration, vocabulary
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
 from scheduler.errors import ModelError
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.model.policy import Tables
 from scheduler.model.unit import UnitKey, key_of
 from scheduler.tenancy.quota.tree import Tree

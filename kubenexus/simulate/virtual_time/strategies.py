@@ -24,7 +24,8 @@ from scheduler.plan import filters, planner
 from scheduler.queueing.scheduling_queue import Queue
 from scheduler.queueing.unschedulable import Help
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.manager import Surroundings, Tenancy
+from scheduler.tenancy.context import Surroundings
+from scheduler.tenancy.manager import Tenancy
 from scheduler.tenancy.preemption.executor import Evictor
 
 _STIR_EVERY: Final = 0.2  # seconds, as in the scheduler

@@ -15,6 +15,7 @@ what becomes of the claims of a pod.
     preparing    writing it before a bind, and taking it back when the bind fails
     aside        pods that nobody plans before their claims have been made
 
-`scheduler.plugins.dra.plugin` ties these to a snapshot. Not modelled, and reported where it matters: devices that several claims share by capacity, devices that must be made ready before a
+`scheduler.plugins.dra.plugin` ties these to a snapshot. Not modelled, and reported where it
+matters: devices that several claims share by capacity, devices that must be made ready before a
 bind, claims of whole pod groups, and extended resources that a device class stands for.
 """

@@ -9,10 +9,10 @@ from typing import Final
 
 from cluster import resources
 from cluster.resources import Resource
+from scheduler.feed import Feed
 from scheduler.plugins.dra.claim_types import Claim, DeviceClass
 from scheduler.plugins.dra.device_types import Rule, Slice
 from scheduler.plugins.dra.store import DeviceFacts
-from scheduler.plugins.volumes.informers import Feed
 
 DEVICE_TAINT_RULES: Final = Resource(
     "resource.k8s.io", "v1", "devicetaintrules", "DeviceTaintRule", namespaced=False

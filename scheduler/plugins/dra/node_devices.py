@@ -8,7 +8,7 @@ sits if the device itself does not.
 from collections.abc import Iterable, Iterator
 
 from scheduler.columns.node_table import Columns
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 from scheduler.plugins.dra.allocator import Shelf
 from scheduler.plugins.dra.device_order import Place, place_of
 from scheduler.plugins.dra.device_types import Device

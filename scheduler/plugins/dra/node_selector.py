@@ -16,7 +16,7 @@ import numpy as np
 from scheduler.columns.label_match import Requirement, Rows, Selector, Terms, read_terms, selects
 from scheduler.columns.node_table import Bools, Columns
 from scheduler.model.fields import Json
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 
 _BY_NAME: Final = "field:metadata.name"
 

@@ -12,8 +12,7 @@ The texts are kube-scheduler's where it has one.
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.model.pod import Pod
-from scheduler.model.unhonoured import sentence
+from scheduler.model.pod import Pod, sentence
 from scheduler.plugins.dra.claim_types import MOST_CONSUMERS, Claim, ClaimKey
 from scheduler.plugins.dra.store import DeviceFacts
 

@@ -21,14 +21,16 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+import orjson
+
 from cluster import client, errors, resources
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
-from scheduler.plugins.dra import allocation_status
+from scheduler.plugins.dra import node_selector
 from scheduler.plugins.dra import pod_claims as claim_rules
-from scheduler.plugins.dra.allocator import Allotment
-from scheduler.plugins.dra.claim_types import FINALIZER, Claim, ClaimKey
+from scheduler.plugins.dra.allocator import Allotment, Pick
+from scheduler.plugins.dra.claim_types import FINALIZER, Claim, ClaimKey, DeviceClass, Spec
 from scheduler.plugins.dra.plugin import UNAVAILABLE, Devices
 from scheduler.plugins.volumes.prebind import Failed, Prepared
 
@@ -157,17 +159,15 @@ class Claiming:
                 return {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
             return {
                 "status": {
-                    "allocation": allocation_status.allocation(
-                        claim.spec, allotment, self._facts.classes
-                    ),
-                    "reservedFor": [allocation_status.consumer(pod)],
+                    "allocation": allocation(claim.spec, allotment, self._facts.classes),
+                    "reservedFor": [consumer(pod)],
                 }
             }
         if allotment is not None and not _same(claim, allotment):
             raise _Undone(f"claim {name} got allocated elsewhere in the meantime")
         if pod.uid in claim.consumers:
             return None
-        return {"status": {"reservedFor": [allocation_status.consumer(pod)]}}
+        return {"status": {"reservedFor": [consumer(pod)]}}
 
     async def _undo(self, placement: Placement) -> None:
         pod = placement.pod
@@ -284,3 +284,57 @@ def _same(claim: Claim, allotment: Allotment) -> bool:
     """Whether the claim has just these devices."""
     has = claim.given.devices if claim.given is not None else ()
     return [one.id for one in has] == [pick.device for pick in allotment.picks]
+
+
+Json = dict[str, Any]
+
+
+def allocation(spec: Spec, found: Allotment, classes: Mapping[str, DeviceClass]) -> Json:
+    devices: Json = {"results": [_result(pick) for pick in found.picks]}
+    if config := [*_of_classes(spec, found, classes), *_of_claim(spec, found)]:
+        devices["config"] = config
+    made: Json = {"devices": devices}
+    selector = node_selector.written(
+        node_selector.common(tuple(pick.nodes for pick in found.picks))
+    )
+    if selector is not None:
+        made["nodeSelector"] = selector
+    return made
+
+
+def consumer(pod: Pod) -> Json:
+    return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
+
+
+def _result(pick: Pick) -> Json:
+    driver, pool, device = pick.device
+    found: Json = {"request": pick.ask.name, "driver": driver, "pool": pool, "device": device}
+    if pick.ask.admin:
+        found["adminAccess"] = True
+    if pick.ask.tolerations:
+        found["tolerations"] = orjson.loads(pick.ask.tolerations)
+    return found
+
+
+def _of_classes(spec: Spec, found: Allotment, classes: Mapping[str, DeviceClass]) -> Iterable[Json]:
+    asks = {ask.name: ask for ask in spec.asks()}
+    users: dict[str, list[str]] = {}  # class -> the ways that were taken of it
+    for way in found.ways:
+        users.setdefault(asks[way].class_name, []).append(way)
+    for name, ways in users.items():
+        for config in classes[name].config if name in classes else ():
+            yield _config("FromClass", config.opaque, () if len(ways) == len(found.ways) else ways)
+
+
+def _of_claim(spec: Spec, found: Allotment) -> Iterable[Json]:
+    taken = {*found.ways, *(way.partition("/")[0] for way in found.ways)}
+    for config in spec.config:
+        if not config.requests or taken & set(config.requests):
+            yield _config("FromClaim", config.opaque, config.requests)
+
+
+def _config(source: str, opaque: bytes, requests: Iterable[str]) -> Json:
+    found: Json = {"source": source, "opaque": orjson.loads(opaque)}
+    if names := list(requests):
+        found["requests"] = names
+    return found

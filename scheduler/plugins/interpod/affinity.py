@@ -19,8 +19,7 @@ from scheduler.columns.node_table import ABSENT, Bools, Codes, Columns, Ints
 from scheduler.model.pod import Pod
 from scheduler.model.pod_affinity import Term
 from scheduler.plugins.interpod.existing_terms import KEEPS_OUT, Owners
-from scheduler.plugins.interpod.pod_counts import Counts
-from scheduler.plugins.interpod.pod_records import Column, Count, Kind, Owned
+from scheduler.plugins.interpod.pod_counts import Column, Count, Counts, Kind, Owned
 
 NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
 TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"

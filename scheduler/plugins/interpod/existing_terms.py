@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.model.pod_affinity import PeerWish, Term
-from scheduler.plugins.interpod.pod_records import Kind, Owned
+from scheduler.plugins.interpod.pod_counts import Kind, Owned
 from scheduler.plugins.interpod.selector_index import Index, Namespaces
 
 KEEPS_OUT: Final = 0

@@ -11,11 +11,11 @@ from functools import partial
 from typing import Self
 
 from cluster import resources
+from scheduler.feed import Feed
 from scheduler.model.fields import Json, mapping, pairs
 from scheduler.plugins.interpod.default_spread import Serving
 from scheduler.plugins.interpod.plugin import Peers
 from scheduler.plugins.interpod.selector_index import Labels
-from scheduler.plugins.volumes.informers import Feed
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from scheduler.model.pod import Pod, Shape
 from scheduler.model.pod_affinity import Scope, Spread
 from scheduler.model.taints import tolerated
 from scheduler.plugins import node_affinity
-from scheduler.plugins.interpod.pod_counts import Counts
-from scheduler.plugins.interpod.pod_records import Column, Count, Kind
+from scheduler.plugins.interpod.pod_counts import Column, Count, Counts, Kind
 
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 UNLABELLED: Final = f"{SKEWED} (missing required label)"

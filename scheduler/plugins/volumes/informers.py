@@ -1,15 +1,13 @@
 """The collections of the API that tell the facts about storage, and what their events do."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from cluster import resources
 from cluster.client import Client
-from cluster.informer import Event, Informer, Kind
-from cluster.resources import Resource
-from scheduler.model.fields import Json
+from cluster.informer import Event, Informer
+from scheduler.feed import Feed
 from scheduler.plugins.volumes.storage_types import (
     Attachment,
     Capacity,
@@ -20,23 +18,6 @@ from scheduler.plugins.volumes.storage_types import (
     Volume,
 )
 from scheduler.plugins.volumes.store import VolumeFacts
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """One collection to watch: how an object is read, and what its events do."""
-
-    resource: Resource
-    read: Callable[[Json], Any]
-    put: Callable[[Any], bool]
-    drop: Callable[[Any], bool]
-
-    def take(self, event: Event[Any]) -> bool:
-        """Whether the event changed anything that a filter reads."""
-        if event.kind is not Kind.DELETED and event.object is not None:
-            return self.put(event.object)
-        gone = event.old if event.old is not None else event.object
-        return gone is not None and self.drop(gone)
 
 
 def informers(

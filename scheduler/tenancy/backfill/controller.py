@@ -20,25 +20,26 @@ survive a restart: the new leader makes them anew from what runs. The arithmetic
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import Promise
 from scheduler.model.unit import Unit, UnitKey
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plan.planner import rows_of
 from scheduler.queueing.entry import State
 from scheduler.queueing.scheduling_queue import Queue
 from scheduler.report import events
 from scheduler.tenancy.backfill import lower_bound
-from scheduler.tenancy.backfill.blocked import Blocked
 from scheduler.tenancy.backfill.quota_forecast import Allowances
 from scheduler.tenancy.backfill.run_time import Lengths
-from scheduler.tenancy.backfill.start_time import Ending, Promise, earliest, keeps, without
-from scheduler.tenancy.preemption import overruns
+from scheduler.tenancy.backfill.start_time import Ending, earliest, keeps, without
+from scheduler.tenancy.preemption.candidates import overdue_bundles
 from scheduler.tenancy.preemption.victims import Occupant, Search, Verdict
+from scheduler.tenancy.quota.tree import Pairs
 
 DEPTH: Final = 4  # promises at a time
 EVERY: Final = 1.0  # seconds between two looks
@@ -360,7 +361,7 @@ class Promising:
 
     def _oust(self, promise: Promise, overdue: Sequence[Occupant]) -> bool:
         """Whether work that overran and yields is ended for the unit, as much as suffices."""
-        unit, bundles = self._unit(promise.key), overruns.bundles(self._cache, overdue)
+        unit, bundles = self._unit(promise.key), overdue_bundles(self._cache, overdue)
         if unit is None or not bundles:
             return False
         planned = partial(self._means.plan, unit, self._taken(unit.key))
@@ -398,3 +399,20 @@ class Promising:
     def _only(self, nodes: frozenset[str]) -> frozenset[str]:
         """All nodes but these."""
         return frozenset(name for name in self._snapshot.columns.rows if name not in nodes)
+
+
+@dataclass(slots=True)
+class Blocked:
+    tenant: str
+    order: tuple[int, float, str]
+    asked: Pairs
+    """What one of its pods asks for."""
+    single: bool
+    """Takes whatever comes free next: others take it all the same, and wait for nothing more."""
+    not_before: float = 0.0
+    """From when on it may be given a promise."""
+
+    @classmethod
+    def of(cls, unit: Unit) -> Self:
+        single = unit.need <= 1 and unit.pods[0].shape.ask.gpus <= 1
+        return cls(unit.tenant, unit.order, unit.pods[0].shape.requests, single)

@@ -19,7 +19,7 @@ from scheduler.columns.node_table import Bools
 from scheduler.model.pod import Shape
 from scheduler.model.unit import Unit
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.start_time import Ending
 from scheduler.tenancy.preemption.victims import Occupant
 

@@ -11,9 +11,9 @@ is enough for all; what ends by then is counted only where there is not.
 from collections.abc import Callable, Iterable, Iterator
 
 from scheduler.cache.cache import Cache
+from scheduler.model.start_reservation import Promise
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.tenancy.backfill.run_time import Lengths
-from scheduler.tenancy.backfill.start_time import Promise
 from scheduler.tenancy.quota.ledger import Excess
 from scheduler.tenancy.quota.tree import Amounts, total
 

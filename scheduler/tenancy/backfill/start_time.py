@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import Placed, Plan
+from scheduler.model.start_reservation import Promise
 from scheduler.model.unit import UnitKey
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.tenancy.preemption.victims import Occupant
 
 
@@ -27,18 +28,6 @@ class Ending:
 
     at: float
     occupant: Occupant
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """The unit is expected to start at this time, on these nodes."""
-
-    key: UnitKey
-    start: float
-    nodes: frozenset[str]
-    waits_for: tuple[str, ...] = ()
-    """Keys of the pods on these nodes that end last, the last first; a few."""
-    priority: int = 0
 
 
 _NAMED = 5

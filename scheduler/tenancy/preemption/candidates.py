@@ -12,12 +12,13 @@ that is backfill, asks nobody. What tenants were promised is `victims.spared`'s 
 are the API server's.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from scheduler.gang.pod_groups import Group
+from scheduler.cache.cache import Cache
 from scheduler.model.attributes import SYSTEM_CRITICAL
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, size_of
 from scheduler.tenancy.preemption.victims import Bundle, Occupant
 
@@ -136,3 +137,21 @@ def _bundle(
         lost=sum(max(0.0, view.now - start) for start in starts if start),
         foreign=pods[0].pod.terms.tenant != asks.tenant,
     )
+
+
+def overdue_bundles(cache: Cache, overdue: Sequence[Occupant]) -> list[Bundle]:
+    yielding = [one for one in overdue if _yields(one.pod)]
+    gangs = {one.pod.gang.key for one in yielding if one.pod.gang is not None}
+    found = [Bundle(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
+    for gang in sorted(gangs):
+        found.append(Bundle(str(gang), _members(cache, gang), gang=gang, core=True))
+    return found
+
+
+def _members(cache: Cache, gang: GangKey) -> tuple[Occupant, ...]:
+    nodes = {node for _, node in cache.mates(gang)}
+    return tuple(o for o in cache.on(nodes) if o.pod.gang and o.pod.gang.key == gang)
+
+
+def _yields(pod: Pod) -> bool:
+    return (pod.terms.backfill or pod.terms.preemptible) and not pod.terms.fixed

@@ -20,26 +20,26 @@ the room is kept on, up to ten minutes, by which time a node that died has been 
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.reserved_capacity import Holds
-from scheduler.gang.pod_groups import Group
 from scheduler.model.assignment import NOWHERE
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.placeholder import is_stand_in
 from scheduler.model.plan import Placement, Plan
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.queueing.scheduling_queue import Queue
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.preemption.attempt import Attempt, grace, newly_told
 from scheduler.tenancy.preemption.evaluator import Searching
-from scheduler.tenancy.preemption.executor import Evictor, Watched
-from scheduler.tenancy.preemption.nominating import Nominating
+from scheduler.tenancy.preemption.executor import Evictor, Nominating, Watched
 from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, Pacing
 from scheduler.tenancy.preemption.victims import Occupant, Verdict
-from scheduler.tenancy.reservation.members import is_stand_in
 
 WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
 LONGEST_WAIT: Final = 600.0  # for victims that ignore their grace
@@ -48,6 +48,31 @@ LEFT_ALONE: Final = 60.0  # a pod whose eviction was refused
 LEFT_ALONE_SHORTLY: Final = 5.0  # the same, while others are going already
 NEXT_LOOK: Final = 1.0  # for a unit whose victims were not enough; doubled every time
 LATEST_LOOK: Final = 10.0
+
+
+@dataclass(slots=True)
+class Attempt:
+    unit: Unit
+    until: float
+    """The room is kept so long, and longer only while somebody is ending."""
+    latest: float
+    """The room is kept so long at the most."""
+    places: tuple[Occupant, ...] = ()
+    victims: set[str] = field(default_factory=set)
+    """uids of those who have to go and have not gone yet"""
+    told: tuple[Occupant, ...] = ()
+    """Where pods were told that they are to be."""
+    evicted: int = 0
+    task: asyncio.Task[None] | None = None
+    look_at: float = math.inf
+    """When it is looked at whether those who go are enough."""
+    pause: float = 0.0
+    """How long it was until then, after a look."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether evictions are being asked for."""
+        return self.task is not None and not self.task.done()
 
 
 class Preempting:
@@ -398,3 +423,15 @@ class Preempting:
             )
             self._holds.put(key, places)
             self._attempts[key] = attempt
+
+
+def grace(verdict: Verdict) -> float:
+    """The longest of those who go."""
+    return max((one.pod.terms.grace for one in verdict.pods), default=0.0)
+
+
+def newly_told(attempt: Attempt) -> list[tuple[Pod, str]]:
+    """Pods that exist and were not told yet where they are to be; from now on they are."""
+    known = {one.pod.uid: one.node for one in attempt.told}
+    attempt.told = tuple(one for one in attempt.places if not is_stand_in(one.pod))
+    return [(one.pod, one.node) for one in attempt.told if known.get(one.pod.uid) != one.node]

@@ -15,13 +15,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.cache.cache import Cache
-from scheduler.gang.pod_groups import Group
+from scheduler.model.gang import GangKey, Group
 from scheduler.model.plan import Plan
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import Promise
 from scheduler.model.unit import Unit, UnitKey
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.backfill.start_time import Promise
 from scheduler.tenancy.preemption import candidates, pdb
 from scheduler.tenancy.preemption.guarantees import Sparing
 from scheduler.tenancy.preemption.victims import Bundle, Occupant, Search, Verdict

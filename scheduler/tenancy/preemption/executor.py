@@ -27,6 +27,7 @@ from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.report import events
 from scheduler.report.conditions import Patches
+from scheduler.tenancy.preemption.victims import Occupant
 
 logger = logging.getLogger(__name__)
 
@@ -213,3 +214,34 @@ def by_budget(error: errors.KubeError) -> bool:
     causes = error.details.get("causes")
     rows = causes if isinstance(causes, list) else []
     return any(isinstance(row, dict) and row.get("reason") == "DisruptionBudget" for row in rows)
+
+
+class Nominating:
+    """`done` hears of each task that ended."""
+
+    def __init__(self, evictor: Evictor | None, done: Callable[[asyncio.Task[None]], None]) -> None:
+        self._evictor, self._done = evictor, done
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._tasks)
+
+    def clear(self, places: Sequence[Occupant], *, after: asyncio.Task[None] | None = None) -> None:
+        """The pods are promised no node any more; once `after`, which may tell them so, ended."""
+        if self._evictor is not None:
+            waits = after if after is not asyncio.current_task() else None
+            task = asyncio.create_task(self._clear(self._evictor, places, waits))
+            self._tasks.add(task)
+            task.add_done_callback(self._cleared)
+
+    async def _clear(
+        self, evictor: Evictor, places: Sequence[Occupant], after: asyncio.Task[None] | None
+    ) -> None:
+        if after is not None:
+            await asyncio.wait([after])
+        await evictor.nominate([(one.pod, "") for one in places], wanted=lambda: True)
+
+    def _cleared(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._done(task)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from cluster import resources
+from scheduler.feed import Feed
 from scheduler.model import label_selector
 from scheduler.model.fields import Json, mapping, whole
 from scheduler.model.pod import Pod
-from scheduler.plugins.volumes.informers import Feed
 from scheduler.tenancy.preemption.victims import Bundle, Search, Verdict
 
 _ROUNDS: Final = 4  # searches until one keeps within the budgets

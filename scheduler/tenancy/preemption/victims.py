@@ -20,9 +20,10 @@ from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import Assignment
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placed, Plan
-from scheduler.model.pod import GangKey, Pod
-from scheduler.plan.filters import Memo
+from scheduler.model.pod import Pod
+from scheduler.plan.memo import Memo
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts, total
 

@@ -9,7 +9,7 @@ whoever asks.
 from policies import vocabulary
 from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 from scheduler.plugins.gpu_classes import CODES, UNKNOWN
 
 _TIERS = {code: name for name, code in CODES.items()}

@@ -25,16 +25,16 @@ from cluster.events import correlator
 from cluster.informer import Event, Kind
 from policies import quantity
 from policies.documents.reservation import Place, PodGroup
-from scheduler.bind.binder import Bound, Result
 from scheduler.cache.cache import Cache, Held
-from scheduler.gang.pod_groups import Group
 from scheduler.model.assignment import NOWHERE, parse
-from scheduler.model.plan import Placement
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.placeholder import like, shape_of
+from scheduler.model.plan import Bound, Placement, Result
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, leads, size_of
 from scheduler.report import events
 from scheduler.tenancy.preemption.victims import Occupant
-from scheduler.tenancy.reservation.members import ALL_CAME, Terms, like, shape_of
+from scheduler.tenancy.reservation.members import ALL_CAME, Terms
 from scheduler.tenancy.reservation.objects import Reserved, document, status
 from scheduler.tenancy.reservation.tenant_active import Allotments
 from scheduler.tenancy.reservation.writer import Created, Name, Recorder

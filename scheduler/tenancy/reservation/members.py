@@ -20,63 +20,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from policies.pods import requests
 from scheduler.cache.reserved_capacity import Holds
+from scheduler.model.gang import GangKey
+from scheduler.model.placeholder import is_stand_in, like, stand_ins
 from scheduler.model.plan import Placed, Placement
-from scheduler.model.pod import PODS, GangKey, Pod, PodKey, Shape
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, leads
 from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.quota.accounting import Accounts
 
 KEPT_SECONDS: Final = 600.0  # at least
 ALL_CAME: Final = "all have come"
-_MARK: Final = "stand-in/"
-
-
-def is_stand_in(pod: Pod) -> bool:
-    return pod.uid.startswith(_MARK)
-
-
-def stand_ins(unit: Unit, count: int, shape: Shape | None = None) -> tuple[Pod, ...]:
-    """So many pods as the unit's leader is going to make."""
-    leader = next((pod for pod in unit.pods if leads(pod)), unit.pods[0])
-    model = next((pod for pod in unit.pods if not leads(pod)), leader)
-    stated = dict(leader.terms.members)
-    if shape is None:
-        shape = model.shape if model is not leader or not stated else shape_of(leader, stated)
-    return like(model, shape, count)
-
-
-def like(model: Pod, shape: Shape, count: int, *, start: int = 0) -> tuple[Pod, ...]:
-    """Stand-ins for so many members of the model's gang, numbered from `start` on."""
-    gang = model.gang
-    assert gang is not None
-    return tuple(
-        replace(
-            model,
-            key=PodKey(gang.key.namespace, f"{gang.key.name}-{number}"),
-            uid=f"{_MARK}{gang.key}/{number}",
-            shape=shape,
-            gang=replace(gang, leader=False),
-            node="",
-            assignment=None,
-            condition=None,
-        )
-        for number in range(start, start + count)
-    )
-
-
-def shape_of(leader: Pod, stated: Mapping[str, int]) -> Shape:
-    """As the leader's, with these amounts."""
-    ask = replace(
-        leader.shape.ask,
-        cpu=stated.get("cpu", 0),
-        memory=stated.get("memory", 0),
-        gpus=requests.gpus(stated),
-        containers=(),
-    )
-    amounts = tuple(sorted({**stated, PODS: 1}.items()))
-    return replace(leader.shape, requests=amounts, unsaid=(0, 0), ask=ask)
 
 
 @dataclass(frozen=True, slots=True)

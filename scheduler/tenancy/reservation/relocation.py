@@ -16,12 +16,11 @@ from typing import Final
 
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
-from scheduler.gang.pod_groups import Group
+from scheduler.model.gang import GangKey, Group
 from scheduler.model.plan import Placed, Plan
-from scheduler.model.pod import GangKey
 from scheduler.model.unit import Unit
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.report import events
 from scheduler.tenancy.preemption.victims import Occupant
 

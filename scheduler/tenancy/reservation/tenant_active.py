@@ -22,7 +22,7 @@ from scheduler.model.plan import Placed
 from scheduler.model.pod import PODS
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import filters, planner
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.tenancy.reservation.objects import Reserved
 from scheduler.tenancy.reservation.tenant_reservation import (
     Allotment,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from policies import quantity, vocabulary
 from scheduler.model.assignment import NOWHERE
-from scheduler.model.pod import PODS, Node, Pod, PodKey
+from scheduler.model.node import Node
+from scheduler.model.pod import PODS, Pod, PodKey
 from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.objects import Reserved, amounts
 

@@ -23,7 +23,7 @@ from scheduler.model.plan import NoFit, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.plan import filters, planner
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.report.events import instant_text
 from scheduler.tenancy.backfill.run_time import Lengths
 from scheduler.tenancy.backfill.start_time import without

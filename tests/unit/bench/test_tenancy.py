@@ -6,7 +6,8 @@ import pytest
 
 from kubenexus.simulate.virtual_time import engine
 from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS, Job
-from scheduler.model.pod import GangKey, PodKey
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import PodKey
 from tests.bench import tenancy_figures, tenancy_plot, tenancy_report, tenancy_trace
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 

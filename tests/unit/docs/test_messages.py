@@ -16,22 +16,24 @@ import pytest
 from kubenexus.why import render
 from policies import vocabulary
 from policies.cel import engine_cpp
-from policies.checks import gang as rules
+from policies.checks import gang as gang_checks
 from policies.checks import numa
 from policies.documents.faults import Fault
 from policies.engine import compiled, loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
 from policies.pods.intent import Problem
+from policies.pods.members import members_of
 from scheduler.cache.snapshot import Snapshot
 from scheduler.explain import response
 from scheduler.explain.inspection import Inspection
-from scheduler.gang.partial_gangs import Half
 from scheduler.model import unit as units
 from scheduler.model.plan import GangCount, NoFit
 from scheduler.model.pod import Pod as SchedulerPod
-from scheduler.model.unhonoured import asked_in_vain, sentence
+from scheduler.model.pod import asked_in_vain, sentence
+from scheduler.model.unit import Half
 from scheduler.plan import colocation, filters, planner
+from scheduler.plan.memo import Memo
 from scheduler.plugins import fabric, node_ports
 from scheduler.plugins import node_affinity as nodes
 from scheduler.plugins.interpod import affinity, topology_spread
@@ -206,7 +208,7 @@ NOTED: Final[dict[str, Json]] = {
 @pytest.mark.parametrize("name", NOTED)
 def test_a_warning_is_on_the_page(name: str) -> None:
     sizes = (numa.Size(cpu=32_000, memory=2**38, gpus=4),)
-    found = rules.check(rules.members(NOTED[name]), numa_sizes=sizes)
+    found = gang_checks.check(members_of(NOTED[name]), numa_sizes=sizes)
     assert (found.problems, [note.rule for note in found.notes]) == ((), [name])
     assert on_page(found.notes[0].message), found.notes[0].message
 
@@ -365,9 +367,7 @@ def test_what_why_answers_is_on_the_page() -> None:
     assert isinstance(plan, NoFit)
     look = Look(unit, State.PARKED, 3, 0.0, 0.0, plan)
     members = [(pod, "") for pod in pods]
-    found = response.answer(
-        Inspection(pods[0], look), snapshot, filters.Memo(), members=members, now=130.0
-    )
+    found = response.answer(Inspection(pods[0], look), snapshot, Memo(), members=members, now=130.0)
     said = "\n".join(render.lines(found)).replace("ns/", "team-a/")
     assert f"$ kubenexus why pod/train-0 -n team-a\n{said}\n" in PAGE, said
 
@@ -401,7 +401,7 @@ def test_every_rule_of_the_code_has_its_paragraph() -> None:
     from policies.pods import intent
     from webhook.serve import app
 
-    sources = (intent, rules, classify, object_evaluator, guards, tenant_claims, decide, app)
+    sources = (intent, gang_checks, classify, object_evaluator, guards, tenant_claims, decide, app)
     text = "\n".join(Path(str(module.__file__)).read_text() for module in sources)
     known = {name for row in RULE.findall(text) for name in row if name} | set(compiled.BUILT_IN)
     known -= {"fallback"}  # what classifies a pod, and refuses none

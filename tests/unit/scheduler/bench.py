@@ -11,8 +11,10 @@ from scheduler.actuators import Hands
 from scheduler.bind.binder import Binder
 from scheduler.cycle import Scheduler
 from scheduler.gang.gates import Gates
-from scheduler.gang.stale_gang_eviction import Policy, Releaser
-from scheduler.model.pod import Node, Pod
+from scheduler.gang.stale_gang_eviction import Releaser
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.options import Policy
 from scheduler.plugins.volumes.prebind import Patches, Preparing
 from scheduler.report.conditions import Conditions
 from scheduler.report.metrics import Metrics

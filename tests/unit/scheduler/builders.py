@@ -4,8 +4,9 @@ from typing import Any
 
 from policies import vocabulary
 from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.node import Node
 from scheduler.model.plan import Placement
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from scheduler.actuators import Settings
+from scheduler.options import Settings
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.fake_api import FarSide, Lost
 

@@ -6,6 +6,7 @@ import pytest
 from policies import vocabulary
 from policies.checks import gang
 from policies.checks.numa import Size
+from policies.pods.members import members_of
 from tests.builders import a_container, a_job, a_pod, a_template, in_gang
 
 Json = dict[str, Any]
@@ -295,7 +296,7 @@ WARNED = (
     ],
 )
 def test_findings(obj: Json, owner: Json | None, problems: list[str], warnings: list[str]) -> None:
-    got = gang.check(gang.members(obj), owner=owner)
+    got = gang.check(members_of(obj), owner=owner)
     lines = [f"{p.rule}: {p.message} ({p.path}): {p.fix}" for p in got.problems]
     assert (lines, list(got.warnings)) == (problems, warnings)
 
@@ -322,5 +323,5 @@ def test_pods_larger_than_any_numa_node(
 ) -> None:
     wish = {vocabulary.NUMA_POLICY_ANNOTATION: "single-numa"}
     obj = wrap(a_pod(annotations=wish, containers=[a_container(cpu=cpu)]))
-    got = gang.check(gang.members(obj), numa_sizes=[Size(32000, 2**40)])
+    got = gang.check(members_of(obj), numa_sizes=[Size(32000, 2**40)])
     assert (got.problems, list(got.warnings)) == ((), want)

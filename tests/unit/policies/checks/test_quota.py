@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from policies.checks import gang, quota
+from policies.checks import quota
 from policies.documents.tenancy import Quota, Sharing
 from policies.engine.policyset import Tables
+from policies.pods.members import members_of
 
 GPU = "nvidia.com/gpu"
 TABLES = Tables(
@@ -110,5 +111,5 @@ FIX = (
     ],
 )
 def test_what_never_fits(obj: dict[str, Any], tenant: str, lines: list[str]) -> None:
-    found = quota.check(gang.members(obj), tenant, TABLES)
+    found = quota.check(members_of(obj), tenant, TABLES)
     assert [problem.line("kubenexus") for problem in found] == lines

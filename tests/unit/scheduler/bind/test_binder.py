@@ -7,8 +7,9 @@ import pytest
 
 from cluster import errors
 from policies import vocabulary
-from scheduler.bind.binder import Binder, Bound, Result, Unbound
+from scheduler.bind.binder import Binder
 from scheduler.model.assignment import Assignment, Share
+from scheduler.model.plan import Bound, Result, Unbound
 from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import a_pod, placed, pod_json
 from tests.unit.scheduler.fake_api import FarSide, Lost

@@ -7,8 +7,8 @@ import pytest
 from scheduler.cache.cache import Cache
 from scheduler.errors import InvariantError
 from scheduler.model.assignment import Assignment, Share
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import GangKey
 from scheduler.model.unit import Unit
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod, placed

@@ -6,8 +6,8 @@ import pytest
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.diagnosis import Explanation, Nearest, Short, explain
-from scheduler.model.pod import Node
-from scheduler.plan.filters import Memo
+from scheduler.model.node import Node
+from scheduler.plan.memo import Memo
 from tests.unit.scheduler.builders import a_node, a_pod
 
 TAINT = {"key": "only", "value": "gpu", "effect": "NoSchedule"}

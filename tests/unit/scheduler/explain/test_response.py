@@ -11,7 +11,7 @@ from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
 from scheduler.plan import planner
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import Look, State
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 

@@ -9,8 +9,8 @@ import pytest
 from cluster import errors
 from cluster.informer import Event, Kind
 from policies import vocabulary
-from scheduler.gang.pod_groups import Group
-from scheduler.model.pod import GangKey, PodKey
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.pod import PodKey
 from scheduler.queueing.entry import State
 from tests.unit.scheduler.bench import Bench
 

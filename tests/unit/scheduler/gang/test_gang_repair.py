@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from scheduler.actuators import Settings
-from scheduler.gang.stale_gang_eviction import Policy
-from scheduler.model.pod import GangKey, PodKey
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import PodKey
+from scheduler.options import Policy, Settings
 from scheduler.queueing.entry import State
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.fake_api import FarSide

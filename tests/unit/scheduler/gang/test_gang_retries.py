@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.model.pod import GangKey
+from scheduler.model.gang import GangKey
 from tests.unit.scheduler.bench import Bench
 
 pytestmark = pytest.mark.timeout(30)

@@ -7,8 +7,8 @@ import pytest
 
 from cluster import errors
 from policies import vocabulary
-from scheduler.gang.gates import Gates, only_ours, waits
-from scheduler.model.pod import Pod
+from scheduler.gang.gates import Gates
+from scheduler.model.pod import Pod, held_by_our_gate_only, is_schedulable
 from tests.unit.scheduler.builders import a_pod, pod_json
 from tests.unit.scheduler.fake_api import FarSide
 
@@ -28,7 +28,7 @@ OURS, FOREIGN = {"name": vocabulary.GANG_GATE}, {"name": "example.io/quota"}
     ],
 )
 def test_who_waits(pod: Pod, want: tuple[bool, bool]) -> None:
-    assert (only_ours(pod), waits(pod)) == want
+    assert (held_by_our_gate_only(pod), is_schedulable(pod)) == want
 
 
 def lift(

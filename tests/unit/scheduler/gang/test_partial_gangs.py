@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from scheduler.gang.partial_gangs import Wholeness
-from scheduler.gang.pod_groups import Group
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.pod import Pod
 from tests.unit.scheduler.bench import an_owner
 from tests.unit.scheduler.builders import a_pod, pod_json
 

@@ -6,8 +6,8 @@ import pytest
 
 from cluster.informer import Event, Kind
 from scheduler.errors import ModelError
-from scheduler.gang.pod_groups import Group, Groups, read_native, read_x
-from scheduler.model.pod import GangKey
+from scheduler.gang.pod_groups import Groups
+from scheduler.model.gang import GangKey, Group, read_native, read_x
 from scheduler.model.unit import Unit, waiting_text
 from tests.unit.scheduler.builders import a_pod
 

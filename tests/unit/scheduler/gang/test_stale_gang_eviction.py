@@ -9,17 +9,11 @@ import pytest
 
 from cluster import errors
 from cluster.events import correlator
-from scheduler.gang.partial_gangs import Half
-from scheduler.gang.stale_gang_eviction import (
-    Fate,
-    Outcome,
-    Policy,
-    Releaser,
-    bind_time,
-    fate,
-    was_whole,
-)
-from scheduler.model.pod import GangKey, Pod
+from scheduler.gang.stale_gang_eviction import Fate, Outcome, Releaser, bind_time, fate, was_whole
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import Pod
+from scheduler.model.unit import Half
+from scheduler.options import Policy
 from tests.unit.scheduler.bench import NAME, an_owner, clock
 from tests.unit.scheduler.builders import a_pod, pod_json
 from tests.unit.scheduler.fake_api import FarSide

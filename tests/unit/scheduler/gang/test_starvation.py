@@ -6,7 +6,8 @@ import pytest
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.gang.starvation import Holding, choose
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of, order
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 

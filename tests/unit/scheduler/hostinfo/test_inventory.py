@@ -13,7 +13,8 @@ from scheduler.hostinfo import provenance
 from scheduler.hostinfo.inventory import Hosts, fill, read_topology
 from scheduler.hostinfo.provenance import Contradiction
 from scheduler.model.assignment import Assignment, Share
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.plugins.dra.device_types import Slice
 from tests.unit.scheduler.hostinfo.host_objects import (
     H100,

@@ -6,7 +6,9 @@ import pytest
 
 from policies import vocabulary
 from scheduler.errors import ModelError
-from scheduler.model.pod import Condition, Gang, GangKey, Node, Pod, PodKey, Shape
+from scheduler.model.gang import Gang, GangKey
+from scheduler.model.node import Node
+from scheduler.model.pod import Condition, Pod, PodKey, Shape
 from scheduler.model.taints import Taint
 from scheduler.model.unit import UnitKey, order, units
 from scheduler.plugins.numa.allocator import Ask

@@ -9,8 +9,9 @@ from policies import vocabulary
 from scheduler.cache.cache import Cache
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import parse
+from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Placement
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, order, units
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import a_node, a_pod

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.plan import filters, scores
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from tests.unit.scheduler.builders import a_node, a_pod, pod_json
 
 Json = dict[str, Any]

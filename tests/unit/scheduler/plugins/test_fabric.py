@@ -11,11 +11,13 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.response import answer
 from scheduler.gang import starvation
+from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.policy import Level, Tables
 from scheduler.model.unit import Unit, key_of, order
-from scheduler.plan import filters, planner
+from scheduler.plan import planner
+from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import Look, State
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
@@ -306,7 +308,7 @@ def test_why_names_what_is_missing_in_the_best_clique() -> None:
     assert isinstance(misfit, NoFit)
     seen = Inspection(pods[0], Look(unit, State.PARKED, 1, 0.0, 0.0, misfit))
     before = snapshot.state()
-    found = answer(seen, snapshot, filters.Memo(), now=0.0)
+    found = answer(seen, snapshot, Memo(), now=0.0)
     assert (found["message"], found["reasons"], snapshot.state()) == (
         misfit.text,
         [

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plugins import node_affinity
 from tests.unit.scheduler.builders import a_node, a_pod
 

@@ -11,7 +11,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.model.host_ports import Port
 from scheduler.model.pod import Pod
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from tests.unit.scheduler.builders import a_node, a_pod, placed
 
 Json = dict[str, Any]

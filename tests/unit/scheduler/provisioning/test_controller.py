@@ -7,8 +7,9 @@ import pytest
 
 from cluster import errors
 from policies import vocabulary
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.provisioning import objects
 from scheduler.provisioning.decision import Standing, Step, classes, decide, missing, pause

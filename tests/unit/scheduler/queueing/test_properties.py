@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from policies import vocabulary
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
 from scheduler.queueing.entry import State
 from scheduler.queueing.scheduling_queue import Queue

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
 from scheduler.queueing.entry import State
 from scheduler.queueing.scheduling_queue import LONGEST_PARKING, Queue

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from scheduler.model.pod import GangKey
+from scheduler.model.gang import GangKey
 from scheduler.model.unit import Unit
 from scheduler.report import conditions, events, reporter
 from tests.pages import ROOT

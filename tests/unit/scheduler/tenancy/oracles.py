@@ -14,12 +14,14 @@ from itertools import chain, combinations
 from typing import Self
 
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.gang import GangKey
+from scheduler.model.node import Node
 from scheduler.model.plan import Placed
-from scheduler.model.pod import GangKey, Node, Pod
+from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import Promise
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import planner
 from scheduler.report import events
-from scheduler.tenancy.backfill.start_time import Promise
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import Wish, unit_of
 

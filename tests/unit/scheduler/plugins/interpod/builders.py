@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import a_node, pod_json
 
 Json = dict[str, Any]

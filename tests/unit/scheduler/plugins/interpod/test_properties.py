@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.fields import pairs
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import pod_json
 from tests.unit.scheduler.plugins.interpod import naive_oracle as naive
 from tests.unit.scheduler.plugins.interpod.naive_oracle import HOST, PREFERRED, REQUIRED, World

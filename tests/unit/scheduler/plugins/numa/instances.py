@@ -15,7 +15,8 @@ from typing import Any, Final
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology
 from policies.hosts.topology import Zone as Inside
-from scheduler.model.pod import Node, Pod
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import a_node, a_pod
 
 GIB: Final = 2**30

@@ -10,8 +10,9 @@ from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.node import Node
 from scheduler.model.plan import Placed
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod

@@ -26,8 +26,9 @@ from hypothesis.stateful import (
 
 from policies import vocabulary
 from scheduler.cache.cache import Cache
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placed
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import pod_json

@@ -10,7 +10,8 @@ from policies import vocabulary
 from policies.hosts.topology import Gpu, Manager, Topology, Zone
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE, Assignment, Share
-from scheduler.model.pod import Node, Pod, PodKey, Shape
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod, PodKey, Shape
 from scheduler.plugins.numa.allocator import Ask, Misfit, choose
 from scheduler.plugins.numa.host_usage import Claim, Layout
 from scheduler.plugins.numa.numa_table import ANY

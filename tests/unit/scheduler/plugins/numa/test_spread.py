@@ -7,8 +7,9 @@ import pytest
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE, Assignment, Share
+from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of, order
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod

@@ -10,9 +10,9 @@ import numpy as np
 
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.pod import Node
+from scheduler.model.node import Node
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plugins.volumes.informers import feeds
 from scheduler.plugins.volumes.plugin import Volumes
 from tests.unit.scheduler.builders import a_node, a_pod

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from scheduler.plugins.volumes.binding import Decision

@@ -7,7 +7,7 @@ import pytest
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.pod import Pod
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plugins.volumes import csi_limits
 from scheduler.plugins.volumes import plugin as rules
 from tests.unit.scheduler.builders import a_node, a_pod, pod_json

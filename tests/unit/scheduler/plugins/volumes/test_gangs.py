@@ -4,8 +4,9 @@ import pytest
 
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.node import Node
 from scheduler.model.plan import Placed
-from scheduler.model.pod import Node, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import a_node, a_pod

@@ -7,7 +7,7 @@ import pytest
 
 from policies import vocabulary
 from scheduler.plan import filters
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.plugins.volumes import binding, pod_claims
 from scheduler.plugins.volumes import plugin as rules
 from tests.unit.scheduler.builders import a_pod

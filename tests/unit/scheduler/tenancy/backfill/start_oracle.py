@@ -14,8 +14,8 @@ of the cluster shows it and whatever the scheduler says.
 
 from dataclasses import dataclass
 
+from scheduler.model.start_reservation import Promise
 from scheduler.report import events
-from scheduler.tenancy.backfill.start_time import Promise
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import Wish, unit_of
 

@@ -7,7 +7,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.unit import units
 from scheduler.plan import planner
-from scheduler.plan.filters import Memo
+from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill import lower_bound
 from scheduler.tenancy.backfill.start_time import Ending, earliest
 from scheduler.tenancy.preemption.victims import Occupant

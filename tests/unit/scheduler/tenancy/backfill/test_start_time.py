@@ -6,12 +6,13 @@ import pytest
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import Plan
-from scheduler.model.pod import GangKey
+from scheduler.model.start_reservation import Promise
 from scheduler.model.unit import units
 from scheduler.plan import planner
-from scheduler.plan.filters import Memo
-from scheduler.tenancy.backfill.start_time import Ending, Promise, earliest, keeps
+from scheduler.plan.memo import Memo
+from scheduler.tenancy.backfill.start_time import Ending, earliest, keeps
 from scheduler.tenancy.preemption.victims import Occupant
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 

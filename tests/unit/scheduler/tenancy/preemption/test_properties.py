@@ -8,7 +8,8 @@ import asyncio
 import pytest
 from hypothesis import example, given, settings
 
-from scheduler.model.pod import GangKey, PodKey
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import PodKey
 from scheduler.model.unit import Unit
 from tests.unit.scheduler.tenancy import oracles
 from tests.unit.scheduler.tenancy.histories import Story

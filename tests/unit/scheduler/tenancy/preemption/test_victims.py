@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placed
-from scheduler.model.pod import GangKey, Pod
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
 from scheduler.plan import planner
 from scheduler.tenancy.preemption.victims import Bundle, Occupant, Search, Verdict, spared

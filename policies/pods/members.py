@@ -1,0 +1,61 @@
+"""The pod templates of a workload with what each of them requests of placement."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from policies.json_fields import Json
+from policies.pods import intent
+from policies.pods.intent import Intent
+from policies.pods.workloads import PodTemplate, pods_of
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One template of the object with what it asks for."""
+
+    template: PodTemplate
+    intent: Intent
+    owned: bool = False
+    """The object is a part of what another one makes, such as a Job of a JobSet."""
+
+
+def members_of(obj: Json) -> list[Member]:
+    """The object's pod templates, each with its intent."""
+    owned = _is_owned(obj)
+    return [Member(part, _read(part), owned) for part in pods_of(obj)]
+
+
+def _read(template: PodTemplate) -> Intent:
+    """The template's intent, with problems placed in the object that holds it."""
+    found = intent.read(template.pod)
+    if not found.problems:
+        return found
+    problems = tuple(replace(row, path=template.place(row.path)) for row in found.problems)
+    return replace(found, problems=problems)
+
+
+def size_from(owner: Json | None, name: str) -> int | None:
+    """The members of gang `name` that the owner makes at one time, where it says a number."""
+    counts = [
+        member.template.count
+        for member in (members_of(owner) if owner is not None else ())
+        if member.intent.gang is not None and member.intent.gang.name == name
+    ]
+    return _sum(counts) if counts else None
+
+
+def _is_owned(obj: Json) -> bool:
+    metadata = obj.get("metadata")
+    found = metadata.get("ownerReferences") if isinstance(metadata, Mapping) else None
+    return isinstance(found, Sequence) and any(
+        isinstance(row, Mapping) and row.get("controller") is True for row in found
+    )
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total

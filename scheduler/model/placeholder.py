@@ -1,0 +1,58 @@
+"""Placeholder pods: members of a gang that are not created yet."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from policies.pods import requests
+from scheduler.model.pod import PODS, Pod, PodKey, Shape
+from scheduler.model.unit import Unit, leads
+
+
+def is_stand_in(pod: Pod) -> bool:
+    return pod.uid.startswith(_MARK)
+
+
+def stand_ins(unit: Unit, count: int, shape: Shape | None = None) -> tuple[Pod, ...]:
+    """So many pods as the unit's leader is going to make."""
+    leader = next((pod for pod in unit.pods if leads(pod)), unit.pods[0])
+    model = next((pod for pod in unit.pods if not leads(pod)), leader)
+    stated = dict(leader.terms.members)
+    if shape is None:
+        shape = model.shape if model is not leader or not stated else shape_of(leader, stated)
+    return like(model, shape, count)
+
+
+def like(model: Pod, shape: Shape, count: int, *, start: int = 0) -> tuple[Pod, ...]:
+    """Stand-ins for so many members of the model's gang, numbered from `start` on."""
+    gang = model.gang
+    assert gang is not None
+    return tuple(
+        replace(
+            model,
+            key=PodKey(gang.key.namespace, f"{gang.key.name}-{number}"),
+            uid=f"{_MARK}{gang.key}/{number}",
+            shape=shape,
+            gang=replace(gang, leader=False),
+            node="",
+            assignment=None,
+            condition=None,
+        )
+        for number in range(start, start + count)
+    )
+
+
+_MARK: Final = "stand-in/"
+
+
+def shape_of(leader: Pod, stated: Mapping[str, int]) -> Shape:
+    """As the leader's, with these amounts."""
+    ask = replace(
+        leader.shape.ask,
+        cpu=stated.get("cpu", 0),
+        memory=stated.get("memory", 0),
+        gpus=requests.gpus(stated),
+        containers=(),
+    )
+    amounts = tuple(sorted({**stated, PODS: 1}.items()))
+    return replace(leader.shape, requests=amounts, unsaid=(0, 0), ask=ask)

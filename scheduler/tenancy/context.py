@@ -1,0 +1,43 @@
+"""What the parts of tenancy need of the scheduler around them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cluster.events import correlator
+from scheduler.cache.cache import Cache
+from scheduler.model.gang import GangKey, Group
+from scheduler.model.plan import Plan
+from scheduler.model.unit import Unit
+from scheduler.plan.memo import Memo
+from scheduler.queueing.scheduling_queue import Queue
+from scheduler.report.metrics import Metrics
+from scheduler.tenancy.preemption.executor import Evictor
+from scheduler.tenancy.reservation.writer import Recorder
+
+Planning = Callable[[Unit, frozenset[str], Memo], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the parts share. `now` is the scheduler's clock, `epoch` the time of day."""
+
+    scheduler: str
+    cache: Cache
+    queue: Queue
+    metrics: Metrics
+    evictor: Evictor | None
+    group: Callable[[GangKey], Group | None]
+    now: Callable[[], float]
+    epoch: Callable[[], float]
+    wake: Callable[[], None]
+    freed: Callable[[Iterable[str]], None]
+    leads: Callable[[str], bool]
+    """Whether the pod with this uid waits for a node, or has one and goes on."""
+    reserved: Callable[[GangKey, str], None]
+    """Told when nothing is kept for the gang any more, and why."""
+    regrouped: Callable[[GangKey], None] = lambda gang: None
+    """Told when something is kept for the gang that was not."""
+    record: Callable[[correlator.Report], None] = lambda report: None
+    """Takes Events."""
+    recorder: Recorder | None = None
+    """None: what is kept for members to come is written nowhere."""

@@ -1,0 +1,312 @@
+"""Construction of every part of the scheduler."""
+
+import asyncio
+import gc
+import logging
+import random
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from cluster import resources
+from cluster.client import Client
+from cluster.events.recorder import Recorder
+from cluster.informer import Event, Informer
+from cluster.leader_election import Elector
+from cluster.optional_informer import OptionalKind
+from scheduler.actuators import Hands
+from scheduler.bind.binder import Binder
+from scheduler.cycle import Scheduler
+from scheduler.gang.gates import Gates
+from scheduler.gang.stale_gang_eviction import Releaser
+from scheduler.hostinfo import inventory
+from scheduler.model import gang
+from scheduler.model.fields import lenient
+from scheduler.model.node import Node
+from scheduler.model.pod import Pod
+from scheduler.options import Options, Settings
+from scheduler.plugins.dra import informers as device_feeds
+from scheduler.plugins.dra.plugin import Devices
+from scheduler.plugins.dra.prebind import Claiming
+from scheduler.plugins.interpod import informers as peer_feeds
+from scheduler.plugins.volumes import informers as volume_feeds
+from scheduler.plugins.volumes.plugin import Volumes
+from scheduler.plugins.volumes.prebind import Preparing
+from scheduler.provisioning import informers as provisioning_feeds
+from scheduler.provisioning.writer import Writer
+from scheduler.report.conditions import Conditions
+from scheduler.report.metrics import Metrics
+from scheduler.report.reporter import Telling
+from scheduler.serve import process
+from scheduler.serve.gauges import expose
+from scheduler.tenancy.fairshare.persistence import Remembering
+from scheduler.tenancy.preemption.executor import Evictor
+from scheduler.tenancy.reservation import objects, writer
+from scheduler.watch import policies
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_CONDITION_WRITERS: Final = 2
+_GATE_WRITERS: Final = 8
+_RECOUNT_EVERY: Final = 300.0  # seconds
+
+
+class LeaseLost(Exception):
+    """Another process may lead now; this one must end."""
+
+
+class _Parts:
+    """Everything of one scheduler process, wired."""
+
+    def __init__(self, options: Options, client: Client, recorder: Recorder) -> None:
+        self.metrics = Metrics()
+        self._options, self._client = options, client
+        self._drift = 0
+        self._leading = asyncio.Event()
+        self._elector = self._candidate() if options.leader_elect else None
+        self._conditions = Conditions(
+            client,
+            busy=lambda: self.scheduler.binding > 0,
+            clock=lambda: datetime.now(UTC),
+            sleep=asyncio.sleep,
+        )
+        telling = Telling(recorder.record, self._conditions)
+        self._gates = Gates(
+            client, may_write=self._leads, on_refusal=telling.gate_not_lifted, sleep=asyncio.sleep
+        )
+        self.scheduler = Scheduler(
+            name=options.scheduler_name,
+            hands=Hands(
+                binder=Binder(
+                    client,
+                    now=time.monotonic,
+                    sleep=asyncio.sleep,
+                    random=random.random,
+                    may_write=self._leads,
+                ),
+                gates=self._gates,
+                releaser=self._releaser(recorder),
+                telling=telling,
+                evictor=Evictor(
+                    client,
+                    record=recorder.record,
+                    may_write=self._leads,
+                    sleep=asyncio.sleep,
+                ),
+                recorder=writer.Recorder(
+                    client, now=time.monotonic, sleep=asyncio.sleep, may_write=self._leads
+                ),
+                preparing=self._preparing,
+                claiming=self._claiming,
+                provisioner=self._provisioner(),
+            ),
+            metrics=self.metrics,
+            now=time.monotonic,
+            leading=self._leads,
+            known=self._known,
+            settings=Settings(
+                starving_after=options.starving_after, hold_seconds=options.hold_seconds
+            ),
+        )
+        self._nodes: Informer[Node | None] = Informer(
+            client, resources.NODES, keep=lenient(Node.read), on_event=self.scheduler.on_node
+        )
+        self._pods: Informer[Pod | None] = Informer(
+            client, resources.PODS, keep=lenient(Pod.read), on_event=self.scheduler.on_pod
+        )
+        known, tenancy = self.scheduler.groups, self.scheduler.tenancy
+        devices = self.scheduler.cache.snapshot.devices.facts
+        self._kinds: tuple[OptionalKind[Any], ...] = (
+            self._optional(resources.POD_GROUPS, gang.read_native, known.on_native),
+            self._optional(resources.X_POD_GROUPS, gang.read_x, known.on_x),
+            self._optional(resources.RESOURCE_RESERVATIONS, objects.read, tenancy.on_reservation),
+            *(
+                self._optional(feed.resource, feed.read, partial(self.scheduler.on_feed, feed))
+                for feed in (
+                    *device_feeds.feeds(devices),
+                    inventory.feed(self.scheduler.cache.hosts),
+                )
+            ),
+            *provisioning_feeds.kinds(client, self.scheduler.provisioning),
+        )
+        self._kinds[2].on_served = tenancy.reservations_served
+        self._feeds = self._watch_all()
+        self._following = policies.follow(
+            client,
+            recorder.record,
+            options.policies,
+            objects=options.policy_objects,
+            adopt=self.scheduler.adopt,
+        )
+        self._remembering = Remembering(
+            client,
+            self.scheduler.cache.accounts,
+            self._following.objects,
+            may_write=self._leads,
+            epoch=time.time,
+        )
+        expose(
+            self.metrics,
+            self.scheduler,
+            drift=lambda: self._drift,
+            leads=self._leads,
+            events_dropped=lambda: sum(recorder.dropped.values()),
+            policy_faults=lambda: len(self._following.faults),
+        )
+
+    def _leads(self) -> bool:
+        return self._elector is None or self._elector.is_leader
+
+    def _known(self) -> Iterable[Pod]:
+        return (pod for pod in self._pods.values() if pod is not None)
+
+    def _candidate(self) -> Elector:
+        return Elector(
+            self._client,
+            name=self._options.scheduler_name,
+            namespace=self._options.lease_namespace,
+            identity=process.identity(),
+            on_started=self._leading.set,
+        )
+
+    def _releaser(self, recorder: Recorder) -> Releaser:
+        return Releaser(
+            self._client,
+            scheduler=self._options.scheduler_name,
+            policy=self._options.release,
+            record=recorder.record,
+            may_write=self._leads,
+            clock=lambda: datetime.now(UTC),
+            sleep=asyncio.sleep,
+        )
+
+    def _preparing(self, volumes: Volumes) -> Preparing:
+        return Preparing(
+            self._client,
+            volumes,
+            now=time.monotonic,
+            sleep=asyncio.sleep,
+            random=random.random,
+            gone=lambda pod: not self.scheduler.waits(pod.uid),
+            may_write=self._leads,
+        )
+
+    def _claiming(self, devices: Devices, stirred: Callable[[], None]) -> Claiming:
+        return Claiming(
+            self._client,
+            devices,
+            now=time.monotonic,
+            sleep=asyncio.sleep,
+            random=random.random,
+            may_write=self._leads,
+            stirred=stirred,
+        )
+
+    def _provisioner(self) -> Writer | None:
+        if not self._options.provisioning_class:
+            return None
+        return Writer(
+            self._client,
+            class_name=self._options.provisioning_class,
+            scheduler=self._options.scheduler_name,
+            may_write=self._leads,
+        )
+
+    def _watch_all(self) -> tuple[Informer[Any], ...]:
+        """What rules read beside pods and nodes: namespaces, who serves together, storage."""
+        snapshot = self.scheduler.cache.snapshot
+
+        feeds = (
+            peer_feeds.namespaces(snapshot.peers),
+            *peer_feeds.serving(snapshot.peers),
+            *volume_feeds.feeds(snapshot.volumes.facts),
+            self.scheduler.cache.budgets.feed(),
+        )
+        return tuple(
+            Informer(
+                self._client,
+                feed.resource,
+                keep=lenient(feed.read),
+                on_event=partial(self.scheduler.on_feed, feed),
+            )
+            for feed in feeds
+        )
+
+    def _optional(
+        self,
+        resource: resources.Resource,
+        read: Callable[[dict[str, Any]], T],
+        on_event: Callable[[Event[T | None]], None],
+    ) -> OptionalKind[T | None]:
+        def make(found: resources.Resource) -> Informer[T | None]:
+            return Informer(self._client, found, keep=lenient(read), on_event=on_event)
+
+        return OptionalKind(self._client, resource, make=make, on_event=on_event)
+
+    def _informers(self) -> tuple[Informer[Any], ...]:
+        """Those that must be in sync before anything is planned."""
+        return (self._nodes, self._pods, *self._feeds)
+
+    def missing(self) -> str:
+        waiting = [
+            str(resource)
+            for resource, done in (
+                *((one.resource, one.synced) for one in self._informers()),
+                *((one.resource, one.settled) for one in self._kinds),
+            )
+            if not done.is_set()
+        ]
+        if not self._following.settled.is_set():
+            waiting.append("policies")
+        return f"waiting for the first list of {' and '.join(waiting)}" if waiting else ""
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        writers = [self._conditions.run() for _ in range(_CONDITION_WRITERS)]
+        lifters = [self._gates.run() for _ in range(_GATE_WRITERS)]
+        watches = [one.run() for one in self._informers()]
+        watches += [one.run() for one in self._kinds]
+        watches += self._following.background()
+        return [*watches, *writers, *lifters, self._recount(), self._remembering.run()]
+
+    async def lead(self) -> None:
+        """Plan once the picture is whole and, where that is asked for, this process leads."""
+        for one in self._informers():
+            await one.synced.wait()
+        for kind in self._kinds:
+            await kind.settled.wait()
+        await self._following.settled.wait()
+        gc.freeze()
+        gc.enable()
+        logger.info("in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
+        if self._elector is None:
+            self._remembering.recall()
+            await self.scheduler.run()
+            return
+        async with process.tasks(self._elector.run()) as tasks:
+            started = asyncio.create_task(self._leading.wait())
+            await asyncio.wait([tasks[0], started], return_when=asyncio.FIRST_COMPLETED)
+            started.cancel()
+            if self._leading.is_set():
+                logger.info("leading", extra={"half_bound": len(self.scheduler.wholeness)})
+                self._remembering.recall()
+                tasks.append(asyncio.create_task(self.scheduler.run(), name="plan"))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        raise LeaseLost("the lease was not renewed in time")
+
+    async def _recount(self) -> None:
+        """Now and then the books are counted again from nothing."""
+        while True:
+            await asyncio.sleep(_RECOUNT_EVERY)
+            found = self.scheduler.drift()
+            self._drift = len(found)
+            if found:
+                logger.error(
+                    "books and pods differ",
+                    extra={"nodes": ",".join(found.nodes[:10]), "leaked": found.leaked},
+                )

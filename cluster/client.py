@@ -20,7 +20,7 @@ import orjson
 
 from cluster.connection.connection import Connection
 from cluster.errors import Expired, Refused
-from cluster.net.transport import CONNECTIONS, JSON, Ask, Now, Sleep, Transport
+from cluster.net.transport import CONNECTIONS, JSON, Now, Request, Sleep, Transport
 from cluster.resources import PODS, Obj, Resource
 from cluster.responses import Listing, Page, a_page, an_object
 
@@ -93,7 +93,7 @@ class Client:
     ) -> bytes:
         """Any request at all, as bytes: for health checks and for what the verbs do not cover."""
         target = f"{path}?{urlencode(query)}" if query else path
-        ask = Ask(action or f"{method} {path}", method, target, body, content_type)
+        ask = Request(action or f"{method} {path}", method, target, body, content_type)
         return await self._transport.call(ask, **options)
 
     async def get(
@@ -362,7 +362,7 @@ class Client:
             timeoutSeconds=str(lifetime),
         )
         target = f"{resource.path(namespace)}?{urlencode(query)}"
-        ask = Ask(_action("watch", resource, namespace, None), "GET", target)
+        ask = Request(_action("watch", resource, namespace, None), "GET", target)
         return self._transport.lines(ask, stall=stall)
 
 

@@ -17,7 +17,7 @@ from cluster.resources import Resource
 from cluster.responses import an_object
 
 
-class Asks(Protocol):
+class DiscoveryVerb(Protocol):
     """What discovery needs of a client."""
 
     async def raw(self, method: str, path: str) -> bytes:
@@ -47,7 +47,7 @@ class Served:
 
 
 async def served(
-    client: Asks,
+    client: DiscoveryVerb,
     *,
     groups: Collection[str] | None = None,
     silent: Callable[[KubeError], None] | None = None,
@@ -72,7 +72,7 @@ async def served(
     return [found[key] for key in sorted(found)]
 
 
-async def _versions(client: Asks) -> dict[str, list[str]]:
+async def _versions(client: DiscoveryVerb) -> dict[str, list[str]]:
     """Group -> its versions, the preferred one first."""
     body = an_object("list API groups", await client.raw("GET", "/apis"))
     found = {}
@@ -83,7 +83,7 @@ async def _versions(client: Asks) -> dict[str, list[str]]:
     return found
 
 
-async def _rows_of(client: Asks, group: str, version: str) -> list[Served]:
+async def _rows_of(client: DiscoveryVerb, group: str, version: str) -> list[Served]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         body = an_object(f"list kinds of {path}", await client.raw("GET", path))

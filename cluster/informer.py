@@ -49,20 +49,20 @@ STEADY_SECONDS: Final = 5.0  # a watch that lived this long was no part of a cra
 PATIENCE: Final = 5  # failed watches in a row after which the resourceVersion itself is suspect
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
 
 
 @dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
+class WatchEvent(Generic[T]):
     """One change. `object` and `old` are what `keep` made of the states after and before.
 
     DELETED carries in `object` the last state known; `old` is None for ADDED alone.
     """
 
-    kind: Kind
+    kind: EventKind
     key: Key
     object: T
     old: T | None
@@ -93,7 +93,9 @@ class Stats:
         return max(0, self.watches - 1)
 
 
-def changes(store: Mapping[Key, Entry[T]], fresh: Mapping[Key, Entry[T]]) -> Iterator[Event[T]]:
+def changes(
+    store: Mapping[Key, Entry[T]], fresh: Mapping[Key, Entry[T]]
+) -> Iterator[WatchEvent[T]]:
     """What a new list says against the store: deletes first, each part ordered by key.
 
     Deletes come first so that what they held is free before what is new asks for it.
@@ -101,13 +103,13 @@ def changes(store: Mapping[Key, Entry[T]], fresh: Mapping[Key, Entry[T]]) -> Ite
     for key in sorted(store):
         now, was = fresh.get(key), store[key]
         if now is None or now.uid != was.uid:
-            yield Event(Kind.DELETED, key, was.kept, was.kept)
+            yield WatchEvent(EventKind.DELETED, key, was.kept, was.kept)
     for key in sorted(fresh):
         now, known = fresh[key], store.get(key)
         if known is None or known.uid != now.uid:
-            yield Event(Kind.ADDED, key, now.kept, None)
+            yield WatchEvent(EventKind.ADDED, key, now.kept, None)
         elif known.version != now.version:
-            yield Event(Kind.MODIFIED, key, now.kept, known.kept)
+            yield WatchEvent(EventKind.MODIFIED, key, now.kept, known.kept)
 
 
 class Informer(Generic[T]):
@@ -118,7 +120,7 @@ class Informer(Generic[T]):
         client: Client,
         resource: Resource,
         *,
-        on_event: Callable[[Event[T]], None],
+        on_event: Callable[[WatchEvent[T]], None],
         keep: Callable[[Obj], T] | None = None,
         namespace: str | None = None,
         field_selector: str | None = None,
@@ -186,7 +188,7 @@ class Informer(Generic[T]):
             # The server ends a long watch as it should; one that ends at once must not spin.
             return 0.0 if steady else self._backoff.next()
         self._broken_watches += 1
-        relist = isinstance(failure, Expired | _Nonsense) or self._broken_watches >= PATIENCE
+        relist = isinstance(failure, Expired | _MalformedEvent) or self._broken_watches >= PATIENCE
         if relist:
             self._version = None
         self.stats.last_error = str(failure)
@@ -252,24 +254,24 @@ class Informer(Generic[T]):
     def _apply(self, kind: str, obj: Obj, key: Key, uid: str, version: str) -> None:
         known = self._store.get(key)
         if known is not None and known.uid != uid:
-            self._commit(Event(Kind.DELETED, key, known.kept, known.kept), None)
+            self._commit(WatchEvent(EventKind.DELETED, key, known.kept, known.kept), None)
             known = None
-        if kind == Kind.DELETED:
+        if kind == EventKind.DELETED:
             if known is not None:
-                event = Event(Kind.DELETED, key, self._keep(obj), known.kept)
+                event = WatchEvent(EventKind.DELETED, key, self._keep(obj), known.kept)
                 self._commit(event, None)
             return
         if known is not None and known.version == version:
             return
         entry = Entry(uid, version, self._keep(obj))
         if known is None:
-            self._commit(Event(Kind.ADDED, key, entry.kept, None), entry)
+            self._commit(WatchEvent(EventKind.ADDED, key, entry.kept, None), entry)
         else:
-            self._commit(Event(Kind.MODIFIED, key, entry.kept, known.kept), entry)
+            self._commit(WatchEvent(EventKind.MODIFIED, key, entry.kept, known.kept), entry)
 
-    def _commit(self, event: Event[T], entry: Entry[T] | None) -> None:
+    def _commit(self, event: WatchEvent[T], entry: Entry[T] | None) -> None:
         """The store first, so that a callback that reads it sees what it is told."""
-        if event.kind is Kind.DELETED:
+        if event.kind is EventKind.DELETED:
             self._store.pop(event.key, None)
         elif entry is not None:
             self._store[event.key] = entry
@@ -277,7 +279,7 @@ class Informer(Generic[T]):
         self._on_event(event)
 
 
-class _Nonsense(Retry):
+class _MalformedEvent(Retry):
     """The stream said something that no API server says: trust nothing after it, list again."""
 
 
@@ -289,11 +291,11 @@ def _decode(resource: Resource, line: bytes) -> tuple[str, Obj]:
         if kind == "ERROR":
             raise _reported(resource, obj)
         if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
-            raise _Nonsense(f"watch {resource}: unknown event type {str(kind)[:40]!r}")
+            raise _MalformedEvent(f"watch {resource}: unknown event type {str(kind)[:40]!r}")
         _identity(obj)
     except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
         shown = line[:80].decode("utf-8", "replace")
-        raise _Nonsense(f"watch {resource}: a line that is no event: {shown!r}") from exc
+        raise _MalformedEvent(f"watch {resource}: a line that is no event: {shown!r}") from exc
     return kind, obj
 
 
@@ -301,7 +303,7 @@ def _reported(resource: Resource, status: Any) -> KubeError:
     """The server's ERROR event. 410 says the history is gone; after any other, listing is safe."""
     code = status.get("code") if isinstance(status, dict) else None
     error = of_status(f"watch {resource}", code or 500, orjson.dumps(status))
-    return error if isinstance(error, Expired) else _Nonsense(str(error), status=error.status)
+    return error if isinstance(error, Expired) else _MalformedEvent(str(error), status=error.status)
 
 
 def _identity(obj: Obj) -> tuple[Key, str, str]:

@@ -10,7 +10,7 @@ for the lease's duration. Writes carry the resourceVersion that was read, so tha
 one gets `Conflict`. `is_leader` looks at the clock each time it is asked: a process that was frozen
 past its renew deadline knows at once, before any write, that it leads no more.
 
-`decide` is the whole rule, as a pure function; `Elector` reads, writes and waits.
+`decide` is the whole rule, as a pure function; `LeaderElector` reads, writes and waits.
 Losing the lease ends `run`: the caller stops the process, because half its work may be in flight.
 """
 
@@ -94,7 +94,7 @@ def decide(lease: Obj | None, me: str, now: float, observed: Observed | None) ->
     return Wait(holder, stale_at - now)
 
 
-class Leases(Protocol):
+class LeaseVerbs(Protocol):
     """What an elector needs of a client."""
 
     async def get(
@@ -109,12 +109,12 @@ class Leases(Protocol):
         """Write a lease that nobody wrote since it was read."""
 
 
-class Elector:
+class LeaderElector:
     """One candidate. `run()` returns when leadership is lost; cancel it to step down."""
 
     def __init__(
         self,
-        client: Leases,
+        client: LeaseVerbs,
         *,
         name: str,
         namespace: str,

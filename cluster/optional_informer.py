@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Generic, Protocol, TypeVar
 
 from cluster import discovery, errors, resources
-from cluster.informer import Event, Informer, Kind
+from cluster.informer import EventKind, Informer, WatchEvent
 
 logger = logging.getLogger(__name__)
 
@@ -27,22 +27,22 @@ ASK_AGAIN: Final = 60.0
 AFTER_FAILURE: Final = 2.0
 
 
-class Asks(Protocol):
+class ServedVerb(Protocol):
     """What is needed of a client, besides what the informer needs."""
 
     async def raw(self, method: str, path: str) -> bytes: ...
 
 
-class OptionalKind(Generic[T]):
+class OptionalInformer(Generic[T]):
     """`make` builds the informer; `on_event` is what that informer calls."""
 
     def __init__(
         self,
-        api: Asks,
+        api: ServedVerb,
         resource: resources.Resource,
         *,
         make: Callable[[resources.Resource], Informer[T]],
-        on_event: Callable[[Event[T]], None],
+        on_event: Callable[[WatchEvent[T]], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.resource = resource
@@ -113,7 +113,7 @@ class OptionalKind(Generic[T]):
             if isinstance(result, Exception):
                 raise result
         for key, kept in list(informer.items()):
-            self._on_event(Event(Kind.DELETED, key, kept, kept))
+            self._on_event(WatchEvent(EventKind.DELETED, key, kept, kept))
 
     async def _settle(self, informer: Informer[T]) -> None:
         await informer.synced.wait()

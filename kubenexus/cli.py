@@ -136,7 +136,7 @@ def simulate(
     from kubenexus.simulate import command, render
     from policies.engine import loader
 
-    asked = command.Asked(
+    asked = command.SimulateOptions(
         path,
         cluster=cluster,
         policies=tuple(policies or (loader.LIBRARY,)),
@@ -276,7 +276,7 @@ def scheduler(
     from policies import vocabulary
     from policies.engine import loader
     from scheduler import app as service
-    from scheduler.options import Policy
+    from scheduler.options import StaleGangPolicy
 
     json_logs.configure(sys.stderr)
     options = service.Options(
@@ -286,7 +286,7 @@ def scheduler(
         scheduler_name=scheduler_name or vocabulary.SCHEDULER_NAME,
         leader_elect=leader_elect,
         lease_namespace=lease_namespace or vocabulary.SYSTEM_NAMESPACE,
-        release=Policy(release),
+        release=StaleGangPolicy(release),
         starving_after=starving_after,
         hold_seconds=hold_seconds,
         policies=tuple(policies or (loader.LIBRARY,)),

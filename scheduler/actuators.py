@@ -6,33 +6,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scheduler.bind.binder import Binder
-from scheduler.gang.gates import Gates
-from scheduler.gang.stale_gang_eviction import Releaser
-from scheduler.plugins.dra.plugin import Devices
-from scheduler.plugins.dra.prebind import Claiming
-from scheduler.plugins.volumes.plugin import Volumes
-from scheduler.plugins.volumes.prebind import Preparing
-from scheduler.provisioning.writer import Writer
-from scheduler.report.reporter import Telling
+from scheduler.gang.gates import GateRemover
+from scheduler.gang.stale_gang_eviction import StaleGangEvictor
+from scheduler.plugins.dra.plugin import DynamicResources
+from scheduler.plugins.dra.prebind import ClaimPreBind
+from scheduler.plugins.volumes.plugin import VolumePlugin
+from scheduler.plugins.volumes.prebind import VolumePreBind
+from scheduler.provisioning.writer import RequestWriter
+from scheduler.report.reporter import Reporter
 from scheduler.tenancy.preemption.executor import Evictor
-from scheduler.tenancy.reservation.writer import Recorder
+from scheduler.tenancy.reservation.writer import ReservationWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Hands:
+class Actuators:
     """Whatever the scheduler acts through."""
 
     binder: Binder
-    gates: Gates
-    releaser: Releaser
-    telling: Telling
+    gates: GateRemover
+    releaser: StaleGangEvictor
+    telling: Reporter
     evictor: Evictor | None = None
     """None: nobody is evicted for others."""
-    recorder: Recorder | None = None
+    recorder: ReservationWriter | None = None
     """None: room that is kept for members to come is written nowhere."""
-    preparing: Callable[[Volumes], Preparing] | None = None
+    preparing: Callable[[VolumePlugin], VolumePreBind] | None = None
     """Makes what gives claims their volumes before a bind."""
-    claiming: Callable[[Devices, Callable[[], None]], Claiming] | None = None
+    claiming: Callable[[DynamicResources, Callable[[], None]], ClaimPreBind] | None = None
     """Makes what gives claims their devices before a bind."""
-    provisioner: Writer | None = None
+    provisioner: RequestWriter | None = None
     """None: no nodes are asked for; autoscalers see the pods' conditions."""

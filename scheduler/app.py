@@ -26,7 +26,7 @@ from cluster.connection import connection
 from cluster.events.recorder import Recorder
 from scheduler.options import Options
 from scheduler.serve import http_server, process
-from scheduler.wiring import LeaseLost, _Parts
+from scheduler.wiring import LeaseLost, Wiring
 
 __all__ = ["LeaseLost", "Options", "main", "run"]
 
@@ -64,7 +64,7 @@ async def run(options: Options) -> None:
         recorder = await stack.enter_async_context(
             Recorder(client, controller=options.scheduler_name, instance=process.identity())
         )
-        parts = _Parts(options, client, recorder)
+        parts = Wiring(options, client, recorder)
         await stack.enter_async_context(
             http_server.serve(
                 http_server.create_app(
@@ -77,7 +77,7 @@ async def run(options: Options) -> None:
         await _until(stop, parts)
 
 
-async def _until(stop: asyncio.Event, parts: "_Parts") -> None:
+async def _until(stop: asyncio.Event, parts: "Wiring") -> None:
     """Run the parts until `stop`, or until one of them ends, which is an error."""
     async with process.tasks(*parts.background()) as tasks:
         tasks.append(asyncio.create_task(parts.lead(), name="lead"))

@@ -20,32 +20,32 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from cluster.informer import Event, Kind
-from scheduler.actuators import Hands
-from scheduler.bind.binding_cycle import Flights
+from cluster.informer import EventKind, WatchEvent
+from scheduler.actuators import Actuators
+from scheduler.bind.binding_cycle import BindingCycles
 from scheduler.cache.cache import Cache
-from scheduler.cache.comparer import Drift, drift
+from scheduler.cache.comparer import Mismatch, compare
 from scheduler.explain.inspection import Inspection
-from scheduler.explain.inspector import Looking
+from scheduler.explain.inspector import Inspector
 from scheduler.feed import Feed
-from scheduler.gang.partial_gangs import Wholeness
-from scheduler.gang.pod_groups import Groups
-from scheduler.gang.recovery import Keeping
+from scheduler.gang.partial_gangs import PartialGangTracker
+from scheduler.gang.pod_groups import PodGroups
+from scheduler.gang.recovery import GangRecovery
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod, PodKey, is_schedulable
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import Unit
-from scheduler.options import Settings
+from scheduler.options import CycleSettings
 from scheduler.plan import filters, planner
-from scheduler.plugins.dra.unready_pods import Aside
-from scheduler.provisioning.controller import Provisioning
-from scheduler.queueing.scheduling_queue import Queue
-from scheduler.queueing.unschedulable import Help
+from scheduler.plugins.dra.unready_pods import UnreadyPods
+from scheduler.provisioning.controller import ProvisioningController
+from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.context import Surroundings
-from scheduler.tenancy.manager import Tenancy
+from scheduler.tenancy.context import SchedulingContext
+from scheduler.tenancy.manager import TenancyManager
 
 STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
 
@@ -61,19 +61,19 @@ class Scheduler:
         self,
         *,
         name: str,
-        hands: Hands,
+        hands: Actuators,
         metrics: Metrics,
         now: Callable[[], float],
         leading: Callable[[], bool] = lambda: True,
         known: Callable[[], Iterable[Pod]] = tuple,
         epoch: Callable[[], float] = time.time,
-        settings: Settings = Settings(),  # noqa: B008 (frozen, and without state)
+        settings: CycleSettings = CycleSettings(),  # noqa: B008 (frozen, and without state)
     ) -> None:
         self._wake = asyncio.Event()
         self.cache = Cache()
-        self.groups = Groups(self._regroup)
-        self.wholeness = Wholeness(self.groups.find, self.cache.reservations.owed)
-        self.queue = Queue(
+        self.groups = PodGroups(self._regroup)
+        self.wholeness = PartialGangTracker(self.groups.find, self.cache.reservations.owed)
+        self.queue = SchedulingQueue(
             bound=self.cache.bound,
             group=self.groups.find,
             half_bound=self.wholeness.half_bound,
@@ -83,7 +83,7 @@ class Scheduler:
             standing=self.cache.accounts.standing,
             reserved=self.cache.reservations,
         )
-        self.keeping = Keeping(
+        self.keeping = GangRecovery(
             queue=self.queue,
             wholeness=self.wholeness,
             releaser=hands.releaser,
@@ -97,7 +97,7 @@ class Scheduler:
         self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
         self._memo = planner.Memo()
         self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
-        around = Surroundings(
+        around = SchedulingContext(
             scheduler=name,
             cache=self.cache,
             queue=self.queue,
@@ -114,10 +114,10 @@ class Scheduler:
             record=hands.telling.record,
             recorder=hands.recorder,
         )
-        self.tenancy = Tenancy(around, self._plan, self._memo)
+        self.tenancy = TenancyManager(around, self._plan, self._memo)
         asked = self.tenancy.preempting.asked
-        self.provisioning = Provisioning(hands.provisioner, around, evicting=asked)
-        self._looking = Looking(
+        self.provisioning = ProvisioningController(hands.provisioner, around, evicting=asked)
+        self._looking = Inspector(
             cache=self.cache,
             queue=self.queue,
             wholeness=self.wholeness,
@@ -134,9 +134,9 @@ class Scheduler:
         self._stir_at = 0.0  # not before, so that a stream of such changes costs little
         self._most_flying = settings.most_in_flight  # pods
         self._ending = False
-        self._aside = Aside(self.cache.snapshot.devices.facts, self._queue_up)
+        self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
         self._claiming = hands.claiming and hands.claiming(self.cache.snapshot.devices, self.stir)
-        self.flights = Flights(
+        self.flights = BindingCycles(
             cache=self.cache,
             queue=self.queue,
             wholeness=self.wholeness,
@@ -170,17 +170,17 @@ class Scheduler:
 
     # --- what the watches say ---
 
-    def on_node(self, event: Event[Node | None]) -> None:
+    def on_node(self, event: WatchEvent[Node | None]) -> None:
         node = event.object
-        if event.kind is Kind.DELETED or node is None:
+        if event.kind is EventKind.DELETED or node is None:
             if event.old is not None:
                 self.cache.drop_node(event.old.name)
         elif self.cache.put_node(node):
             self._note((node.name,))
 
-    def on_pod(self, event: Event[Pod | None]) -> None:
+    def on_pod(self, event: WatchEvent[Pod | None]) -> None:
         pod = event.object
-        if event.kind is Kind.DELETED or pod is None:
+        if event.kind is EventKind.DELETED or pod is None:
             gone = event.old or pod
             if gone is not None:
                 self._lost(gone)
@@ -200,7 +200,7 @@ class Scheduler:
         else:
             self._settle(pod)
 
-    def on_feed(self, feed: Feed, event: Event[Any]) -> None:
+    def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
         """Something that no node shows, such as a volume; may help those that look at it."""
         if feed.take(event):
             self.stir()
@@ -215,7 +215,7 @@ class Scheduler:
         self.queue.put(pod, self._now())
         self._wake.set()
 
-    def adopt(self, tables: Tables) -> None:
+    def adopt(self, tables: PlacementTables) -> None:
         """Other policies are in force: any node may have become open to anybody."""
         self.cache.snapshot.adopt(tables)
         self.cache.know_models(tables.vram)
@@ -325,11 +325,15 @@ class Scheduler:
         if stirred:
             self._stirred, self._stir_at = False, now + STIR_EVERY
 
-        def helps(pod: Pod) -> Help:
+        def helps(pod: Pod) -> QueueingHint:
             if any(planner.helps(pod.shape, snapshot, node, self._memo) for node in nodes):
-                return Help.FITS
+                return QueueingHint.FITS
             # Ports, volumes and other pods may be what such a pod waits for, on any node.
-            return Help.PERHAPS if stirred and filters.depends(snapshot, pod) else Help.NONE
+            return (
+                QueueingHint.PERHAPS
+                if stirred and filters.depends(snapshot, pod)
+                else QueueingHint.NONE
+            )
 
         self.queue.wake(now, helps)
 
@@ -390,6 +394,6 @@ class Scheduler:
         """Why a pod waits, see `answers`; None: no such pod is known."""
         return self._looking.explain(PodKey(namespace, name))
 
-    def drift(self) -> Drift:
+    def drift(self) -> Mismatch:
         """How far the books are from what the pods hold; nothing, or there is a bug."""
-        return drift(self.cache, (pod.uid for pod in self._known()))
+        return compare(self.cache, (pod.uid for pod in self._known()))

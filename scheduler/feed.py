@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from cluster.resources import Resource
 from scheduler.model.fields import Json
 
@@ -18,9 +18,9 @@ class Feed:
     put: Callable[[Any], bool]
     drop: Callable[[Any], bool]
 
-    def take(self, event: Event[Any]) -> bool:
+    def take(self, event: WatchEvent[Any]) -> bool:
         """Whether the event changed anything that a filter reads."""
-        if event.kind is not Kind.DELETED and event.object is not None:
+        if event.kind is not EventKind.DELETED and event.object is not None:
             return self.put(event.object)
         gone = event.old if event.old is not None else event.object
         return gone is not None and self.drop(gone)

@@ -14,7 +14,7 @@ from policies.engine import loader
 MOST_IN_FLIGHT: Final = 128
 
 
-class Policy(StrEnum):
+class StaleGangPolicy(StrEnum):
     """What is done about bound members of a gang that cannot be completed in time."""
 
     EVICT = "evict"
@@ -41,7 +41,7 @@ class Options:
     """Run several, of which the one that holds the lease plans and binds."""
     lease_namespace: str = vocabulary.SYSTEM_NAMESPACE
     """Where the lease lives."""
-    release: Policy = Policy.EVICT
+    release: StaleGangPolicy = StaleGangPolicy.EVICT
     """What is done about bound members of a gang that cannot be completed in time."""
     starving_after: float = STARVING_AFTER
     """Seconds after which a unit goes before others of its priority."""
@@ -56,7 +56,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CycleSettings:
     most_in_flight: int = MOST_IN_FLIGHT
     """Pods whose binds are in flight; planning waits beyond."""
     starving_after: float = STARVING_AFTER

@@ -13,35 +13,35 @@ from typing import Any, Final, TypeVar
 from cluster import resources
 from cluster.client import Client
 from cluster.events.recorder import Recorder
-from cluster.informer import Event, Informer
-from cluster.leader_election import Elector
-from cluster.optional_informer import OptionalKind
-from scheduler.actuators import Hands
+from cluster.informer import Informer, WatchEvent
+from cluster.leader_election import LeaderElector
+from cluster.optional_informer import OptionalInformer
+from scheduler.actuators import Actuators
 from scheduler.bind.binder import Binder
 from scheduler.cycle import Scheduler
-from scheduler.gang.gates import Gates
-from scheduler.gang.stale_gang_eviction import Releaser
+from scheduler.gang.gates import GateRemover
+from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.hostinfo import inventory
 from scheduler.model import gang
 from scheduler.model.fields import lenient
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.options import Options, Settings
+from scheduler.options import CycleSettings, Options
 from scheduler.plugins.dra import informers as device_feeds
-from scheduler.plugins.dra.plugin import Devices
-from scheduler.plugins.dra.prebind import Claiming
+from scheduler.plugins.dra.plugin import DynamicResources
+from scheduler.plugins.dra.prebind import ClaimPreBind
 from scheduler.plugins.interpod import informers as peer_feeds
 from scheduler.plugins.volumes import informers as volume_feeds
-from scheduler.plugins.volumes.plugin import Volumes
-from scheduler.plugins.volumes.prebind import Preparing
+from scheduler.plugins.volumes.plugin import VolumePlugin
+from scheduler.plugins.volumes.prebind import VolumePreBind
 from scheduler.provisioning import informers as provisioning_feeds
-from scheduler.provisioning.writer import Writer
-from scheduler.report.conditions import Conditions
+from scheduler.provisioning.writer import RequestWriter
+from scheduler.report.conditions import ConditionWriter
 from scheduler.report.metrics import Metrics
-from scheduler.report.reporter import Telling
+from scheduler.report.reporter import Reporter
 from scheduler.serve import process
 from scheduler.serve.gauges import expose
-from scheduler.tenancy.fairshare.persistence import Remembering
+from scheduler.tenancy.fairshare.persistence import UsagePersistence
 from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.reservation import objects, writer
 from scheduler.watch import policies
@@ -59,7 +59,7 @@ class LeaseLost(Exception):
     """Another process may lead now; this one must end."""
 
 
-class _Parts:
+class Wiring:
     """Everything of one scheduler process, wired."""
 
     def __init__(self, options: Options, client: Client, recorder: Recorder) -> None:
@@ -68,19 +68,19 @@ class _Parts:
         self._drift = 0
         self._leading = asyncio.Event()
         self._elector = self._candidate() if options.leader_elect else None
-        self._conditions = Conditions(
+        self._conditions = ConditionWriter(
             client,
             busy=lambda: self.scheduler.binding > 0,
             clock=lambda: datetime.now(UTC),
             sleep=asyncio.sleep,
         )
-        telling = Telling(recorder.record, self._conditions)
-        self._gates = Gates(
+        telling = Reporter(recorder.record, self._conditions)
+        self._gates = GateRemover(
             client, may_write=self._leads, on_refusal=telling.gate_not_lifted, sleep=asyncio.sleep
         )
         self.scheduler = Scheduler(
             name=options.scheduler_name,
-            hands=Hands(
+            hands=Actuators(
                 binder=Binder(
                     client,
                     now=time.monotonic,
@@ -97,7 +97,7 @@ class _Parts:
                     may_write=self._leads,
                     sleep=asyncio.sleep,
                 ),
-                recorder=writer.Recorder(
+                recorder=writer.ReservationWriter(
                     client, now=time.monotonic, sleep=asyncio.sleep, may_write=self._leads
                 ),
                 preparing=self._preparing,
@@ -108,7 +108,7 @@ class _Parts:
             now=time.monotonic,
             leading=self._leads,
             known=self._known,
-            settings=Settings(
+            settings=CycleSettings(
                 starving_after=options.starving_after, hold_seconds=options.hold_seconds
             ),
         )
@@ -120,7 +120,7 @@ class _Parts:
         )
         known, tenancy = self.scheduler.groups, self.scheduler.tenancy
         devices = self.scheduler.cache.snapshot.devices.facts
-        self._kinds: tuple[OptionalKind[Any], ...] = (
+        self._kinds: tuple[OptionalInformer[Any], ...] = (
             self._optional(resources.POD_GROUPS, gang.read_native, known.on_native),
             self._optional(resources.X_POD_GROUPS, gang.read_x, known.on_x),
             self._optional(resources.RESOURCE_RESERVATIONS, objects.read, tenancy.on_reservation),
@@ -142,7 +142,7 @@ class _Parts:
             objects=options.policy_objects,
             adopt=self.scheduler.adopt,
         )
-        self._remembering = Remembering(
+        self._remembering = UsagePersistence(
             client,
             self.scheduler.cache.accounts,
             self._following.objects,
@@ -164,8 +164,8 @@ class _Parts:
     def _known(self) -> Iterable[Pod]:
         return (pod for pod in self._pods.values() if pod is not None)
 
-    def _candidate(self) -> Elector:
-        return Elector(
+    def _candidate(self) -> LeaderElector:
+        return LeaderElector(
             self._client,
             name=self._options.scheduler_name,
             namespace=self._options.lease_namespace,
@@ -173,8 +173,8 @@ class _Parts:
             on_started=self._leading.set,
         )
 
-    def _releaser(self, recorder: Recorder) -> Releaser:
-        return Releaser(
+    def _releaser(self, recorder: Recorder) -> StaleGangEvictor:
+        return StaleGangEvictor(
             self._client,
             scheduler=self._options.scheduler_name,
             policy=self._options.release,
@@ -184,8 +184,8 @@ class _Parts:
             sleep=asyncio.sleep,
         )
 
-    def _preparing(self, volumes: Volumes) -> Preparing:
-        return Preparing(
+    def _preparing(self, volumes: VolumePlugin) -> VolumePreBind:
+        return VolumePreBind(
             self._client,
             volumes,
             now=time.monotonic,
@@ -195,8 +195,8 @@ class _Parts:
             may_write=self._leads,
         )
 
-    def _claiming(self, devices: Devices, stirred: Callable[[], None]) -> Claiming:
-        return Claiming(
+    def _claiming(self, devices: DynamicResources, stirred: Callable[[], None]) -> ClaimPreBind:
+        return ClaimPreBind(
             self._client,
             devices,
             now=time.monotonic,
@@ -206,10 +206,10 @@ class _Parts:
             stirred=stirred,
         )
 
-    def _provisioner(self) -> Writer | None:
+    def _provisioner(self) -> RequestWriter | None:
         if not self._options.provisioning_class:
             return None
-        return Writer(
+        return RequestWriter(
             self._client,
             class_name=self._options.provisioning_class,
             scheduler=self._options.scheduler_name,
@@ -240,12 +240,12 @@ class _Parts:
         self,
         resource: resources.Resource,
         read: Callable[[dict[str, Any]], T],
-        on_event: Callable[[Event[T | None]], None],
-    ) -> OptionalKind[T | None]:
+        on_event: Callable[[WatchEvent[T | None]], None],
+    ) -> OptionalInformer[T | None]:
         def make(found: resources.Resource) -> Informer[T | None]:
             return Informer(self._client, found, keep=lenient(read), on_event=on_event)
 
-        return OptionalKind(self._client, resource, make=make, on_event=on_event)
+        return OptionalInformer(self._client, resource, make=make, on_event=on_event)
 
     def _informers(self) -> tuple[Informer[Any], ...]:
         """Those that must be in sync before anything is planned."""

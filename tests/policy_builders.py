@@ -10,7 +10,7 @@ from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from policies.engine.result import Evaluation
 from tests.builders import a_pod
 
@@ -74,5 +74,5 @@ def judged(
 ) -> Evaluation:
     """What the documents make of an object in the namespace of tenant a."""
     where = a_namespace(tenant="a") if namespace is None else namespace
-    admission = Admission.of(a_pod() if obj is None else obj, namespace=where, **request)
+    admission = AdmissionRequest.of(a_pod() if obj is None else obj, namespace=where, **request)
     return evaluate(admission, loaded(*documents), now=now, inject=inject)

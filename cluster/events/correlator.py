@@ -67,7 +67,7 @@ class Ref:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EventReport:
     """Something worth telling, in the shape that the API accepts: use `report` to make one."""
 
     regarding: Ref
@@ -90,7 +90,7 @@ def report(
     action: str,
     warning: bool = False,
     related: Ref | None = None,
-) -> Report:
+) -> EventReport:
     """A report with its note cut to size; a reason that is no CamelCase word is a bug."""
     for what, word in (("reason", reason), ("action", action)):
         if not _REASON.fullmatch(word) or len(word) > WORD_LIMIT:
@@ -98,7 +98,7 @@ def report(
                 f"event {what} {word[:WORD_LIMIT]!r}: want a CamelCase word "
                 f"of at most {WORD_LIMIT} letters"
             )
-    return Report(regarding, reason, cut(note, NOTE_LIMIT), action, warning, related)
+    return EventReport(regarding, reason, cut(note, NOTE_LIMIT), action, warning, related)
 
 
 def cut(text: str, limit: int) -> str:
@@ -113,7 +113,7 @@ def cut(text: str, limit: int) -> str:
 class Series:
     """One Event object on the server and how much of it is written."""
 
-    report: Report
+    report: EventReport
     name: str
     first: Any  # wall-clock times are opaque here; the recorder renders them
     last: Any
@@ -132,7 +132,7 @@ class Series:
 
 
 @dataclass(slots=True)
-class _Budget:
+class _TokenBucket:
     left: float
     at: float
 
@@ -143,9 +143,9 @@ class Correlator:
     def __init__(self, *, dropped: Counter[str], capacity: int = 4096) -> None:
         self._dropped, self._capacity = dropped, capacity
         self._series: OrderedDict[tuple[Ref, str, str], Series] = OrderedDict()
-        self._budgets: OrderedDict[Ref, _Budget] = OrderedDict()
+        self._budgets: OrderedDict[Ref, _TokenBucket] = OrderedDict()
 
-    def repeat(self, report: Report, *, now: float, wall: Any) -> Series | None:
+    def repeat(self, report: EventReport, *, now: float, wall: Any) -> Series | None:
         """The live series that this report continues, counted; None if it begins a new one."""
         series = self._series.get(report.key)
         if series is None or now - series.seen_at >= QUIET:
@@ -157,7 +157,7 @@ class Correlator:
 
     def affords(self, about: Ref, *, now: float) -> bool:
         """Take one new series from the object's budget, if it has one left."""
-        budget = self._budgets.pop(about, None) or _Budget(OBJECT_BURST, now)
+        budget = self._budgets.pop(about, None) or _TokenBucket(OBJECT_BURST, now)
         budget.left = min(OBJECT_BURST, budget.left + (now - budget.at) * OBJECT_REFILL)
         budget.at = now
         self._budgets[about] = budget
@@ -168,7 +168,7 @@ class Correlator:
         budget.left -= 1.0
         return True
 
-    def begin(self, report: Report, name: str, *, now: float, wall: Any) -> Series:
+    def begin(self, report: EventReport, name: str, *, now: float, wall: Any) -> Series:
         """A new series; the one that was quiet longest makes room."""
         series = Series(report, name, first=wall, last=wall, seen_at=now)
         self._series[report.key] = series

@@ -29,18 +29,18 @@ from cluster.events.correlator import (
     QUIET,
     WORD_LIMIT,
     Correlator,
+    EventReport,
     Ref,
-    Report,
     Series,
     cut,
 )
-from cluster.net.transport import Now, Pace, Sleep
+from cluster.net.transport import Now, RateLimit, Sleep
 from cluster.resources import EVENTS, Obj, Resource
 
 ATTEMPTS: Final = 4
 
 
-class Writes(Protocol):
+class EventVerbs(Protocol):
     """What the recorder needs of a client."""
 
     async def create(self, resource: Resource, obj: Obj, *, namespace: str | None = None) -> Obj:
@@ -63,7 +63,7 @@ class Recorder:
 
     def __init__(
         self,
-        client: Writes,
+        client: EventVerbs,
         *,
         controller: str,
         instance: str,
@@ -84,7 +84,7 @@ class Recorder:
         self._capacity, self._writers, self._close_seconds = capacity, writers, close_seconds
         self._shared = shared
         self._clock, self._now, self._sleep, self._random = clock, now, sleep, random
-        self._pace = Pace(qps, now=now, sleep=sleep)
+        self._pace = RateLimit(qps, now=now, sleep=sleep)
         self._correlator = Correlator(dropped=self.dropped)
         self._queue: deque[Series] = deque()
         self._lock = threading.Lock()  # guards correlator and queue: reports come from any thread
@@ -127,7 +127,7 @@ class Recorder:
         """How many Events wait for a writer."""
         return len(self._queue)
 
-    def record(self, report: Report) -> None:
+    def record(self, report: EventReport) -> None:
         """Take the report and return; safe from any thread, before and after the loop's life."""
         with self._lock:
             if self._closing:
@@ -136,7 +136,7 @@ class Recorder:
             if self._take(report):
                 self._nudge()
 
-    def _take(self, report: Report) -> bool:
+    def _take(self, report: EventReport) -> bool:
         """Whether a writer has something new to do. The lock is held."""
         now, wall = self._now(), self._clock()
         series = self._correlator.repeat(report, now=now, wall=wall)
@@ -265,7 +265,7 @@ class Recorder:
         return body
 
 
-def _shared_name(report: Report, wall: datetime) -> str:
+def _shared_name(report: EventReport, wall: datetime) -> str:
     """The same for everybody who tells the same at about the same time."""
     digest = hashlib.sha256(repr(report.key).encode()).hexdigest()[:16]
     return _marked(report.regarding, f".{int(wall.timestamp() // QUIET):x}{digest}")

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from cluster.net.response_parser import Answer, Parser
+from cluster.net.response_parser import Response, ResponseParser
 
 KEEP_SECONDS: Final = 60.0  # how long a connection is kept that nobody uses
 CLOSE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Where the server is; made from its address."""
 
     host: str
@@ -40,7 +40,7 @@ class Place:
     secure: bool
 
     @classmethod
-    def of(cls, server: str) -> "Place":
+    def of(cls, server: str) -> "Endpoint":
         parts = urlsplit(server)
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
@@ -53,17 +53,17 @@ def is_safe(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text
 
 
-class Line(asyncio.Protocol):
+class PooledConnection(asyncio.Protocol):
     """One connection: idle, or with one call on it. After `drop` it is never used again."""
 
-    def __init__(self, lost: Callable[["Line"], None]) -> None:
+    def __init__(self, lost: Callable[["PooledConnection"], None]) -> None:
         self.idle_since = 0.0
         self.usable = True
         self.gone = asyncio.get_running_loop().create_future()
         self._lost = lost
         self._transport: asyncio.Transport | None = None
-        self._parser: Parser | None = None
-        self._answer: asyncio.Future[Answer] | None = None
+        self._parser: ResponseParser | None = None
+        self._answer: asyncio.Future[Response] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -75,11 +75,11 @@ class Line(asyncio.Protocol):
         if found is not None:
             prepare(found)
 
-    def call(self, request: bytes) -> "asyncio.Future[Answer]":
+    def call(self, request: bytes) -> "asyncio.Future[Response]":
         assert self._transport is not None
         if not self.usable:
             raise ConnectionResetError("the server hung up before the request")
-        self._parser = Parser()
+        self._parser = ResponseParser()
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._answer
@@ -117,7 +117,7 @@ class Line(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _finish(self, answer: Answer) -> None:
+    def _finish(self, answer: Response) -> None:
         if self._parser is not None and not self._parser.keep:
             self.drop()
         self._parser = None
@@ -132,12 +132,12 @@ class Line(asyncio.Protocol):
         self._answer = None
 
 
-class Wire:
+class FastClient:
     """A bounded pool of connections to one server."""
 
     def __init__(
         self,
-        place: Place,
+        place: Endpoint,
         *,
         tls: ssl.SSLContext | None,
         server_name: str | None,
@@ -148,14 +148,14 @@ class Wire:
         self._place, self._limit, self._prepare, self._now = place, limit, prepare, now
         self._tls = (tls or ssl.create_default_context()) if place.secure else None
         self._name = (server_name or place.host) if place.secure else None
-        self._lines: set[Line] = set()
+        self._lines: set[PooledConnection] = set()
         self._connecting = 0
-        self._free: list[Line] = []  # the one used last is used first
-        self._waiting: deque[asyncio.Future[Line | None]] = deque()
+        self._free: list[PooledConnection] = []  # the one used last is used first
+        self._waiting: deque[asyncio.Future[PooledConnection | None]] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def call(self, request: bytes, *, timeout: float) -> Answer:
+    async def call(self, request: bytes, *, timeout: float) -> Response:
         """The answer, whatever its status; `OSError` when there is none in time or at all."""
         async with asyncio.timeout(timeout):
             line = self._pop() or await self._obtain()
@@ -169,7 +169,7 @@ class Wire:
             return answer
 
     @property
-    def lines(self) -> frozenset[Line]:
+    def lines(self) -> frozenset[PooledConnection]:
         """The connections that stand."""
         return frozenset(self._lines)
 
@@ -184,20 +184,20 @@ class Wire:
         if lines:
             await asyncio.wait([line.gone for line in lines], timeout=CLOSE_SECONDS)
 
-    def _pop(self) -> Line | None:
+    def _pop(self) -> PooledConnection | None:
         while self._free:
             line = self._free.pop()
             if line.usable:
                 return line
         return None
 
-    async def _obtain(self) -> Line:
+    async def _obtain(self) -> PooledConnection:
         """A new connection where the limit allows one, else the next that becomes free."""
         while len(self._lines) + self._connecting >= self._limit:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
-                line: Line | None = await turn
+                line: PooledConnection | None = await turn
             except BaseException:
                 # What was handed over in the same instant goes to the next in line.
                 if turn.done() and not turn.cancelled():
@@ -207,7 +207,7 @@ class Wire:
                 return line
         return await self._connect()
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> PooledConnection:
         if self._closed:
             raise ConnectionAbortedError("the client was closed")
         loop = asyncio.get_running_loop()
@@ -215,7 +215,7 @@ class Wire:
         made = False
         try:
             _, line = await loop.create_connection(
-                lambda: Line(self._lost),
+                lambda: PooledConnection(self._lost),
                 self._place.host,
                 self._place.port,
                 ssl=self._tls,
@@ -231,12 +231,12 @@ class Wire:
             line.prepare(self._prepare)
         return line
 
-    def _release(self, line: Line) -> None:
+    def _release(self, line: PooledConnection) -> None:
         if not line.usable:
             return  # `_lost` tells whoever waits
         self._hand_on(line)
 
-    def _hand_on(self, line: Line | None) -> None:
+    def _hand_on(self, line: PooledConnection | None) -> None:
         """To whoever waits longest; None: there is room for a new connection."""
         while self._waiting:
             turn = self._waiting.popleft()
@@ -250,7 +250,7 @@ class Wire:
                 loop = asyncio.get_running_loop()
                 self._sweep = loop.call_later(KEEP_SECONDS, self.drop_unused)
 
-    def _lost(self, line: Line) -> None:
+    def _lost(self, line: PooledConnection) -> None:
         if line in self._lines:
             self._lines.discard(line)
             self._hand_on(None)

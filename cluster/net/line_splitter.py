@@ -7,7 +7,7 @@ from typing import Final
 LINE_LIMIT: Final = 64 << 20  # bytes; an object that large cannot exist, so the stream is broken
 
 
-class Lines:
+class LineSplitter:
     """Feed chunks, take whole lines; what has no end yet waits for the next chunk."""
 
     def __init__(self, *, limit: int = LINE_LIMIT) -> None:

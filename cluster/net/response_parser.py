@@ -24,13 +24,13 @@ _HEX: Final = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     status: int
     body: bytes
     retry_after: str | None = None
 
 
-class Parser:
+class ResponseParser:
     """One answer out of bytes that are cut anywhere; `feed` gives it once it is whole."""
 
     __slots__ = ("_at", "_buffer", "_chunked", "_length", "_parts", "_retry", "_status", "keep")
@@ -50,7 +50,7 @@ class Parser:
     def begun(self) -> bool:
         return bool(self._buffer)
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> Response | None:
         """Raises `ConnectionError` for what is no HTTP, or more than one answer."""
         self._buffer += data
         if self._at < 0 and not self._head():
@@ -64,17 +64,17 @@ class Parser:
             return None
         return self._whole(bytes(self._buffer[self._at : end]), end)
 
-    def ended(self) -> Answer | None:
+    def ended(self) -> Response | None:
         """The server ended the connection: an answer without a length is whole now."""
         if self._at >= 0 and self._length is None and not self._chunked:
             self.keep = False
-            return Answer(self._status, bytes(self._buffer[self._at :]), self._retry)
+            return Response(self._status, bytes(self._buffer[self._at :]), self._retry)
         return None
 
-    def _whole(self, body: bytes, end: int) -> Answer:
+    def _whole(self, body: bytes, end: int) -> Response:
         if len(self._buffer) != end:
             raise ConnectionError("the server said more than was asked")
-        return Answer(self._status, body, self._retry)
+        return Response(self._status, body, self._retry)
 
     def _head(self) -> bool:
         """Read the head if it is whole; interim answers are passed over."""
@@ -114,7 +114,7 @@ class Parser:
         else:
             self._retry = value
 
-    def _take_chunks(self) -> Answer | None:
+    def _take_chunks(self) -> Response | None:
         """Each chunk is its size in hexadecimal, a line end, the data, a line end; 0 ends it."""
         while True:
             line = self._buffer.find(b"\r\n", self._at)
@@ -131,7 +131,7 @@ class Parser:
             self._parts.append(bytes(self._buffer[line + 2 : end]))
             self._at = end + 2
 
-    def _take_end(self, line: int) -> Answer | None:
+    def _take_end(self, line: int) -> Response | None:
         """Trailers may follow the last chunk; a blank line ends them."""
         if self._buffer[line + 2 : line + 4] == b"\r\n":
             return self._whole(b"".join(self._parts), line + 4)

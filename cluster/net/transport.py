@@ -28,8 +28,8 @@ from yarl import URL
 
 from cluster.connection.connection import Connection
 from cluster.errors import FOREIGN, KubeError, Refused, Retry, of_exception, of_status
-from cluster.net.fast_client import Place, Wire, is_safe
-from cluster.net.line_splitter import Lines
+from cluster.net.fast_client import Endpoint, FastClient, is_safe
+from cluster.net.line_splitter import LineSplitter
 
 JSON: Final = "application/json"
 # Enough for thousands of calls a second. Each costs a TLS handshake on both sides and, in asyncio,
@@ -41,7 +41,7 @@ Now = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Request:
     """One request. `action` is how error messages call it; `target` is path and query."""
 
     action: str
@@ -51,7 +51,7 @@ class Ask:
     content_type: str = JSON
 
 
-class Pace:
+class RateLimit:
     """At most `qps` requests a second with a burst of one second's worth; None: no limit."""
 
     def __init__(self, qps: float | None, *, now: Now, sleep: Sleep) -> None:
@@ -83,13 +83,13 @@ class Transport:
     ) -> None:
         self._connection, self._agent, self._limit = connection, user_agent, connections
         self._sleep, self._now = sleep, now
-        self._pace = Pace(qps, now=now, sleep=sleep)
-        self._place = Place.of(connection.server)
+        self._pace = RateLimit(qps, now=now, sleep=sleep)
+        self._place = Endpoint.of(connection.server)
         self._common = (
             f" HTTP/1.1\r\nHost: {self._place.authority}\r\n"
             f"User-Agent: {user_agent}\r\nAccept: {JSON}\r\n"
         )
-        self._wire: Wire | None = None
+        self._wire: FastClient | None = None
         self._calls: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -99,7 +99,7 @@ class Transport:
         # Compression would hold small watch events back in the compressor's window.
         self._streams = self._session(0, accept="identity")
         if self._connection.proxy is None:
-            self._wire = Wire(
+            self._wire = FastClient(
                 self._place,
                 tls=self._connection.tls,
                 server_name=self._connection.server_name,
@@ -143,7 +143,7 @@ class Transport:
         self._sockets.add(sock)
         return sock
 
-    async def call(self, ask: Ask, *, timeout: float = 30.0, patience: float = 0.0) -> bytes:
+    async def call(self, ask: Request, *, timeout: float = 30.0, patience: float = 0.0) -> bytes:
         """The body of a 2xx answer. `patience`: longest Retry-After to sit out, once."""
         tries = {401: 1, 429: 1}
         while True:
@@ -172,7 +172,9 @@ class Transport:
         self._connection.tokens.distrust()
         return await self._connection.tokens.current() != before
 
-    async def _over_wire(self, wire: Wire, ask: Ask, body: bytes, timeout: float) -> bytes:
+    async def _over_wire(
+        self, wire: FastClient, ask: Request, body: bytes, timeout: float
+    ) -> bytes:
         token = await self._connection.tokens.current()
         if not (is_safe(ask.target) and is_safe(token or "")):
             raise Refused(f"{ask.action}: a space or line end in the request's address or token")
@@ -191,7 +193,7 @@ class Transport:
 
     @asynccontextmanager
     async def _answer(
-        self, session: aiohttp.ClientSession | None, ask: Ask, limits: aiohttp.ClientTimeout
+        self, session: aiohttp.ClientSession | None, ask: Request, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer with a 2xx status; any other outcome is raised as one of `errors`."""
         if session is None or session.closed:
@@ -223,7 +225,7 @@ class Transport:
 
     @asynccontextmanager
     async def lines(
-        self, ask: Ask, *, stall: float, connect: float = 30.0
+        self, ask: Request, *, stall: float, connect: float = 30.0
     ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """A watch: batches of whole lines as they arrive, until the server ends the stream.
 
@@ -254,14 +256,14 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def _body(ask: Ask, response: aiohttp.ClientResponse) -> bytes:
+async def _body(ask: Request, response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.read()
     except FOREIGN as exc:
         raise of_exception(ask.action, exc) from exc
 
 
-async def _failure(ask: Ask, response: aiohttp.ClientResponse) -> KubeError:
+async def _failure(ask: Request, response: aiohttp.ClientResponse) -> KubeError:
     try:
         body = await response.read()
     except FOREIGN:
@@ -271,9 +273,9 @@ async def _failure(ask: Ask, response: aiohttp.ClientResponse) -> KubeError:
     )
 
 
-async def _batches(ask: Ask, stream: aiohttp.StreamReader) -> AsyncGenerator[list[bytes], None]:
+async def _batches(ask: Request, stream: aiohttp.StreamReader) -> AsyncGenerator[list[bytes], None]:
     """Whole lines only: a line without its end is a stream cut short, and raises `Retry`."""
-    lines = Lines()
+    lines = LineSplitter()
     while True:
         try:
             chunk = await stream.readany()

@@ -25,7 +25,7 @@ Controller = Callable[[Json, str], Awaitable[Json | None]]
 _KINDS: Final = (resources.LOCAL_QUEUES, resources.CLUSTER_QUEUES)
 
 
-class Queues:
+class AuditQueues:
     """Filled by `read`; `controller` reads the controller of an object in a namespace."""
 
     def __init__(self, *, controller: Controller) -> None:
@@ -36,7 +36,7 @@ class Queues:
         self._held: set[str] = set()  # namespaces with queues
         self._above: dict[str, str] = {}  # uid of a controller -> queue
 
-    async def read(self, client: discovery.Asks, pages: Pages) -> None:
+    async def read(self, client: discovery.DiscoveryVerb, pages: Pages) -> None:
         rows = await discovery.served(client, groups={kind.group for kind in _KINDS})
         served = {row.name: row.resource for row in rows}
         if any(kind.plural not in served for kind in _KINDS):

@@ -19,8 +19,8 @@ from cluster.resources import Obj, Resource
 from cluster.responses import Page
 from kubenexus.audit import kinds as discovery
 from kubenexus.audit import validate
-from kubenexus.audit.kueue_queues import Queues
-from kubenexus.audit.validate import Judged, Violation
+from kubenexus.audit.kueue_queues import AuditQueues
+from kubenexus.audit.validate import ValidatedObject, Violation
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
 from webhook.admission import audit, decide
@@ -62,7 +62,7 @@ class Sums:
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(rule, action) -> violations"""
 
-    def add(self, namespace: str, judged: Judged) -> None:
+    def add(self, namespace: str, judged: ValidatedObject) -> None:
         self.namespaces.add(namespace)
         self.objects += 1
         self.failing += bool(judged.violations)
@@ -90,7 +90,7 @@ class Scan:
         self._list_not_admitted = list_not_admitted
         self._namespaces: dict[str, Json] = {}
         self._owner_read: tuple[Ref, Json | None] | None = None
-        self._queues = Queues(controller=self._controller)
+        self._queues = AuditQueues(controller=self._controller)
 
     async def run(self, take: Callable[[Violation], None]) -> Sums:
         """Judge everything; rows are taken as they are found."""
@@ -136,7 +136,7 @@ class Scan:
         except errors.Gone:
             return
 
-    async def _judged(self, obj: Obj, kind: Resource) -> Judged | None:
+    async def _judged(self, obj: Obj, kind: Resource) -> ValidatedObject | None:
         """What is found about the object; None where admission would not be asked about it."""
         name = obj["metadata"]["namespace"]
         if name in self._excluded or validate.is_mirror(obj):

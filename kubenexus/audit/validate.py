@@ -68,7 +68,7 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ValidatedObject:
     """What was found about one object."""
 
     violations: tuple[Violation, ...] = ()
@@ -108,7 +108,7 @@ def judge(
     owner: Json | None = None,
     queue: Queue | None = None,
     list_not_admitted: bool = False,
-) -> Judged:
+) -> ValidatedObject:
     """Every rule that the object fails; with `list_not_admitted` also that nobody ever looked."""
     facts = Facts(namespace=namespace, owner=owner, queue=queue)
     decision = decide.validate(asked, facts, policies, now=now, guarded=False)
@@ -119,7 +119,7 @@ def judge(
     failed += [(note, "Warn" if note.warns else "Audit") for note in decision.notes]
     if unseen and list_not_admitted:
         failed.append((_NO_PROFILE, "Audit"))
-    return Judged(
+    return ValidatedObject(
         tuple(_violation(asked, failure, action) for failure, action in failed),
         len(decision.excepted),
         unseen,

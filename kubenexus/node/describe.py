@@ -12,18 +12,18 @@ from typing import Any, Final
 from kubenexus.node.fetch import Found
 from policies import quantity, vocabulary
 from policies.hosts import merge, node_object
-from policies.hosts.merge import Said
+from policies.hosts.merge import HostFacts
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import ModelError
 from scheduler.hostinfo import provenance
-from scheduler.hostinfo.inventory import Hosts, read_topology
+from scheduler.hostinfo.inventory import HostInventory, read_topology
 from scheduler.hostinfo.provenance import Contradiction, Origins
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.plugins.dra.device_types import Slice
-from scheduler.plugins.dra.store import DeviceFacts
-from scheduler.plugins.numa.host_usage import Layout
+from scheduler.plugins.dra.device_types import ResourceSlice
+from scheduler.plugins.dra.store import DeviceStore
+from scheduler.plugins.numa.host_usage import HostUsage
 
 Json = dict[str, Any]
 
@@ -57,10 +57,10 @@ _GPU_FACTS: Final = (
 def view(found: Found) -> Json:
     """Raises `ModelError` for a node that the scheduler cannot read either."""
     plain = Node.read(found.node)
-    devices = DeviceFacts()
-    hosts = Hosts(devices, changed=lambda nodes: None)
+    devices = DeviceStore()
+    hosts = HostInventory(devices, changed=lambda nodes: None)
     for obj in found.slices:
-        devices.put_slice(Slice.read(obj))
+        devices.put_slice(ResourceSlice.read(obj))
     if found.topology is not None:
         hosts.put_topology(read_topology(found.topology))
     node = hosts.complete(plain)
@@ -113,7 +113,7 @@ def _reserved(objects: Sequence[Json], node: str) -> Iterator[Json]:
 # --- the host ---
 
 
-def _zone(zone: Zone, layout: Layout | None, origins: Origins) -> Json:
+def _zone(zone: Zone, layout: HostUsage | None, origins: Origins) -> Json:
     room = layout.rooms[zone.id] if layout is not None else None
     return {
         "id": zone.id,
@@ -138,7 +138,7 @@ def _zone(zone: Zone, layout: Layout | None, origins: Origins) -> Json:
     }
 
 
-def _gpu(gpu: Gpu, layout: Layout | None, origins: Origins, pods: Sequence[Pod]) -> Json:
+def _gpu(gpu: Gpu, layout: HostUsage | None, origins: Origins, pods: Sequence[Pod]) -> Json:
     holders = [str(pod.key) for pod in pods if pod.assignment and gpu.index in pod.assignment.gpus]
     return {
         "index": gpu.index,
@@ -212,7 +212,7 @@ def _holding(pod: Pod) -> Json:
     }
 
 
-def _floating(layout: Layout | None, pods: Sequence[Pod]) -> Json | None:
+def _floating(layout: HostUsage | None, pods: Sequence[Pod]) -> Json | None:
     """What is held by pods of which nobody knows where they sit."""
     if layout is None:
         return None
@@ -241,7 +241,7 @@ def _contradiction(found: Contradiction) -> Json:
 
 
 def _more_contradictions(
-    labels: Mapping[str, str], said: Sequence[Said], topology: Topology, node: Node
+    labels: Mapping[str, str], said: Sequence[HostFacts], topology: Topology, node: Node
 ) -> Iterator[Json]:
     """Between what stands in different places: labels of one meaning, counts, discovery."""
     zone, az = labels.get(vocabulary.ZONE_LABEL), labels.get(vocabulary.AZ_LABEL)
@@ -277,7 +277,7 @@ def _row(subject: str, fact: str, said: Sequence[tuple[str, object]]) -> Json:
     }
 
 
-def _problems(said: Sequence[Said], devices: DeviceFacts) -> Iterator[str]:
+def _problems(said: Sequence[HostFacts], devices: DeviceStore) -> Iterator[str]:
     for one in said:
         yield from one.problems
     for pool in (devices.pools[key] for key in sorted(devices.pools)):

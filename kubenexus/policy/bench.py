@@ -21,7 +21,7 @@ from typing import Any, Final
 from kubenexus.policy.errors import UsageError
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 
 ALL: Final = "all policies"
 _FORMAT: Final = 1
@@ -64,7 +64,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchReport:
     """Policy to cost, and the cost of them all; `engine` is what evaluated."""
 
     engine: str
@@ -74,14 +74,14 @@ class Report:
 
 
 def run(
-    admissions: Sequence[Admission],
+    admissions: Sequence[AdmissionRequest],
     policies: PolicySet,
     *,
     rounds: int,
     engine: str,
     now: datetime,
     clock: Callable[[], int],
-) -> Report:
+) -> BenchReport:
     """Time every policy; `clock` gives nanoseconds."""
 
     def cost(chosen: PolicySet) -> Cost:
@@ -99,7 +99,7 @@ def run(
         policy.name: cost(replace(PolicySet.of([policy]), tables=policies.tables))
         for policy in policies.policies
     }
-    return Report(engine, rounds * len(admissions), cost(policies), alone)
+    return BenchReport(engine, rounds * len(admissions), cost(policies), alone)
 
 
 def _cost(times: list[int]) -> Cost:
@@ -110,7 +110,7 @@ def _cost(times: list[int]) -> Cost:
     return Cost(p50, p95, p99)
 
 
-def as_json(report: Report, baseline: Report | None = None) -> str:
+def as_json(report: BenchReport, baseline: BenchReport | None = None) -> str:
     """What `--save` writes and `--compare` reads; with a baseline, the ratios of p50 too."""
     body = {"format": _FORMAT, **asdict(report)}
     if baseline is not None:
@@ -121,7 +121,7 @@ def as_json(report: Report, baseline: Report | None = None) -> str:
     return json.dumps(body, indent=2) + "\n"
 
 
-def read(path: Path) -> Report:
+def read(path: Path) -> BenchReport:
     """A saved baseline."""
     advice = "make one with kubenexus policy bench --save"
     try:
@@ -135,12 +135,12 @@ def read(path: Path) -> Report:
     try:
         policies = {name: Cost(**row) for name, row in body["policies"].items()}
         whole = Cost(**body["whole"])
-        return Report(str(body["engine"]), int(body["requests"]), whole, policies)
+        return BenchReport(str(body["engine"]), int(body["requests"]), whole, policies)
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise UsageError(f"{path}: the baseline is damaged; {advice}") from exc
 
 
-def as_text(report: Report, baseline: Report | None = None) -> str:
+def as_text(report: BenchReport, baseline: BenchReport | None = None) -> str:
     """A table; with a baseline, each p50 as a multiple of the saved one."""
     rows = [*sorted(report.policies.items(), key=lambda row: (-row[1].p50, row[0]))]
     rows.append((ALL, report.whole))
@@ -160,11 +160,11 @@ def as_text(report: Report, baseline: Report | None = None) -> str:
     return "\n".join(lines)
 
 
-def _saved(baseline: Report, name: str) -> Cost | None:
+def _saved(baseline: BenchReport, name: str) -> Cost | None:
     return baseline.whole if name == ALL else baseline.policies.get(name)
 
 
-def _gone(report: Report, baseline: Report | None) -> Iterator[str]:
+def _gone(report: BenchReport, baseline: BenchReport | None) -> Iterator[str]:
     if baseline:
         yield from sorted(set(baseline.policies) - set(report.policies))
 

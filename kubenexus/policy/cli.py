@@ -203,7 +203,7 @@ def bench(
     from kubenexus.policy import bench as command
     from kubenexus.policy import inputs
     from policies.engine.compiler import Compiler
-    from policies.engine.request import Admission
+    from policies.engine.request import AdmissionRequest
 
     with _told():
         baseline = None if compare is None else command.read(compare)
@@ -212,7 +212,7 @@ def bench(
         objects = [obj for path in file or [] for obj in inputs.objects(path)]
         report = command.run(
             [
-                Admission.of(obj, namespace=inputs.namespace_of(obj, None))
+                AdmissionRequest.of(obj, namespace=inputs.namespace_of(obj, None))
                 for obj in objects or [command.SAMPLE]
             ],
             loaded.policies,

@@ -25,7 +25,7 @@ from policies.engine.compiler import Compiler
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LintReport:
     """The faults in the order of files and lines, and how much was looked at."""
 
     faults: tuple[Fault, ...]
@@ -38,7 +38,7 @@ class Report:
         return not self.faults
 
 
-def lint(paths: Sequence[Path], *, compiler: Compiler) -> Report:
+def lint(paths: Sequence[Path], *, compiler: Compiler) -> LintReport:
     """All faults of all files."""
     inputs.must_exist(paths)
     found: set[Fault] = set()
@@ -55,7 +55,7 @@ def lint(paths: Sequence[Path], *, compiler: Compiler) -> Report:
             found |= set(more)
     if not files:
         raise UsageError(f"no YAML file in {', '.join(map(str, paths))}; name another folder")
-    return Report(tuple(sorted(found)), len(files), policies, tests)
+    return LintReport(tuple(sorted(found)), len(files), policies, tests)
 
 
 def _sets(paths: Sequence[Path]) -> Iterator[list[Path]]:
@@ -92,7 +92,7 @@ def _tests(file: Path) -> tuple[int, list[Fault]]:
     return count, found
 
 
-def as_json(report: Report) -> str:
+def as_json(report: LintReport) -> str:
     """One JSON document; keys stay, and new ones may come."""
     body = {
         "clean": report.clean,
@@ -104,7 +104,7 @@ def as_json(report: Report) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False)
 
 
-def as_text(report: Report) -> str:
+def as_text(report: LintReport) -> str:
     """One problem after another, with a picture where there is one, and a last line that counts."""
     looked = f"{_many(report.files, 'file')}, {_many(report.policies, 'policy', 'policies')}"
     looked += f", {_many(report.tests, 'test')}"

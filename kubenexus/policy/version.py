@@ -19,17 +19,17 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VersionReport:
     """The engine in use by name, and all of them, the first choice first."""
 
     used: str
     engines: tuple[Known, ...]
 
 
-def survey(wanted: str | None) -> Report:
+def survey(wanted: str | None) -> VersionReport:
     """What is there; raises Problem where the wanted engine is not."""
     used = engine_cpp.engine(wanted).name
-    return Report(used, tuple(_known(name) for name in engine_cpp.ENGINES))
+    return VersionReport(used, tuple(_known(name) for name in engine_cpp.ENGINES))
 
 
 def _known(name: str) -> Known:
@@ -39,11 +39,11 @@ def _known(name: str) -> Known:
         return Known(name, why=str(exc))
 
 
-def as_json(report: Report) -> str:
+def as_json(report: VersionReport) -> str:
     return json.dumps(asdict(report), indent=2)
 
 
-def as_text(report: Report) -> str:
+def as_text(report: VersionReport) -> str:
     lines = []
     for engine in report.engines:
         state = "in use" if engine.name == report.used else engine.why or "available"

@@ -12,7 +12,7 @@ DISCOVERY: Final = "GPU feature discovery"
 NOBODY: Final = "Reserved; nothing reads it yet"
 
 
-class Word(NamedTuple):
+class KeyRow(NamedTuple):
     key: str
     on: str
     values: str

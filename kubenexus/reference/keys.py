@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kubenexus.reference import markdown
-from kubenexus.reference.key_row import ADMIN, NOBODY, USER, Word, each
+from kubenexus.reference.key_row import ADMIN, NOBODY, USER, KeyRow, each
 from kubenexus.reference.keys_hardware import HARDWARE
 from policies import vocabulary as v
 from policies.vocabulary import Key, annotation, label
@@ -21,14 +21,14 @@ _LABELER: Final = "labeler or cluster admin"
 _TODAY: Final = "Checked at admission; the scheduler does not read it yet"
 
 GANG: Final = (
-    Word(
+    KeyRow(
         v.GANG_NAME_LABEL,
         "Pod label",
         "a label value of 1 to 63 characters",
         USER,
         "The gang that the pod belongs to. A gang is namespace and name",
     ),
-    Word(
+    KeyRow(
         v.GANG_MIN_AVAILABLE_LABEL,
         "Pod label",
         "whole number from 1 to 999999",
@@ -36,7 +36,7 @@ GANG: Final = (
         "So many members have a node in one plan, or none is bound. Where it is missing it is"
         " taken from the controller, where one says how many pods it makes",
     ),
-    Word(
+    KeyRow(
         v.GANG_ROLE_LABEL,
         "Pod label",
         each(v.GANG_ROLES),
@@ -44,14 +44,14 @@ GANG: Final = (
         "The leader is planned first. Templates of one role alone declare that the other is made"
         " elsewhere. Default `worker`",
     ),
-    Word(
+    KeyRow(
         v.GANG_TIMEOUT_ANNOTATION,
         "Pod annotation",
         "duration; default 10s and 50ms a member",
         USER,
         "How long the gang may take to form, and then to be bound whole",
     ),
-    Word(
+    KeyRow(
         v.GANG_MEMBERS_ANNOTATION,
         "Pod annotation, on the leader",
         "amounts such as `cpu=4,memory=8Gi`; default: what members ask that exist, else what the"
@@ -60,14 +60,14 @@ GANG: Final = (
         "What each member asks for that the leader is going to make. Room for them is kept by a"
         " ResourceReservation from the moment that the leader is placed",
     ),
-    Word(
+    KeyRow(
         v.GANG_GROUP_ANNOTATION,
         "Pod annotation",
         "a group's name",
         USER,
         "Names a group; without a size anywhere it holds nobody back, and admission warns",
     ),
-    Word(
+    KeyRow(
         v.GANG_GATE,
         "scheduling gate",
         "",
@@ -76,87 +76,89 @@ GANG: Final = (
     ),
 )
 NUMA: Final = (
-    Word(
+    KeyRow(
         v.NUMA_POLICY_ANNOTATION,
         "Pod annotation",
         each(v.NUMA_POLICIES),
         USER,
         "How the pod sits on a host's NUMA nodes; the last three are kept strictly",
     ),
-    Word(
+    KeyRow(
         v.NUMA_RESOURCES_ANNOTATION,
         "Pod annotation",
         "comma list of resource names; default CPU, memory and GPUs",
         USER,
         "Which amounts must sit together",
     ),
-    Word(
+    KeyRow(
         v.NUMA_AFFINITY_ANNOTATION,
         "Pod annotation",
         "comma list of ids",
         USER,
         "NUMA nodes of each host that win among equals",
     ),
-    Word(
+    KeyRow(
         v.NUMA_ANTI_AFFINITY_ANNOTATION,
         "Pod annotation",
         "comma list of ids",
         USER,
         "NUMA nodes of each host that are closed to the pod",
     ),
-    Word(
+    KeyRow(
         v.MEMORY_INTENSIVE_ANNOTATION,
         "Pod annotation",
         "`true`, `false`",
         USER,
         "Expressions read it as `numa`; the scheduler does not yet",
     ),
-    Word(v.NUMA_DISTANCE_WEIGHT_ANNOTATION, "Pod annotation", "0 to 100", USER, _TODAY),
-    Word(v.GANG_NUMA_SPREAD_ANNOTATION, "Pod annotation", each(v.GANG_NUMA_SPREADS), USER, _TODAY),
-    Word(
+    KeyRow(v.NUMA_DISTANCE_WEIGHT_ANNOTATION, "Pod annotation", "0 to 100", USER, _TODAY),
+    KeyRow(
+        v.GANG_NUMA_SPREAD_ANNOTATION, "Pod annotation", each(v.GANG_NUMA_SPREADS), USER, _TODAY
+    ),
+    KeyRow(
         v.NUMA_ASSIGNED_ANNOTATION,
         "Pod annotation",
         "JSON",
         _SCHEDULER,
         "The NUMA nodes and GPUs that the pod was given; written with the bind",
     ),
-    Word(
+    KeyRow(
         v.NUMA_TOPOLOGY_ANNOTATION,
         "Node annotation",
         "JSON",
         _LABELER,
         "The host's NUMA nodes and GPUs; goes before the labels below",
     ),
-    Word(v.NUMA_NODE_COUNT_LABEL, "Node label", "whole number", _LABELER, "How many there are"),
-    Word(
+    KeyRow(v.NUMA_NODE_COUNT_LABEL, "Node label", "whole number", _LABELER, "How many there are"),
+    KeyRow(
         v.numa_node_label(0, "cpus").replace("-0-", "-<i>-"),
         "Node label",
         "CPU list, ranges joined by `_`: `0-15_32-47`",
         _LABELER,
         "CPUs of one NUMA node",
     ),
-    Word(
+    KeyRow(
         v.numa_node_label(0, "memory").replace("-0-", "-<i>-"),
         "Node label",
         "bytes or a quantity",
         _LABELER,
         "Memory of one NUMA node",
     ),
-    Word(
+    KeyRow(
         v.numa_node_label(0, "bandwidth").replace("-0-", "-<i>-"),
         "Node label",
         "mebibytes a second",
         _LABELER,
         "Memory bandwidth of one NUMA node; by hand where firmware does not tell it",
     ),
-    Word(
+    KeyRow(
         v.numa_node_label(0, "distance-").replace("-0-", "-<i>-") + "<j>",
         "Node label",
         "whole number, 10 for itself",
         _LABELER,
         "How far one NUMA node is from another",
     ),
-    Word(
+    KeyRow(
         v.gpu_numa_labels(0)[0].replace("0", "<i>"),
         "Node label",
         "a NUMA node's id",
@@ -165,21 +167,21 @@ NUMA: Final = (
     ),
 )
 WHO: Final = (
-    Word(
+    KeyRow(
         v.TENANT_LABEL,
         "Namespace label, Pod label",
         "a label value",
         "cluster admin on the namespace, webhook on the pod",
         "Whose it is. A pod that says another tenant is refused",
     ),
-    Word(
+    KeyRow(
         v.TIER_LABEL,
         "Namespace label, ClusterQueue label, Pod label",
         "a tier of the cluster policies; shipped: " + each(v.TIERS),
         "cluster admin on namespace and ClusterQueue, webhook on the pod",
         "The tenant's tier. A pod may lower its own, never raise it",
     ),
-    Word(
+    KeyRow(
         v.QUEUE_NAME_LABEL,
         "label of a workload or Pod",
         "a LocalQueue of the namespace",
@@ -187,14 +189,14 @@ WHO: Final = (
         "Where neither namespace nor policy says the tier, the label"
         f" `{v.TIER_LABEL}` of the queue's ClusterQueue says it",
     ),
-    Word(
+    KeyRow(
         v.WORKLOAD_TYPE_LABEL,
         "Pod label",
         each(v.WORKLOAD_TYPES),
         "user or webhook",
         "What kind of work the pod does; a pod that says it is believed",
     ),
-    Word(
+    KeyRow(
         v.HARDWARE_TIER_LABEL,
         "Node label, Pod label",
         each(v.HARDWARE_TIERS),
@@ -202,24 +204,24 @@ WHO: Final = (
         "Which hardware: on a node its tier, else its GPU model's; on a pod the one that is"
         " liked best. What the tenant's tier may not use is refused",
     ),
-    Word(
+    KeyRow(
         v.PROFILE_ANNOTATION,
         "Pod annotation",
         "JSON",
         _WEBHOOK,
         "What was decided and by which policies; the scheduler reads who asked for the NUMA policy",
     ),
-    Word(v.EXPECTED_DURATION_ANNOTATION, "Pod annotation", "duration", USER, _TODAY),
-    Word(v.PREEMPTIBLE_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
-    Word(v.BACKFILL_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
-    Word(
+    KeyRow(v.EXPECTED_DURATION_ANNOTATION, "Pod annotation", "duration", USER, _TODAY),
+    KeyRow(v.PREEMPTIBLE_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
+    KeyRow(v.BACKFILL_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
+    KeyRow(
         v.RESERVED_TIER_LABEL,
         "Node label",
         "a tier, `none`",
         ADMIN,
         "The node is closed to tiers of lower rank; to all where no policy names the tier",
     ),
-    Word(
+    KeyRow(
         v.SPARK_ROLE_LABEL,
         "Pod label",
         each(v.SPARK_ROLES),
@@ -228,7 +230,7 @@ WHO: Final = (
     ),
 )
 DEVELOPMENT: Final = (
-    Word(
+    KeyRow(
         v.DEV_RUN_FOR_ANNOTATION,
         "Pod annotation",
         "duration",
@@ -236,7 +238,7 @@ DEVELOPMENT: Final = (
         "On a cluster of `kubenexus dev`: how long a Job's pod runs before it succeeds. In "
         "`kubenexus simulate` in virtual time: how long it really runs, whatever it expects",
     ),
-    Word(
+    KeyRow(
         v.DEV_ARRIVES_ANNOTATION,
         "Pod and workload annotation",
         "duration",
@@ -297,7 +299,7 @@ def page() -> str:
     )
 
 
-def _table(rows: Iterable[Word]) -> str:
+def _table(rows: Iterable[KeyRow]) -> str:
     return markdown.table(_HEADS, (row._replace(key=markdown.code(row.key)) for row in rows))
 
 

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from kubenexus.reference.key_row import ADMIN, DISCOVERY, KUBERNETES, USER, Word, each
+from kubenexus.reference.key_row import ADMIN, DISCOVERY, KUBERNETES, USER, KeyRow, each
 from policies import vocabulary as v
 
 HARDWARE: Final = (
-    Word(
+    KeyRow(
         v.VRAM_ANNOTATION,
         "Pod annotation",
         "quantity",
@@ -14,47 +14,49 @@ HARDWARE: Final = (
         "Memory over all GPUs of the pod; nodes whose GPUs have less, by more than 2 %, are"
         " refused",
     ),
-    Word(
+    KeyRow(
         v.GFD_MEMORY_LABEL,
         "Node label",
         "mebibytes",
         DISCOVERY,
         "Memory of one GPU of the node, where no driver tells it",
     ),
-    Word(
+    KeyRow(
         v.GPU_VRAM_LABEL,
         "Node label",
         "quantity",
         ADMIN,
         f"The same, where `{v.GFD_MEMORY_LABEL}` does not say it",
     ),
-    Word(v.GPU_CLIQUE_LABEL, "Node label", "a label value", ADMIN, "Topology level, the narrowest"),
-    Word(v.RACK_LABEL, "Node label", "a label value", ADMIN, "Topology level"),
-    Word(v.FABRIC_ID_LABEL, "Node label", "a label value", ADMIN, "Topology level"),
-    Word(v.ZONE_LABEL, "Node label", "a label value", KUBERNETES, "Topology level"),
-    Word(v.REGION_LABEL, "Node label", "a label value", KUBERNETES, "Topology level, the widest"),
-    Word(
+    KeyRow(
+        v.GPU_CLIQUE_LABEL, "Node label", "a label value", ADMIN, "Topology level, the narrowest"
+    ),
+    KeyRow(v.RACK_LABEL, "Node label", "a label value", ADMIN, "Topology level"),
+    KeyRow(v.FABRIC_ID_LABEL, "Node label", "a label value", ADMIN, "Topology level"),
+    KeyRow(v.ZONE_LABEL, "Node label", "a label value", KUBERNETES, "Topology level"),
+    KeyRow(v.REGION_LABEL, "Node label", "a label value", KUBERNETES, "Topology level, the widest"),
+    KeyRow(
         v.AZ_LABEL,
         "Node label",
         "a label value",
         ADMIN,
         f"The zone, where `{v.ZONE_LABEL}` does not say it",
     ),
-    Word(
+    KeyRow(
         v.FABRIC_TYPE_LABEL,
         "Node label",
         each(v.FABRIC_TYPES),
         ADMIN,
         "The network between hosts, best first; `ib`, `rdma` and `eth` are understood",
     ),
-    Word(
+    KeyRow(
         v.REQUIRE_CLIQUE_ANNOTATION,
         "Pod annotation",
         "`true`, `false`",
         USER,
         "The whole gang in one clique, from the first member on",
     ),
-    Word(
+    KeyRow(
         v.CO_LOCATE_ANNOTATION,
         "Pod annotation",
         "`strict`, `preferred`, `none`; `strict:rack` names a level",
@@ -62,14 +64,14 @@ HARDWARE: Final = (
         "`strict`: the whole gang in one domain of the topology level; `preferred`: if one can"
         " hold it, before fewer nodes. Without a name: the narrowest level",
     ),
-    Word(
+    KeyRow(
         v.MIN_FABRIC_TIER_ANNOTATION,
         "Pod annotation",
         each(v.FABRIC_TYPES),
         USER,
         "Nodes with a lesser fabric are refused to the whole gang",
     ),
-    Word(
+    KeyRow(
         v.NETWORK_SENSITIVE_ANNOTATION,
         "Pod annotation",
         "`true`, `false`",
@@ -77,35 +79,35 @@ HARDWARE: Final = (
         "Nodes with a better fabric are preferred; so they are for training on GPUs, unless"
         " `false`",
     ),
-    Word(
+    KeyRow(
         v.SPREAD_ZONES_ANNOTATION,
         "Pod annotation",
         "`true`, `false`",
         USER,
         "Pods with the same labels are balanced over zones, as a preference; not for gangs",
     ),
-    Word(
+    KeyRow(
         v.GFD_PRODUCT_LABEL,
         "Node label",
         "a model",
         DISCOVERY,
         "The model of the node's GPUs",
     ),
-    Word(
+    KeyRow(
         v.GPU_MODEL_LABEL,
         "Node label",
         "a model",
         ADMIN,
         f"The same, where `{v.GFD_PRODUCT_LABEL}` does not say it",
     ),
-    Word(
+    KeyRow(
         v.GPU_TOPOLOGY_LABEL,
         "Node label",
         "`nvswitch`, `nvlink`, `pcie`",
         ADMIN,
         "The first two: all GPUs of the node reach each other directly",
     ),
-    Word(
+    KeyRow(
         v.GFD_REPLICAS_LABEL,
         "Node label",
         "whole number",
@@ -113,7 +115,7 @@ HARDWARE: Final = (
         "Above 1 the node's GPUs are shared: the scheduler gives none of them by index",
     ),
     *(
-        Word(
+        KeyRow(
             name,
             "Node label",
             "whole number",
@@ -122,7 +124,7 @@ HARDWARE: Final = (
         )
         for name in (v.GPU_COUNT_LABEL, v.GFD_COUNT_LABEL)
     ),
-    Word(
+    KeyRow(
         v.GPU_CLASS_LABEL,
         "Node label",
         "a hardware tier, or a model in small letters",

@@ -37,7 +37,7 @@ _USER: Final = {"username": "kubenexus-simulate", "groups": ["system:authenticat
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AdmissionAnswer:
     """What the client is told, and the object as stored where nothing refused it."""
 
     obj: Json
@@ -70,7 +70,7 @@ class ApiServer:
         self._names: set[tuple[str, str, str]] = set()  # (resource, namespace, name)
         self._created = 0
 
-    def create(self, obj: Json, *, owner: Json | None = None) -> Answer:
+    def create(self, obj: Json, *, owner: Json | None = None) -> AdmissionAnswer:
         """Create the object; `owner` is the workload that a pod was made by."""
         group, _, version = str(obj["apiVersion"]).rpartition("/")
         metadata = {"namespace": "default", **obj["metadata"]}
@@ -81,13 +81,13 @@ class ApiServer:
         resource = workloads.plural(str(obj["kind"]))
         qualified = f"{resource}.{group}" if group else resource
         if namespace not in self._namespaces:
-            return Answer(obj, (f'namespaces "{namespace}" not found',))
+            return AdmissionAnswer(obj, (f'namespaces "{namespace}" not found',))
         if (qualified, namespace, name) in self._names:
-            return Answer(obj, (f'{qualified} "{name}" already exists',))
+            return AdmissionAnswer(obj, (f'{qualified} "{name}" already exists',))
         if obj["kind"] == "Pod":
             problem = self._default_pod(obj)
             if problem:
-                return Answer(obj, (f'pods "{name}" is forbidden: {problem}',))
+                return AdmissionAnswer(obj, (f'pods "{name}" is forbidden: {problem}',))
         answer = self._ask(
             Review(
                 uid=metadata["uid"],
@@ -108,15 +108,15 @@ class ApiServer:
             self._names.add((qualified, namespace, name))
         return answer
 
-    def _ask(self, review: Review, obj: Json, owner: Json | None) -> Answer:
+    def _ask(self, review: Review, obj: Json, owner: Json | None) -> AdmissionAnswer:
         if review.namespace in configurations.EXCLUDED_NAMESPACES:
-            return Answer(obj)
+            return AdmissionAnswer(obj)
         facts = decide.Facts(namespace=self._namespaces[review.namespace], owner=owner)
         mutation = decide.mutate(review, facts, self._policies, now=_START)
         stored = patch.apply(obj, mutation.patch)
         verdict = decide.validate(replace(review, object=stored), facts, self._policies, now=_START)
         failures = (*mutation.failures, *verdict.failures)
-        return Answer(
+        return AdmissionAnswer(
             obj=stored,
             refusals=tuple(failure.line() for failure in failures),
             warnings=tuple(dict.fromkeys((*mutation.warnings, *verdict.warnings))),

@@ -31,7 +31,7 @@ class InputError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SimulateOptions:
     """The options as they were typed."""
 
     path: Path
@@ -45,7 +45,7 @@ class Asked:
     json: bool = False
 
 
-def simulate(asked: Asked, out: Console) -> None:
+def simulate(asked: SimulateOptions, out: Console) -> None:
     try:
         if asked.within is None and asked.jobs is None:
             _once(asked, out)
@@ -55,7 +55,7 @@ def simulate(asked: Asked, out: Console) -> None:
         raise InputError(str(exc)) from exc
 
 
-def _once(asked: Asked, out: Console) -> None:
+def _once(asked: SimulateOptions, out: Console) -> None:
     options = {
         "--compare": asked.compare,
         "--timeline": asked.timeline,
@@ -72,7 +72,7 @@ def _once(asked: Asked, out: Console) -> None:
         render.as_text(result, out)
 
 
-def _in_time(asked: Asked, out: Console) -> None:
+def _in_time(asked: SimulateOptions, out: Console) -> None:
     within = _within(asked.within)
     listed = asked.jobs
     if listed is None and (asked.path / jobs_csv.FILE_NAME).is_file():
@@ -107,7 +107,7 @@ def _within(text: str | None) -> float | None:
 # --- policies ---
 
 
-def _reading(asked: Asked, found: inputs.Inputs) -> Reading:
+def _reading(asked: SimulateOptions, found: inputs.Inputs) -> Reading:
     return loader.read_files((*asked.policies, *found.policies))
 
 

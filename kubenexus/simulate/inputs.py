@@ -30,7 +30,7 @@ _MANIFESTS: Final = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class InputManifest:
     """One object of a manifest, with the document that can point into it."""
 
     document: Document
@@ -47,7 +47,7 @@ class Inputs:
     """Everything that a simulation starts from."""
 
     cluster: load.Cluster
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[InputManifest, ...]
     policies: tuple[Path, ...] = ()
     """Files that hold policies."""
 
@@ -110,14 +110,14 @@ def _files(path: Path) -> list[Path]:
 # --- One object. ---
 
 
-def _manifest(document: Document) -> Manifest:
+def _manifest(document: Document) -> InputManifest:
     obj = document.value
     if not isinstance(obj, dict):
         raise document.error((), "found no object; want a map with apiVersion, kind and metadata")
     for key in ("apiVersion", "kind"):
         if not isinstance(obj.get(key), str) or not obj[key]:
             raise document.error((key,), f"{key} is missing or no text; write what the object is")
-    manifest = Manifest(document, obj)
+    manifest = InputManifest(document, obj)
     _check_kind(manifest)
     validate.check_metadata(document, obj)
     name = (obj.get("metadata") or {}).get("name")
@@ -126,13 +126,13 @@ def _manifest(document: Document) -> Manifest:
     if manifest.type in workloads.KINDS:
         validate.check_workload(document, obj)
         # As on create: a status that was written down, or exported with the object, is dropped.
-        return Manifest(document, {key: part for key, part in obj.items() if key != "status"})
+        return InputManifest(document, {key: part for key, part in obj.items() if key != "status"})
     if manifest.type == PRIORITY_CLASS and type(obj.get("value")) is not int:
         raise document.error(("value",), "value is missing or no whole number; write a priority")
     return manifest
 
 
-def _check_kind(manifest: Manifest) -> None:
+def _check_kind(manifest: InputManifest) -> None:
     if manifest.type in workloads.KINDS or manifest.type in (NAMESPACE, NODE, PRIORITY_CLASS):
         return
     if manifest.obj["apiVersion"] == vocabulary.CLUSTER_FILE_API_VERSION:
@@ -151,7 +151,7 @@ def _check_kind(manifest: Manifest) -> None:
 # --- Nodes written as v1 objects, next to those of the cluster file. ---
 
 
-def _with_nodes(cluster: load.Cluster, manifests: Iterable[Manifest]) -> load.Cluster:
+def _with_nodes(cluster: load.Cluster, manifests: Iterable[InputManifest]) -> load.Cluster:
     nodes = {node["metadata"]["name"]: node for node in cluster.nodes}
     for manifest in manifests:
         if manifest.type != NODE:
@@ -165,7 +165,7 @@ def _with_nodes(cluster: load.Cluster, manifests: Iterable[Manifest]) -> load.Cl
     return load.Cluster(tuple(nodes.values()), cluster.namespaces)
 
 
-def _node(manifest: Manifest) -> dict[str, Any]:
+def _node(manifest: InputManifest) -> dict[str, Any]:
     """The node with its allocatable filled in from its capacity, as a kubelet would report it."""
     status = manifest.obj.get("status")
     if not isinstance(status, Mapping) or not status.get("capacity"):
@@ -178,7 +178,7 @@ def _node(manifest: Manifest) -> dict[str, Any]:
     return {**manifest.obj, "status": {**status, **amounts}}
 
 
-def _amounts(manifest: Manifest, place: str, found: object) -> Iterator[tuple[str, Any]]:
+def _amounts(manifest: InputManifest, place: str, found: object) -> Iterator[tuple[str, Any]]:
     if not isinstance(found, Mapping):
         raise manifest.document.error(
             ("status", place), f"status.{place}: found {found!r}, want a map of quantities"

@@ -12,7 +12,7 @@ nobody can say where it would put them.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kubenexus.simulate.result import Fate, Pod
+from kubenexus.simulate.result import Pod, PodOutcome
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import ModelError
@@ -20,7 +20,7 @@ from scheduler.model import pod as model
 from scheduler.model import unit as units
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
-from scheduler.model.policy import PLAIN, Tables
+from scheduler.model.policy import PLAIN, PlacementTables
 from scheduler.plan import planner
 from scheduler.plan.colocation import Mates
 
@@ -29,7 +29,9 @@ Json = Mapping[str, Any]
 _GATED: Final = "has scheduling gates; nobody places it until they are lifted"
 
 
-def place(nodes: Iterable[Json], pods: Iterable[Json], tables: Tables = PLAIN) -> dict[str, Pod]:
+def place(
+    nodes: Iterable[Json], pods: Iterable[Json], tables: PlacementTables = PLAIN
+) -> dict[str, Pod]:
     """The fate of every pod, by uid; `ModelError` for a node that cannot be read."""
     snapshot = Snapshot.of(Node.read(node) for node in nodes)
     snapshot.adopt(tables)
@@ -41,14 +43,14 @@ def place(nodes: Iterable[Json], pods: Iterable[Json], tables: Tables = PLAIN) -
             pod = model.Pod.read(obj)
         except ModelError as exc:
             name, uid = str(obj["metadata"]["name"]), str(obj["metadata"]["uid"])
-            fates[uid] = Pod(name, Fate.PENDING, reasons=(str(exc),))
+            fates[uid] = Pod(name, PodOutcome.PENDING, reasons=(str(exc),))
             continue
         if pod.node:
             fates[pod.uid] = _named(pod, snapshot)
             if pod.gang is not None and pod.node in snapshot:
                 bound.setdefault(pod.gang.key, []).append((pod, pod.node))
         elif pod.scheduler != vocabulary.SCHEDULER_NAME:
-            fates[pod.uid] = Pod(pod.key.name, Fate.LEFT, scheduler=pod.scheduler)
+            fates[pod.uid] = Pod(pod.key.name, PodOutcome.LEFT, scheduler=pod.scheduler)
         elif pod.gated:
             fates[pod.uid] = _pending(pod, _GATED)
         else:
@@ -63,7 +65,7 @@ def _named(pod: model.Pod, snapshot: Snapshot) -> Pod:
     if pod.node not in snapshot:
         return _pending(pod, f"names node {pod.node}, which does not exist")
     snapshot.charge(pod, pod.node)
-    return Pod(pod.key.name, Fate.PLACED, scheduler=pod.scheduler, node=pod.node)
+    return Pod(pod.key.name, PodOutcome.PLACED, scheduler=pod.scheduler, node=pod.node)
 
 
 def _planned(unit: units.Unit, snapshot: Snapshot, mates: Mates) -> dict[str, Pod]:
@@ -77,7 +79,7 @@ def _planned(unit: units.Unit, snapshot: Snapshot, mates: Mates) -> dict[str, Po
                 snapshot.charge(one.pod, one.node, one.assignment)
                 fates[one.pod.uid] = Pod(
                     one.pod.key.name,
-                    Fate.PLACED,
+                    PodOutcome.PLACED,
                     scheduler=one.pod.scheduler,
                     node=one.node,
                     numa=one.assignment.numa,
@@ -87,4 +89,4 @@ def _planned(unit: units.Unit, snapshot: Snapshot, mates: Mates) -> dict[str, Po
 
 
 def _pending(pod: model.Pod, reason: str) -> Pod:
-    return Pod(pod.key.name, Fate.PENDING, scheduler=pod.scheduler, reasons=(reason,))
+    return Pod(pod.key.name, PodOutcome.PENDING, scheduler=pod.scheduler, reasons=(reason,))

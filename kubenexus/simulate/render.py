@@ -15,14 +15,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kubenexus.simulate.result import Fate, Injected, Manifest, Pod, Result, Totals
+from kubenexus.simulate.result import Injected, ManifestResult, Pod, PodOutcome, Result, Totals
 
 WIDTH: Final = 100
 _COLOURS: Final = {
-    Fate.PLACED: "green",
-    Fate.PENDING: "yellow",
-    Fate.LEFT: "cyan",
-    Fate.REFUSED: "red",
+    PodOutcome.PLACED: "green",
+    PodOutcome.PENDING: "yellow",
+    PodOutcome.LEFT: "cyan",
+    PodOutcome.REFUSED: "red",
 }
 
 
@@ -77,10 +77,10 @@ def _counts(result: Result) -> dict[str, int]:
         "manifests": len(result.manifests),
         "admitted": admitted,
         "refused": len(result.manifests) - admitted,
-        "placed": result.count(Fate.PLACED),
-        "pending": result.count(Fate.PENDING),
-        "left": result.count(Fate.LEFT),
-        "podsRefused": result.count(Fate.REFUSED),
+        "placed": result.count(PodOutcome.PLACED),
+        "pending": result.count(PodOutcome.PENDING),
+        "left": result.count(PodOutcome.LEFT),
+        "podsRefused": result.count(PodOutcome.REFUSED),
     }
 
 
@@ -99,7 +99,7 @@ def cluster_line(totals: Totals) -> str:
     return f"Cluster: {', '.join([many(totals.nodes, 'node'), *held])}"
 
 
-def _title(manifest: Manifest) -> Text:
+def _title(manifest: ManifestResult) -> Text:
     verdict, colour = ("admitted", "green") if manifest.admitted else ("refused", "red")
     text = Text.assemble(
         (manifest.title, "bold"), "  ", (verdict, f"bold {colour}"), f"  ({manifest.source})"
@@ -108,7 +108,7 @@ def _title(manifest: Manifest) -> Text:
     return text
 
 
-def _body(manifest: Manifest) -> RenderableType:
+def _body(manifest: ManifestResult) -> RenderableType:
     rows = Table.grid(padding=(0, 2), expand=False)
     rows.add_column(min_width=8, no_wrap=True)
     rows.add_column(overflow="fold")
@@ -118,17 +118,17 @@ def _body(manifest: Manifest) -> RenderableType:
     return rows
 
 
-def _sections(manifest: Manifest) -> Iterable[tuple[str, Sequence[RenderableType]]]:
+def _sections(manifest: ManifestResult) -> Iterable[tuple[str, Sequence[RenderableType]]]:
     yield "because", [Text(line, style="red") for line in manifest.refusals]
     yield "warning", [Text(line, style="yellow") for line in manifest.warnings]
     yield "note", [Text(line) for line in manifest.notes]
     yield "injected", _injected(manifest.injected, len(manifest.pods))
-    by_fate = {fate: [pod for pod in manifest.pods if pod.fate is fate] for fate in Fate}
-    if by_fate[Fate.PLACED]:
-        yield "placed", [_placements(by_fate[Fate.PLACED])]
-    yield "left", _groups(by_fate[Fate.LEFT])
-    yield "pending", _groups(by_fate[Fate.PENDING])
-    yield "refused", _groups(by_fate[Fate.REFUSED])
+    by_fate = {fate: [pod for pod in manifest.pods if pod.fate is fate] for fate in PodOutcome}
+    if by_fate[PodOutcome.PLACED]:
+        yield "placed", [_placements(by_fate[PodOutcome.PLACED])]
+    yield "left", _groups(by_fate[PodOutcome.LEFT])
+    yield "pending", _groups(by_fate[PodOutcome.PENDING])
+    yield "refused", _groups(by_fate[PodOutcome.REFUSED])
 
 
 def _injected(found: Sequence[Injected], pods: int) -> list[Text]:
@@ -164,7 +164,7 @@ def _groups(pods: Sequence[Pod]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for alike in by_reasons.values():
         names = Text(", ".join(pod.name for pod in alike), style=_COLOURS[alike[0].fate])
-        if alike[0].fate is Fate.LEFT:
+        if alike[0].fate is PodOutcome.LEFT:
             names.append(f" to {alike[0].scheduler}")
         reasons = [Padding(Text(reason), (0, 0, 0, 2)) for reason in alike[0].reasons]
         lines.append(Group(names, *reasons))

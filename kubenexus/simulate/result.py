@@ -1,5 +1,5 @@
 """
-What a simulation found, as values: one `Manifest` for each document, one `Pod` for each pod.
+What a simulation found, as values: one `ManifestResult` for each document, one `Pod` for each pod.
 
 A pod ends in exactly one of four places:
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Fate(StrEnum):
+class PodOutcome(StrEnum):
     """Where a pod ended."""
 
     PLACED = "placed"
@@ -29,7 +29,7 @@ class Pod:
     """One pod and what became of it."""
 
     name: str
-    fate: Fate
+    fate: PodOutcome
     scheduler: str = ""
     node: str = ""
     numa: tuple[int, ...] = ()
@@ -47,7 +47,7 @@ class Injected:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ManifestResult:
     """One document: its verdict and the pods that came of it."""
 
     source: str
@@ -83,7 +83,7 @@ class Result:
     """The whole simulation."""
 
     cluster: Totals
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[ManifestResult, ...]
 
-    def count(self, fate: Fate) -> int:
+    def count(self, fate: PodOutcome) -> int:
         return sum(pod.fate is fate for manifest in self.manifests for pod in manifest.pods)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubenexus.simulate import controllers, injected, place, result
-from kubenexus.simulate.apiserver import Answer, ApiServer
-from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, Inputs, Manifest
+from kubenexus.simulate.apiserver import AdmissionAnswer, ApiServer
+from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, InputManifest, Inputs
 from policies import quantity, vocabulary
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 
 Json = dict[str, Any]
 
@@ -26,22 +26,24 @@ Json = dict[str, Any]
 class Admitted:
     """One manifest after admission, with the pods that its controller then made."""
 
-    manifest: Manifest
-    answer: Answer
-    pods: tuple[Answer, ...] = ()
+    manifest: InputManifest
+    answer: AdmissionAnswer
+    pods: tuple[AdmissionAnswer, ...] = ()
 
 
 def simulate(inputs: Inputs, policies: PolicySet) -> result.Result:
     """Admit everything, then place what was admitted."""
     admitted = admit(inputs, inputs.manifests, policies)
     pods = [pod.obj for one in admitted for pod in one.pods if not pod.refusals]
-    placed = place.place(inputs.cluster.nodes, pods, Tables.of(policies))
+    placed = place.place(inputs.cluster.nodes, pods, PlacementTables.of(policies))
     return result.Result(
         totals(inputs.cluster.nodes), tuple(_told(one, placed) for one in admitted)
     )
 
 
-def admit(inputs: Inputs, manifests: Iterable[Manifest], policies: PolicySet) -> list[Admitted]:
+def admit(
+    inputs: Inputs, manifests: Iterable[InputManifest], policies: PolicySet
+) -> list[Admitted]:
     """The workloads among these manifests, created in this order."""
     known = [manifest.obj for manifest in inputs.manifests if manifest.type == NAMESPACE]
     classes = [manifest.obj for manifest in inputs.manifests if manifest.type == PRIORITY_CLASS]
@@ -49,7 +51,7 @@ def admit(inputs: Inputs, manifests: Iterable[Manifest], policies: PolicySet) ->
     return [_admit(manifest, server) for manifest in manifests if manifest.type in workloads.KINDS]
 
 
-def _admit(manifest: Manifest, server: ApiServer) -> Admitted:
+def _admit(manifest: InputManifest, server: ApiServer) -> Admitted:
     answer = server.create(manifest.obj)
     if answer.refusals:
         return Admitted(manifest, answer)
@@ -62,12 +64,12 @@ def _admit(manifest: Manifest, server: ApiServer) -> Admitted:
     return Admitted(manifest, answer, tuple(server.create(pod, owner=answer.obj) for pod in made))
 
 
-def _told(one: Admitted, placed: Mapping[str, result.Pod]) -> result.Manifest:
+def _told(one: Admitted, placed: Mapping[str, result.Pod]) -> result.ManifestResult:
     metadata = one.answer.obj["metadata"]
     where = one.manifest.document.place()
     warnings = [text for answer in (one.answer, *one.pods) for text in answer.warnings]
     made = bool(one.pods) or bool(one.answer.refusals)
-    return result.Manifest(
+    return result.ManifestResult(
         source=where.source,
         line=where.line,
         kind=str(one.answer.obj["kind"]),
@@ -83,10 +85,10 @@ def _told(one: Admitted, placed: Mapping[str, result.Pod]) -> result.Manifest:
     )
 
 
-def _pod(answer: Answer, placed: Mapping[str, result.Pod]) -> result.Pod:
+def _pod(answer: AdmissionAnswer, placed: Mapping[str, result.Pod]) -> result.Pod:
     metadata = answer.obj["metadata"]
     if answer.refusals:
-        return result.Pod(metadata["name"], result.Fate.REFUSED, reasons=answer.refusals)
+        return result.Pod(metadata["name"], result.PodOutcome.REFUSED, reasons=answer.refusals)
     return placed[metadata["uid"]]
 
 

@@ -50,17 +50,17 @@ _MESSAGE: Final = 2
 
 
 @dataclass(slots=True)
-class Node:
+class ExprNode:
     """A message: its kind and its fields in order, each (number, wire type, value)."""
 
     kind: str
-    fields: list[tuple[int, int, int | bytes | Node]] = field(default_factory=list)
+    fields: list[tuple[int, int, int | bytes | ExprNode]] = field(default_factory=list)
 
-    def nodes(self, number: int) -> list[Node]:
+    def nodes(self, number: int) -> list[ExprNode]:
         """The messages of a field."""
-        return [v for n, _, v in self.fields if n == number and isinstance(v, Node)]
+        return [v for n, _, v in self.fields if n == number and isinstance(v, ExprNode)]
 
-    def node(self, number: int) -> Node | None:
+    def node(self, number: int) -> ExprNode | None:
         """The message of a field, where there is one."""
         found = self.nodes(number)
         return found[-1] if found else None
@@ -79,31 +79,31 @@ class Node:
                 return value
         return 0
 
-    def children(self) -> Iterator[Node]:
+    def children(self) -> Iterator[ExprNode]:
         """Every message directly inside."""
-        return (value for _, _, value in self.fields if isinstance(value, Node))
+        return (value for _, _, value in self.fields if isinstance(value, ExprNode))
 
 
-def message(kind: str, *fields: tuple[int, int | str | Node]) -> Node:
+def message(kind: str, *fields: tuple[int, int | str | ExprNode]) -> ExprNode:
     """A new message from (number, value) pairs."""
-    made: list[tuple[int, int, int | bytes | Node]] = []
+    made: list[tuple[int, int, int | bytes | ExprNode]] = []
     for number, value in fields:
         if isinstance(value, int):
             made.append((number, 0, value))
         else:
             made.append((number, _MESSAGE, value.encode() if isinstance(value, str) else value))
-    return Node(kind, made)
+    return ExprNode(kind, made)
 
 
-def decode(data: bytes, kind: str) -> Node:
+def decode(data: bytes, kind: str) -> ExprNode:
     """The message in these bytes."""
     schema = SCHEMAS[kind]
-    node = Node(kind)
+    node = ExprNode(kind)
     position = 0
     while position < len(data):
         key, position = _read_varint(data, position)
         number, wire = key >> 3, key & 7
-        value: int | bytes | Node
+        value: int | bytes | ExprNode
         if wire == 0:
             value, position = _read_varint(data, position)
         else:
@@ -118,18 +118,18 @@ def decode(data: bytes, kind: str) -> Node:
     return node
 
 
-def entries(checked: Node, number: int, kind: str) -> list[Node]:
+def entries(checked: ExprNode, number: int, kind: str) -> list[ExprNode]:
     """The rows of a table that was left as bytes."""
     return [decode(v, kind) for n, _, v in checked.fields if n == number and isinstance(v, bytes)]
 
 
-def types(checked: Node) -> dict[int, Node]:
+def types(checked: ExprNode) -> dict[int, ExprNode]:
     """Expression id -> its type."""
     rows = entries(checked, 3, "TypeEntry")
-    return {row.number(1): row.node(2) or Node("Type") for row in rows}
+    return {row.number(1): row.node(2) or ExprNode("Type") for row in rows}
 
 
-def encode(node: Node) -> bytes:
+def encode(node: ExprNode) -> bytes:
     """The bytes of a message."""
     out = bytearray()
     for number, wire, value in node.fields:
@@ -137,7 +137,7 @@ def encode(node: Node) -> bytes:
         if isinstance(value, int):
             out += _varint(value)
             continue
-        data = encode(value) if isinstance(value, Node) else value
+        data = encode(value) if isinstance(value, ExprNode) else value
         if wire == _MESSAGE:
             out += _varint(len(data))
         out += data

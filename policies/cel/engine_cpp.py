@@ -42,7 +42,7 @@ from policies.cel import (
     pod_types,
     rewrite,
 )
-from policies.cel.field_usage import WHOLE, View
+from policies.cel.field_usage import WHOLE, ReachableFields
 from policies.cel.functions import overload as table
 from policies.cel.protocol import (
     ADMISSION,
@@ -127,7 +127,7 @@ class _CppProgram:
     _checked: bool
     """Whether its tree is known; one that nobody checked may name things otherwise."""
 
-    def reads(self) -> View:
+    def reads(self) -> ReachableFields:
         return (
             field_usage.reads(self._expression.serialize(), self.references)
             if self._checked

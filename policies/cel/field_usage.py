@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from policies.cel import checked_expr
-from policies.cel.checked_expr import Node
+from policies.cel.checked_expr import ExprNode
 
 Parts = dict[str, Any]
 """Field -> the parts of it that are reached, or `ALL` of it; `EACH`: of every item or value."""
@@ -34,15 +34,15 @@ _INDEX: Final = "_[_]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class ReachableFields:
     """What is reached of each variable; one that is not named is needed as it is."""
 
     parts: Mapping[str, Parts | None]
 
 
-EVERYTHING: Final = View({})
+EVERYTHING: Final = ReachableFields({})
 """No variable is trimmed."""
-WHOLE: Final = View(dict.fromkeys(OBJECTS, ALL))
+WHOLE: Final = ReachableFields(dict.fromkeys(OBJECTS, ALL))
 """All of every object is reached, and stays so beside whoever reaches less."""
 
 
@@ -64,13 +64,13 @@ Scope = Mapping[str, "_Place | None"]
 class _Reader:
     found: dict[str, Parts | None] = field(default_factory=dict)
 
-    def value(self, node: Node, scope: Scope) -> None:
+    def value(self, node: ExprNode, scope: Scope) -> None:
         """Whoever asks for the value of a place may ask for anything in it."""
         place = self.place(node, scope)
         if place is not None:
             self._reach(place, whole=True)
 
-    def place(self, node: Node, scope: Scope) -> _Place | None:
+    def place(self, node: ExprNode, scope: Scope) -> _Place | None:
         """The place that an expression stands for, or None once all that it reads is noted."""
         inner = next((c for c in node.children() if c.kind != "Constant"), None)
         if inner is None:
@@ -88,14 +88,14 @@ class _Reader:
                 self._each(inner, scope)
         return None
 
-    def _each(self, node: Node, scope: Scope) -> None:
+    def _each(self, node: ExprNode, scope: Scope) -> None:
         for child in node.children():
             if child.kind == "Expr":
                 self.value(child, scope)
             else:
                 self._each(child, scope)
 
-    def _select(self, select: Node, scope: Scope) -> _Place | None:
+    def _select(self, select: ExprNode, scope: Scope) -> _Place | None:
         operand = select.node(1)
         above = self.place(operand, scope) if operand is not None else None
         if above is None:
@@ -106,7 +106,7 @@ class _Reader:
             return None
         return here
 
-    def _index(self, call: Node, scope: Scope) -> _Place | None:
+    def _index(self, call: ExprNode, scope: Scope) -> _Place | None:
         arguments = call.nodes(3)
         constant = arguments[1].node(3) if len(arguments) == 2 else None
         key = constant.text(6) if constant is not None else ""
@@ -116,7 +116,7 @@ class _Reader:
         above = self.place(arguments[0], scope)
         return above.step(key) if above is not None else None
 
-    def _loop(self, fold: Node, scope: Scope) -> None:
+    def _loop(self, fold: ExprNode, scope: Scope) -> None:
         over, start = fold.node(2), fold.node(4)
         place = self.place(over, scope) if over is not None else None
         if start is not None:
@@ -150,7 +150,7 @@ class _Reader:
             self.found[place.root] = ALL
 
 
-def reads(data: bytes, references: Collection[str]) -> View:
+def reads(data: bytes, references: Collection[str]) -> ReachableFields:
     """What a serialized tree reaches of the variables that are objects, among those it reads."""
     objects = {name: _Place(name) for name in OBJECTS if name in references}
     if not objects:
@@ -161,17 +161,17 @@ def reads(data: bytes, references: Collection[str]) -> View:
         return WHOLE
     reader = _Reader()
     reader.value(expression, objects)
-    return View(reader.found)
+    return ReachableFields(reader.found)
 
 
 @lru_cache(maxsize=4096)  # as many sets of policies as namespaces may have
-def together(views: tuple[View, ...]) -> View:
+def together(views: tuple[ReachableFields, ...]) -> ReachableFields:
     """What several expressions reach."""
     found: dict[str, Parts | None] = {}
     for view in views:
         for name, parts in view.parts.items():
             found[name] = _merged(found[name], parts) if name in found else parts
-    return View(found)
+    return ReachableFields(found)
 
 
 def _merged(one: Parts | None, other: Parts | None) -> Parts | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.cel import checked_expr
-from policies.cel.checked_expr import Node
+from policies.cel.checked_expr import ExprNode
 
 _MARKS: Final = (b"optional", b"[?")
 _UNWRAPPING: Final = frozenset({"value", "orValue", "hasValue"})
@@ -25,14 +25,14 @@ ADVICE: Final = "an optional must be unwrapped first: use .orValue(…) or .valu
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class OptionalRefused:
     """Where an optional would get lost, as an offset in code points, and why that is refused."""
 
     offset: int
     message: str
 
 
-def lost_optional(data: bytes, own: Collection[str]) -> Refused | None:
+def lost_optional(data: bytes, own: Collection[str]) -> OptionalRefused | None:
     """The first place of a serialized tree where an optional may reach Python, or None."""
     if not any(mark in data for mark in _MARKS):
         return None
@@ -44,10 +44,10 @@ def lost_optional(data: bytes, own: Collection[str]) -> Refused | None:
     lost = next((node for node in _expressions(expression) if guard.loses(node)), None)
     if lost is None and guard.hidden(expression):
         lost = expression
-    return Refused(offset(checked, lost.number(2)), ADVICE) if lost else None
+    return OptionalRefused(offset(checked, lost.number(2)), ADVICE) if lost else None
 
 
-def _expressions(node: Node) -> Iterator[Node]:
+def _expressions(node: ExprNode) -> Iterator[ExprNode]:
     if node.kind == "Expr":
         yield node
     for child in node.children():
@@ -56,10 +56,10 @@ def _expressions(node: Node) -> Iterator[Node]:
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    types: dict[int, Node]  # expression id -> its type
+    types: dict[int, ExprNode]  # expression id -> its type
     own: Collection[str]
 
-    def loses(self, node: Node) -> bool:
+    def loses(self, node: ExprNode) -> bool:
         """Whether an optional goes in and something comes out whose type does not tell."""
         inner = next(node.children(), None)
         if inner is None:
@@ -79,7 +79,7 @@ class _Guard:
                 return any(self.hidden(part) for part in inner.children())
         return False
 
-    def _call_loses(self, node: Node, call: Node) -> bool:
+    def _call_loses(self, node: ExprNode, call: ExprNode) -> bool:
         name = call.text(2)
         arguments = _arguments(call)
         if name in _UNWRAPPING or not any(map(self.optional, arguments)):
@@ -88,15 +88,15 @@ class _Guard:
             return True
         return _has(self._type(node), _DYN) and not self.optional(node)
 
-    def _hides(self, node: Node, parts: Collection[Node]) -> bool:
+    def _hides(self, node: ExprNode, parts: Collection[ExprNode]) -> bool:
         inside = any(map(self.optional, parts))
         return inside and (any(map(self.hidden, parts)) or not _has_optional(self._type(node)))
 
-    def optional(self, node: Node) -> bool:
+    def optional(self, node: ExprNode) -> bool:
         """Whether the value is an optional or has one inside, as far as can be known."""
         return _has_optional(self._type(node)) or self.hidden(node)
 
-    def hidden(self, node: Node) -> bool:
+    def hidden(self, node: ExprNode) -> bool:
         """Whether the value is an optional although its type is `dyn`: `object.list[?0]`."""
         inner = next(node.children(), None)
         if inner is None or _has_optional(self._type(node)):
@@ -111,33 +111,33 @@ class _Guard:
         arguments = _arguments(inner)
         return inner.text(2) == "_[_]" and bool(arguments) and self._is_optional(arguments[0])
 
-    def _is_optional(self, node: Node) -> bool:
+    def _is_optional(self, node: ExprNode) -> bool:
         """Whether the value itself, not something inside, is an optional."""
         known = self._type(node).node(_ABSTRACT)
         return (known is not None and known.text(1) == "optional_type") or self.hidden(node)
 
-    def _type(self, node: Node) -> Node:
-        return self.types.get(node.number(2)) or Node("Type")
+    def _type(self, node: ExprNode) -> ExprNode:
+        return self.types.get(node.number(2)) or ExprNode("Type")
 
 
-def _arguments(call: Node) -> list[Node]:
+def _arguments(call: ExprNode) -> list[ExprNode]:
     target = call.node(1)
     return [*([target] if target else []), *call.nodes(3)]
 
 
-def _has_optional(kind: Node) -> bool:
+def _has_optional(kind: ExprNode) -> bool:
     if any(part.text(1) == "optional_type" for part in kind.nodes(_ABSTRACT)):
         return True
     return any(_has_optional(child) for child in kind.children())
 
 
-def _has(kind: Node, number: int) -> bool:
+def _has(kind: ExprNode, number: int) -> bool:
     if kind.kind == "Type" and any(n == number for n, _, _ in kind.fields):
         return True
     return any(_has(child, number) for child in kind.children())
 
 
-def _numbers(node: Node, number: int) -> frozenset[int]:
+def _numbers(node: ExprNode, number: int) -> frozenset[int]:
     """The integers of a repeated field, packed or not."""
     found: set[int] = set()
     for n, _, value in node.fields:
@@ -148,7 +148,7 @@ def _numbers(node: Node, number: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def offset(checked: Node, expression: int) -> int:
+def offset(checked: ExprNode, expression: int) -> int:
     """Where an expression stands in its source, in code points."""
     for source in checked_expr.entries(checked, 5, "SourceInfo"):
         for entry in source.nodes(4):

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from policies.cel.field_usage import EVERYTHING, View, kept
+from policies.cel.field_usage import EVERYTHING, ReachableFields, kept
 
 ResultType = Literal["bool", "string", "int", "any"]
 """What the author may return: `bool` for rules, `string` for messages, `any` for variables."""
@@ -130,7 +130,7 @@ class Activation:
     )  # variable -> why it has none
     native: dict[str, Any] = field(default_factory=dict)  # engine -> its own form of `values`
     memo: dict[tuple[str, str], object] = field(default_factory=dict)  # (fact, variable) -> fact
-    view: View = EVERYTHING
+    view: ReachableFields = EVERYTHING
     """What the programs that will meet it reach of its objects."""
     trimmed: dict[str, object] = field(default_factory=dict)  # object -> what is reached of it
 
@@ -176,10 +176,10 @@ class Program(Protocol):
 
 
 @runtime_checkable
-class Sparing(Protocol):
+class PartialActivation(Protocol):
     """A program that knows what it reaches of its objects; any other may reach everything."""
 
-    def reads(self) -> View:
+    def reads(self) -> ReachableFields:
         """Worked out at each call."""
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies.cel import checked_expr, optional_guard, pod_types
-from policies.cel.checked_expr import Node, message
+from policies.cel.checked_expr import ExprNode, message
 from policies.cel.functions import format, lists, pod
 from policies.cel.functions.overload import Function, FunctionError, Overload
 
@@ -56,17 +56,17 @@ class Rewritten:
     references: frozenset[str]
     asks: bool = False
     """Whether it calls a function that asks for the activation."""
-    fault: optional_guard.Refused | None = None
+    fault: optional_guard.OptionalRefused | None = None
 
 
 @dataclass(slots=True)
 class _Rewriter:
-    checked: Node
+    checked: ExprNode
     variables: Collection[str]
     opaque: Collection[str]
-    tree: Node
+    tree: ExprNode
     found: set[str] = field(default_factory=set)
-    stale: dict[int, Node | None] = field(
+    stale: dict[int, ExprNode | None] = field(
         default_factory=dict
     )  # expression id -> its new reference
     last_id: int = 0
@@ -74,7 +74,7 @@ class _Rewriter:
     asks: bool = False
     fault: tuple[int, str] | None = None  # (expression id, message)
 
-    def expression(self, node: Node, hidden: frozenset[str]) -> None:
+    def expression(self, node: ExprNode, hidden: frozenset[str]) -> None:
         """Rewrite in place, children first; `hidden` are names that loops have taken."""
         inner = next((c for c in node.children() if c.kind != "Constant"), None)
         if inner is None:
@@ -93,17 +93,17 @@ class _Rewriter:
             case _:
                 self._each(inner, hidden)
 
-    def _each(self, node: Node, hidden: frozenset[str]) -> None:
+    def _each(self, node: ExprNode, hidden: frozenset[str]) -> None:
         for child in node.children():
             if child.kind == "Expr":
                 self.expression(child, hidden)
             else:
                 self._each(child, hidden)
 
-    def _comprehension(self, node: Node, fold: Node, hidden: frozenset[str]) -> None:
+    def _comprehension(self, node: ExprNode, fold: ExprNode, hidden: frozenset[str]) -> None:
         taken = hidden | {fold.text(1), fold.text(3), fold.text(8)}
         for number, _, value in fold.fields:
-            if isinstance(value, Node):
+            if isinstance(value, ExprNode):
                 # The range and the start are outside of the loop.
                 self.expression(value, hidden if number in (2, 4) else taken)
         step = fold.node(6)
@@ -119,7 +119,7 @@ class _Rewriter:
         outer = message("Expr", (2, self._id()), (_CALL, message("Call", (2, _JOIN), (3, result))))
         fold.fields = [(n, w, outer if n == 7 else v) for n, w, v in fold.fields]
 
-    def _collect(self, insert: Node) -> None:
+    def _collect(self, insert: ExprNode) -> None:
         """`insert(acc, k, v)` becomes `acc + [{k: v}]`."""
         call = insert.node(_CALL)
         assert call is not None
@@ -132,7 +132,7 @@ class _Rewriter:
         call.fields = [(2, 2, b"_+_"), (3, 2, accumulator), (3, 2, items)]
         self._refer(insert.number(2), "_+_", "add_list")
 
-    def _ident(self, node: Node, ident: Node, hidden: frozenset[str]) -> None:
+    def _ident(self, node: ExprNode, ident: ExprNode, hidden: frozenset[str]) -> None:
         name = ident.text(1)
         if name in self.variables and name not in hidden:
             self.found.add(name)
@@ -141,7 +141,7 @@ class _Rewriter:
         elif _is_schema_type(name) and name not in hidden:
             self._wrong(node, f"{name} is no type at run time; objects are maps")
 
-    def _call(self, node: Node, call: Node, hidden: frozenset[str]) -> None:
+    def _call(self, node: ExprNode, call: ExprNode, hidden: frozenset[str]) -> None:
         name = call.text(2)
         arguments = call.nodes(3)
         if name in format.OPTIONAL:
@@ -161,12 +161,12 @@ class _Rewriter:
         elif name == "lists.range":
             self._range(node, call, arguments)
 
-    def _range(self, node: Node, call: Node, arguments: list[Node]) -> None:
+    def _range(self, node: ExprNode, call: ExprNode, arguments: list[ExprNode]) -> None:
         self.changed = True
         call.fields = [(2, 2, _RANGE.encode()), *((3, 2, part) for part in arguments)]
         self._forget(node.number(2))
 
-    def _matches(self, node: Node, call: Node, arguments: list[Node]) -> None:
+    def _matches(self, node: ExprNode, call: ExprNode, arguments: list[ExprNode]) -> None:
         constant = arguments[-1].node(3) if arguments else None
         if constant is None:
             return
@@ -179,19 +179,19 @@ class _Rewriter:
         call.fields = [(2, 2, _MATCHES.encode()), *((3, 2, part) for part in parts)]
         self._forget(node.number(2))
 
-    def _optional(self, node: Node, call: Node) -> None:
+    def _optional(self, node: ExprNode, call: ExprNode) -> None:
         self.changed = True
         inner = message("Expr", (2, self._id()), (_CALL, call))
         outer = message("Call", (2, "optional.ofNonZeroValue"), (3, inner))
         node.fields = [(2, 0, node.number(2)), (_CALL, 2, outer)]
         self._refer(node.number(2), "optional.ofNonZeroValue", "optional_ofNonZeroValue")
 
-    def _constant(self, node: Node, text: str) -> None:
+    def _constant(self, node: ExprNode, text: str) -> None:
         self.changed = True
         node.fields = [(2, 0, node.number(2)), (3, 2, message("Constant", (6, text)))]
         self._forget(node.number(2))
 
-    def _wrong(self, node: Node, why: str) -> None:
+    def _wrong(self, node: ExprNode, why: str) -> None:
         self.fault = self.fault or (node.number(2), why)
 
     def _id(self) -> int:
@@ -213,7 +213,7 @@ class _Rewriter:
         kept += [(2, 2, entry) for entry in self.stale.values() if entry is not None]
         self.checked.fields = kept
 
-    def _is_stale(self, row: int | bytes | Node) -> bool:
+    def _is_stale(self, row: int | bytes | ExprNode) -> bool:
         return isinstance(row, bytes) and (
             checked_expr.decode(row, "ReferenceEntry").number(1) in self.stale
         )
@@ -224,7 +224,7 @@ def _is_schema_type(name: str) -> bool:
     return name.startswith((f"{pod_types.PACKAGE}.", "net."))
 
 
-def _insertion(step: Node) -> Node | None:
+def _insertion(step: ExprNode) -> ExprNode | None:
     """The expression in a loop's step that inserts into the map being built."""
     call = step.node(_CALL)
     if call is None:
@@ -236,7 +236,7 @@ def _insertion(step: Node) -> Node | None:
     return None
 
 
-def _largest_id(node: Node) -> int:
+def _largest_id(node: ExprNode) -> int:
     largest = max(node.number(1), node.number(2))
     return max([largest, *(_largest_id(child) for child in node.children())])
 
@@ -257,5 +257,5 @@ def rewrite(data: bytes, *, variables: Collection[str], opaque: Collection[str])
     fault = None
     if rewriter.fault is not None:
         where, why = rewriter.fault
-        fault = optional_guard.Refused(optional_guard.offset(checked, where), why)
+        fault = optional_guard.OptionalRefused(optional_guard.offset(checked, where), why)
     return Rewritten(written, frozenset(rewriter.found), rewriter.asks, fault)

@@ -55,7 +55,7 @@ def sizes_of(node: Json) -> Sizes:
     )
 
 
-class Known:
+class NumaSizes:
     """The largest sizes of a changing set of nodes. One thread tells, any thread reads."""
 
     def __init__(self) -> None:

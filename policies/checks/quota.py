@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from policies import quantity, vocabulary
 from policies.documents.tenancy import Quota
-from policies.engine.policyset import Tables
+from policies.engine.policyset import PolicyTables
 from policies.pods import requests
 from policies.pods.intent import Problem
 from policies.pods.members import Member
@@ -18,7 +18,7 @@ from policies.pods.members import Member
 RULE = "quota"
 
 
-def check(found: Sequence[Member], tenant: str, tables: Tables) -> tuple[Problem, ...]:
+def check(found: Sequence[Member], tenant: str, tables: PolicyTables) -> tuple[Problem, ...]:
     """The limits that are broken whatever else runs; each once for a unit."""
     limits = tuple(_limits(tenant, tables))
     if not limits or not found:
@@ -32,7 +32,7 @@ def check(found: Sequence[Member], tenant: str, tables: Tables) -> tuple[Problem
     return tuple(problems)
 
 
-def _limits(tenant: str, tables: Tables) -> Iterator[tuple[str, str, int]]:
+def _limits(tenant: str, tables: PolicyTables) -> Iterator[tuple[str, str, int]]:
     """(whose, resource, amount), the tenant's own first, then upwards."""
     shares = {share.name: share for share in tables.sharing.tenants}
     name: str | None = tenant

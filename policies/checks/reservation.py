@@ -25,7 +25,7 @@ _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostCapacity:
     """A node, as far as it matters here."""
 
     name: str
@@ -34,17 +34,17 @@ class Host:
     """Resource -> what pods can have of it."""
 
     @classmethod
-    def read(cls, node: Json) -> "Host":
+    def read(cls, node: Json) -> "HostCapacity":
         about, status = mapping(node.get("metadata")), mapping(node.get("status"))
         labels = {str(key): str(value) for key, value in mapping(about.get("labels")).items()}
         return cls(str(about.get("name")), labels, dict(_amounts(status.get("allocatable"))))
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ReservationFacts:
     """What is there."""
 
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[HostCapacity, ...] = ()
     others: tuple[Spec, ...] = ()
     """The other reservations for tenants."""
     tenants: frozenset[str] = frozenset()
@@ -52,20 +52,20 @@ class Ground:
     @classmethod
     def of(
         cls, nodes: Iterable[Json], reservations: Iterable[Json], tenants: Iterable[str], but: str
-    ) -> "Ground":
+    ) -> "ReservationFacts":
         """`but` is the uid or the namespace and name of the one that is judged."""
         others = (one for one in reservations if but not in _names(one))
         specs = (spec for one in others if (spec := _spec(one)) is not None)
-        return cls(tuple(map(Host.read, nodes)), tuple(specs), frozenset(tenants))
+        return cls(tuple(map(HostCapacity.read, nodes)), tuple(specs), frozenset(tenants))
 
 
-def warnings(obj: Json, ground: Ground, *, now: datetime) -> list[str]:
+def warnings(obj: Json, ground: ReservationFacts, *, now: datetime) -> list[str]:
     """Of a reservation that has no fault; none of one that has."""
     spec = _spec(obj)
     return [] if spec is None else list(_warnings(spec, ground, now))
 
 
-def _warnings(spec: Spec, ground: Ground, now: datetime) -> Iterator[str]:
+def _warnings(spec: Spec, ground: ReservationFacts, now: datetime) -> Iterator[str]:
     if spec.tenant not in ground.tenants:
         yield f"no namespace or policy names tenant {spec.tenant!r}: the room is kept for nobody"
     known = {host.name for host in ground.hosts}
@@ -83,7 +83,7 @@ def _warnings(spec: Spec, ground: Ground, now: datetime) -> Iterator[str]:
     yield from _together(spec, ground, now)
 
 
-def _together(spec: Spec, ground: Ground, now: datetime) -> Iterator[str]:
+def _together(spec: Spec, ground: ReservationFacts, now: datetime) -> Iterator[str]:
     """More of something than there is, at some time while this one lasts."""
     has: Counter[str] = Counter()
     for host in ground.hosts:
@@ -108,7 +108,7 @@ def _together(spec: Spec, ground: Ground, now: datetime) -> Iterator[str]:
             return
 
 
-def _asked(spec: Spec, hosts: Sequence[Host]) -> Counter[str]:
+def _asked(spec: Spec, hosts: Sequence[HostCapacity]) -> Counter[str]:
     total: Counter[str] = Counter()
     if spec.resources:
         each = dict(_amounts(spec.resources))
@@ -120,13 +120,13 @@ def _asked(spec: Spec, hosts: Sequence[Host]) -> Counter[str]:
     return total
 
 
-def _means(spec: Spec, host: Host) -> bool:
+def _means(spec: Spec, host: HostCapacity) -> bool:
     named = not spec.nodes or host.name in spec.nodes
     wanted = spec.node_selector.items()
     return named and all(host.labels.get(key) == value for key, value in wanted)
 
 
-def _fits(spec: Spec, host: Host) -> int:
+def _fits(spec: Spec, host: HostCapacity) -> int:
     each = dict(_amounts(spec.resources))
     return min(host.has.get(name, 0) // amount for name, amount in each.items() if amount)
 

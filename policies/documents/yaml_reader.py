@@ -33,7 +33,7 @@ class DocumentError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where a value stands in its file; lines and columns count from one."""
 
     source: str
@@ -52,7 +52,7 @@ class Document:
     value: Any
     node: yaml.Node
 
-    def place(self, path: Sequence[Step] = ()) -> Place:
+    def place(self, path: Sequence[Step] = ()) -> Position:
         """The place of the value at `path`, or of the nearest parent that is written down."""
         node = self.node
         for step in path:
@@ -61,7 +61,7 @@ class Document:
                 break
             node = below
         mark = node.start_mark
-        return Place(self.source, mark.line + 1, mark.column + 1)
+        return Position(self.source, mark.line + 1, mark.column + 1)
 
     def scalar(self, path: Sequence[Step]) -> yaml.ScalarNode | None:
         """The scalar at `path` with its style and marks, for positions inside its text."""

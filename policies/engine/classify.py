@@ -15,18 +15,18 @@ from typing import Any, Final
 
 from policies import vocabulary
 from policies.documents.policy import TenantPolicy
-from policies.engine.compiled import Choice, CompiledPolicy, Joined
-from policies.engine.policyset import Tables
-from policies.engine.request import Admission
-from policies.engine.result import BUILTIN, Conflict, Failure, Said, Who
+from policies.engine.compiled import ClassifyRule, CompiledPolicy, Joined
+from policies.engine.policyset import PolicyTables
+from policies.engine.request import AdmissionRequest
+from policies.engine.result import BUILTIN, Conflict, Failure, PolicyResult, TenantIdentity
 from policies.json_fields import mapping
 from policies.pods import requests
 
 Json = Mapping[str, Any]
-Holding = Callable[[CompiledPolicy, Sequence[Choice], Joined], Iterator[Choice]]
+Holding = Callable[[CompiledPolicy, Sequence[ClassifyRule], Joined], Iterator[ClassifyRule]]
 """The choices of a policy that hold, in their order, asked as far as they are wanted."""
 
-_FALLBACK: Final = Said("service", BUILTIN, "fallback")
+_FALLBACK: Final = PolicyResult("service", BUILTIN, "fallback")
 
 QUEUE: Final = "queue"
 """The source of a tier that a Kueue queue said."""
@@ -37,8 +37,8 @@ _POLICY: Final = "TenantPolicy"
 
 
 def who(
-    admission: Admission, tables: Tables, matched: Sequence[CompiledPolicy]
-) -> tuple[Who, list[Conflict]]:
+    admission: AdmissionRequest, tables: PolicyTables, matched: Sequence[CompiledPolicy]
+) -> tuple[TenantIdentity, list[Conflict]]:
     """Whose request it is; policies of two tenants for one namespace are a conflict."""
     labels = namespace_labels(admission)
     tenants = [policy for policy in matched if isinstance(policy.model, TenantPolicy)]
@@ -59,12 +59,12 @@ def who(
         and tables.tiers[own].rank < _rank(tables, tier)
     ):
         tier, source = own, OWN
-    return Who(name, tier, source, policy), conflicts
+    return TenantIdentity(name, tier, source, policy), conflicts
 
 
 def _tier(
-    admission: Admission,
-    tables: Tables,
+    admission: AdmissionRequest,
+    tables: PolicyTables,
     labels: Mapping[str, str],
     tenants: Sequence[CompiledPolicy],
 ) -> tuple[str, str]:
@@ -84,23 +84,23 @@ def _tier(
     return vocabulary.LOWEST_TIER, "nobody said"
 
 
-def heeds_queue(who: Who) -> bool:
+def heeds_queue(who: TenantIdentity) -> bool:
     """Whether it matters what a queue says: nobody who goes before it said the tier."""
     return who.source not in (OWN, _NAMESPACE) and not who.source.startswith(f"{_POLICY} ")
 
 
-def _specs(admission: Admission) -> Iterable[Json]:
+def _specs(admission: AdmissionRequest) -> Iterable[Json]:
     if admission.is_pod:
         yield mapping(admission.subject.get("spec"))
     for template in admission.templates:
         yield mapping(template.pod.get("spec"))
 
 
-def _rank(tables: Tables, tier: str) -> int:
+def _rank(tables: PolicyTables, tier: str) -> int:
     return tables.tiers[tier].rank if tier in tables.tiers else -1
 
 
-def namespace_labels(admission: Admission) -> Mapping[str, str]:
+def namespace_labels(admission: AdmissionRequest) -> Mapping[str, str]:
     namespace = admission.home or {}
     return {
         str(key): value
@@ -111,16 +111,16 @@ def namespace_labels(admission: Admission) -> Mapping[str, str]:
 
 def workload_type(
     pod: Json, matched: Sequence[CompiledPolicy], holding: Holding
-) -> tuple[Said, list[Failure]]:
+) -> tuple[PolicyResult, list[Failure]]:
     own = _pod_labels(pod).get(vocabulary.WORKLOAD_TYPE_LABEL)
     if isinstance(own, str) and own in vocabulary.WORKLOAD_TYPES:
-        return Said(own, BUILTIN, "pod label"), []
+        return PolicyResult(own, BUILTIN, "pod label"), []
     failures = []
     if own is not None:
         failures = [_unusable("workload-type", vocabulary.WORKLOAD_TYPE_LABEL, own, _TYPES)]
     for policy in _tenants_first(policy for policy in matched if policy.workload_types):
         for choice in holding(policy, policy.workload_types, policy.first_type):
-            return Said(choice.value, policy.name, choice.rule), failures
+            return PolicyResult(choice.value, policy.name, choice.rule), failures
     return _FALLBACK, failures
 
 
@@ -128,8 +128,8 @@ _TYPES: Final = f"one of {', '.join(vocabulary.WORKLOAD_TYPES)}"
 
 
 def hardware_tier(
-    pod: Json, tier: str, tables: Tables, matched: Sequence[CompiledPolicy], holding: Holding
-) -> tuple[Said | None, list[Failure], list[Conflict]]:
+    pod: Json, tier: str, tables: PolicyTables, matched: Sequence[CompiledPolicy], holding: Holding
+) -> tuple[PolicyResult | None, list[Failure], list[Conflict]]:
     spec = tables.tiers.get(tier)
     allowed = spec.hardware_tiers.allowed if spec is not None else vocabulary.HARDWARE_TIERS
     own = _pod_labels(pod).get(vocabulary.HARDWARE_TIER_LABEL)
@@ -137,18 +137,18 @@ def hardware_tier(
         own = str(own)
         want = f"what tier {tier} may use: {', '.join(allowed)}"
         refused = _unusable("hardware-tier", vocabulary.HARDWARE_TIER_LABEL, own, want)
-        return Said(own, BUILTIN, "pod label"), [] if own in allowed else [refused], []
+        return PolicyResult(own, BUILTIN, "pod label"), [] if own in allowed else [refused], []
     conflicts: list[Conflict] = []
     for policy in _tenants_first(policy for policy in matched if policy.hardware_tiers):
         for choice in holding(policy, policy.hardware_tiers, policy.first_tier):
             if choice.value in allowed:
-                return Said(choice.value, policy.name, choice.rule), [], conflicts
+                return PolicyResult(choice.value, policy.name, choice.rule), [], conflicts
             by = f"{policy.name}/{choice.rule}"
             kept = f"tier {tier} may use {', '.join(allowed)}"
             conflicts.append(Conflict("hardware tier", kept, "tiers", choice.value, by))
     preferred = spec.hardware_tiers.preferred if spec is not None else ()
     if preferred and asks_gpus(pod):
-        return Said(preferred[0], BUILTIN, f"tier {tier} prefers it"), [], conflicts
+        return PolicyResult(preferred[0], BUILTIN, f"tier {tier} prefers it"), [], conflicts
     return None, [], conflicts
 
 

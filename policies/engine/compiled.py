@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from policies.cel.field_usage import WHOLE, View, together
-from policies.cel.protocol import Program, Sparing
+from policies.cel.field_usage import WHOLE, ReachableFields, together
+from policies.cel.protocol import PartialActivation, Program
 from policies.documents.policy import Policy, TenantPolicy
 from policies.documents.rules import Action, Exemption, Selector
 from policies.engine.result import Outcome
@@ -66,11 +66,14 @@ class Reached:
 
     def __init__(self, programs: Iterable[Program]) -> None:
         self._programs: tuple[Program, ...] = tuple(programs)
-        self._view: View | None = None
+        self._view: ReachableFields | None = None
 
-    def get(self) -> View:
+    def get(self) -> ReachableFields:
         if self._view is None:
-            views = (one.reads() if isinstance(one, Sparing) else WHOLE for one in self._programs)
+            views = (
+                one.reads() if isinstance(one, PartialActivation) else WHOLE
+                for one in self._programs
+            )
             self._view = together(tuple(views))
         return self._view
 
@@ -112,7 +115,7 @@ class CompiledException:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ClassifyRule:
     """One classification rule: a value, and when it holds."""
 
     rule: str
@@ -130,8 +133,8 @@ class CompiledPolicy:
     selector: Selector | None
     conditions: tuple[Compiled, ...]
     variables: Mapping[str, Compiled]
-    workload_types: tuple[Choice, ...]
-    hardware_tiers: tuple[Choice, ...]
+    workload_types: tuple[ClassifyRule, ...]
+    hardware_tiers: tuple[ClassifyRule, ...]
     defaults: tuple[CompiledDefault, ...]
     validations: tuple[CompiledValidation, ...]
     exceptions: tuple[CompiledException, ...]

@@ -31,7 +31,7 @@ from policies.engine import inline_variables
 from policies.engine.compiled import (
     BUILT_IN,
     MANAGED,
-    Choice,
+    ClassifyRule,
     Compiled,
     CompiledDefault,
     CompiledException,
@@ -205,12 +205,12 @@ class _PolicyCompiler:
         ]
         return tuple(one for one in made if one is not None)
 
-    def _choices(self, field: str, rules: Sequence[Any]) -> Iterator[Choice]:
+    def _choices(self, field: str, rules: Sequence[Any]) -> Iterator[ClassifyRule]:
         for index, rule in enumerate(rules):
             name = f"classify.{field}[{index}]"
             when = self._expression(("spec", "classify", field, index, "when"), rule.when, name)
             if when is not None:
-                yield Choice(name, when, rule.value)
+                yield ClassifyRule(name, when, rule.value)
 
     def _validation(self, index: int, rule: Validation) -> CompiledValidation | None:
         path = ("spec", "validations", index)

@@ -16,7 +16,7 @@ from policies.documents import label_selectors
 from policies.documents.faults import Fault, Origin
 from policies.documents.policy import ClusterPolicy, Policy, TenantPolicy
 from policies.documents.yaml_reader import Step
-from policies.engine.policyset import Tables
+from policies.engine.policyset import PolicyTables
 
 Entry = tuple[Policy, Origin]
 
@@ -79,7 +79,7 @@ def _rows(model: ClusterPolicy) -> Iterator[tuple[str, object, tuple[Step, ...]]
 
 
 def _tier_names(entries: Sequence[Entry]) -> Iterator[Fault]:
-    known = Tables.of(model for model, _ in entries).tiers
+    known = PolicyTables.of(model for model, _ in entries).tiers
     for model, origin in entries:
         said: list[tuple[str, tuple[Step, ...]]] = []
         if isinstance(model, TenantPolicy):
@@ -96,7 +96,7 @@ def _tier_names(entries: Sequence[Entry]) -> Iterator[Fault]:
 
 def _hardware(entries: Sequence[Entry]) -> Iterator[Fault]:
     """A tenant's rule that gives hardware which the tenant's tier may not use."""
-    known = Tables.of(model for model, _ in entries).tiers
+    known = PolicyTables.of(model for model, _ in entries).tiers
     for model, origin in entries:
         tier = known.get(model.spec.tenant.tier or "") if isinstance(model, TenantPolicy) else None
         if tier is None:

@@ -14,17 +14,17 @@ from datetime import datetime
 
 from policies.engine import classify, tenant_limits
 from policies.engine.compiled import CompiledPolicy
-from policies.engine.object_evaluator import Court, Subject
+from policies.engine.object_evaluator import EvaluatedObject, ObjectEvaluator
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission, pod_from
-from policies.engine.result import BUILTIN, Evaluation, Failure, Who
+from policies.engine.request import AdmissionRequest, pod_from
+from policies.engine.result import BUILTIN, Evaluation, Failure, TenantIdentity
 from policies.json_fields import Json
 from policies.pods.intent import Intent
 from policies.pods.members import members_of, size_from
 
 
 def evaluate(
-    admission: Admission,
+    admission: AdmissionRequest,
     policies: PolicySet,
     *,
     now: datetime,
@@ -44,7 +44,7 @@ def evaluate(
     labels = classify.namespace_labels(admission)
     candidates = policies.for_namespace(admission.namespace, labels)
     who, conflicts = classify.who(admission, policies.tables, candidates)
-    court = Court(
+    court = ObjectEvaluator(
         admission,
         policies.tables,
         who,
@@ -61,7 +61,7 @@ def evaluate(
     ]
     obj = admission.object
     if own or admission.is_pod:
-        obj = court.judge(Subject(obj, tuple(own), is_pod=admission.is_pod))
+        obj = court.judge(EvaluatedObject(obj, tuple(own), is_pod=admission.is_pod))
     if not admission.is_pod and admission.operation in ("CREATE", "UPDATE"):
         _templates(court, candidates, own)
     return Evaluation(
@@ -80,7 +80,7 @@ def evaluate(
 
 
 def _templates(
-    court: Court, candidates: Sequence[CompiledPolicy], own: Sequence[CompiledPolicy]
+    court: ObjectEvaluator, candidates: Sequence[CompiledPolicy], own: Sequence[CompiledPolicy]
 ) -> None:
     """Show each pod template to the policies for Pods; only the limits of a tenant bind there."""
     names = frozenset(policy.name for policy in own)
@@ -96,7 +96,7 @@ def _templates(
     before = _asked(court.admission.old_object) if limited else {}
     for template in court.admission.templates:
         court.judge(
-            Subject(
+            EvaluatedObject(
                 pod_from(court.admission, template),
                 pods,
                 is_pod=True,
@@ -121,7 +121,7 @@ def _asked(workload: Json | None) -> dict[str, Intent]:
     return found
 
 
-def _unknown_namespace(admission: Admission, policies: PolicySet) -> Evaluation:
+def _unknown_namespace(admission: AdmissionRequest, policies: PolicySet) -> Evaluation:
     """Without the namespace's labels no selector can be answered: that is no "does not match"."""
     failure = Failure(
         BUILTIN,
@@ -130,5 +130,5 @@ def _unknown_namespace(admission: Admission, policies: PolicySet) -> Evaluation:
         reason="Forbidden",
         fix="try again in a few seconds",
     )
-    who = Who(admission.namespace, "", "namespace not known")
+    who = TenantIdentity(admission.namespace, "", "namespace not known")
     return Evaluation(policies.digest, who, failures=(failure,), object=admission.object)

@@ -59,14 +59,14 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class QueueResult:
     """The tier, or why the queue says none; neither where it is silent on purpose."""
 
     tier: str | None = None
     trouble: str = ""
 
 
-NOTHING: Final = Says()
+NOTHING: Final = QueueResult()
 
 
 def leads_to(local_queue: Json) -> str:
@@ -90,7 +90,9 @@ def name_in(obj: Json) -> str:
     return next(filter(None, below), "")
 
 
-def says(queue: Queue, *, namespace: str, labels: Mapping[str, str], tiers: Iterable[str]) -> Says:
+def says(
+    queue: Queue, *, namespace: str, labels: Mapping[str, str], tiers: Iterable[str]
+) -> QueueResult:
     """What the queue says to work of a namespace with these labels, among these tiers."""
     found, known = queue.found, tuple(tiers)
     if not queue.served:
@@ -110,11 +112,11 @@ def says(queue: Queue, *, namespace: str, labels: Mapping[str, str], tiers: Iter
     if found.tier.lower() not in known:
         want = f"want one of {', '.join(known)}: ask the cluster admin to correct the label"
         return _silent(queue, f"{its} has {vocabulary.TIER_LABEL} {found.tier!r}, {want}")
-    return Says(found.tier.lower())
+    return QueueResult(found.tier.lower())
 
 
-def _silent(queue: Queue, why: str) -> Says:
-    return Says(trouble=f"queue {queue.name!r} says nothing of the tier: {why}")
+def _silent(queue: Queue, why: str) -> QueueResult:
+    return QueueResult(trouble=f"queue {queue.name!r} says nothing of the tier: {why}")
 
 
 def _labels(obj: Json) -> Json:

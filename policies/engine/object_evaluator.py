@@ -24,7 +24,7 @@ from typing import Any, Final
 from policies.cel.protocol import EvaluationError
 from policies.engine import classify, tenant_limits
 from policies.engine.compiled import (
-    Choice,
+    ClassifyRule,
     Compiled,
     CompiledPolicy,
     CompiledValidation,
@@ -32,21 +32,21 @@ from policies.engine.compiled import (
     Setting,
 )
 from policies.engine.defaults import Draft, Path, at, steps
-from policies.engine.policyset import Tables
-from policies.engine.request import Admission
+from policies.engine.policyset import PolicyTables
+from policies.engine.request import AdmissionRequest
 from policies.engine.result import (
     BUILTIN,
     Conflict,
-    Excepted,
+    ExemptedFailure,
     Failure,
     Injection,
     Outcome,
     PodClass,
     Skipped,
-    Who,
+    TenantIdentity,
 )
 from policies.engine.runner import Runner
-from policies.engine.variables import Facts, reached
+from policies.engine.variables import CelVariables, reached
 from policies.json_fields import Json, mapping
 from policies.pods.intent import Intent
 
@@ -55,7 +55,7 @@ _LONGEST_MESSAGE: Final = 5120  # bytes, as Kubernetes has it for messageExpress
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class EvaluatedObject:
     """One object to judge: the request's own, or a pod that one of its templates becomes."""
 
     object: Json | None
@@ -74,11 +74,11 @@ class Subject:
 
 
 @dataclass(slots=True)
-class _Round:
+class _Evaluation:
     """One pass over the policies, with the object as the pass found it."""
 
     runner: Runner
-    facts: Facts
+    facts: CelVariables
     matched: list[CompiledPolicy] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -87,12 +87,12 @@ class _Round:
 
 
 @dataclass(slots=True)
-class Court:
+class ObjectEvaluator:
     """Judges the objects of one request, and gathers what was found."""
 
-    admission: Admission
-    tables: Tables
-    who: Who
+    admission: AdmissionRequest
+    tables: PolicyTables
+    who: TenantIdentity
     now: datetime
     inject: bool
     validate: bool
@@ -102,11 +102,11 @@ class Court:
     injections: list[Injection] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    excepted: list[Excepted] = field(default_factory=list)
+    excepted: list[ExemptedFailure] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
 
-    def judge(self, subject: Subject) -> Json | None:
+    def judge(self, subject: EvaluatedObject) -> Json | None:
         """The object with all writes; failures and the rest are gathered here."""
         final, obj = self._settle(subject)
         self.policies.update(dict.fromkeys(policy.name for policy in final.matched))
@@ -121,7 +121,7 @@ class Court:
 
     # --- rounds ---
 
-    def _settle(self, subject: Subject) -> tuple[_Round, Json | None]:
+    def _settle(self, subject: EvaluatedObject) -> tuple[_Evaluation, Json | None]:
         """Rounds until nothing is left to write; a template gets its writes when it is a pod."""
         obj = subject.object
         conflicts: list[Conflict] = []
@@ -145,15 +145,15 @@ class Court:
             self.injections += injections
         return found, obj
 
-    def _writes(self, subject: Subject) -> bool:
+    def _writes(self, subject: EvaluatedObject) -> bool:
         """Pods are written to when they are made, and never later."""
         created = self.admission.operation == "CREATE" and not self.admission.subresource
         return subject.advisory or (self.inject and created)
 
-    def _round(self, subject: Subject, obj: Json | None) -> _Round:
-        facts = Facts(self.admission, self.who, self.tables, obj, is_pod=subject.is_pod)
+    def _round(self, subject: EvaluatedObject, obj: Json | None) -> _Evaluation:
+        facts = CelVariables(self.admission, self.who, self.tables, obj, is_pod=subject.is_pod)
         values = facts.values(subject.policies, self.params)
-        found = _Round(Runner(values, view=reached(subject.policies, self.validate)), facts)
+        found = _Evaluation(Runner(values, view=reached(subject.policies, self.validate)), facts)
         found.matched = [
             policy
             for policy in subject.policies
@@ -163,7 +163,9 @@ class Court:
             self._classify(found, subject, values["workload"] is not None)
         return found
 
-    def _matches(self, policy: CompiledPolicy, found: _Round, subject: Subject) -> bool:
+    def _matches(
+        self, policy: CompiledPolicy, found: _Evaluation, subject: EvaluatedObject
+    ) -> bool:
         """One false condition passes the policy by; only then do errors count."""
         found.runner.enter(policy)
         error: tuple[Compiled, EvaluationError] | None = None
@@ -192,12 +194,12 @@ class Court:
             found.skipped.append(Skipped(policy.name, rule, message))
         return False
 
-    def _classify(self, found: _Round, subject: Subject, bind: bool) -> None:
+    def _classify(self, found: _Evaluation, subject: EvaluatedObject, bind: bool) -> None:
         pod = found.facts.pod
 
         def holding(
-            policy: CompiledPolicy, choices: Sequence[Choice], first: Joined
-        ) -> Iterator[Choice]:
+            policy: CompiledPolicy, choices: Sequence[ClassifyRule], first: Joined
+        ) -> Iterator[ClassifyRule]:
             found.runner.enter(policy)
             known = found.runner.at_once(first)
             start = known if isinstance(known, int) else 0
@@ -220,7 +222,7 @@ class Court:
         found.pod = PodClass(subject.path, type_, tier)
 
     def _holds(
-        self, policy: CompiledPolicy, when: Compiled, found: _Round, subject: Subject
+        self, policy: CompiledPolicy, when: Compiled, found: _Evaluation, subject: EvaluatedObject
     ) -> bool:
         found.runner.enter(policy)
         try:
@@ -234,8 +236,8 @@ class Court:
         policy: CompiledPolicy,
         rule: str,
         error: EvaluationError,
-        found: _Round,
-        subject: Subject,
+        found: _Evaluation,
+        subject: EvaluatedObject,
     ) -> None:
         if not policy.fails_closed:
             found.skipped.append(Skipped(policy.name, rule, error.message))
@@ -247,7 +249,7 @@ class Court:
 
     # --- defaults ---
 
-    def _defaults(self, found: _Round, subject: Subject, obj: Json) -> Draft:
+    def _defaults(self, found: _Evaluation, subject: EvaluatedObject, obj: Json) -> Draft:
         draft = Draft(obj)
         bases: list[Path] = [()] if subject.is_pod else self._bases(obj)
         for policy in found.matched:
@@ -272,8 +274,8 @@ class Court:
         policy: CompiledPolicy,
         rule: str,
         setting: Setting,
-        found: _Round,
-        subject: Subject,
+        found: _Evaluation,
+        subject: EvaluatedObject,
     ) -> Any:
         if not isinstance(setting.value, Compiled):
             return setting.value
@@ -286,7 +288,9 @@ class Court:
 
     # --- validations ---
 
-    def _validate(self, policy: CompiledPolicy, found: _Round, subject: Subject) -> None:
+    def _validate(
+        self, policy: CompiledPolicy, found: _Evaluation, subject: EvaluatedObject
+    ) -> None:
         runner, name = found.runner, policy.name
         runner.enter(policy)
         rules = policy.validations if name not in subject.judged else ()
@@ -324,7 +328,7 @@ class Court:
         if subject.is_pod and made and tenant_limits.has_limits(policy):
             self._limit(policy, found, subject)
 
-    def _limit(self, policy: CompiledPolicy, found: _Round, subject: Subject) -> None:
+    def _limit(self, policy: CompiledPolicy, found: _Evaluation, subject: EvaluatedObject) -> None:
         """What a template's author asks for is refused; what defaults would add is advice."""
         asked, before = subject.asked or found.facts.intent, subject.before
         known = list(tenant_limits.limits(policy, before)) if before is not None else []
@@ -333,7 +337,7 @@ class Court:
             placed = _placed(failure, subject)
             self._fail(policy, replace(placed, advisory=failure not in binding), found)
 
-    def _message(self, policy: CompiledPolicy, rule: CompiledValidation, found: _Round) -> str:
+    def _message(self, policy: CompiledPolicy, rule: CompiledValidation, found: _Evaluation) -> str:
         if rule.message_expression is None:
             return rule.message
         try:
@@ -346,7 +350,7 @@ class Court:
         usable = text and text.isprintable() and len(text.encode()) <= _LONGEST_MESSAGE
         return text if usable else rule.message
 
-    def _fail(self, policy: CompiledPolicy, failure: Failure, found: _Round) -> None:
+    def _fail(self, policy: CompiledPolicy, failure: Failure, found: _Evaluation) -> None:
         """Count the failure, unless an exception of the same policy covers it."""
         for exception in policy.exceptions:
             if not exception.covers(failure.rule) or exception.model.expired(self.now):
@@ -358,7 +362,7 @@ class Court:
                 continue
             if holds:
                 self.excepted.append(
-                    Excepted(
+                    ExemptedFailure(
                         policy.name, failure.rule, exception.model.name, exception.model.reason
                     )
                 )
@@ -366,7 +370,7 @@ class Court:
         self.failures.append(failure)
 
 
-def _placed(failure: Failure, subject: Subject) -> Failure:
+def _placed(failure: Failure, subject: EvaluatedObject) -> Failure:
     """The failure as seen from the object that holds the pod."""
     field_path = failure.path.removeprefix("metadata.") if subject.bare else failure.path
     path = ".".join(part for part in (subject.path, field_path) if part)

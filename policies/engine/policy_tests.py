@@ -20,7 +20,7 @@ from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from policies.engine.result import Evaluation, where
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)  # the time of tests that name none
@@ -95,7 +95,7 @@ def run(test: PolicyTest, policies: PolicySet) -> tuple[CaseResult, ...]:
 
 def _evaluate(case: Case, policies: PolicySet, now: datetime) -> Evaluation:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": case.namespace.model_dump()}
-    admission = Admission.of(
+    admission = AdmissionRequest.of(
         case.object,
         operation=case.operation,
         namespace=namespace,

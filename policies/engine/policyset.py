@@ -37,7 +37,7 @@ _PLAIN_TIERS: Final = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class PolicyTables:
     """What the cluster policies lay down for everybody."""
 
     tiers: Mapping[str, TierSpec]
@@ -50,7 +50,7 @@ class Tables:
     tenants: Mapping[str, str | None] = field(default_factory=dict)  # tenant -> its tier, if said
 
     @classmethod
-    def of(cls, models: Iterable[Policy]) -> "Tables":
+    def of(cls, models: Iterable[Policy]) -> "PolicyTables":
         found = tuple(models)
         specs = [model.spec for model in found if isinstance(model, ClusterPolicy)]
         tiers = [tier for spec in specs for tier in spec.tiers] or list(_PLAIN_TIERS)
@@ -92,7 +92,7 @@ class PolicySet:
     """The policies in force; made by `of`, read by everybody."""
 
     policies: tuple[CompiledPolicy, ...] = ()
-    tables: Tables = field(default_factory=lambda: Tables.of(()))
+    tables: PolicyTables = field(default_factory=lambda: PolicyTables.of(()))
     digest: str = ""
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """`Kind`, `group/Kind` or `*` as policies write it -> the operations that they look at."""
@@ -115,7 +115,7 @@ class PolicySet:
         models = [policy.model for policy in ordered]
         return cls(
             ordered,
-            Tables.of(models),
+            PolicyTables.of(models),
             digest(models),
             _kinds(models),
             {pair: tuple(found) for pair, found in indexed.items()},

@@ -15,7 +15,7 @@ from policies.pods.workloads import PodTemplate, pods_of
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AdmissionRequest:
     """A request; the objects stay raw JSON and are never changed."""
 
     operation: str
@@ -48,7 +48,7 @@ class Admission:
         old_object: Json | None = None,
         user: Json | None = None,
         queue_tier: str | None = None,
-    ) -> "Admission":
+    ) -> "AdmissionRequest":
         """The request that brings `obj` into a cluster; for people and tools without a server."""
         group, _, version = str(obj.get("apiVersion") or "v1").rpartition("/")
         metadata = mapping(obj.get("metadata"))
@@ -102,7 +102,7 @@ class Admission:
         }
 
 
-def pod_from(admission: Admission, template: PodTemplate) -> Json:
+def pod_from(admission: AdmissionRequest, template: PodTemplate) -> Json:
     """The pod that a template will become, owned by the object that holds it."""
     owner = admission.subject
     metadata = mapping(template.pod.get("metadata"))

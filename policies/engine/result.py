@@ -17,7 +17,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PolicyResult:
     """A value, and who said so."""
 
     value: str
@@ -26,7 +26,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class TenantIdentity:
     """Whose request it is; `source` is where the tier comes from."""
 
     tenant: str
@@ -40,8 +40,8 @@ class PodClass:
     """What one pod, or the pods of one template, are and where they belong."""
 
     path: str
-    workload_type: Said
-    hardware_tier: Said | None = None
+    workload_type: PolicyResult
+    hardware_tier: PolicyResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Excepted:
+class ExemptedFailure:
     """A failed rule that an exception lets pass."""
 
     policy: str
@@ -133,13 +133,13 @@ class Evaluation:
     """The whole outcome of one request under one policy set."""
 
     digest: str
-    who: Who
+    who: TenantIdentity
     policies: tuple[str, ...] = ()
     pods: tuple[PodClass, ...] = ()
     injections: tuple[Injection, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failures: tuple[Failure, ...] = ()
-    excepted: tuple[Excepted, ...] = ()
+    excepted: tuple[ExemptedFailure, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     object: Json | None = None

@@ -15,7 +15,7 @@ nothing else, and one that changes with every variable.
 from collections.abc import Sequence
 from typing import Any
 
-from policies.cel.field_usage import EVERYTHING, View
+from policies.cel.field_usage import EVERYTHING, ReachableFields
 from policies.cel.protocol import Activation, EvaluationError
 from policies.engine.compiled import Compiled, CompiledPolicy, Joined
 
@@ -23,7 +23,7 @@ from policies.engine.compiled import Compiled, CompiledPolicy, Joined
 class Runner:
     """The values of one request, and the policy whose rules are being run."""
 
-    def __init__(self, values: dict[str, Any], *, view: View = EVERYTHING) -> None:
+    def __init__(self, values: dict[str, Any], *, view: ReachableFields = EVERYTHING) -> None:
         """`view` is what the expressions that will be run reach of the objects."""
         self._facts = Activation(values, view=view)
         self._activation = Activation(

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 from policies import vocabulary
-from policies.cel.field_usage import View, together
+from policies.cel.field_usage import ReachableFields, together
 from policies.engine.compiled import MANAGED, CompiledPolicy
-from policies.engine.policyset import Tables
-from policies.engine.request import Admission, pod_from
-from policies.engine.result import Who
+from policies.engine.policyset import PolicyTables
+from policies.engine.request import AdmissionRequest, pod_from
+from policies.engine.result import TenantIdentity
 from policies.json_fields import Json, mapping
 from policies.pods import intent
 from policies.pods.intent import Intent
@@ -45,16 +45,22 @@ def needed_by(policies: Iterable[CompiledPolicy]) -> Set[str]:
     return frozenset[str]().union(*(policy.facts for policy in policies))
 
 
-def reached(policies: Iterable[CompiledPolicy], judged: bool) -> View:
+def reached(policies: Iterable[CompiledPolicy], judged: bool) -> ReachableFields:
     """What expressions of the policies reach of the objects; `judged`: validations too."""
     return together(tuple((one.judged if judged else one.asked).get() for one in policies))
 
 
-class Facts:
+class CelVariables:
     """The facts of one object of a request, each worked out at most once."""
 
     def __init__(
-        self, admission: Admission, who: Who, tables: Tables, obj: Json | None, *, is_pod: bool
+        self,
+        admission: AdmissionRequest,
+        who: TenantIdentity,
+        tables: PolicyTables,
+        obj: Json | None,
+        *,
+        is_pod: bool,
     ) -> None:
         self._admission, self._who, self._tables = admission, who, tables
         self._object, self._is_pod = obj, is_pod

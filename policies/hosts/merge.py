@@ -39,7 +39,7 @@ _NO_FACTS: Final[Facts] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HostFacts:
     """What one source says of one host. Facts that it does not know are absent."""
 
     source: str
@@ -60,7 +60,7 @@ class Said:
         return bool(self.zones or self.gpus or self.gpu_counts or self.host or self.each_gpu)
 
 
-def merge(said: Sequence[Said], *, gpus: int) -> Topology | None:
+def merge(said: Sequence[HostFacts], *, gpus: int) -> Topology | None:
     """The host that offers `gpus` whole GPUs; None when nothing is known of its inside."""
     sources = aligned(said)
     zones = tuple(_zone(id_, _of(id_, sources)) for id_ in zone_ids(sources))
@@ -73,7 +73,7 @@ def merge(said: Sequence[Said], *, gpus: int) -> Topology | None:
     return Topology(zones, rows, problems, manager)
 
 
-def aligned(said: Sequence[Said]) -> Sequence[Said]:
+def aligned(said: Sequence[HostFacts]) -> Sequence[HostFacts]:
     """The same, each GPU under one index: that of the last source which tells PCI addresses."""
     tell = [one for one in said if any(PCI in facts for facts in one.gpus.values())]
     if len(tell) < 2:
@@ -82,7 +82,7 @@ def aligned(said: Sequence[Said]) -> Sequence[Said]:
     return [_renumbered(one, index) if any(one is other for other in tell) else one for one in said]
 
 
-def _renumbered(said: Said, index: Mapping[str, int]) -> Said:
+def _renumbered(said: HostFacts, index: Mapping[str, int]) -> HostFacts:
     moved = {index.get(facts.get(PCI, ""), at): facts for at, facts in said.gpus.items()}
     # Two under one index would lose a GPU: then the source keeps its own count.
     return replace(said, gpus=moved) if len(moved) == len(said.gpus) else said
@@ -91,7 +91,7 @@ def _renumbered(said: Said, index: Mapping[str, int]) -> Said:
 # --- NUMA nodes ---
 
 
-def zone_ids(said: Iterable[Said]) -> tuple[int, ...]:
+def zone_ids(said: Iterable[HostFacts]) -> tuple[int, ...]:
     """Those of the best source that lists all; without one, those whose amounts are told."""
     some: set[int] = set()
     for one in said:
@@ -101,7 +101,7 @@ def zone_ids(said: Iterable[Said]) -> tuple[int, ...]:
     return tuple(sorted(some))[:MOST_ZONES]
 
 
-def _of(id_: int, said: Sequence[Said]) -> Facts:
+def _of(id_: int, said: Sequence[HostFacts]) -> Facts:
     found: dict[str, Any] = {}
     for one in reversed(said):
         found.update(one.zones.get(id_, _NO_FACTS))
@@ -126,7 +126,7 @@ def _zone(id_: int, facts: Facts) -> Zone:
 # --- GPUs ---
 
 
-def gpu_facts(said: Sequence[Said], offered: int) -> list[tuple[int, Facts]]:
+def gpu_facts(said: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
     """(index, facts) of every GPU; none where nobody names one: the choice is the kubelet's."""
     if any(one.host.get("shared") for one in said):
         return []
@@ -159,7 +159,7 @@ def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
     return sorted(found)[:MOST_GPUS]
 
 
-def _counted(said: Sequence[Said], offered: int) -> list[tuple[int, Facts]]:
+def _counted(said: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
     """Counted, not named: numbered in the order of the NUMA nodes, if all are counted."""
     for one in said:
         if one.gpu_counts and sum(one.gpu_counts.values()) == offered <= MOST_GPUS:
@@ -186,9 +186,9 @@ def _gpu(index: int, facts: Facts, known: frozenset[int]) -> Gpu:
     )
 
 
-def said_by(topology: Topology) -> Said:
+def said_by(topology: Topology) -> HostFacts:
     """A topology as the words of one source: for what stands above those it was made of."""
-    return Said(
+    return HostFacts(
         "node",
         {zone.id: dict(_zone_facts(zone)) for zone in topology.zones},
         lists_zones=True,

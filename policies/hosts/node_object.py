@@ -32,7 +32,7 @@ import orjson
 
 from policies import quantity, vocabulary
 from policies.hosts import merge
-from policies.hosts.merge import MOST_GPUS, MOST_ZONES, Said
+from policies.hosts.merge import MOST_GPUS, MOST_ZONES, HostFacts
 from policies.hosts.topology import Topology, count_cpus, is_number
 
 Json = Mapping[str, Any]
@@ -43,7 +43,7 @@ GFD: Final = "labels nvidia.com/gpu.*"
 LABELS: Final = "labels numa.kubenexus.io/*, gpu.kubenexus.io/*"
 NFD: Final = "labels feature.node.kubernetes.io/*"
 
-_NOTHING_IN_ANNOTATION: Final = Said(ANNOTATION)
+_NOTHING_IN_ANNOTATION: Final = HostFacts(ANNOTATION)
 _READ: Final = ("numa.kubenexus.io/", "gpu.kubenexus.io/", "nvidia.com/gpu.")
 _MAKERS: Final = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
 # Values of the label that say: the GPUs of this host reach each other directly.
@@ -87,7 +87,7 @@ def vram(labels: Words, topology: Topology | None) -> int:
     return max(0, found)
 
 
-def sources(labels: Words, annotations: Words, *, gpus: int) -> list[Said]:
+def sources(labels: Words, annotations: Words, *, gpus: int) -> list[HostFacts]:
     """All that decides, best first."""
     return [
         annotated(annotations.get(vocabulary.NUMA_TOPOLOGY_ANNOTATION)),
@@ -99,18 +99,18 @@ def sources(labels: Words, annotations: Words, *, gpus: int) -> list[Said]:
 # --- the labeler's annotation ---
 
 
-def annotated(text: str | None) -> Said:
+def annotated(text: str | None) -> HostFacts:
     if text is None:
         return _NOTHING_IN_ANNOTATION
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
         name = vocabulary.NUMA_TOPOLOGY_ANNOTATION
-        return Said(ANNOTATION, problems=(f"{name}: found {text[:40]!r}, want JSON",))
+        return HostFacts(ANNOTATION, problems=(f"{name}: found {text[:40]!r}, want JSON",))
     document: Json = found if isinstance(found, dict) else {}
     problems: list[str] = []
     zones = dict(_annotated_zones(document, problems))
-    return Said(
+    return HostFacts(
         ANNOTATION,
         zones,
         lists_zones=True,
@@ -177,7 +177,7 @@ def _pages(found: object) -> tuple[tuple[str, int], ...]:
 # --- GPU feature discovery ---
 
 
-def gpu_labels(labels: Words) -> Said:
+def gpu_labels(labels: Words) -> HostFacts:
     """Its labels speak of all GPUs of the host at once."""
     each: dict[str, Any] = {}
     if model := labels.get(vocabulary.GFD_PRODUCT_LABEL):
@@ -189,13 +189,13 @@ def gpu_labels(labels: Words) -> Said:
         each[merge.ISLAND] = clique
     replicas = labels.get(vocabulary.GFD_REPLICAS_LABEL, "")
     shared = is_number(replicas) and int(replicas) > 1
-    return Said(GFD, each_gpu=each, host={"shared": True} if shared else {})
+    return HostFacts(GFD, each_gpu=each, host={"shared": True} if shared else {})
 
 
 # --- node feature discovery ---
 
 
-def discovered(labels: Words) -> Said:
+def discovered(labels: Words) -> HostFacts:
     """`memory-numa`, and `pci-[class_]maker.present` as labels of display controllers."""
     host: dict[str, Any] = {}
     if labels.get("feature.node.kubernetes.io/memory-numa") == "true":
@@ -207,7 +207,7 @@ def discovered(labels: Words) -> Said:
     }
     if makers:
         host["GPU makers"] = tuple(sorted(makers))
-    return Said(NFD, host=host)
+    return HostFacts(NFD, host=host)
 
 
 def _pci_maker(key: str) -> str:
@@ -223,7 +223,7 @@ def _pci_maker(key: str) -> str:
 # --- plain labels ---
 
 
-def plain_labels(labels: Words, annotations: Words, *, gpus: int) -> Said:
+def plain_labels(labels: Words, annotations: Words, *, gpus: int) -> HostFacts:
     facts = {**labels, **annotations} if annotations else labels
     problems: list[str] = []
     zones = dict(_labelled_zones(facts, problems))
@@ -235,7 +235,7 @@ def plain_labels(labels: Words, annotations: Words, *, gpus: int) -> Said:
         each[merge.VRAM] = size
     if (link := labels.get(vocabulary.GPU_TOPOLOGY_LABEL, "").lower()) in _LINKED:
         each[merge.ISLAND] = link
-    return Said(
+    return HostFacts(
         LABELS,
         zones,
         lists_zones=True,

@@ -47,7 +47,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class TopologyManager:
     """The kubelet's Topology Manager, as the host reports it."""
 
     policy: str
@@ -63,7 +63,7 @@ class Topology:
     zones: tuple[Zone, ...]
     gpus: tuple[Gpu, ...] = ()
     problems: tuple[str, ...] = ()
-    manager: Manager | None = None
+    manager: TopologyManager | None = None
 
 
 @lru_cache(maxsize=4096)

@@ -30,7 +30,7 @@ LONGEST_WAIT: Final = 2.0
 ONE_TRY: Final = 5.0  # seconds for one request; a second one is safe and may meet a better server
 
 
-class Binds(Protocol):
+class BindVerb(Protocol):
     """What the binder needs of a client."""
 
     async def bind(
@@ -63,7 +63,7 @@ class Binder:
 
     def __init__(
         self,
-        api: Binds,
+        api: BindVerb,
         *,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],

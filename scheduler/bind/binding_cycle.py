@@ -16,25 +16,25 @@ from typing import Final
 
 from scheduler.bind.binder import Binder
 from scheduler.cache.cache import Cache
-from scheduler.gang.partial_gangs import Wholeness
+from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Bound, Placed, Placement, Result, Unbound
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.plugins.dra.prebind import SECONDS as CLAIM_SECONDS
-from scheduler.plugins.dra.prebind import Claiming
+from scheduler.plugins.dra.prebind import ClaimPreBind
 from scheduler.plugins.volumes.prebind import SECONDS as VOLUME_SECONDS
-from scheduler.plugins.volumes.prebind import Preparing
-from scheduler.queueing.scheduling_queue import Queue
+from scheduler.plugins.volumes.prebind import VolumePreBind
+from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
-from scheduler.report.reporter import Telling, log
-from scheduler.tenancy.reservation.controller import Reserving
+from scheduler.report.reporter import Reporter, log
+from scheduler.tenancy.reservation.controller import ReservationController
 
 BIND_SECONDS: Final = 30.0  # how long a bind is tried before the pod is planned again
 
 
 @dataclass(frozen=True, slots=True)
-class _Flight:
+class _Binding:
     """A plan whose binds are in flight."""
 
     unit: Unit
@@ -47,7 +47,7 @@ class _Flight:
     """Members of the gang that had a node in the API when the plan was made."""
 
 
-class Flights:
+class BindingCycles:
     """`pending` gives the newest state of a pod that still wants a node; `freed` hears of nodes
     that have room again, `wake` that there is something to plan."""
 
@@ -55,18 +55,18 @@ class Flights:
         self,
         *,
         cache: Cache,
-        queue: Queue,
-        wholeness: Wholeness,
+        queue: SchedulingQueue,
+        wholeness: PartialGangTracker,
         binder: Binder,
-        telling: Telling,
+        telling: Reporter,
         metrics: Metrics,
         now: Callable[[], float],
         pending: Callable[[str], Pod | None],
         freed: Callable[[Iterable[str]], None],
         wake: Callable[[], None],
-        preparing: Preparing | None = None,
-        claiming: Claiming | None = None,
-        reserving: Reserving | None = None,
+        preparing: VolumePreBind | None = None,
+        claiming: ClaimPreBind | None = None,
+        reserving: ReservationController | None = None,
     ) -> None:
         self._preparing, self._claiming, self._reserving = preparing, claiming, reserving
         self._cache, self._queue, self._wholeness = cache, queue, wholeness
@@ -100,7 +100,7 @@ class Flights:
             self._wholeness.committed(unit.key)
         since = now if look is None else look.since
         self.pods += len(plan.placements)
-        task = asyncio.create_task(self._bind(_Flight(unit, plan.placements, first, since, live)))
+        task = asyncio.create_task(self._bind(_Binding(unit, plan.placements, first, since, live)))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -116,7 +116,7 @@ class Flights:
             # A bug, not a refusal: the books may be wrong, so nobody must go on with them.
             self.broken = exc
 
-    async def _bind(self, flight: _Flight) -> None:
+    async def _bind(self, flight: _Binding) -> None:
         unit = flight.unit
         ready, results = await self._prepare(flight)
         ready = await self._claim(flight, ready, results)
@@ -137,7 +137,7 @@ class Flights:
             self._end(flight, unit.key, len(bound))
         self._telling.bound(unit, bound)
 
-    async def _prepare(self, flight: _Flight) -> tuple[tuple[Placement, ...], list[Result]]:
+    async def _prepare(self, flight: _Binding) -> tuple[tuple[Placement, ...], list[Result]]:
         """
         Who may be bound once volumes are there, and who failed for want of them.
 
@@ -157,7 +157,7 @@ class Flights:
         return found.ready, failed
 
     async def _claim(
-        self, flight: _Flight, ready: tuple[Placement, ...], results: list[Result]
+        self, flight: _Binding, ready: tuple[Placement, ...], results: list[Result]
     ) -> tuple[Placement, ...]:
         """Who may be bound once claims have their devices; who failed is added to the results."""
         if self._claiming is None or not self._claiming.needed(ready):
@@ -216,7 +216,7 @@ class Flights:
             put_back(pods, self._now())
             self._wake()
 
-    def _end(self, flight: _Flight, gang: GangKey, bound: int) -> None:
+    def _end(self, flight: _Binding, gang: GangKey, bound: int) -> None:
         size = flight.unit.size
         if flight.live + bound >= size:
             # Whole, whoever may have gone since.

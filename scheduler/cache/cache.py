@@ -25,24 +25,24 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from scheduler.cache.reserved_capacity import Holds
+from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import InvariantError
-from scheduler.hostinfo.inventory import Hosts, VramOf
+from scheduler.hostinfo.inventory import HostInventory, VramOf
 from scheduler.model.assignment import NOWHERE, Assignment
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
-from scheduler.tenancy.preemption.pdb import Budgets
+from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.preemption.victims import Occupant
-from scheduler.tenancy.quota.accounting import Accounts
-from scheduler.tenancy.quota.gpu_kinds import Kinds
-from scheduler.tenancy.reservation.members import Reservations
+from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.quota.gpu_kinds import GpuKinds
+from scheduler.tenancy.reservation.members import MemberReservations
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CachedPod:
     """A pod with its node; `assumed` until the watch has shown it there."""
 
     pod: Pod
@@ -56,19 +56,19 @@ class Cache:
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
-        self.hosts = Hosts(self.snapshot.devices.facts, changed=self._rehost)
+        self.hosts = HostInventory(self.snapshot.devices.facts, changed=self._rehost)
         self.on_nodes: Callable[[Iterable[str]], None] = lambda nodes: None
         """Told of nodes that changed without their objects."""
         self._objects: dict[str, Node] = {}  # node name -> the node as its object tells it
-        self._held: dict[str, Held] = {}  # pod uid -> where it is
+        self._held: dict[str, CachedPod] = {}  # pod uid -> where it is
         self._on: dict[str, set[str]] = {}  # node name -> uids of its pods, known node or not
         self._members: dict[GangKey, set[str]] = {}  # gang -> uids of members that count
-        self.accounts = Accounts(Kinds(self.snapshot))
-        self.holds = Holds(self.snapshot)
-        self.reservations = Reservations(self.holds, self.accounts)
+        self.accounts = QuotaAccounts(GpuKinds(self.snapshot))
+        self.holds = ReservedCapacity(self.snapshot)
+        self.reservations = MemberReservations(self.holds, self.accounts)
         self.foretold: Callable[[Pod], Iterable[str]] = lambda pod: ()
         """What is going to be kept that the pod may not use, as sentences."""
-        self.budgets = Budgets()
+        self.budgets = DisruptionBudgets()
         self.own = ""
         """The name of the scheduler whose cache this is."""
         self.yielding = 0  # pods on nodes that are marked preemptible
@@ -78,7 +78,7 @@ class Cache:
     def __len__(self) -> int:
         return len(self._held)
 
-    def held(self, uid: str) -> Held | None:
+    def held(self, uid: str) -> CachedPod | None:
         return self._held.get(uid)
 
     def assumed(self) -> int:
@@ -136,7 +136,7 @@ class Cache:
         if changed := [name for name in known if self.put_node(self._objects[name])]:
             self.on_nodes(changed)
 
-    def recount(self, held: Iterable[Held] | None = None) -> None:
+    def recount(self, held: Iterable[CachedPod] | None = None) -> None:
         """What these hold, or all, counts for their tenants by what their nodes are now."""
         for one in tuple(self._held.values()) if held is None else held:
             self.accounts.take(one.pod, one.node)
@@ -162,7 +162,7 @@ class Cache:
             return ()
         same_node = held is not None and held.node == pod.node
         assignment = pod.assignment or (held.assignment if held and same_node else NOWHERE)
-        fresh = Held(pod, pod.node, assignment, assumed=False)
+        fresh = CachedPod(pod, pod.node, assignment, assumed=False)
         if held and same_node and _counted(held) == _counted(fresh):
             self._held[pod.uid] = fresh
             self._count(pod)
@@ -183,7 +183,7 @@ class Cache:
         if uid in self._held:
             raise InvariantError(f"pod {placement.pod.key} ({uid}) is placed already")
         self.snapshot.place(placement.pod, placement.node, placement.assignment)
-        held = Held(placement.pod, placement.node, placement.assignment, assumed=True)
+        held = CachedPod(placement.pod, placement.node, placement.assignment, assumed=True)
         self._remember(held)
 
     def forget(self, uid: str) -> tuple[str, ...]:
@@ -199,15 +199,15 @@ class Cache:
 
     # --- books ---
 
-    def _pods_on(self, node: str) -> Iterator[Held]:
+    def _pods_on(self, node: str) -> Iterator[CachedPod]:
         return (self._held[uid] for uid in sorted(self._on.get(node, ())))
 
-    def _insert(self, held: Held) -> None:
+    def _insert(self, held: CachedPod) -> None:
         if held.node in self.snapshot:
             self.snapshot.charge(held.pod, held.node, held.assignment)
         self._remember(held)
 
-    def _remember(self, held: Held) -> None:
+    def _remember(self, held: CachedPod) -> None:
         self._held[held.pod.uid] = held
         self._on.setdefault(held.node, set()).add(held.pod.uid)
         self.accounts.take(held.pod, held.node)
@@ -230,7 +230,7 @@ class Cache:
         self.snapshot.release(held.pod, held.node, held.assignment)
         return (held.node,)
 
-    def _claims(self, node: str, held: Iterable[Held]) -> list[tuple[Pod, Assignment]]:
+    def _claims(self, node: str, held: Iterable[CachedPod]) -> list[tuple[Pod, Assignment]]:
         """Whatever counts on the node: its pods, and what is kept there."""
         kept = [(one.pod, one.assignment) for one in self.holds.on(node)]
         return [*((one.pod, one.assignment) for one in held), *kept]
@@ -264,7 +264,7 @@ class Cache:
             self._members.pop(pod.gang.key, None)
 
 
-def _counted(held: Held) -> tuple[object, ...]:
+def _counted(held: CachedPod) -> tuple[object, ...]:
     """Whatever the snapshot's books were told of the pod."""
     pod = held.pod
     return pod.shape, pod.labels, pod.terminating, held.assignment, pod.gang and pod.gang.key

@@ -10,12 +10,12 @@ behind the back of whoever looks for the cause. A restart counts from nothing to
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.cache.cache import Cache, Held
+from scheduler.cache.cache import Cache, CachedPod
 from scheduler.cache.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class Mismatch:
     nodes: tuple[str, ...] = ()
     """Those of which the snapshot counts something else than their pods hold."""
     leaked: int = 0
@@ -25,15 +25,15 @@ class Drift:
         return len(self.nodes) + self.leaked
 
 
-def drift(cache: Cache, uids: Iterable[str]) -> Drift:
+def compare(cache: Cache, uids: Iterable[str]) -> Mismatch:
     """`uids`: every pod that the API knows, as far as the watch has shown."""
     held = [found for uid in uids if (found := cache.held(uid)) is not None]
     fresh = _recount(cache, held)
     nodes = (name for name in fresh.columns.rows if _of(fresh, name) != _of(cache.snapshot, name))
-    return Drift(tuple(sorted(nodes)), len(cache) - len(held))
+    return Mismatch(tuple(sorted(nodes)), len(cache) - len(held))
 
 
-def _recount(cache: Cache, held: Iterable[Held]) -> Snapshot:
+def _recount(cache: Cache, held: Iterable[CachedPod]) -> Snapshot:
     snapshot = Snapshot.of(cache.snapshot.columns.nodes.values())
     for one in held:
         if one.node in snapshot:

@@ -17,7 +17,7 @@ from scheduler.model.unit import UnitKey
 from scheduler.tenancy.preemption.victims import Occupant
 
 
-class Holds:
+class ReservedCapacity:
     """What is kept, by the unit that it is kept for."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -5,7 +5,7 @@ What is free, node by node: the one picture that plans are made on.
     place               a decision: must fit, else the books are wrong and the program stops
     trial               everything placed inside is taken back at its end, exactly
 
-Amounts of whole nodes live in `columns`, the insides of hosts with NUMA data in a `Layout` each.
+Amounts of whole nodes live in `columns`, the insides of hosts with NUMA data in a `HostUsage` each.
 Who the pods are is not known here: `cache` remembers, and feeds this picture from watches.
 """
 
@@ -15,21 +15,21 @@ from dataclasses import replace
 from functools import partial
 from typing import Self
 
-from scheduler.columns.node_table import Columns
+from scheduler.columns.node_table import NodeTable
 from scheduler.errors import InvariantError
 from scheduler.model.assignment import NOWHERE, Assignment
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 from scheduler.model.resource_claims import NO_CLAIMS
-from scheduler.plugins.dra.plugin import Devices
-from scheduler.plugins.interpod.plugin import Peers
-from scheduler.plugins.node_ports import Ports
-from scheduler.plugins.numa.allocator import Misfit, choose
-from scheduler.plugins.numa.host_usage import Claim, Layout
-from scheduler.plugins.numa.numa_table import Grid
-from scheduler.plugins.placement_policy import Places
-from scheduler.plugins.volumes.plugin import Volumes
+from scheduler.plugins.dra.plugin import DynamicResources
+from scheduler.plugins.interpod.plugin import InterPod
+from scheduler.plugins.node_ports import NodePorts
+from scheduler.plugins.numa.allocator import NumaMisfit, choose
+from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
+from scheduler.plugins.numa.numa_table import NumaTable
+from scheduler.plugins.placement_policy import PlacementPolicy
+from scheduler.plugins.volumes.plugin import VolumePlugin
 
 
 class Snapshot:
@@ -39,17 +39,17 @@ class Snapshot:
     """
 
     def __init__(self) -> None:
-        self.columns = Columns()
-        self.layouts: dict[str, Layout] = {}  # node name -> its inside, where known
-        self.grid = Grid(self.columns, self.layouts)
+        self.columns = NodeTable()
+        self.layouts: dict[str, HostUsage] = {}  # node name -> its inside, where known
+        self.grid = NumaTable(self.columns, self.layouts)
         self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler makes room for
         self.freed = 0
         self.moved = 0
-        self.ports = Ports(self.columns)
-        self.peers = Peers(self.columns)
-        self.volumes = Volumes(self.columns)
-        self.devices = Devices(self.columns)
-        self.places = Places(self.columns)
+        self.ports = NodePorts(self.columns)
+        self.peers = InterPod(self.columns)
+        self.volumes = VolumePlugin(self.columns)
+        self.devices = DynamicResources(self.columns)
+        self.places = PlacementPolicy(self.columns)
         self._books = (self.ports, self.volumes, self.peers)
         self._trail: list[tuple[str, Pod, Assignment, int]] = []  # the sign undoes it
         self._trials = 0
@@ -84,7 +84,7 @@ class Snapshot:
             self.layouts.pop(node.name, None)
         elif old is None or old.topology != node.topology:
             claims = tuple(_claim(pod, assignment) for pod, assignment in held)
-            self.layouts[node.name] = Layout.of(node.topology, claims)
+            self.layouts[node.name] = HostUsage.of(node.topology, claims)
             self.grid.managed |= node.topology.manager is not None
         self.freed += 1
         self.moved += 1
@@ -116,7 +116,7 @@ class Snapshot:
         if self._trials:
             self._trail.append((node, pod, assignment, -1))
 
-    def adopt(self, tables: Tables) -> None:
+    def adopt(self, tables: PlacementTables) -> None:
         """Go by these tables from now on: what was derived from others is derived anew."""
         self.places.adopt(tables)
         self.columns.statics += 1
@@ -145,7 +145,7 @@ class Snapshot:
         elif known is not None:
             self.freed += 1
 
-    def choose(self, pod: Pod, node: str) -> Assignment | Misfit:
+    def choose(self, pod: Pod, node: str) -> Assignment | NumaMisfit:
         """Where on this host the pod would sit."""
         layout = self.layouts.get(node)
         if layout is None:
@@ -204,8 +204,10 @@ class Snapshot:
         }
 
 
-def _claim(pod: Pod, assignment: Assignment) -> Claim:
+def _claim(pod: Pod, assignment: Assignment) -> PodUsage:
     ask = pod.shape.ask
     if pod.gang is None:
-        return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages)
-    return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, pod.gang.key, ask.apart)
+        return PodUsage(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages)
+    return PodUsage(
+        ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, pod.gang.key, ask.apart
+    )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scheduler.model.node import Image
 
 
-class Images:
+class ImageIndex:
     def __init__(self) -> None:
         self.changes = 0
         self._sizes: dict[str, int] = {}

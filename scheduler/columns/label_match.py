@@ -2,7 +2,7 @@
 Selectors over labels: of one object, and over all nodes at once.
 
 A `Selector` is a conjunction of requirements; the empty one selects everything. Node selector terms
-are alternatives, of which an empty one selects nothing, as Kubernetes has it. `Rows` answers for
+are alternatives, of which an empty one selects nothing, as Kubernetes has it. `LabelIndex` answers for
 all nodes and keeps the answers while the nodes' labels stand still.
 """
 
@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns.node_table import ABSENT, Bools, Columns
+from scheduler.columns.node_table import ABSENT, Bools, NodeTable
 from scheduler.model.fields import Json, mapping, rows, words
 
 _MOST_KEPT: Final = 20_000  # answers; each volume of a local disk has one of its own
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class RowRequirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Requirement:
         return have > want if self.operator == "Gt" else have < want
 
 
-Selector = tuple[Requirement, ...]
+Selector = tuple[RowRequirement, ...]
 Terms = tuple[Selector, ...]
 """Alternatives; one without requirements selects nothing."""
 
@@ -58,7 +58,7 @@ def read_selector(found: object) -> Selector | None:
     if not isinstance(found, Mapping):
         return None
     equal = words(found.get("matchLabels"))
-    rules = [Requirement(key, "In", (value,)) for key, value in sorted(equal.items())]
+    rules = [RowRequirement(key, "In", (value,)) for key, value in sorted(equal.items())]
     return (*rules, *_expressions(found.get("matchExpressions")))
 
 
@@ -73,7 +73,7 @@ def read_topologies(found: object) -> Terms:
     """The allowedTopologies of a class; empty: anywhere."""
     return tuple(
         tuple(
-            Requirement(str(rule.get("key")), "In", _values(rule))
+            RowRequirement(str(rule.get("key")), "In", _values(rule))
             for rule in rows(row.get("matchLabelExpressions"))
         )
         for row in rows(found)
@@ -96,7 +96,7 @@ def _term(row: Json) -> Selector:
 
 def _expressions(found: object, *, prefix: str = "") -> Selector:
     return tuple(
-        Requirement(f"{prefix}{row.get('key')}", str(row.get("operator")), _values(row))
+        RowRequirement(f"{prefix}{row.get('key')}", str(row.get("operator")), _values(row))
         for row in rows(found)
     )
 
@@ -112,10 +112,10 @@ def _number(text: str) -> int | None:
         return None
 
 
-class Rows:
+class LabelIndex:
     """Selectors answered for every node."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: NodeTable) -> None:
         self._columns = columns
         self._statics = -1
         self._known: dict[Terms, NDArray[np.intp]] = {}
@@ -144,7 +144,7 @@ class Rows:
             found = self._known[terms] = np.flatnonzero(self.alternatives(terms))
         return found
 
-    def _rule(self, rule: Requirement) -> Bools:
+    def _rule(self, rule: RowRequirement) -> Bools:
         columns = self._columns
         match rule.operator:
             case "In":
@@ -161,7 +161,7 @@ class Rows:
                     found[row] = rule.holds(dict(columns.nodes[name].labels))
                 return found
 
-    def _one_of(self, rule: Requirement) -> Bools:
+    def _one_of(self, rule: RowRequirement) -> Bools:
         found = np.zeros_like(self._columns.alive)
         for value in rule.values:
             found |= self._columns.labelled(rule.key, value)

@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns.images import Images
+from scheduler.columns.images import ImageIndex
 from scheduler.model.node import Node
 from scheduler.model.taints import Taint
 
@@ -38,7 +38,7 @@ TaintSet = tuple[tuple[Taint, ...], bool]
 Unsaid = tuple[int, int]  # CPU in thousandths, memory in bytes
 
 
-class Columns:
+class NodeTable:
     """Growing arrays over rows; a row is an index that stays with its node."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Columns:
         self.features: Codes = np.zeros(self._size, dtype=np.int32)
         self.feature_sets: list[tuple[str, ...]] = [()]
         self._feature_codes: dict[tuple[str, ...], int] = {(): 0}
-        self.images = Images()
+        self.images = ImageIndex()
         self.unsaid: tuple[Ints, Ints] = (
             np.zeros(self._size, dtype=np.int64),
             np.zeros(self._size, dtype=np.int64),

@@ -20,7 +20,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools
 from scheduler.model.fabric import NO_FABRIC
 from scheduler.model.node_affinity import ANY_NODE
-from scheduler.model.pod import PODS, Pod, Shape
+from scheduler.model.pod import PODS, Pod, SchedulingSpec
 from scheduler.model.pod_affinity import NO_PEERS
 from scheduler.model.pod_volumes import NO_VOLUMES
 from scheduler.model.resource_claims import NO_CLAIMS
@@ -32,7 +32,7 @@ _ALL: Final = (Toleration(operator="Exists"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
+class Shortfall:
     """A resource of which a node has too little left."""
 
     resource: str
@@ -41,12 +41,12 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class NearestNode:
     """The node that refuses for the least."""
 
     node: str
     reasons: tuple[str, ...]
-    short: tuple[Short, ...]
+    short: tuple[Shortfall, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Explanation:
     text: str
     reasons: tuple[tuple[str, int], ...]
     """(reason, nodes that give it), the most frequent first."""
-    nearest: Nearest | None
+    nearest: NearestNode | None
     changes: tuple[str, ...]
     """Each alone would make it fit; the smallest first."""
 
@@ -85,7 +85,7 @@ def explain(
 
 def _nearest(
     pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
-) -> Nearest | None:
+) -> NearestNode | None:
     columns, shape = snapshot.columns, pod.shape
     if len(snapshot) == 0 or shape.refusals:
         return None
@@ -104,7 +104,7 @@ def _nearest(
     shut = filters.statics(snapshot, shape, memo)[rows] > 0
     row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows], shut))[0]])
     short = tuple(
-        Short(
+        Shortfall(
             name,
             quantity.show(name, asked),
             quantity.show(name, max(0, columns.free_at(row, name))),
@@ -112,7 +112,7 @@ def _nearest(
         for name, asked in shape.requests
         if columns.free_at(row, name) < asked
     )
-    return Nearest(columns.names[row], tuple(text for text, hit in refused if hit[row]), short)
+    return NearestNode(columns.names[row], tuple(text for text, hit in refused if hit[row]), short)
 
 
 def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, Bools]]:
@@ -163,7 +163,7 @@ def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[st
             )
 
 
-def _relaxed(shape: Shape) -> Iterator[tuple[str, Shape]]:
+def _relaxed(shape: SchedulingSpec) -> Iterator[tuple[str, SchedulingSpec]]:
     """The same pod with one kind of rule taken away."""
     yield "tolerate the taints", replace(shape, tolerations=_ALL)
     if shape.selector or shape.nodes != ANY_NODE:

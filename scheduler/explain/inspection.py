@@ -5,14 +5,14 @@ One pod or gang as the scheduler sees it now, for those who explain it. Values o
 from dataclasses import dataclass
 
 from scheduler.model.pod import Pod
-from scheduler.queueing.entry import Look
+from scheduler.queueing.entry import UnitView
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
     pod: Pod
     """As the watch last showed it."""
-    look: Look | None
+    look: UnitView | None
     """Its unit in the queue, with state, attempts and the last misfit; None: it is not waiting."""
     node: str = ""
     """The node it holds or was given; empty while it waits."""

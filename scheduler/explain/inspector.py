@@ -7,33 +7,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler.cache.cache import Cache
-from scheduler.cache.reserved_capacity import Holds
+from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.explain import response
 from scheduler.explain.inspection import Inspection
-from scheduler.gang.partial_gangs import Wholeness
-from scheduler.gang.recovery import Keeping
+from scheduler.gang.partial_gangs import PartialGangTracker
+from scheduler.gang.recovery import GangRecovery
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod, PodKey
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import UnitKey, key_of
 from scheduler.plan.filters import HELD
 from scheduler.plan.memo import Memo
-from scheduler.queueing.entry import Look
-from scheduler.queueing.scheduling_queue import Queue
+from scheduler.queueing.entry import UnitView
+from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.objects import amounts
 
 
-class Looking:
+class Inspector:
     """`pods` are those without a node, by uid; `known` lists all that the watch has shown."""
 
     def __init__(
         self,
         *,
         cache: Cache,
-        queue: Queue,
-        wholeness: Wholeness,
-        keeping: Keeping,
+        queue: SchedulingQueue,
+        wholeness: PartialGangTracker,
+        keeping: GangRecovery,
         memo: Memo,
         now: Callable[[], float],
         pods: Mapping[str, Pod],
@@ -64,12 +64,12 @@ class Looking:
             closed=self._closed(look) if look else frozenset(),
         )
 
-    def _closed(self, look: Look) -> frozenset[str]:
+    def _closed(self, look: UnitView) -> frozenset[str]:
         """Nodes that were held for others when the unit was last tried."""
         closed = self._keeping.closed_to(look.unit)
         return closed.union(*(one.nodes for one in self._ahead(look)))
 
-    def _ahead(self, look: Look) -> list[Promise]:
+    def _ahead(self, look: UnitView) -> list[StartReservation]:
         """Promised starts that the unit would have made late when it was last tried."""
         if look.why is None or all(reason != HELD for reason, _ in look.why.reasons):
             return []
@@ -125,7 +125,7 @@ class Looking:
         return None
 
 
-def kept_from(pod: Pod, holds: Holds) -> Iterator[str]:
+def kept_from(pod: Pod, holds: ReservedCapacity) -> Iterator[str]:
     """Room on nodes that this pod may not use, by whom it is kept for."""
     for key in sorted(holds, key=str):
         rows = holds.of(key)

@@ -22,25 +22,25 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.diagnosis import Explanation, explain
 from scheduler.explain.inspection import Inspection
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
-from scheduler.queueing.entry import Look, State
+from scheduler.queueing.entry import QueueState, UnitView
 from scheduler.report import events
 
 Json = dict[str, Any]
 
 STATES: Final = {
-    State.FORMING: "its pod group is forming",
-    State.ACTIVE: "about to be planned",
-    State.BACKOFF: "waiting out a pause after a failure",
-    State.PARKED: "waiting for a change that may help",
-    State.PLANNING: "being planned",
-    State.GATED: "its pod group is complete, and its gate is being lifted",
-    State.BINDING: "other members of its pod group are being bound",
-    State.REFUSED: "its bind was refused by the API server, and is tried again later",
-    State.SUSPENDED: "its pod group is being taken apart",
-    State.HELD: "held back by its tenant's quota",
+    QueueState.FORMING: "its pod group is forming",
+    QueueState.ACTIVE: "about to be planned",
+    QueueState.BACKOFF: "waiting out a pause after a failure",
+    QueueState.PARKED: "waiting for a change that may help",
+    QueueState.PLANNING: "being planned",
+    QueueState.GATED: "its pod group is complete, and its gate is being lifted",
+    QueueState.BINDING: "other members of its pod group are being bound",
+    QueueState.REFUSED: "its bind was refused by the API server, and is tried again later",
+    QueueState.SUSPENDED: "its pod group is being taken apart",
+    QueueState.HELD: "held back by its tenant's quota",
 }
 
 
@@ -50,7 +50,7 @@ def answer(
     memo: Memo,
     *,
     members: Iterable[tuple[Pod, str]] = (),
-    promised: Sequence[Promise] = (),
+    promised: Sequence[StartReservation] = (),
     now: float,
 ) -> Json:
     """`members` are those of the pod's gang, each with its node or an empty string; `promised` are
@@ -79,13 +79,13 @@ def _not_waiting(pod: Pod) -> str:
     return "finished" if pod.finished else "its bind is in flight"
 
 
-def _waiting(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo, now: float) -> Json:
+def _waiting(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo, now: float) -> Json:
     found: Json = {
         "state": STATES[look.state],
         "waited": round(max(0.0, now - look.since), 1),
         "attempts": look.attempts,
     }
-    if look.state is State.FORMING:
+    if look.state is QueueState.FORMING:
         return found
     if look.why is not None and look.why.held_back:
         return found | {"message": look.why.text, "reasons": [], "changes": [], "nearest": None}
@@ -103,7 +103,7 @@ def _waiting(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo, now: 
     }
 
 
-def _start(look: Look, promised: Sequence[Promise]) -> Json:
+def _start(look: UnitView, promised: Sequence[StartReservation]) -> Json:
     """When it is expected to start, and whom it must not make late."""
     mine = next((one for one in promised if one.key == look.unit.key), None)
     ahead = [one for one in promised if one is not mine and one.priority >= look.unit.priority]
@@ -120,7 +120,7 @@ def shorter(start: float) -> str:
     return f"end before {events.instant_text(start)}, and say so with {key}"
 
 
-def _explain(seen: Inspection, look: Look, snapshot: Snapshot, memo: Memo) -> Explanation:
+def _explain(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo) -> Explanation:
     with snapshot.trial():
         tried = planner.fill(look.unit, snapshot, memo=memo, closed=seen.closed, mates=seen.mates)
         closed = planner.rows_of(snapshot, seen.closed)

@@ -32,7 +32,7 @@ PATCH: Final[Sequence[Mapping[str, str]]] = (
 )
 
 
-class Patches(Protocol):
+class PatchVerb(Protocol):
     """What is needed of a client."""
 
     async def patch(
@@ -46,7 +46,7 @@ class Patches(Protocol):
     ) -> dict[str, Any]: ...
 
 
-class Gates:
+class GateRemover:
     """Start `run()` as a task, as often as writers are wanted, and cancel it to stop.
 
     `may_write` is asked before each write; `on_refusal` hears what the API server said.
@@ -54,7 +54,7 @@ class Gates:
 
     def __init__(
         self,
-        api: Patches,
+        api: PatchVerb,
         *,
         may_write: Callable[[], bool],
         on_refusal: Callable[[Pod, str], None],

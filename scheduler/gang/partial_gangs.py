@@ -29,9 +29,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Half, default_timeout, size_of
+from scheduler.model.unit import PartialGang, default_timeout, size_of
 
 
 @dataclass(slots=True)
@@ -59,12 +59,12 @@ class _Gang:
     since: float | None = None  # when the working leader first saw it half bound
 
 
-class Wholeness:
+class PartialGangTracker:
     """Feed it every pod with a gang; `group` says what a gang's PodGroup object says."""
 
     def __init__(
         self,
-        group: Callable[[GangKey], Group | None] = lambda _: None,
+        group: Callable[[GangKey], PodGroup | None] = lambda _: None,
         reserved: Callable[[GangKey], int] = lambda _: 0,
     ) -> None:
         self._group, self._reserved = group, reserved
@@ -171,7 +171,7 @@ class Wholeness:
         gang = self._gangs[key]
         return float("inf") if gang.since is None else gang.since + self.half(key).timeout
 
-    def half(self, key: GangKey) -> Half:
+    def half(self, key: GangKey) -> PartialGang:
         gang = self._gangs[key]
         live = tuple(sorted(gang.live.values(), key=lambda pod: (pod.created, pod.uid)))
         size = self._size(key, gang) or 1
@@ -179,7 +179,7 @@ class Wholeness:
         group = self._group(key)
         given = group.timeout if group is not None else None
         timeout = max(asked) if asked else (given or default_timeout(size))
-        return Half(key, live, size, timeout, gang.ours)
+        return PartialGang(key, live, size, timeout, gang.ours)
 
     # --- books ---
 

@@ -13,41 +13,41 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster.informer import Event, Kind
-from scheduler.model.gang import GangKey, Group
+from cluster.informer import EventKind, WatchEvent
+from scheduler.model.gang import GangKey, PodGroup
 
 logger = logging.getLogger(__name__)
 
 Json = Mapping[str, Any]
 
 
-class Groups:
+class PodGroups:
     """The objects of both kinds; `on_change` hears of every gang whose size may be another now."""
 
     def __init__(self, on_change: Callable[[GangKey], None]) -> None:
         self._on_change = on_change
-        self._native: dict[GangKey, Group] = {}
-        self._x: dict[GangKey, Group] = {}
+        self._native: dict[GangKey, PodGroup] = {}
+        self._x: dict[GangKey, PodGroup] = {}
 
-    def find(self, gang: GangKey) -> Group | None:
+    def find(self, gang: GangKey) -> PodGroup | None:
         found = [
             kind[gang] for kind in (self._native, self._x) if gang in kind
         ]  # native first: its timeout, of which it has none, yields to the other's
         if not found:
             return None
         timeouts = [group.timeout for group in found if group.timeout is not None]
-        return Group(max(group.size for group in found), timeouts[0] if timeouts else None)
+        return PodGroup(max(group.size for group in found), timeouts[0] if timeouts else None)
 
-    def on_native(self, event: Event[Group | None]) -> None:
+    def on_native(self, event: WatchEvent[PodGroup | None]) -> None:
         self._take(self._native, event)
 
-    def on_x(self, event: Event[Group | None]) -> None:
+    def on_x(self, event: WatchEvent[PodGroup | None]) -> None:
         self._take(self._x, event)
 
-    def _take(self, kind: dict[GangKey, Group], event: Event[Group | None]) -> None:
+    def _take(self, kind: dict[GangKey, PodGroup], event: WatchEvent[PodGroup | None]) -> None:
         gang = GangKey(*event.key)
         before = kind.get(gang)
-        if event.kind is Kind.DELETED or event.object is None:
+        if event.kind is EventKind.DELETED or event.object is None:
             kind.pop(gang, None)
         else:
             kind[gang] = event.object

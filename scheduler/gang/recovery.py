@@ -14,30 +14,30 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.gang.partial_gangs import Wholeness
-from scheduler.gang.stale_gang_eviction import Fate, Releaser
-from scheduler.gang.starvation import Holding, choose
+from scheduler.gang.partial_gangs import PartialGangTracker
+from scheduler.gang.stale_gang_eviction import MemberFate, StaleGangEvictor
+from scheduler.gang.starvation import StarvationProtection, choose
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Half, Unit
-from scheduler.queueing.entry import State
-from scheduler.queueing.scheduling_queue import Queue
+from scheduler.model.unit import PartialGang, Unit
+from scheduler.queueing.entry import QueueState
+from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-_PLACED_OR_FORMING: Final = (None, State.BINDING, State.FORMING)
+_PLACED_OR_FORMING: Final = (None, QueueState.BINDING, QueueState.FORMING)
 
 
-class Keeping:
+class GangRecovery:
     """`wake` is called when there is something to plan."""
 
     def __init__(
         self,
         *,
-        queue: Queue,
-        wholeness: Wholeness,
-        releaser: Releaser,
+        queue: SchedulingQueue,
+        wholeness: PartialGangTracker,
+        releaser: StaleGangEvictor,
         metrics: Metrics,
         now: Callable[[], float],
         wake: Callable[[], None],
@@ -45,7 +45,7 @@ class Keeping:
     ) -> None:
         self._queue, self._wholeness, self._releaser = queue, wholeness, releaser
         self._metrics, self._now, self._wake = metrics, now, wake
-        self.holding = Holding(seconds=hold_seconds)
+        self.holding = StarvationProtection(seconds=hold_seconds)
         self.broken: BaseException | None = None
         self._releasing: dict[GangKey, asyncio.Task[None]] = {}
 
@@ -100,13 +100,13 @@ class Keeping:
         self._releasing[gang] = task
         task.add_done_callback(lambda done: self._released(gang, done))
 
-    async def _release(self, half: Half, waiting: tuple[Pod, ...]) -> None:
+    async def _release(self, half: PartialGang, waiting: tuple[Pod, ...]) -> None:
         outcome = await self._releaser.release(half, waiting)
         if outcome.whole:
             self._wholeness.completed(half.key)
         elif outcome.evicted:
             self._metrics.gangs.labels("released").inc()
-        elif any(fate in (Fate.BARE, Fate.HELD) for _, fate in outcome.fates):
+        elif any(fate in (MemberFate.BARE, MemberFate.HELD) for _, fate in outcome.fates):
             self._metrics.gangs.labels("kept").inc()
 
     def _released(self, gang: GangKey, task: asyncio.Task[None]) -> None:

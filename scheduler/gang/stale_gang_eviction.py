@@ -25,10 +25,10 @@ from typing import Any, Final, Protocol
 from cluster import client, errors, resources
 from cluster.events import correlator
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Half
-from scheduler.options import Policy
+from scheduler.model.unit import PartialGang
+from scheduler.options import StaleGangPolicy
 from scheduler.report import events
-from scheduler.report.conditions import Patches
+from scheduler.report.conditions import StatusPatchVerb
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _PAUSE: Final = 0.5
 DISRUPTION_REASON: Final = "GangReleased"
 
 
-class Fate(StrEnum):
+class MemberFate(StrEnum):
     EVICTED = "evicted"
     BARE = "bare"
     HELD = "held"
@@ -46,19 +46,19 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EvictionOutcome:
     """What became of the gang. `whole`: it had been whole once, and nothing was done."""
 
     whole: bool = False
-    fates: tuple[tuple[str, Fate], ...] = ()
+    fates: tuple[tuple[str, MemberFate], ...] = ()
     """(pod uid, fate), in the order of the members"""
 
     @property
     def evicted(self) -> int:
-        return sum(fate is Fate.EVICTED for _, fate in self.fates)
+        return sum(fate is MemberFate.EVICTED for _, fate in self.fates)
 
 
-class Api(Patches, Protocol):
+class EvictionVerbs(StatusPatchVerb, Protocol):
     """What is needed of a client."""
 
     async def get(
@@ -75,13 +75,13 @@ class Api(Patches, Protocol):
     ) -> None: ...
 
 
-def fate(pod: Pod, *, policy: Policy, scheduler: str) -> Fate:
+def fate(pod: Pod, *, policy: StaleGangPolicy, scheduler: str) -> MemberFate:
     """What is to be done about one live member."""
     if pod.scheduler != scheduler:
-        return Fate.FOREIGN
+        return MemberFate.FOREIGN
     if pod.owner is None:
-        return Fate.BARE
-    return Fate.HELD if policy is Policy.HOLD else Fate.EVICTED
+        return MemberFate.BARE
+    return MemberFate.HELD if policy is StaleGangPolicy.HOLD else MemberFate.EVICTED
 
 
 def was_whole(bound: Sequence[float | None], waiting: Sequence[Pod]) -> bool:
@@ -103,16 +103,16 @@ def bind_time(pod: Mapping[str, Any]) -> float | None:
     return None
 
 
-class Releaser:
+class StaleGangEvictor:
     """`may_write` is asked before each write; `clock` stamps conditions."""
 
     def __init__(
         self,
-        api: Api,
+        api: EvictionVerbs,
         *,
         scheduler: str,
-        policy: Policy,
-        record: Callable[[correlator.Report], None],
+        policy: StaleGangPolicy,
+        record: Callable[[correlator.EventReport], None],
         may_write: Callable[[], bool],
         clock: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
@@ -125,11 +125,13 @@ class Releaser:
     def forget(self, uid: str) -> None:
         self._reported.discard(uid)
 
-    async def release(self, half: Half, waiting: Sequence[Pod]) -> Outcome:
+    async def release(self, half: PartialGang, waiting: Sequence[Pod]) -> EvictionOutcome:
         if not half.witnessed and await self._found_whole(half, waiting):
-            return Outcome(whole=True)
+            return EvictionOutcome(whole=True)
         fates = await asyncio.gather(*(self._settle(half, pod) for pod in half.live))
-        outcome = Outcome(fates=tuple(zip((pod.uid for pod in half.live), fates, strict=True)))
+        outcome = EvictionOutcome(
+            fates=tuple(zip((pod.uid for pod in half.live), fates, strict=True))
+        )
         logger.warning(
             "gang half bound past its timeout",
             extra={
@@ -141,7 +143,7 @@ class Releaser:
         )
         return outcome
 
-    async def _found_whole(self, half: Half, waiting: Sequence[Pod]) -> bool:
+    async def _found_whole(self, half: PartialGang, waiting: Sequence[Pod]) -> bool:
         reads = (
             self._api.get(resources.PODS, pod.key.name, namespace=pod.key.namespace)
             for pod in half.live
@@ -155,35 +157,35 @@ class Releaser:
             return True  # without evidence nothing is deleted; the next timeout looks again
         return was_whole([bind_time(pod) for pod in found], waiting)
 
-    async def _settle(self, half: Half, pod: Pod) -> Fate:
+    async def _settle(self, half: PartialGang, pod: Pod) -> MemberFate:
         found = fate(pod, policy=self._policy, scheduler=self._scheduler)
-        if found is Fate.EVICTED:
+        if found is MemberFate.EVICTED:
             return await self._evict(half, pod)
-        if found is not Fate.FOREIGN and pod.uid not in self._reported:
+        if found is not MemberFate.FOREIGN and pod.uid not in self._reported:
             self._reported.add(pod.uid)
-            self._record(events.gang_kept(pod, half, bare=found is Fate.BARE))
+            self._record(events.gang_kept(pod, half, bare=found is MemberFate.BARE))
         return found
 
-    async def _evict(self, half: Half, pod: Pod) -> Fate:
+    async def _evict(self, half: PartialGang, pod: Pod) -> MemberFate:
         for attempt in range(_TRIES):
             if attempt:
                 await self._sleep(_PAUSE * 2**attempt)
             if not self._may_write():
-                return Fate.UNREACHED
+                return MemberFate.UNREACHED
             try:
                 await self._delete(half, pod)
             except errors.Retry:
                 continue
             except (errors.Gone, errors.Conflict):
-                return Fate.EVICTED  # gone already, or a namesake has taken its place
+                return MemberFate.EVICTED  # gone already, or a namesake has taken its place
             except errors.KubeError as error:
                 logger.error("not released", extra={"pod": str(pod.key), "error": str(error)})
-                return Fate.UNREACHED
+                return MemberFate.UNREACHED
             self._record(events.gang_released(pod, half))
-            return Fate.EVICTED
-        return Fate.UNREACHED
+            return MemberFate.EVICTED
+        return MemberFate.UNREACHED
 
-    async def _delete(self, half: Half, pod: Pod) -> None:
+    async def _delete(self, half: PartialGang, pod: Pod) -> None:
         row = {
             "type": "DisruptionTarget",
             "status": "True",

@@ -31,18 +31,18 @@ _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class NodeHold:
     key: UnitKey
     nodes: frozenset[str]
     priority: int
     until: float
 
 
-class Holding:
+class StarvationProtection:
     """At most one hold at a time. Calls that end one return its nodes."""
 
     def __init__(self, *, seconds: float = HOLD_SECONDS) -> None:
-        self.hold: Hold | None = None
+        self.hold: NodeHold | None = None
         self._seconds = seconds
         self._not_before: dict[UnitKey, float] = {}  # gangs that had their turn
 
@@ -64,7 +64,7 @@ class Holding:
             self._not_before.clear()
         self._not_before[unit.key] = now + 2 * self._seconds
         if nodes:
-            self.hold = Hold(unit.key, nodes, unit.priority, now + self._seconds)
+            self.hold = NodeHold(unit.key, nodes, unit.priority, now + self._seconds)
 
     def end(self, key: UnitKey) -> frozenset[str]:
         """The gang was placed, went, or forms anew."""

@@ -12,32 +12,32 @@ from dataclasses import replace
 
 from cluster import resources
 from policies.hosts import merge
-from policies.hosts.merge import Said
+from policies.hosts.merge import HostFacts
 from policies.hosts.topology import Gpu, Topology
 from scheduler.feed import Feed
 from scheduler.hostinfo import node_resource_topology, resource_slices
 from scheduler.model.fields import Json
 from scheduler.model.node import Node
-from scheduler.plugins.dra.device_types import PoolId, Slice
-from scheduler.plugins.dra.store import DeviceFacts
+from scheduler.plugins.dra.device_types import PoolId, ResourceSlice
+from scheduler.plugins.dra.store import DeviceStore
 
 VramOf = Callable[[str], int]  # model -> bytes of VRAM, 0: unknown
-Found = tuple[str, Said]  # a node, and what its NodeResourceTopology says
+Found = tuple[str, HostFacts]  # a node, and what its NodeResourceTopology says
 
 
-class Hosts:
+class HostInventory:
     """`changed` is called with the nodes of which something else is known now."""
 
-    def __init__(self, devices: DeviceFacts, *, changed: Callable[[Iterable[str]], None]) -> None:
+    def __init__(self, devices: DeviceStore, *, changed: Callable[[Iterable[str]], None]) -> None:
         self.vram_of: VramOf | None = None
         """The VRAM of a model, for GPUs of which no source tells it."""
         self._devices, self._changed = devices, changed
         self._spoken: dict[PoolId, frozenset[str]] = {}  # pool -> nodes that it told something of
-        self._topologies: dict[str, Said] = {}  # node -> what its NodeResourceTopology says
-        self._said: dict[str, list[Said]] = {}  # node -> what stands above its own object
+        self._topologies: dict[str, HostFacts] = {}  # node -> what its NodeResourceTopology says
+        self._said: dict[str, list[HostFacts]] = {}  # node -> what stands above its own object
         devices.on_slice.append(self._on_slice)
 
-    def said(self, node: str) -> list[Said]:
+    def said(self, node: str) -> list[HostFacts]:
         """The sources above the Node object, best first."""
         return self._said.get(node, [])
 
@@ -62,7 +62,7 @@ class Hosts:
     def drop_topology(self, found: Found) -> bool:
         return self._topologies.pop(found[0], None) is not None and self._again((found[0],))
 
-    def _on_slice(self, old: Slice | None, new: Slice | None) -> None:
+    def _on_slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         touched: set[str] = set()
         for key in {one.pool for one in (old, new) if one is not None}:
             pool = self._devices.pools.get(key)
@@ -85,7 +85,7 @@ class Hosts:
             self._changed(changed)
         return bool(changed)
 
-    def _now(self, node: str) -> list[Said]:
+    def _now(self, node: str) -> list[HostFacts]:
         mine = (
             one
             for key in self._devices.at_node.get(node, ())
@@ -97,11 +97,11 @@ class Hosts:
         return [*resource_slices.said(mine), *more]
 
 
-def _nodes(found: Iterable[Slice]) -> frozenset[str]:
+def _nodes(found: Iterable[ResourceSlice]) -> frozenset[str]:
     return frozenset(one.nodes.name for one in found if one.nodes is not None and one.nodes.name)
 
 
-def feed(hosts: Hosts) -> Feed:
+def feed(hosts: HostInventory) -> Feed:
     """The NodeResourceTopology watch; `plugins.dra.informers` watches ResourceSlices."""
     return Feed(
         resources.NODE_RESOURCE_TOPOLOGIES, read_topology, hosts.put_topology, hosts.drop_topology

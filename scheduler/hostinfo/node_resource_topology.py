@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from policies import quantity, vocabulary
 from policies.hosts import merge
-from policies.hosts.merge import Said
-from policies.hosts.topology import Manager
+from policies.hosts.merge import HostFacts
+from policies.hosts.topology import TopologyManager
 from scheduler.model.fields import Json, mapping, rows
 
 SOURCE: Final = "NodeResourceTopology"
@@ -31,7 +31,7 @@ _POLICIES: Final = {
 }
 
 
-def read(obj: Json) -> Said:
+def read(obj: Json) -> HostFacts:
     zones = [row for row in rows(obj.get("zones")) if str(row.get("type", "")) in ("Node", "")]
     ids = {str(row.get("name")): id_ for row in zones if (id_ := _id(row)) is not None}
     problems: list[str] = []
@@ -44,7 +44,7 @@ def read(obj: Json) -> Said:
             continue
         facts[zone], counts[zone] = _zone(row, ids, problems)
     manager = _manager(obj)
-    return Said(
+    return HostFacts(
         SOURCE,
         facts,
         lists_zones=True,
@@ -100,16 +100,20 @@ def _costs(row: Json, ids: Mapping[str, int]) -> Iterable[tuple[int, int]]:
             yield other, value
 
 
-def _manager(obj: Json) -> Manager | None:
+def _manager(obj: Json) -> TopologyManager | None:
     told = {str(row.get("name")): str(row.get("value")) for row in rows(obj.get("attributes"))}
     policy = _policy(told.get("topologyManagerPolicy", ""))
     if policy:
         scope = told.get("topologyManagerScope", "")
-        return Manager(policy, scope if scope in ("container", "pod") else "container")
+        return TopologyManager(policy, scope if scope in ("container", "pod") else "container")
     words = obj.get("topologyPolicies")
     old = str(words[0]) if isinstance(words, list) and words else ""
     policy = _policy(old.removesuffix("ContainerLevel").removesuffix("PodLevel"))
-    return Manager(policy, "pod" if old.endswith("PodLevel") else "container") if policy else None
+    return (
+        TopologyManager(policy, "pod" if old.endswith("PodLevel") else "container")
+        if policy
+        else None
+    )
 
 
 def _policy(word: str) -> str:

@@ -1,7 +1,7 @@
 """
 Which source each fact about a host came from, and which sources disagree. Pure; asked by people.
 
-    the same `Said` as the merge takes ──▶ origin of every fact that is used
+    the same `HostFacts` as the merge takes ──▶ origin of every fact that is used
                                       └──▶ contradictions, the source that is used first
 
 Sizes agree within two hundredths: makers count in GB and GiB. Models agree when one name stands in
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from policies.hosts import merge
-from policies.hosts.merge import Said
+from policies.hosts.merge import HostFacts
 
 TOLERANCE: Final = 0.02
 HOST: Final = "host"
@@ -40,7 +40,7 @@ class Contradiction:
 Origins = Mapping[tuple[str, str], str]  # (subject, fact) -> source
 
 
-def origins(said: Sequence[Said]) -> Origins:
+def origins(said: Sequence[HostFacts]) -> Origins:
     """Where every fact that is used came from."""
     found: dict[tuple[str, str], str] = {}
     for subject, facts in _subjects(merge.aligned(said)):
@@ -53,7 +53,7 @@ def origins(said: Sequence[Said]) -> Origins:
     return found
 
 
-def contradictions(said: Sequence[Said]) -> list[Contradiction]:
+def contradictions(said: Sequence[HostFacts]) -> list[Contradiction]:
     found: list[Contradiction] = []
     for subject, facts in _subjects(merge.aligned(said)):
         for fact, values in facts.items():
@@ -77,7 +77,7 @@ def gpu(index: int) -> str:
 _Facts = dict[str, list[tuple[str, Any]]]  # fact -> (source, value), best first
 
 
-def _subjects(said: Sequence[Said]) -> Iterator[tuple[str, _Facts]]:
+def _subjects(said: Sequence[HostFacts]) -> Iterator[tuple[str, _Facts]]:
     yield HOST, _collect((one.source, dict(_of_host(one))) for one in said)
     for id_ in merge.zone_ids(said):
         yield zone(id_), _collect((one.source, one.zones.get(id_, {})) for one in said)
@@ -91,7 +91,7 @@ def _subjects(said: Sequence[Said]) -> Iterator[tuple[str, _Facts]]:
         yield gpu(index), _collect(rows)
 
 
-def _numbered(said: Said) -> dict[int, Mapping[str, Any]]:
+def _numbered(said: HostFacts) -> dict[int, Mapping[str, Any]]:
     """GPUs that are counted and not named, as the merge numbers them."""
     places = [id_ for id_, count in sorted(said.gpu_counts.items()) for _ in range(count)]
     return {index: {merge.ZONE: id_} for index, id_ in enumerate(places)}
@@ -105,7 +105,7 @@ def _collect(said: Iterable[tuple[str, Mapping[str, Any]]]) -> _Facts:
     return found
 
 
-def _of_host(said: Said) -> Iterator[tuple[str, Any]]:
+def _of_host(said: HostFacts) -> Iterator[tuple[str, Any]]:
     yield from said.host.items()
     if said.lists_zones and said.zones:
         yield "NUMA nodes", tuple(sorted(said.zones))

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from policies import quantity
 from policies.hosts import merge
-from policies.hosts.merge import Said
-from scheduler.plugins.dra.device_types import Device, Slice
+from policies.hosts.merge import HostFacts
+from scheduler.plugins.dra.device_types import Device, ResourceSlice
 
 STANDARD: Final = "resource.kubernetes.io"
 
@@ -39,7 +39,7 @@ Sizes = Mapping[str, int]  # the same of capacities
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SliceDevice:
     """What one device tells of its host."""
 
     name: str
@@ -55,9 +55,9 @@ class _Part:
     pages: tuple[str, int] | None = None
 
 
-def said(slices: Iterable[Slice]) -> list[Said]:
+def said(slices: Iterable[ResourceSlice]) -> list[HostFacts]:
     """What these slices of one node say, by driver."""
-    drivers: dict[str, list[_Part]] = {}
+    drivers: dict[str, list[_SliceDevice]] = {}
     for one in sorted(slices, key=lambda one: (one.pool, one.name)):
         drivers.setdefault(one.pool[0], []).extend(_part(device) for device in one.devices)
     homes = _homes(part for parts in drivers.values() for part in parts)
@@ -65,10 +65,10 @@ def said(slices: Iterable[Slice]) -> list[Said]:
     return [answer for answer in answers if answer]
 
 
-def _driver(driver: str, parts: Sequence[_Part], homes: Mapping[str, int]) -> Said:
+def _driver(driver: str, parts: Sequence[_SliceDevice], homes: Mapping[str, int]) -> HostFacts:
     gpus = [(part, part.gpu) for part in parts if part.gpu is not None]
     order = _numbered([part for part, _ in gpus])
-    return Said(
+    return HostFacts(
         f"ResourceSlices of {driver}",
         zones=_amounts(parts),
         gpus={
@@ -78,14 +78,14 @@ def _driver(driver: str, parts: Sequence[_Part], homes: Mapping[str, int]) -> Sa
     )
 
 
-def _home(part: _Part, homes: Mapping[str, int]) -> dict[str, Any]:
+def _home(part: _SliceDevice, homes: Mapping[str, int]) -> dict[str, Any]:
     zone = part.zone
     if zone is None and part.roots:
         zone = homes.get(part.roots[0])
     return {} if zone is None else {merge.ZONE: zone}
 
 
-def _homes(parts: Iterable[_Part]) -> dict[str, int]:
+def _homes(parts: Iterable[_SliceDevice]) -> dict[str, int]:
     """PCIe root -> NUMA node, where all devices that tell both agree."""
     places: dict[str, set[int]] = {}
     for part in parts:
@@ -95,7 +95,7 @@ def _homes(parts: Iterable[_Part]) -> dict[str, int]:
     return {root: zones.pop() for root, zones in places.items() if len(zones) == 1}
 
 
-def _numbered(gpus: Sequence[_Part]) -> list[int]:
+def _numbered(gpus: Sequence[_SliceDevice]) -> list[int]:
     """Indices as told; else in the order of PCI addresses, as the makers' own tools count."""
     addresses = [(gpu.gpu or {}).get(merge.PCI, "") for gpu in gpus]
     order = sorted(addresses)
@@ -116,7 +116,7 @@ def _trailing(name: str) -> int | None:
     return int(digits) if digits else None
 
 
-def _amounts(parts: Iterable[_Part]) -> dict[int, dict[str, Any]]:
+def _amounts(parts: Iterable[_SliceDevice]) -> dict[int, dict[str, Any]]:
     """CPUs, memory and huge pages that drivers offer on each NUMA node."""
     zones: dict[int, dict[str, Any]] = {}
     pages: dict[int, dict[str, int]] = {}
@@ -138,13 +138,13 @@ def _amounts(parts: Iterable[_Part]) -> dict[int, dict[str, Any]]:
 # --- one device ---
 
 
-def _part(device: Device) -> _Part:
+def _part(device: Device) -> _SliceDevice:
     driver, _, name = device.id
     told, sizes = _attributes(device), _capacity(device)
     roots = _roots(told.get("pcieroot"))
     zone = _number(_first(told, _NUMA))
     if _is_gpu(driver, told):
-        return _Part(
+        return _SliceDevice(
             name,
             zone,
             roots,
@@ -154,18 +154,20 @@ def _part(device: Device) -> _Part:
         )
     if "cpu" in driver:
         count = 1 if "cpuid" in told else sizes.get("cpu") or _number(told.get("numcpus")) or 0
-        return _Part(name, zone, roots, cpu=count * 1000)
+        return _SliceDevice(name, zone, roots, cpu=count * 1000)
     if "memory" in driver:
         return _memory(name, zone, roots, told, sizes)
-    return _Part(name, zone, roots)
+    return _SliceDevice(name, zone, roots)
 
 
-def _memory(name: str, zone: int | None, roots: tuple[str, ...], told: Told, sizes: Sizes) -> _Part:
+def _memory(
+    name: str, zone: int | None, roots: tuple[str, ...], told: Told, sizes: Sizes
+) -> _SliceDevice:
     size = sizes.get("size") or sizes.get("memory") or 0
     if told.get("hugetlb") is not True:
-        return _Part(name, zone, roots, memory=size)
+        return _SliceDevice(name, zone, roots, memory=size)
     page = _PAGES.get(str(told.get("pagesize") or "").lower())
-    return _Part(name, zone, roots, pages=(page, size) if page and size else None)
+    return _SliceDevice(name, zone, roots, pages=(page, size) if page and size else None)
 
 
 def _is_gpu(driver: str, told: Told) -> bool:

@@ -19,7 +19,7 @@ from scheduler.model.numa_request import HUGEPAGES, Hugepages
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class NumaShare:
     """What a pod holds of one NUMA node."""
 
     zone: int
@@ -32,7 +32,7 @@ class Share:
 class Assignment:
     """Empty: the pod's place on its host is left to the host."""
 
-    shares: tuple[Share, ...] = ()
+    shares: tuple[NumaShare, ...] = ()
     gpus: tuple[int, ...] = ()
     isolated: bool = False
 
@@ -83,7 +83,7 @@ def parse(text: str | None) -> Assignment | None:
     pages = _hugepages(body.get("hugepages", {}), len(numa))
     if pages is None:
         return None
-    shares = tuple(Share(*row) for row in zip(numa, cpu, memory, pages, strict=True))
+    shares = tuple(NumaShare(*row) for row in zip(numa, cpu, memory, pages, strict=True))
     return Assignment(shares, tuple(gpus), body.get("isolated") is True)
 
 

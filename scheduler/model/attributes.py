@@ -18,7 +18,7 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class PodAttributes:
     tenant: str = ""
     tier: str = ""
     type: str = ""
@@ -40,15 +40,15 @@ class Terms:
     """What each pod asks for that it is going to make, where it says so."""
 
 
-NO_TERMS: Final = Terms()
+NO_TERMS: Final = PodAttributes()
 
 
 def read(
     labels: Mapping[str, str], annotations: Mapping[str, str], obj: Json, lasts: float | None
-) -> Terms:
+) -> PodAttributes:
     """`lasts` is the expected duration, where the pod states one that can be read."""
     spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
-    return Terms(
+    return PodAttributes(
         tenant=labels.get(vocabulary.TENANT_LABEL, ""),
         tier=labels.get(vocabulary.TIER_LABEL, ""),
         type=labels.get(vocabulary.WORKLOAD_TYPE_LABEL, ""),

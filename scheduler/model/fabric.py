@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from policies import vocabulary
 from policies.pods import fabric
 from scheduler.model import label_selector
-from scheduler.model.pod_affinity import PeerWish, Spread
+from scheduler.model.pod_affinity import InterPodConstraints, SpreadConstraint
 
 _OWN_NAMES: Final = frozenset(
     {
@@ -30,18 +30,18 @@ _OWN_NAMES: Final = frozenset(
 )
 
 
-class Standing(NamedTuple):
+class TierRequirement(NamedTuple):
     tier: str = ""
     """Of the tenant."""
     hardware: str = ""
     """The hardware tier that is liked best."""
 
 
-NOBODY: Final = Standing()
+NOBODY: Final = TierRequirement()
 
 
 @dataclass(frozen=True, slots=True)
-class FabricWish:
+class FabricRequirements:
     clique: bool = False
     strict: str | None = None
     """The topology level that the whole group must share; empty: the narrowest."""
@@ -57,7 +57,7 @@ class FabricWish:
         return self.clique or self.strict is not None or self.liked is not None
 
 
-NO_FABRIC: Final = FabricWish()
+NO_FABRIC: Final = FabricRequirements()
 
 
 def grade(fabric_type: str) -> int:
@@ -67,19 +67,19 @@ def grade(fabric_type: str) -> int:
     return len(types) - types.index(name) if name is not None else 0
 
 
-def standing(labels: Mapping[str, str]) -> Standing:
+def standing(labels: Mapping[str, str]) -> TierRequirement:
     tier = labels.get(vocabulary.TIER_LABEL, "")
     hardware = labels.get(vocabulary.HARDWARE_TIER_LABEL, "")
-    return Standing(tier, hardware) if tier or hardware else NOBODY
+    return TierRequirement(tier, hardware) if tier or hardware else NOBODY
 
 
-def read(said: fabric.Fabric, labels: Mapping[str, str], *, gpus: int) -> FabricWish:
+def read(said: fabric.Fabric, labels: Mapping[str, str], *, gpus: int) -> FabricRequirements:
     sensitive = said.sensitive
     if sensitive is None:
         sensitive = gpus > 0 and labels.get(vocabulary.WORKLOAD_TYPE_LABEL) == "training"
     if said is fabric.NO_FABRIC and not sensitive:
         return NO_FABRIC
-    wish = FabricWish(
+    wish = FabricRequirements(
         clique=said.clique,
         strict=said.level if said.co_locate == "strict" else None,
         liked=said.level if said.co_locate == "preferred" else None,
@@ -89,10 +89,10 @@ def read(said: fabric.Fabric, labels: Mapping[str, str], *, gpus: int) -> Fabric
     return NO_FABRIC if wish == NO_FABRIC else wish
 
 
-def over_zones(wish: PeerWish, labels: Mapping[str, str]) -> PeerWish:
+def over_zones(wish: InterPodConstraints, labels: Mapping[str, str]) -> InterPodConstraints:
     """The wish with the pod's likes spread over zones, unless it says how itself."""
     mine = {key: value for key, value in labels.items() if key not in _OWN_NAMES}
     if not mine or any(one.key == vocabulary.ZONE_LABEL for one in (*wish.hard, *wish.soft)):
         return wish
     selector = label_selector.joined(label_selector.equals(mine))
-    return replace(wish, soft=(*wish.soft, Spread(vocabulary.ZONE_LABEL, 1, selector)))
+    return replace(wish, soft=(*wish.soft, SpreadConstraint(vocabulary.ZONE_LABEL, 1, selector)))

@@ -30,27 +30,27 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PodGroup:
     """What a PodGroup object says."""
 
     size: int
     timeout: float | None = None
 
 
-def read_native(obj: Json) -> Group:
+def read_native(obj: Json) -> PodGroup:
     """From a `scheduling.k8s.io` PodGroup; raises `ModelError` naming the object and the field."""
     policy = _map(_map(obj.get("spec")).get("schedulingPolicy"))
     if "gang" not in policy:
-        return Group(1)
-    return Group(_count(obj, _map(policy["gang"]), "minCount", "spec.schedulingPolicy.gang"))
+        return PodGroup(1)
+    return PodGroup(_count(obj, _map(policy["gang"]), "minCount", "spec.schedulingPolicy.gang"))
 
 
-def read_x(obj: Json) -> Group:
+def read_x(obj: Json) -> PodGroup:
     """From a `scheduling.x-k8s.io` PodGroup; raises `ModelError` naming the object and field."""
     spec = _map(obj.get("spec"))
     seconds = spec.get("scheduleTimeoutSeconds")
     timeout = float(seconds) if isinstance(seconds, int) and seconds > 0 else None
-    return Group(_count(obj, spec, "minMember", "spec"), timeout)
+    return PodGroup(_count(obj, spec, "minMember", "spec"), timeout)
 
 
 def _count(obj: Json, where: Json, field: str, path: str) -> int:

@@ -8,13 +8,13 @@ from scheduler.model.fields import Json, rows, whole
 EVERYWHERE: Final = "0.0.0.0"
 
 
-class Port(NamedTuple):
+class HostPort(NamedTuple):
     protocol: str
     address: str
     number: int
 
 
-def read(spec: Json) -> tuple[Port, ...]:
+def read(spec: Json) -> tuple[HostPort, ...]:
     """Sorted, each once; empty for pods that bind none."""
     found = {port for container in _running(spec) for port in _ports(spec, container)}
     return tuple(sorted(found))
@@ -28,13 +28,13 @@ def _running(spec: Json) -> Iterator[Json]:
             yield container
 
 
-def _ports(spec: Json, container: Json) -> Iterator[Port]:
+def _ports(spec: Json, container: Json) -> Iterator[HostPort]:
     for row in rows(container.get("ports")):
         number = whole(row.get("hostPort"))
         # The API server fills this in; a manifest that it never saw means the same.
         if not number and spec.get("hostNetwork") is True:
             number = whole(row.get("containerPort"))
         if number > 0:
-            yield Port(
+            yield HostPort(
                 str(row.get("protocol") or "TCP"), str(row.get("hostIP") or EVERYWHERE), number
             )

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from scheduler.model.fields import mapping, rows, words
 
 
-class Requirement(NamedTuple):
+class LabelRequirement(NamedTuple):
     """One condition on one label. A label that is absent is not `In`, and is `NotIn`."""
 
     key: str
@@ -35,7 +35,7 @@ class Requirement(NamedTuple):
                 return False
 
 
-Selector = tuple[Requirement, ...] | None
+Selector = tuple[LabelRequirement, ...] | None
 
 NOTHING: Final[Selector] = None
 EVERYTHING: Final[Selector] = ()
@@ -46,7 +46,7 @@ def read(found: object) -> Selector:
     if not isinstance(found, Mapping):
         return NOTHING
     listed = [
-        Requirement(
+        LabelRequirement(
             str(row.get("key") or ""),
             str(row.get("operator") or ""),
             tuple(sorted({str(value) for value in row.get("values") or ()})),
@@ -56,12 +56,12 @@ def read(found: object) -> Selector:
     return joined(listed, equals(mapping(found.get("matchLabels"))))
 
 
-def equals(labels: object) -> tuple[Requirement, ...]:
+def equals(labels: object) -> tuple[LabelRequirement, ...]:
     """A plain map of labels as requirements, as Services and matchLabels have it."""
-    return tuple(Requirement(key, "In", (value,)) for key, value in words(labels).items())
+    return tuple(LabelRequirement(key, "In", (value,)) for key, value in words(labels).items())
 
 
-def joined(*parts: Iterable[Requirement]) -> tuple[Requirement, ...]:
+def joined(*parts: Iterable[LabelRequirement]) -> tuple[LabelRequirement, ...]:
     return tuple(sorted({requirement for part in parts for requirement in part}))
 
 

@@ -1,7 +1,7 @@
 """
 Which nodes a pod's spec names: node affinity, required and preferred, features, and its images.
 
-A `Term` asks for several things at once; of the required terms one must hold. As in kube-scheduler
+A `NodeSelectorTerm` asks for several things at once; of the required terms one must hold. As in kube-scheduler
 a term that asks for nothing, or for something unreadable (`Gt` of a word), holds nowhere.
 """
 
@@ -21,7 +21,7 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]+", re.ASCII)
 _INT64: Final = range(-(2**63), 2**63)
 
 
-class Requirement(NamedTuple):
+class NodeRequirement(NamedTuple):
     """Something asked of one label, or of the node's name."""
 
     key: str
@@ -30,9 +30,9 @@ class Requirement(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    labels: tuple[Requirement, ...] = ()
-    names: tuple[Requirement, ...] = ()
+class NodeSelectorTerm:
+    labels: tuple[NodeRequirement, ...] = ()
+    names: tuple[NodeRequirement, ...] = ()
     readable: bool = True
 
     @property
@@ -43,12 +43,12 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeWish:
+class NodeConstraints:
     """Everything beyond the plain node selector; empty: any node will do."""
 
-    required: tuple[Term, ...] | None = None
+    required: tuple[NodeSelectorTerm, ...] | None = None
     """One of them must hold, so an empty tuple refuses every node; None: nothing is required."""
-    preferred: tuple[tuple[int, Term], ...] = ()
+    preferred: tuple[tuple[int, NodeSelectorTerm], ...] = ()
     """Weights, and the terms that earn them."""
     images: tuple[str, ...] = ()
     """One for each container or image volume, sorted."""
@@ -63,10 +63,10 @@ class NodeWish:
         return frozenset.union(*sets) if sets and len(sets) == len(found) else None
 
 
-ANY_NODE: Final = NodeWish()
+ANY_NODE: Final = NodeConstraints()
 
 
-def read(spec: Json) -> NodeWish:
+def read(spec: Json) -> NodeConstraints:
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     images, features = _images(spec), tuple(_features(spec))
     if not (affinity or images or features):
@@ -79,7 +79,7 @@ def read(spec: Json) -> NodeWish:
         (whole(row.get("weight")), _term(mapping(row.get("preference"))))
         for row in rows(affinity.get(_PREFERRED))
     ]
-    return NodeWish(
+    return NodeConstraints(
         required=terms,
         preferred=tuple((weight, term) for weight, term in preferred if weight and term.readable),
         images=images,
@@ -95,25 +95,25 @@ def integer(text: str) -> int | None:
     return number if number in _INT64 else None
 
 
-def _term(row: Json) -> Term:
+def _term(row: Json) -> NodeSelectorTerm:
     labels = tuple(_requirement(found) for found in rows(row.get("matchExpressions")))
     names = tuple(_requirement(found) for found in rows(row.get("matchFields")))
     readable = (
         bool(labels or names) and all(map(_readable, labels)) and all(map(_readable_name, names))
     )
-    return Term(labels, names, readable)
+    return NodeSelectorTerm(labels, names, readable)
 
 
-def _requirement(row: Json) -> Requirement:
+def _requirement(row: Json) -> NodeRequirement:
     values = row.get("values")
-    return Requirement(
+    return NodeRequirement(
         key=str(row.get("key") or ""),
         operator=str(row.get("operator") or ""),
         values=tuple(map(str, values)) if isinstance(values, list) else (),
     )
 
 
-def _readable(row: Requirement) -> bool:
+def _readable(row: NodeRequirement) -> bool:
     if not all(map(_LABEL_VALUE.fullmatch, row.values)):
         return False
     match row.operator:
@@ -127,7 +127,7 @@ def _readable(row: Requirement) -> bool:
             return False
 
 
-def _readable_name(row: Requirement) -> bool:
+def _readable_name(row: NodeRequirement) -> bool:
     return row.key == _NAME and row.operator in ("In", "NotIn") and len(row.values) == 1
 
 

@@ -27,7 +27,7 @@ _MUCH_FOR_A_CORE: Final = 4 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ContainerRequest:
     """What the kubelet aligns for one container; `passing`: it ends before the next one starts."""
 
     cpu: int = 0
@@ -38,7 +38,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class HostRequest:
     """What a pod wants of a host's inside. `aligned` says which amounts must sit together."""
 
     cpu: int = 0
@@ -59,7 +59,7 @@ class Ask:
     """How the members of the pod's gang share NUMA nodes; `packed` for a pod without a gang."""
     guaranteed: bool = False
     """Guaranteed QoS: whole CPUs are its own, where the kubelet hands out CPUs."""
-    containers: tuple[Need, ...] = ()
+    containers: tuple[ContainerRequest, ...] = ()
     """One for each container of a pod that has several and that the kubelet may align."""
 
     @property
@@ -80,12 +80,12 @@ class Ask:
         return self.spread == "isolated"
 
 
-ASK_NOTHING: Final = Ask()
+ASK_NOTHING: Final = HostRequest()
 
 
 def read(
     pod: Json, amounts: Mapping[str, int], numa: intent.Numa, *, by_default: bool, member: bool
-) -> Ask:
+) -> HostRequest:
     """The ask of a pod whose effective requests are `amounts`; `member` of a gang or not."""
     gpus = requests.gpus(amounts)
     hugepages = _hugepages(amounts)
@@ -95,7 +95,7 @@ def read(
     cpu, memory = amounts.get("cpu", 0), amounts.get("memory", 0)
     spec = pod.get("spec") or {}
     guaranteed = _is_guaranteed(spec)
-    return Ask(
+    return HostRequest(
         cpu=cpu,
         memory=memory,
         gpus=gpus,
@@ -146,7 +146,7 @@ def _is_fixed(container: Json) -> bool:
     return True
 
 
-def _containers(spec: Json, *, guaranteed: bool) -> tuple[Need, ...]:
+def _containers(spec: Json, *, guaranteed: bool) -> tuple[ContainerRequest, ...]:
     """Init containers first, as they are admitted; none for a pod of one container."""
     first, rest = spec.get("initContainers") or (), spec.get("containers") or ()
     if len(first) + len(rest) < 2:
@@ -155,11 +155,11 @@ def _containers(spec: Json, *, guaranteed: bool) -> tuple[Need, ...]:
     return (*inits, *(_need(c, guaranteed) for c in rest))
 
 
-def _need(container: Json, guaranteed: bool, *, passing: bool = False) -> Need:
+def _need(container: Json, guaranteed: bool, *, passing: bool = False) -> ContainerRequest:
     resources = container.get("resources") or {}
     found = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
     amounts = {str(name): quantity.amount(str(name), value) for name, value in found.items()}
-    return Need(
+    return ContainerRequest(
         cpu=whole_cpus(amounts.get("cpu", 0)) if guaranteed else 0,
         memory=amounts.get("memory", 0) if guaranteed else 0,
         gpus=requests.gpus(amounts),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from policies.pods import requests
-from scheduler.model.pod import PODS, Pod, PodKey, Shape
+from scheduler.model.pod import PODS, Pod, PodKey, SchedulingSpec
 from scheduler.model.unit import Unit, leads
 
 
@@ -13,7 +13,7 @@ def is_stand_in(pod: Pod) -> bool:
     return pod.uid.startswith(_MARK)
 
 
-def stand_ins(unit: Unit, count: int, shape: Shape | None = None) -> tuple[Pod, ...]:
+def stand_ins(unit: Unit, count: int, shape: SchedulingSpec | None = None) -> tuple[Pod, ...]:
     """So many pods as the unit's leader is going to make."""
     leader = next((pod for pod in unit.pods if leads(pod)), unit.pods[0])
     model = next((pod for pod in unit.pods if not leads(pod)), leader)
@@ -23,7 +23,7 @@ def stand_ins(unit: Unit, count: int, shape: Shape | None = None) -> tuple[Pod, 
     return like(model, shape, count)
 
 
-def like(model: Pod, shape: Shape, count: int, *, start: int = 0) -> tuple[Pod, ...]:
+def like(model: Pod, shape: SchedulingSpec, count: int, *, start: int = 0) -> tuple[Pod, ...]:
     """Stand-ins for so many members of the model's gang, numbered from `start` on."""
     gang = model.gang
     assert gang is not None
@@ -45,7 +45,7 @@ def like(model: Pod, shape: Shape, count: int, *, start: int = 0) -> tuple[Pod, 
 _MARK: Final = "stand-in/"
 
 
-def shape_of(leader: Pod, stated: Mapping[str, int]) -> Shape:
+def shape_of(leader: Pod, stated: Mapping[str, int]) -> SchedulingSpec:
     """As the leader's, with these amounts."""
     ask = replace(
         leader.shape.ask,

@@ -1,9 +1,9 @@
 """
 Pods and nodes as the scheduler sees them: frozen values, decoded once from raw JSON.
 
-Only what is read is kept. A `Shape` holds everything that decides where a pod may go, so equal
+Only what is read is kept. A `SchedulingSpec` holds everything that decides where a pod may go, so equal
 pods have equal shapes and share the results of filters. What a pod asks for in vain is listed in
-`Shape.refusals`: such a pod is refused with these sentences, never placed by half its wishes.
+`SchedulingSpec.refusals`: such a pod is refused with these sentences, never placed by half its wishes.
 
 Not here: who is placed where (`cache`), and what is free (`snapshot`).
 """
@@ -26,15 +26,15 @@ from scheduler.model import pod_affinity as peer_wishes
 from scheduler.model import pod_volumes as volume_wishes
 from scheduler.model import resource_claims as claim_wishes
 from scheduler.model.assignment import Assignment, parse
-from scheduler.model.attributes import NO_TERMS, Terms
-from scheduler.model.fabric import NO_FABRIC, NOBODY, FabricWish, Standing
+from scheduler.model.attributes import NO_TERMS, PodAttributes
+from scheduler.model.fabric import NO_FABRIC, NOBODY, FabricRequirements, TierRequirement
 from scheduler.model.fields import Json, instant, mapping, pairs, rows, whole, words
 from scheduler.model.gang import Gang, GangKey
-from scheduler.model.host_ports import Port
-from scheduler.model.node_affinity import ANY_NODE, NodeWish
-from scheduler.model.pod_affinity import NO_PEERS, PeerWish
-from scheduler.model.pod_volumes import NO_VOLUMES, VolumeWish
-from scheduler.model.resource_claims import NO_CLAIMS, ClaimWish
+from scheduler.model.host_ports import HostPort
+from scheduler.model.node_affinity import ANY_NODE, NodeConstraints
+from scheduler.model.pod_affinity import NO_PEERS, InterPodConstraints
+from scheduler.model.pod_volumes import NO_VOLUMES, PodVolumes
+from scheduler.model.resource_claims import NO_CLAIMS, PodResourceClaims
 from scheduler.model.taints import Toleration, read_tolerations
 from scheduler.plugins.numa.allocator import ASK_NOTHING, Ask
 
@@ -58,7 +58,7 @@ class PodKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class SchedulingSpec:
     """Everything that decides where a pod may go; equal shapes fit the same nodes."""
 
     requests: tuple[tuple[str, int], ...] = ()
@@ -70,13 +70,13 @@ class Shape:
     ask: Ask = ASK_NOTHING
     vram: int = 0
     """Bytes that each of the pod's GPUs must have."""
-    nodes: NodeWish = ANY_NODE
-    ports: tuple[Port, ...] = ()
-    peers: PeerWish = NO_PEERS
-    volumes: VolumeWish = NO_VOLUMES
-    claims: ClaimWish = NO_CLAIMS
-    fabric: FabricWish = NO_FABRIC
-    standing: Standing = NOBODY
+    nodes: NodeConstraints = ANY_NODE
+    ports: tuple[HostPort, ...] = ()
+    peers: InterPodConstraints = NO_PEERS
+    volumes: PodVolumes = NO_VOLUMES
+    claims: PodResourceClaims = NO_CLAIMS
+    fabric: FabricRequirements = NO_FABRIC
+    standing: TierRequirement = NOBODY
     refusals: tuple[str, ...] = ()
     """Sentences that say why no node will do, whatever is free."""
 
@@ -85,7 +85,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ScheduledCondition:
     """The pod's PodScheduled condition as it stands in the API."""
 
     status: str
@@ -94,7 +94,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class OwnerRef:
     """The controller that makes the pod, and would make another one in its place."""
 
     kind: str
@@ -106,7 +106,7 @@ class Owner:
 class Pod:
     key: PodKey
     uid: str
-    shape: Shape = Shape()
+    shape: SchedulingSpec = SchedulingSpec()
     labels: tuple[tuple[str, str], ...] = ()
     priority: int = 0
     created: float = 0.0
@@ -115,15 +115,15 @@ class Pod:
     phase: str = "Pending"
     terminating: bool = False
     gates: tuple[str, ...] = ()
-    owner: Owner | None = None
+    owner: OwnerRef | None = None
     nominated: str = ""
     """The node that another scheduler means to give it."""
     gang: Gang | None = None
     assignment: Assignment | None = None
-    condition: Condition | None = None
+    condition: ScheduledCondition | None = None
     claims: tuple[str | None, ...] = ()
     """The name of the claim for each ref of `shape.claims`; None: not made yet, "": none needed."""
-    terms: Terms = NO_TERMS
+    terms: PodAttributes = NO_TERMS
 
     @property
     def finished(self) -> bool:
@@ -194,7 +194,7 @@ def _shape(
     obj: Json,
     wishes: intent.Intent,
     problems: tuple[str, ...],
-) -> Shape:
+) -> SchedulingSpec:
     spec = mapping(obj.get("spec"))
     amounts = {name: min(n, LARGEST) for name, n in requests.effective(obj).items() if n > 0}
     gpus = requests.gpus(amounts)
@@ -202,7 +202,7 @@ def _shape(
     refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(spec)))
     if wishes.vram and not gpus:
         refusals = (*refusals, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
-    return Shape(
+    return SchedulingSpec(
         requests=tuple(sorted({**amounts, PODS: 1}.items())),
         selector=tuple(sorted(words(spec.get("nodeSelector")).items())),
         unsaid=_unsaid(obj, amounts),
@@ -228,7 +228,7 @@ def _shape(
 
 def _peers(
     key: PodKey, labels: tuple[tuple[str, str], ...], spec: Json, wishes: intent.Intent
-) -> PeerWish:
+) -> InterPodConstraints:
     """A gang wants to be together: only pods of their own are spread over zones."""
     found = peer_wishes.read(key.namespace, labels, spec)
     if wishes.fabric.spread_zones and wishes.gang is None:
@@ -277,17 +277,17 @@ def _gang(key: PodKey, wish: intent.Gang | None) -> tuple[Gang | None, tuple[str
     return gang, trouble
 
 
-def _owner(about: Json) -> Owner | None:
+def _owner(about: Json) -> OwnerRef | None:
     for row in rows(about.get("ownerReferences")):
         if row.get("controller") is True:
-            return Owner(*(str(row.get(field) or "") for field in ("kind", "name", "uid")))
+            return OwnerRef(*(str(row.get(field) or "") for field in ("kind", "name", "uid")))
     return None
 
 
-def _condition(status: Json) -> Condition | None:
+def _condition(status: Json) -> ScheduledCondition | None:
     for row in rows(status.get("conditions")):
         if row.get("type") == "PodScheduled":
-            return Condition(
+            return ScheduledCondition(
                 str(row.get("status") or ""),
                 str(row.get("reason") or ""),
                 str(row.get("message") or ""),

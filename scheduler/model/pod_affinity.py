@@ -13,28 +13,28 @@ from typing import Final, NamedTuple
 
 from scheduler.model import label_selector
 from scheduler.model.fields import Json, mapping, rows, whole
-from scheduler.model.label_selector import NOTHING, Requirement, Selector, joined
+from scheduler.model.label_selector import NOTHING, LabelRequirement, Selector, joined
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class Scope(NamedTuple):
+class NamespaceScope(NamedTuple):
     """Namespaces by name, and those whose labels are selected."""
 
     namespaces: tuple[str, ...]
     selector: Selector = NOTHING
 
 
-class Term(NamedTuple):
+class PodAffinityTerm(NamedTuple):
     """Pods in a scope with these labels, in the same domain of a topology key."""
 
-    scope: Scope
+    scope: NamespaceScope
     selector: Selector
     key: str
 
 
-class Spread(NamedTuple):
+class SpreadConstraint(NamedTuple):
     """Pods like these, evenly over the domains of a topology key."""
 
     key: str
@@ -48,15 +48,15 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PeerWish:
+class InterPodConstraints:
     """Empty: the pod does not care who else is where."""
 
-    affinity: tuple[Term, ...] = ()
-    anti: tuple[Term, ...] = ()
-    preferred: tuple[tuple[Term, int], ...] = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()
+    anti: tuple[PodAffinityTerm, ...] = ()
+    preferred: tuple[tuple[PodAffinityTerm, int], ...] = ()
     """With weights; below zero: rather not."""
-    hard: tuple[Spread, ...] = ()
-    soft: tuple[Spread, ...] = ()
+    hard: tuple[SpreadConstraint, ...] = ()
+    soft: tuple[SpreadConstraint, ...] = ()
     digest: int = field(init=False, repr=False, compare=False)
     """The hash, computed once: a wish is looked up for every pod that is placed or tried."""
 
@@ -73,10 +73,10 @@ class PeerWish:
         return bool(self.affinity or self.anti or self.hard)
 
 
-NO_PEERS: Final = PeerWish()
+NO_PEERS: Final = InterPodConstraints()
 
 
-def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> PeerWish:
+def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> InterPodConstraints:
     """The labels give `matchLabelKeys` their values."""
     affinity = mapping(spec.get("affinity"))
     constraints = rows(spec.get("topologySpreadConstraints"))
@@ -84,7 +84,7 @@ def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> Pee
         return NO_PEERS
     mine = dict(labels)
     near, far = mapping(affinity.get("podAffinity")), mapping(affinity.get("podAntiAffinity"))
-    wish = PeerWish(
+    wish = InterPodConstraints(
         affinity=tuple(_term(namespace, mine, row) for row in rows(near.get(_REQUIRED))),
         anti=tuple(_term(namespace, mine, row) for row in rows(far.get(_REQUIRED))),
         preferred=(
@@ -99,7 +99,7 @@ def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> Pee
 
 def _weighted(
     namespace: str, mine: Mapping[str, str], found: Iterable[Json], sign: int
-) -> tuple[tuple[Term, int], ...]:
+) -> tuple[tuple[PodAffinityTerm, int], ...]:
     return tuple(
         (_term(namespace, mine, mapping(row.get("podAffinityTerm"))), sign * whole(row["weight"]))
         for row in found
@@ -107,7 +107,7 @@ def _weighted(
     )
 
 
-def _term(namespace: str, mine: Mapping[str, str], row: Json) -> Term:
+def _term(namespace: str, mine: Mapping[str, str], row: Json) -> PodAffinityTerm:
     named = tuple(sorted({str(name) for name in row.get("namespaces") or ()}))
     chosen = label_selector.read(row.get("namespaceSelector"))
     if not named and chosen is NOTHING:
@@ -122,14 +122,16 @@ def _term(namespace: str, mine: Mapping[str, str], row: Json) -> Term:
             if (requirement.key, operator) not in known
         )
         selector = joined(selector, added)
-    return Term(Scope(named, chosen), selector, str(row.get("topologyKey") or ""))
+    return PodAffinityTerm(
+        NamespaceScope(named, chosen), selector, str(row.get("topologyKey") or "")
+    )
 
 
-def _spread(mine: Mapping[str, str], row: Json) -> Spread:
+def _spread(mine: Mapping[str, str], row: Json) -> SpreadConstraint:
     selector = label_selector.read(row.get("labelSelector"))
     if selector is not None:
         selector = joined(selector, _own(mine, row.get("matchLabelKeys"), "In"))
-    return Spread(
+    return SpreadConstraint(
         key=str(row.get("topologyKey") or ""),
         skew=whole(row.get("maxSkew")),
         selector=selector,
@@ -144,7 +146,7 @@ def _refuses(row: Json) -> bool:
     return row.get("whenUnsatisfiable") != "ScheduleAnyway"
 
 
-def _own(mine: Mapping[str, str], keys: object, operator: str) -> list[Requirement]:
+def _own(mine: Mapping[str, str], keys: object, operator: str) -> list[LabelRequirement]:
     """Keys that the pod does not carry are ignored."""
     listed = keys if isinstance(keys, list) else []
-    return [Requirement(str(key), operator, (mine[key],)) for key in listed if key in mine]
+    return [LabelRequirement(str(key), operator, (mine[key],)) for key in listed if key in mine]

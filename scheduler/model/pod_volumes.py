@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from scheduler.model.fields import Json, mapping, rows
 
 
-class ClaimRef(NamedTuple):
+class VolumeClaimRef(NamedTuple):
     """A claim that the pod mounts; one of an ephemeral volume must be owned by the pod."""
 
     name: str
@@ -37,7 +37,7 @@ class Disk(NamedTuple):
         return self.kind == _EBS or not (self.read_only and other.read_only)
 
 
-class Attachable(NamedTuple):
+class AttachableVolume(NamedTuple):
     """A volume as a CSI driver counts it. `moved`: an in-tree disk that the driver took over."""
 
     driver: str
@@ -46,22 +46,22 @@ class Attachable(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class VolumeWish:
+class PodVolumes:
     """Empty: nothing that ties the pod to a node."""
 
     namespace: str = ""
     """Where the claims live; empty without claims."""
-    claims: tuple[ClaimRef, ...] = ()
+    claims: tuple[VolumeClaimRef, ...] = ()
     """In the order of the spec: the first in trouble is the one that is told about."""
     disks: tuple[Disk, ...] = ()
-    inline: tuple[Attachable, ...] = ()
+    inline: tuple[AttachableVolume, ...] = ()
 
     def claim_keys(self) -> tuple[tuple[str, str], ...]:
         """(namespace, name) of each claim."""
         return tuple((self.namespace, claim.name) for claim in self.claims)
 
 
-NO_VOLUMES: Final = VolumeWish()
+NO_VOLUMES: Final = PodVolumes()
 
 _EBS: Final = "awsElasticBlockStore"
 
@@ -84,7 +84,7 @@ _HANDLES: Final[Mapping[str, Callable[[Json], str]]] = {
 }
 
 
-def read(namespace: str, pod: str, spec: Json) -> VolumeWish:
+def read(namespace: str, pod: str, spec: Json) -> PodVolumes:
     """Claims by name (those of ephemeral volumes are named after the pod), and in-tree disks."""
     volumes = rows(spec.get("volumes"))
     claims = tuple(claim for volume in volumes if (claim := _claim(pod, volume)) is not None)
@@ -92,23 +92,23 @@ def read(namespace: str, pod: str, spec: Json) -> VolumeWish:
     inline = tuple(found for volume in volumes if (found := attachable(volume)) is not None)
     if not (claims or disks or inline):
         return NO_VOLUMES
-    return VolumeWish(namespace if claims else "", claims, disks, inline)
+    return PodVolumes(namespace if claims else "", claims, disks, inline)
 
 
-def attachable(source: Json) -> Attachable | None:
+def attachable(source: Json) -> AttachableVolume | None:
     """The CSI volume that an in-tree disk became; a source is that of a pod or of a volume."""
     for field, driver in MOVED.items():
         if found := mapping(source.get(field)):
             handle = _HANDLES[field](found)
-            return Attachable(driver, handle, moved=True) if handle else None
+            return AttachableVolume(driver, handle, moved=True) if handle else None
     return None
 
 
-def _claim(pod: str, volume: Json) -> ClaimRef | None:
+def _claim(pod: str, volume: Json) -> VolumeClaimRef | None:
     if claim := mapping(volume.get("persistentVolumeClaim")):
-        return ClaimRef(str(claim.get("claimName") or ""))
+        return VolumeClaimRef(str(claim.get("claimName") or ""))
     if mapping(volume.get("ephemeral")):
-        return ClaimRef(f"{pod}-{volume.get('name')}", ephemeral=True)
+        return VolumeClaimRef(f"{pod}-{volume.get('name')}", ephemeral=True)
     return None
 
 

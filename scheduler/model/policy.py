@@ -21,7 +21,7 @@ from policies.engine.policyset import PolicySet
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class TopologyLevel:
     """Nodes with the same value of a label are near each other."""
 
     name: str
@@ -30,7 +30,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuKind:
+class GpuModel:
     """What the model table says about one GPU."""
 
     tier: str
@@ -40,7 +40,7 @@ class GpuKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class TenantTier:
     """A class of tenants."""
 
     name: str
@@ -53,35 +53,37 @@ class Tier:
 
 
 LEVELS: Final = (
-    Level("clique", (vocabulary.GPU_CLIQUE_LABEL,)),
-    Level("rack", (vocabulary.RACK_LABEL,)),
-    Level("fabric", (vocabulary.FABRIC_ID_LABEL,)),
-    Level("zone", (vocabulary.ZONE_LABEL,)),
+    TopologyLevel("clique", (vocabulary.GPU_CLIQUE_LABEL,)),
+    TopologyLevel("rack", (vocabulary.RACK_LABEL,)),
+    TopologyLevel("fabric", (vocabulary.FABRIC_ID_LABEL,)),
+    TopologyLevel("zone", (vocabulary.ZONE_LABEL,)),
 )
 """Topology levels where no policy names any, narrowest first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
-    levels: tuple[Level, ...] = LEVELS
-    models: Mapping[str, GpuKind] = field(default_factory=dict)
-    tiers: Mapping[str, Tier] = field(default_factory=dict)
-    policy: policyset.Tables = field(default_factory=lambda: policyset.Tables.of(()))
+class PlacementTables:
+    levels: tuple[TopologyLevel, ...] = LEVELS
+    models: Mapping[str, GpuModel] = field(default_factory=dict)
+    tiers: Mapping[str, TenantTier] = field(default_factory=dict)
+    policy: policyset.PolicyTables = field(default_factory=lambda: policyset.PolicyTables.of(()))
     digest: str = ""
     """Of the policies; two schedulers with one digest place alike."""
 
     @classmethod
-    def of(cls, policies: PolicySet) -> "Tables":
+    def of(cls, policies: PolicySet) -> "PlacementTables":
         said = policies.tables
-        levels = tuple(Level(one.name, tuple(one.labels)) for one in reversed(said.topology))
+        levels = tuple(
+            TopologyLevel(one.name, tuple(one.labels)) for one in reversed(said.topology)
+        )
         return cls(
             levels=levels or LEVELS,
             models={
-                name: GpuKind(row.tier, quantity.units(row.vram), row.high_end)
+                name: GpuModel(row.tier, quantity.units(row.vram), row.high_end)
                 for name, row in said.gpu_models.items()
             },
             tiers={
-                row.name: Tier(
+                row.name: TenantTier(
                     row.name,
                     row.rank,
                     row.hardware_tiers.allowed,
@@ -94,10 +96,10 @@ class Tables:
             digest=policies.digest,
         )
 
-    def level(self, name: str) -> Level | None:
+    def level(self, name: str) -> TopologyLevel | None:
         return next((level for level in self.levels if level.name == name), None)
 
-    def model(self, name: str) -> GpuKind | None:
+    def model(self, name: str) -> GpuModel | None:
         """By the name on the node; GPU Feature Discovery marks shared GPUs with a suffix."""
         return self.models.get(name) or self.models.get(name.removesuffix("-SHARED"))
 
@@ -116,4 +118,4 @@ class Tables:
         return 0 if found is None else found.boost
 
 
-PLAIN: Final = Tables.of(PolicySet())
+PLAIN: Final = PlacementTables.of(PolicySet())

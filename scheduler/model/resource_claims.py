@@ -1,7 +1,7 @@
 """
 The resource claims of a pod: devices by name, or by a template from which a claim is made for it.
 
-A `ClaimWish` says what all pods of one template have in common. The claim that was made for one
+A `PodResourceClaims` says what all pods of one template have in common. The claim that was made for one
 pod has a name of its own, which kube-controller-manager writes into the pod's status (`generated`):
 equal pods keep equal shapes.
 """
@@ -21,20 +21,20 @@ class DeviceClaimRef(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimWish:
+class PodResourceClaims:
     """In the order of the spec: the first in trouble is the one that is told about."""
 
     refs: tuple[DeviceClaimRef, ...] = ()
 
 
-NO_CLAIMS: Final = ClaimWish()
+NO_CLAIMS: Final = PodResourceClaims()
 
 
-def read(spec: Json) -> ClaimWish:
+def read(spec: Json) -> PodResourceClaims:
     found = spec.get("resourceClaims")
     if not found:
         return NO_CLAIMS
-    return ClaimWish(
+    return PodResourceClaims(
         tuple(
             DeviceClaimRef(
                 str(row.get("name") or ""),
@@ -46,7 +46,7 @@ def read(spec: Json) -> ClaimWish:
     )
 
 
-def generated(wish: ClaimWish, status: Json) -> tuple[str | None, ...]:
+def generated(wish: PodResourceClaims, status: Json) -> tuple[str | None, ...]:
     """
     The name of each ref's claim: None while nobody has made it, "" where none is needed.
 

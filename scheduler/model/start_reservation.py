@@ -6,7 +6,7 @@ from scheduler.model.unit import UnitKey
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class StartReservation:
     """The unit is expected to start at this time, on these nodes."""
 
     key: UnitKey

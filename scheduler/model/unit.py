@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies import vocabulary
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import GangCount
 from scheduler.model.pod import Pod, PodKey
 
@@ -36,7 +36,7 @@ class Unit:
     """Members that exist and wait for the scheduler to lift the gang gate."""
     refused: int = 0
     """Pending members whose bind the API server refuses, left out for a while."""
-    group: Group | None = None
+    group: PodGroup | None = None
     """What the gang's PodGroup object says, where there is one."""
     reserved: int = 0
     """Members that do not exist yet and for which room is kept."""
@@ -111,7 +111,7 @@ class Unit:
         return min(order(pod) for pod in (*self.pods, *self.gated))
 
 
-def size_of(stated: Iterable[int | None], group: Group | None) -> int | None:
+def size_of(stated: Iterable[int | None], group: PodGroup | None) -> int | None:
     """The size of a gang from what its members state; None: left to an object that is missing."""
     size = 1
     for number in stated:
@@ -163,7 +163,7 @@ def waiting_text(unit: Unit, *, timed_out: bool = False) -> str:
 def units(
     pods: Iterable[Pod],
     bound: Callable[[GangKey], int] = lambda _: 0,
-    group: Callable[[GangKey], Group | None] = lambda _: None,
+    group: Callable[[GangKey], PodGroup | None] = lambda _: None,
 ) -> list[Unit]:
     """The units of these pending pods, in the order in which they are planned."""
     members: dict[UnitKey, list[Pod]] = {}
@@ -184,7 +184,7 @@ def units(
 
 
 @dataclass(frozen=True, slots=True)
-class Half:
+class PartialGang:
     """A gang that stands half bound."""
 
     key: GangKey

@@ -7,7 +7,7 @@ Attempts to place the members of a unit, each on a trial of its own; the best is
                 holds all members; nowhere else
 
 Where members are left, the class that was left goes first in another attempt, a bounded number of
-times. `Within` bounds an attempt to some rows and gives the others their reason.
+times. `RowBounds` bounds an attempt to some rows and gives the others their reason.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,8 +20,8 @@ from scheduler.columns.node_table import Bools, Ints
 from scheduler.model.plan import GangCount, NoFit, Placed
 from scheduler.model.pod import Pod
 from scheduler.plan import colocation, filters
-from scheduler.plan.colocation import Gathering, Mates, Share
-from scheduler.plan.placement import Filling, Ground
+from scheduler.plan.colocation import ColocationRequirement, DomainAttempts, Mates
+from scheduler.plan.placement import PlacementAttempt, PlacementContext
 from scheduler.plugins import fabric
 
 Classes = Sequence[Sequence[Pod]]
@@ -32,7 +32,7 @@ _MOST_ORDERS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class RowBounds:
     """Rows to stay within, and the reason of the others; None: all rows."""
 
     rows: Bools | None = None
@@ -41,13 +41,15 @@ class Within:
     """The reason goes on to say how many members the best such rows hold."""
 
 
-ALL_ROWS: Final = Within()
+ALL_ROWS: Final = RowBounds()
 
 
-class Result:
+class AttemptResult:
     """An attempt after its trial was taken back. `told`: with the reasons of who was left."""
 
-    def __init__(self, filling: Filling, order: Classes, within: Within, *, told: bool) -> None:
+    def __init__(
+        self, filling: PlacementAttempt, order: Classes, within: RowBounds, *, told: bool
+    ) -> None:
         self.placements = tuple(filling.placements)
         self.left = tuple(filling.left)
         self.cost = filling.cost
@@ -76,23 +78,27 @@ class Result:
 
 
 def attempt(
-    order: Classes, ground: Ground, within: Within = ALL_ROWS, *, told: bool = True
-) -> Result:
+    order: Classes, ground: PlacementContext, within: RowBounds = ALL_ROWS, *, told: bool = True
+) -> AttemptResult:
     with ground.snapshot.trial():
-        filling = Filling(ground, within.rows, within.reason)
+        filling = PlacementAttempt(ground, within.rows, within.reason)
         for members in order:
             filling.fill(members)
-        return Result(filling, order, within, told=told)
+        return AttemptResult(filling, order, within, told=told)
 
 
 # --- anywhere ---
 
 
-def anywhere(classes: Classes, need: int, ground: Ground, among: Within = ALL_ROWS) -> Result:
+def anywhere(
+    classes: Classes, need: int, ground: PlacementContext, among: RowBounds = ALL_ROWS
+) -> AttemptResult:
     """The best attempt, `among` bounding all of them."""
-    best: Result | None = None
+    best: AttemptResult | None = None
     for rows in _bounds(classes, ground, among.rows):
-        result = attempt(classes, ground, Within(rows, among.reason if rows is among.rows else ""))
+        result = attempt(
+            classes, ground, RowBounds(rows, among.reason if rows is among.rows else "")
+        )
         if best is None or result.cost() < best.cost():
             best = result
     if best is None or best.count < need:
@@ -100,7 +106,9 @@ def anywhere(classes: Classes, need: int, ground: Ground, among: Within = ALL_RO
     return best
 
 
-def _bounds(classes: Classes, ground: Ground, among: Bools | None) -> Iterator[Bools | None]:
+def _bounds(
+    classes: Classes, ground: PlacementContext, among: Bools | None
+) -> Iterator[Bools | None]:
     """
     Rows to stay within, one attempt each: domains that may hold all members, tightest first.
 
@@ -121,7 +129,7 @@ def _bounds(classes: Classes, ground: Ground, among: Bools | None) -> Iterator[B
     yield among
 
 
-def _rooms(classes: Classes, ground: Ground, among: Bools | None) -> list[Ints]:
+def _rooms(classes: Classes, ground: PlacementContext, among: Bools | None) -> list[Ints]:
     """How many members of each class every row could take by amounts."""
     rooms = []
     for one in classes:
@@ -134,12 +142,12 @@ def _rooms(classes: Classes, ground: Ground, among: Bools | None) -> list[Ints]:
 def _reordered(
     classes: Classes,
     need: int,
-    ground: Ground,
-    best: Result | None,
-    within: Within,
+    ground: PlacementContext,
+    best: AttemptResult | None,
+    within: RowBounds,
     *,
     told: bool = True,
-) -> Result:
+) -> AttemptResult:
     """Attempts in which the class that was left goes first, until one suffices."""
     order = list(classes)
     result = best or attempt(order, ground, within, told=told)
@@ -163,8 +171,12 @@ def _reordered(
 
 
 def together(
-    classes: Classes, need: int, ground: Ground, gather: Gathering, mates: Mates
-) -> Result:
+    classes: Classes,
+    need: int,
+    ground: PlacementContext,
+    gather: ColocationRequirement,
+    mates: Mates,
+) -> AttemptResult:
     """In one domain of all required levels, and of the liked one if that holds all members."""
     snapshot = ground.snapshot
     among = colocation.good_enough(gather, snapshot)
@@ -179,15 +191,19 @@ def together(
         share = colocation.share(gather.levels, snapshot, mates)
         return _in_one(classes, need, ground, share, among)
     reason = fabric.below(gather.least) if gather.least else ""
-    return anywhere(classes, need, ground, Within(among, reason))
+    return anywhere(classes, need, ground, RowBounds(among, reason))
 
 
 def _in_one(
-    classes: Classes, need: int, ground: Ground, share: Share, among: Bools | None
-) -> Result:
+    classes: Classes,
+    need: int,
+    ground: PlacementContext,
+    share: DomainAttempts,
+    among: Bools | None,
+) -> AttemptResult:
     """The best attempt inside one domain: the first that holds all, else who holds most."""
     wanted = [len(one) for one in classes]
-    best: Result | None = None
+    best: AttemptResult | None = None
     for one in colocation.order(share, _rooms(classes, ground, among), wanted, need):
         if best is not None and best.count >= one.most:
             break
@@ -202,5 +218,5 @@ def _in_one(
     return attempt(best.order, ground, best.within) if best.left else best
 
 
-def _of(share: Share, rows: Bools, among: Bools | None) -> Within:
-    return Within(rows if among is None else rows & among, share.outside, counts=share.free)
+def _of(share: DomainAttempts, rows: Bools, among: Bools | None) -> RowBounds:
+    return RowBounds(rows if among is None else rows & among, share.outside, counts=share.free)

@@ -20,10 +20,10 @@ import numpy as np
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import ABSENT, Bools, Codes, Ints
 from scheduler.model.fabric import NO_FABRIC
-from scheduler.model.pod import Pod, Shape
-from scheduler.model.policy import Level
+from scheduler.model.pod import Pod, SchedulingSpec
+from scheduler.model.policy import TopologyLevel
 from scheduler.plugins import fabric
-from scheduler.plugins.placement_policy import Places
+from scheduler.plugins.placement_policy import PlacementPolicy
 
 Mates = Sequence[tuple[Pod, str]]
 """Members of a gang that have a node, with its name."""
@@ -32,12 +32,12 @@ _OPEN: Final = -1  # any domain will do
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
+class ColocationRequirement:
     """What a gang asks for as a whole."""
 
-    levels: tuple[Level, ...] = ()
+    levels: tuple[TopologyLevel, ...] = ()
     """All members in one domain of each."""
-    liked: Level | None = None
+    liked: TopologyLevel | None = None
     """The same if it can be."""
     least: int = 0
     """How good the fabric of every node must be."""
@@ -45,11 +45,11 @@ class Gathering:
     """A member asks for a level that does not exist."""
 
 
-def of(shapes: Iterable[Shape], places: Places) -> Gathering | None:
+def of(shapes: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationRequirement | None:
     """What these members ask for together; None: nothing, as almost always."""
     asking = dict.fromkeys(shape for shape in shapes if shape.fabric is not NO_FABRIC)
-    levels: dict[Level, None] = {}
-    liked: list[Level] = []
+    levels: dict[TopologyLevel, None] = {}
+    liked: list[TopologyLevel] = []
     for shape in asking:
         levels |= dict.fromkeys(fabric.required(places.tables, shape.fabric))
         level = fabric.liked(places.tables, shape.fabric)
@@ -60,7 +60,7 @@ def of(shapes: Iterable[Shape], places: Places) -> Gathering | None:
         return None
     order = places.tables.levels
     narrowest = min(liked, key=order.index, default=None)
-    return Gathering(tuple(levels), narrowest, least, trouble)
+    return ColocationRequirement(tuple(levels), narrowest, least, trouble)
 
 
 def joinable(pods: Iterable[Pod], snapshot: Snapshot, mates: Mates) -> Bools | None:
@@ -73,7 +73,7 @@ def joinable(pods: Iterable[Pod], snapshot: Snapshot, mates: Mates) -> Bools | N
     return None if found.free else (found.codes == found.pinned) & (found.codes != ABSENT)
 
 
-def good_enough(gathering: Gathering, snapshot: Snapshot) -> Bools | None:
+def good_enough(gathering: ColocationRequirement, snapshot: Snapshot) -> Bools | None:
     """The rows whose fabric will do; None: all."""
     if not gathering.least:
         return None
@@ -81,7 +81,7 @@ def good_enough(gathering: Gathering, snapshot: Snapshot) -> Bools | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Domains:
+class DomainIndex:
     """The rows of every domain side by side; derived from labels alone, and kept with them."""
 
     codes: Codes
@@ -95,7 +95,7 @@ class Domains:
     """The place of its first node among all names."""
 
     @classmethod
-    def of(cls, codes: Codes, rank: Codes) -> "Domains":
+    def of(cls, codes: Codes, rank: Codes) -> "DomainIndex":
         rows = np.argsort(codes, kind="stable")
         rows = rows[codes[rows] != ABSENT]
         names, starts = np.unique(codes[rows], return_index=True)
@@ -104,11 +104,11 @@ class Domains:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class DomainAttempts:
     """The gang stays among the rows of one domain."""
 
     name: str
-    domains: Domains
+    domains: DomainIndex
     pinned: int = _OPEN
     """The code that members with a node have; 0: they have none in common."""
 
@@ -131,20 +131,20 @@ class Share:
         return f"node(s) were outside the {self.name} of the gang's bound members"
 
 
-def share(levels: Sequence[Level], snapshot: Snapshot, mates: Mates) -> Share:
+def share(levels: Sequence[TopologyLevel], snapshot: Snapshot, mates: Mates) -> DomainAttempts:
     places, columns = snapshot.places, snapshot.columns
     found = places.derived(tuple(levels), lambda: _domains(levels, snapshot))
     name = " and ".join(level.name for level in levels)
     rows = [columns.rows[node] for _, node in mates if node in snapshot]
     if not rows:
-        return Share(name, found)
+        return DomainAttempts(name, found)
     held = np.unique(found.codes[rows])
-    return Share(name, found, int(held[0]) if len(held) == 1 else ABSENT)
+    return DomainAttempts(name, found, int(held[0]) if len(held) == 1 else ABSENT)
 
 
-def _domains(levels: Sequence[Level], snapshot: Snapshot) -> Domains:
+def _domains(levels: Sequence[TopologyLevel], snapshot: Snapshot) -> DomainIndex:
     codes = _combined([snapshot.places.codes(level) for level in levels])
-    return Domains.of(codes, snapshot.columns.rank)
+    return DomainIndex.of(codes, snapshot.columns.rank)
 
 
 def _combined(found: Sequence[Codes]) -> Codes:
@@ -158,14 +158,16 @@ def _combined(found: Sequence[Codes]) -> Codes:
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class DomainCandidate:
     """A domain, and how many members it holds at most, by amounts."""
 
     code: int
     most: int
 
 
-def order(share: Share, rooms: Sequence[Ints], wanted: Sequence[int], need: int) -> list[Try]:
+def order(
+    share: DomainAttempts, rooms: Sequence[Ints], wanted: Sequence[int], need: int
+) -> list[DomainCandidate]:
     """
     The domains to try. Where none could hold `need` members, the one that holds most, for its
     reasons. `rooms` are how many members of each class every row could take.
@@ -180,11 +182,14 @@ def order(share: Share, rooms: Sequence[Ints], wanted: Sequence[int], need: int)
     able = ranked[most[ranked] >= need]
     chosen = able if len(able) else ranked[:1]
     return [
-        Try(int(code), int(n)) for code, n in zip(found.names[chosen], most[chosen], strict=True)
+        DomainCandidate(int(code), int(n))
+        for code, n in zip(found.names[chosen], most[chosen], strict=True)
     ]
 
 
-def _sums(found: Domains, rooms: Sequence[Ints], wanted: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+def _sums(
+    found: DomainIndex, rooms: Sequence[Ints], wanted: Sequence[int]
+) -> tuple[Ints, Ints, Ints]:
     """For each domain how many members it holds, what room it has, and how many nodes it takes."""
     most = whole = nodes = np.zeros(len(found.names), dtype=np.int64)
     for room, want in zip(rooms, wanted, strict=True):
@@ -195,7 +200,7 @@ def _sums(found: Domains, rooms: Sequence[Ints], wanted: Sequence[int]) -> tuple
     return most, whole, nodes
 
 
-def _fewest(found: Domains, mine: Ints, wanted: int) -> Ints:
+def _fewest(found: DomainIndex, mine: Ints, wanted: int) -> Ints:
     """How many nodes of each domain are needed; all that have room where they do not suffice."""
     roomiest = np.maximum.reduceat(mine, found.starts)
     if ((roomiest >= wanted) | (roomiest == 0)).all():

@@ -20,15 +20,15 @@ import numpy as np
 
 from policies import quantity, vocabulary
 from scheduler.cache.snapshot import Snapshot
-from scheduler.columns.node_table import Bools, Columns, Ints
+from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import LARGEST, PODS, Pod, Shape
+from scheduler.model.pod import LARGEST, PODS, Pod, SchedulingSpec
 from scheduler.model.pod_volumes import NO_VOLUMES
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.model.taints import CORDON, Taint, Toleration, tolerated
 from scheduler.plan.memo import Codes, Memo
 from scheduler.plugins import node_affinity
-from scheduler.plugins.numa.allocator import NO_TOPOLOGY, SHORT_OF_ROOM, Misfit
+from scheduler.plugins.numa.allocator import NO_TOPOLOGY, SHORT_OF_ROOM, NumaMisfit
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"
@@ -47,7 +47,7 @@ Outside = tuple[str, Bools]
 """A reason, and the rows that it keeps a gang out of."""
 
 
-def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
+def statics(snapshot: Snapshot, shape: SchedulingSpec, memo: Memo) -> Codes:
     """For every row 0, or the code of the first filter on the node's own facts that refuses."""
     columns = snapshot.columns
     key = (shape.selector, shape.tolerations, shape.nodes.required)
@@ -67,7 +67,7 @@ def statics(snapshot: Snapshot, shape: Shape, memo: Memo) -> Codes:
     return codes
 
 
-def _codes(columns: Columns) -> range:
+def _codes(columns: NodeTable) -> range:
     return range(len(columns.taint_sets))
 
 
@@ -79,7 +79,7 @@ def _taint_code(found: tuple[tuple[Taint, ...], bool], tolerations: tuple[Tolera
     return STATIC.index(TAINTED) if kept_out else 0
 
 
-def candidates(snapshot: Snapshot, shape: Shape, memo: Memo) -> Bools:
+def candidates(snapshot: Snapshot, shape: SchedulingSpec, memo: Memo) -> Bools:
     """The rows that only what is free, or who is where, can refuse."""
     columns = snapshot.columns
     rows: Bools = columns.alive & (statics(snapshot, shape, memo) == 0)
@@ -129,12 +129,12 @@ def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
     rows = social(snapshot, pod, rows) if depends(snapshot, pod) else rows
     for row in np.flatnonzero(rows):
         name = snapshot.columns.names[row]
-        if name in snapshot.layouts and isinstance(snapshot.choose(pod, name), Misfit):
+        if name in snapshot.layouts and isinstance(snapshot.choose(pod, name), NumaMisfit):
             rows[row] = False
     return rows
 
 
-def capacity(snapshot: Snapshot, shape: Shape, rows: Bools, most: int = LARGEST) -> Ints:
+def capacity(snapshot: Snapshot, shape: SchedulingSpec, rows: Bools, most: int = LARGEST) -> Ints:
     """How many pods of this shape each row can take by amounts alone, at most `most`."""
     columns = snapshot.columns
     if most == 1:
@@ -152,7 +152,7 @@ def capacity(snapshot: Snapshot, shape: Shape, rows: Bools, most: int = LARGEST)
     return np.maximum(room, 0)
 
 
-def fits_now(snapshot: Snapshot, shape: Shape, node: str, memo: Memo) -> bool:
+def fits_now(snapshot: Snapshot, shape: SchedulingSpec, node: str, memo: Memo) -> bool:
     """Whether this one node could take the pod as things stand; NUMA is left to the planner."""
     columns = snapshot.columns
     row = columns.rows.get(node)
@@ -222,7 +222,9 @@ def _count(found: Iterator[tuple[str, Bools]], rows: Bools, counts: Counter[str]
     return left
 
 
-def _count_resources(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[str]) -> Bools:
+def _count_resources(
+    snapshot: Snapshot, shape: SchedulingSpec, rows: Bools, counts: Counter[str]
+) -> Bools:
     left = rows.copy()
     for name, count in shape.requests:
         short = rows & (snapshot.columns.free(name) < count)
@@ -233,7 +235,9 @@ def _count_resources(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Coun
     return left
 
 
-def _count_vram(snapshot: Snapshot, shape: Shape, rows: Bools, counts: Counter[str]) -> Bools:
+def _count_vram(
+    snapshot: Snapshot, shape: SchedulingSpec, rows: Bools, counts: Counter[str]
+) -> Bools:
     if not shape.vram:
         return rows
     columns = snapshot.columns
@@ -273,4 +277,4 @@ def _inside(snapshot: Snapshot, pod: Pod, node: str) -> str:
     if pod.shape.ask.needs_topology and node not in snapshot.layouts:
         return NO_TOPOLOGY
     chosen = snapshot.choose(pod, node)
-    return chosen.reason if isinstance(chosen, Misfit) else ""
+    return chosen.reason if isinstance(chosen, NumaMisfit) else ""

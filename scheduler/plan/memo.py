@@ -20,7 +20,7 @@ class Memo:
     wishes: dict[tuple[object, ...], tuple[tuple[int, int], object]] = field(default_factory=dict)
     loads: dict[tuple[int, ...], tuple[int, NDArray[np.int16]]] = field(default_factory=dict)
     misfits: dict[object, tuple[tuple[int, ...], NoFit]] = field(default_factory=dict)
-    islands: gpu_packing.Islands = field(default_factory=gpu_packing.Islands)
+    islands: gpu_packing.HostIslands = field(default_factory=gpu_packing.HostIslands)
     limit: int = 1024
 
     def remember(self, where: dict[Any, Any], key: object, value: object) -> None:

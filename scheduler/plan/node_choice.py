@@ -25,7 +25,7 @@ _MOST_COMPARED: Final = 16  # domains of one level whose leftovers are compared
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeChoice:
     """Rows to fill in this order, each to its room; `over` is the room left in them."""
 
     rows: tuple[int, ...]
@@ -44,7 +44,7 @@ def fewest(room: Ints, wanted: int) -> int:
 
 def choose(
     room: Ints, wanted: int, levels: Sequence[Codes], *, leftover: Floats, rank: Codes
-) -> Choice | None:
+) -> NodeChoice | None:
     """
     Rows for all that are wanted; None when the rows together do not hold so many.
 
@@ -65,7 +65,7 @@ def choose(
 
 def _tightest(
     room: Ints, wanted: int, levels: Sequence[Codes], leftover: Floats, rank: Codes
-) -> Choice:
+) -> NodeChoice:
     """One row for all; among equals the one whose domains are fullest: empty ones stay whole."""
     rows = np.flatnonzero(room >= wanted)
     rows = rows[leftover[rows] == leftover[rows].min()]
@@ -75,12 +75,12 @@ def _tightest(
         held = np.bincount(codes, weights=np.maximum(room, 0))[codes[rows]]
         rows = rows[held == held.min()]
     row = int(rows[np.argmin(rank[rows])])
-    return Choice((row,), int(room[row]) - wanted)
+    return NodeChoice((row,), int(room[row]) - wanted)
 
 
 def _within_one(
     rows: Ints, codes: Codes, room: Ints, wanted: int, needed: int, rank: Codes
-) -> Choice | None:
+) -> NodeChoice | None:
     """The best choice inside a single domain of this level that needs no more rows than any."""
     if len(rows) == 0:
         return None
@@ -94,7 +94,7 @@ def _within_one(
     whole = held[ends] - held[starts]
     able = np.flatnonzero(best >= wanted)
     able = able[np.lexsort((mine[starts[able]], whole[able]))][:_MOST_COMPARED]
-    found: Choice | None = None
+    found: NodeChoice | None = None
     for domain in able:
         choice = _tighten(rows[starts[domain] : ends[domain]], room, wanted, needed)
         if found is None or choice.over < found.over:
@@ -112,7 +112,7 @@ def _together(rows: Ints, room: Ints, levels: Sequence[Codes], rank: Codes) -> I
     return rows[np.lexsort((*keys, -room[rows]))]
 
 
-def _tighten(rows: Ints, room: Ints, wanted: int, needed: int) -> Choice:
+def _tighten(rows: Ints, room: Ints, wanted: int, needed: int) -> NodeChoice:
     """The `needed` roomiest rows, each exchanged for a tighter one as far as all still fit."""
     chosen = [int(row) for row in rows[:needed]]
     over = int(room[chosen].sum()) - wanted
@@ -132,4 +132,4 @@ def _tighten(rows: Ints, room: Ints, wanted: int, needed: int) -> Choice:
             chosen[place] = int(spare[at])
     # The last one takes what remains: the tightest, so that what is left over is no new hole.
     chosen.sort(key=lambda row: -int(room[row]))
-    return Choice(tuple(chosen), over)
+    return NodeChoice(tuple(chosen), over)

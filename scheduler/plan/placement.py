@@ -16,22 +16,22 @@ from typing import Final
 import numpy as np
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.columns.node_table import Bools, Columns, Ints
+from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.plan import NoFit, Placement
-from scheduler.model.pod import PODS, Pod, Shape
+from scheduler.model.pod import PODS, Pod, SchedulingSpec
 from scheduler.model.pod_volumes import NO_VOLUMES
-from scheduler.model.policy import Level
+from scheduler.model.policy import TopologyLevel
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plan import filters, node_choice, scores
 from scheduler.plan.memo import Memo
-from scheduler.plan.node_choice import Choice, Codes, Floats
+from scheduler.plan.node_choice import Codes, Floats, NodeChoice
 from scheduler.plugins.numa import gpu_packing, host_score
-from scheduler.plugins.numa.allocator import Misfit
+from scheduler.plugins.numa.allocator import NumaMisfit
 
 _MOST_WISHES: Final = 4  # grades of what is preferred that are tried, best first
 
 
-def dominant(shape: Shape, columns: Columns) -> tuple[str, float]:
+def dominant(shape: SchedulingSpec, columns: NodeTable) -> tuple[str, float]:
     """The resource of which the pod takes the largest part of the cluster; GPUs before others."""
     shares = {
         name: count / max(1, columns.total(name)) for name, count in shape.requests if name != PODS
@@ -45,18 +45,18 @@ def dominant(shape: Shape, columns: Columns) -> tuple[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PlacementContext:
     """What an attempt stands on. `levels`: topology levels, narrowest first."""
 
     snapshot: Snapshot
     memo: Memo
-    levels: tuple[Level, ...] = ()
+    levels: tuple[TopologyLevel, ...] = ()
     closed: Bools | None = None
     """Rows held for somebody else."""
     spread: bool = False
     """Placed as kube-scheduler would, for room to breathe, rather than packed."""
 
-    def open(self, shape: Shape) -> Bools:
+    def open(self, shape: SchedulingSpec) -> Bools:
         rows = filters.candidates(self.snapshot, shape, self.memo)
         return rows if self.closed is None else rows & ~self.closed
 
@@ -65,10 +65,10 @@ class Ground:
 
 
 @dataclass(slots=True)
-class Filling:
+class PlacementAttempt:
     """One attempt on one trial; `within` bounds it to some rows."""
 
-    ground: Ground
+    ground: PlacementContext
     within: Bools | None = None
     outside: str = ""
     """The reason of rows that are not within; empty: they are as good as any."""
@@ -150,14 +150,14 @@ class Filling:
         node = snapshot.columns.names[row]
         for done, pod in enumerate(pods):
             chosen = snapshot.choose(pod, node)
-            if isinstance(chosen, Misfit):
+            if isinstance(chosen, NumaMisfit):
                 return done
             snapshot.place(pod, node, chosen)
             self.placements.append(Placement(pod, node, chosen))
             self.rows[row] = None
         return len(pods)
 
-    def _choose(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> Choice | None:
+    def _choose(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> NodeChoice | None:
         wanted = min(wanted, int(room.sum()))
         if wanted == 0:
             return None
@@ -170,7 +170,7 @@ class Filling:
             pool, wanted, self.ground.codes(), leftover=leftover, rank=columns.rank
         )
 
-    def _leftover(self, shape: Shape, room: Ints, wanted: int) -> Floats:
+    def _leftover(self, shape: SchedulingSpec, room: Ints, wanted: int) -> Floats:
         """What speaks against each row as the one that takes all; GPUs are packed by island."""
         snapshot, columns = self.ground.snapshot, self.ground.snapshot.columns
         name, _ = dominant(shape, columns)
@@ -183,7 +183,7 @@ class Filling:
         leftover: Floats = free / np.maximum(columns.allocatable(name), 1)
         return leftover
 
-    def _sparing(self, shape: Shape, room: Ints, wanted: int) -> Ints:
+    def _sparing(self, shape: SchedulingSpec, room: Ints, wanted: int) -> Ints:
         """The room on hosts whose whole islands stay whole, if one of them takes all."""
         snapshot, islands = self.ground.snapshot, self.ground.memo.islands
         name, _ = dominant(shape, snapshot.columns)
@@ -194,7 +194,7 @@ class Filling:
         kept = gpu_packing.sparing(snapshot.columns, islands, name, taken) & (room >= wanted)
         return np.where(kept, room, np.int64(0)) if kept.any() else room
 
-    def _on_mine(self, room: Ints, wanted: int) -> Choice | None:
+    def _on_mine(self, room: Ints, wanted: int) -> NodeChoice | None:
         """The nodes in use, when they hold all or save another node."""
         mine = sorted(self.rows, key=lambda row: (int(room[row]), row))
         mine = [row for row in mine if room[row] > 0]
@@ -207,8 +207,8 @@ class Filling:
                 return None
         for row in mine:  # the tightest that holds all, else all of them
             if room[row] >= wanted:
-                return Choice((row,), int(room[row]) - wanted)
-        return Choice(tuple(reversed(mine)), held - wanted)
+                return NodeChoice((row,), int(room[row]) - wanted)
+        return NodeChoice(tuple(reversed(mine)), held - wanted)
 
     def _preferred(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> Ints:
         """The room to choose from: what is preferred, then hosts without GPUs, if they suffice.

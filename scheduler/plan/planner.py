@@ -21,15 +21,15 @@ import numpy as np
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools
 from scheduler.model.plan import GangCount, NoFit, Plan
-from scheduler.model.pod import Pod, Shape
+from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.model.unit import Unit, forming_count
 from scheduler.plan import attempts, colocation, filters
-from scheduler.plan.colocation import Gathering, Mates
+from scheduler.plan.colocation import ColocationRequirement, Mates
 from scheduler.plan.memo import Memo
-from scheduler.plan.placement import Filling, Ground, dominant
+from scheduler.plan.placement import PlacementAttempt, PlacementContext, dominant
 
-__all__ = ["Filled", "Memo", "fill", "helps", "plan", "rows_of"]
+__all__ = ["Unplaced", "Memo", "fill", "helps", "plan", "rows_of"]
 
 
 def plan(
@@ -70,7 +70,7 @@ def plan(
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class Unplaced:
     """What `fill` could not place."""
 
     left: Pod | None
@@ -86,22 +86,22 @@ def fill(
     memo: Memo,
     closed: frozenset[str] = frozenset(),
     mates: Mates = (),
-) -> Filled:
+) -> Unplaced:
     """Place on the present trial what fits of the unit."""
     ground = _ground(unit, snapshot, memo, closed)
     _count_nominees(unit, snapshot)
-    filling, order = Filling(ground), _classes(unit.pods, snapshot)
+    filling, order = PlacementAttempt(ground), _classes(unit.pods, snapshot)
     gather = _gathering(unit, snapshot, mates)
     if gather is not None:
         best = _best(unit, ground, gather, mates)
-        filling = Filling(ground, best.within.rows, best.reason(unit.need))
+        filling = PlacementAttempt(ground, best.within.rows, best.reason(unit.need))
         order = [list(one) for one in best.order]
     for members in order:
         filling.fill(members)
-    return Filled(filling.left[0] if filling.left else None, filling.bound())
+    return Unplaced(filling.left[0] if filling.left else None, filling.bound())
 
 
-def helps(shape: Shape, snapshot: Snapshot, node: str, memo: Memo) -> bool:
+def helps(shape: SchedulingSpec, snapshot: Snapshot, node: str, memo: Memo) -> bool:
     """Whether a change on this node may help a unit with such a pod: it would fit there now."""
     return filters.fits_now(snapshot, shape, node, memo)
 
@@ -116,7 +116,7 @@ def _moment(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
     return snapshot.freed, len(snapshot), snapshot.moved if social else 0
 
 
-def _gathering(unit: Unit, snapshot: Snapshot, mates: Mates) -> Gathering | None:
+def _gathering(unit: Unit, snapshot: Snapshot, mates: Mates) -> ColocationRequirement | None:
     """What members of a gang ask for together; of a pod alone only its own node is asked."""
     if not unit.is_gang:
         return None
@@ -124,12 +124,16 @@ def _gathering(unit: Unit, snapshot: Snapshot, mates: Mates) -> Gathering | None
     return colocation.of((pod.shape for pod in members), snapshot.places)
 
 
-def _ground(unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]) -> Ground:
+def _ground(unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]) -> PlacementContext:
     levels = snapshot.places.tables.levels
-    return Ground(snapshot, memo, levels, rows_of(snapshot, closed), spread=_spreads(unit))
+    return PlacementContext(
+        snapshot, memo, levels, rows_of(snapshot, closed), spread=_spreads(unit)
+    )
 
 
-def _best(unit: Unit, ground: Ground, gather: Gathering | None, mates: Mates) -> attempts.Result:
+def _best(
+    unit: Unit, ground: PlacementContext, gather: ColocationRequirement | None, mates: Mates
+) -> attempts.AttemptResult:
     classes = _classes(unit.pods, ground.snapshot)
     if gather is None:
         return attempts.anywhere(classes, unit.need, ground)
@@ -168,7 +172,7 @@ def _for_gang(found: NoFit, unit: Unit) -> NoFit:
 
 def _classes(pods: Sequence[Pod], snapshot: Snapshot) -> list[list[Pod]]:
     """Members that are alike together; leaders first, then by what they demand."""
-    groups: dict[tuple[bool, Shape, tuple[object, ...]], list[Pod]] = {}
+    groups: dict[tuple[bool, SchedulingSpec, tuple[object, ...]], list[Pod]] = {}
     for pod in pods:
         leads = bool(pod.gang and pod.gang.leader)
         groups.setdefault((not leads, pod.shape, snapshot.signature(pod)), []).append(pod)
@@ -180,7 +184,7 @@ def _classes(pods: Sequence[Pod], snapshot: Snapshot) -> list[list[Pod]]:
     ]
 
 
-def _demand(shape: Shape, snapshot: Snapshot) -> float:
+def _demand(shape: SchedulingSpec, snapshot: Snapshot) -> float:
     name, share = dominant(shape, snapshot.columns)
     devices = name in filters.GPUS or shape.claims is not NO_CLAIMS
     return share + (1 if devices else 0)

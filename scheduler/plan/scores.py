@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.columns.node_table import Bools, Columns, Ints
-from scheduler.model.pod import Pod, Shape
+from scheduler.columns.node_table import Bools, Ints, NodeTable
+from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.taints import Toleration, tolerated
 from scheduler.plan.memo import Memo
 from scheduler.plugins import node_affinity
@@ -52,7 +52,7 @@ _NONE: Final[Small] = np.zeros(0, dtype=np.int16)
 
 
 @dataclass(frozen=True, slots=True)
-class _Likes:
+class _Preferences:
     """What speaks for and against every row by the nodes' own facts; None: nothing anywhere."""
 
     against: Ints | None
@@ -60,7 +60,7 @@ class _Likes:
     images: Ints | None
 
 
-_NOTHING: Final = _Likes(None, None, None)
+_NOTHING: Final = _Preferences(None, None, None)
 
 
 def preferences(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints | None:
@@ -92,23 +92,23 @@ def spreading(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints:
 # --- the nodes' own facts ---
 
 
-def _likes(columns: Columns, shape: Shape, memo: Memo) -> _Likes:
+def _likes(columns: NodeTable, shape: SchedulingSpec, memo: Memo) -> _Preferences:
     key = (shape.tolerations, shape.nodes.preferred, shape.nodes.images)
     moment = (columns.statics, columns.images.changes)
     known = memo.wishes.get(key)
-    if known is not None and known[0] == moment and isinstance(known[1], _Likes):
+    if known is not None and known[0] == moment and isinstance(known[1], _Preferences):
         return known[1]
     found = (
         _against(columns, shape.tolerations),
         node_affinity.preferred(columns, shape.nodes),
         _images(columns, shape.nodes.images),
     )
-    likes = _NOTHING if all(scores is None for scores in found) else _Likes(*found)
+    likes = _NOTHING if all(scores is None for scores in found) else _Preferences(*found)
     memo.remember(memo.wishes, key, (moment, likes))
     return likes
 
 
-def _against(columns: Columns, tolerations: tuple[Toleration, ...]) -> Ints | None:
+def _against(columns: NodeTable, tolerations: tuple[Toleration, ...]) -> Ints | None:
     """How many taints that are not tolerated speak against each row."""
     counts = np.array(
         [
@@ -120,7 +120,7 @@ def _against(columns: Columns, tolerations: tuple[Toleration, ...]) -> Ints | No
     return counts[columns.against] if counts.any() else None
 
 
-def _images(columns: Columns, names: Sequence[str]) -> Ints | None:
+def _images(columns: NodeTable, names: Sequence[str]) -> Ints | None:
     """
     An image counts by its size and by how widely it is spread.
 
@@ -141,7 +141,7 @@ def _images(columns: Columns, names: Sequence[str]) -> Ints | None:
 # --- what is free ---
 
 
-def _loads(columns: Columns, shape: Shape, memo: Memo) -> Small:
+def _loads(columns: NodeTable, shape: SchedulingSpec, memo: Memo) -> Small:
     """LeastAllocated and BalancedAllocation for every row; only where amounts changed, anew."""
     cpu, memory = (shape.amount(name) for name in RESOURCES)
     key = (cpu, memory, *shape.unsaid)
@@ -161,7 +161,7 @@ def _loads(columns: Columns, shape: Shape, memo: Memo) -> Small:
     return scores
 
 
-def _load_scores(columns: Columns, where: Ints | slice, shape: Shape) -> Small:
+def _load_scores(columns: NodeTable, where: Ints | slice, shape: SchedulingSpec) -> Small:
     parts = [
         _part(columns, where, name, shape.amount(name), columns.unsaid[i], shape.unsaid[i])
         for i, name in enumerate(RESOURCES)
@@ -178,7 +178,7 @@ def _load_scores(columns: Columns, where: Ints | slice, shape: Shape) -> Small:
     return scores.astype(np.int16)
 
 
-def _load_score(columns: Columns, row: int, shape: Shape) -> int:
+def _load_score(columns: NodeTable, row: int, shape: SchedulingSpec) -> int:
     """What `_load_scores` says, for one row."""
     left: list[int] = []
     before: list[float] = []
@@ -204,7 +204,7 @@ def _evenness(parts: list[float]) -> int:
     return int((1 - apart) * BEST)
 
 
-class _Part(NamedTuple):
+class _ResourceShare(NamedTuple):
     """One resource on some rows: what would be left of it in percent, and which parts are used."""
 
     size: Ints
@@ -214,11 +214,11 @@ class _Part(NamedTuple):
 
 
 def _part(
-    columns: Columns, where: Ints | slice, name: str, wanted: int, unsaid: Ints, more: int
-) -> _Part:
+    columns: NodeTable, where: Ints | slice, name: str, wanted: int, unsaid: Ints, more: int
+) -> _ResourceShare:
     size, free = columns.allocatable(name)[where], columns.free(name)[where]
     some, used = np.maximum(size, 1), size - free
-    return _Part(
+    return _ResourceShare(
         size=size,
         left=np.maximum(free - unsaid[where] - (wanted + more), 0) * BEST // some,
         before=np.minimum(used / some, 1.0),

@@ -16,16 +16,16 @@ from typing import Final
 import numpy as np
 
 from policies import vocabulary
-from scheduler.columns.node_table import ABSENT, Bools, Codes, Columns, Ints
-from scheduler.model.fabric import FabricWish, grade
-from scheduler.model.pod import Shape
-from scheduler.model.policy import Level, Tables
+from scheduler.columns.node_table import ABSENT, Bools, Codes, Ints, NodeTable
+from scheduler.model.fabric import FabricRequirements, grade
+from scheduler.model.pod import SchedulingSpec
+from scheduler.model.policy import PlacementTables, TopologyLevel
 
-CLIQUE: Final = Level("clique", (vocabulary.GPU_CLIQUE_LABEL,))
+CLIQUE: Final = TopologyLevel("clique", (vocabulary.GPU_CLIQUE_LABEL,))
 _SENSITIVE: Final = 30  # points between the best fabric and none
 
 
-def codes(columns: Columns, level: Level) -> Codes:
+def codes(columns: NodeTable, level: TopologyLevel) -> Codes:
     """The same value of any of the level's labels is the same domain; the first label counts."""
     first, *others = level.labels
     found = columns.codes(first)
@@ -42,19 +42,19 @@ def codes(columns: Columns, level: Level) -> Codes:
     return found
 
 
-def known(columns: Columns, level: Level) -> bool:
+def known(columns: NodeTable, level: TopologyLevel) -> bool:
     """Whether some node is, or was, labelled with it."""
     return any(columns.values(key) for key in level.labels)
 
 
-def grades(columns: Columns) -> Ints:
+def grades(columns: NodeTable) -> Ints:
     by_code = np.zeros(len(columns.values(vocabulary.FABRIC_TYPE_LABEL)) + 1, dtype=np.int64)
     for value, code in columns.values(vocabulary.FABRIC_TYPE_LABEL).items():
         by_code[code] = grade(value)
     return by_code[columns.codes(vocabulary.FABRIC_TYPE_LABEL)]
 
 
-def required(tables: Tables, wish: FabricWish) -> tuple[Level, ...]:
+def required(tables: PlacementTables, wish: FabricRequirements) -> tuple[TopologyLevel, ...]:
     """The levels that the pod's whole group must share, known ones alone; see `trouble`."""
     clique = next((one for one in tables.levels if CLIQUE.labels[0] in one.labels), CLIQUE)
     found = [clique] if wish.clique else []
@@ -63,12 +63,12 @@ def required(tables: Tables, wish: FabricWish) -> tuple[Level, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def liked(tables: Tables, wish: FabricWish) -> Level | None:
+def liked(tables: PlacementTables, wish: FabricRequirements) -> TopologyLevel | None:
     """The level that the pod's group would share."""
     return None if wish.liked is None else _named(tables, wish.liked)
 
 
-def trouble(tables: Tables, wish: FabricWish) -> str:
+def trouble(tables: PlacementTables, wish: FabricRequirements) -> str:
     """Why no node will do, whatever its labels; empty: nothing is wrong."""
     if wish.strict and _named(tables, wish.strict) is None:
         names = ", ".join(level.name for level in reversed(tables.levels))
@@ -79,7 +79,9 @@ def trouble(tables: Tables, wish: FabricWish) -> str:
     return ""
 
 
-def refuse(columns: Columns, tables: Tables, shape: Shape) -> Iterator[tuple[str, Bools]]:
+def refuse(
+    columns: NodeTable, tables: PlacementTables, shape: SchedulingSpec
+) -> Iterator[tuple[str, Bools]]:
     wish = shape.fabric
     for level in required(tables, wish):
         yield f"node(s) were in no {level.name}", codes(columns, level) == ABSENT
@@ -92,7 +94,7 @@ def below(least: int) -> str:
     return f"node(s) had a fabric below {types[len(types) - least]}"
 
 
-def like(columns: Columns, shape: Shape) -> Ints | None:
+def like(columns: NodeTable, shape: SchedulingSpec) -> Ints | None:
     """Points for every row; None: nothing is liked better than anything else."""
     if not shape.fabric.sensitive:
         return None
@@ -100,5 +102,5 @@ def like(columns: Columns, shape: Shape) -> Ints | None:
     return _SENSITIVE * found // len(vocabulary.FABRIC_TYPES) if found.any() else None
 
 
-def _named(tables: Tables, name: str) -> Level | None:
+def _named(tables: PlacementTables, name: str) -> TopologyLevel | None:
     return tables.level(name) if name else tables.levels[0]

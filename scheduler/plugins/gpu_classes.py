@@ -16,18 +16,18 @@ from typing import Final
 import numpy as np
 
 from policies import vocabulary
-from scheduler.columns.node_table import Bools, Codes, Columns, Ints
+from scheduler.columns.node_table import Bools, Codes, Ints, NodeTable
 from scheduler.model.node import Node
-from scheduler.model.policy import GpuKind, Tables
+from scheduler.model.policy import GpuModel, PlacementTables
 
 UNKNOWN: Final = 0
 CODES: Final = {name: code for code, name in enumerate(vocabulary.HARDWARE_TIERS, 1)}
 
 
-class Hardware:
+class GpuClasses:
     """One array for each fact, over rows; meaningless where no node is alive."""
 
-    def __init__(self, columns: Columns, tables: Tables) -> None:
+    def __init__(self, columns: NodeTable, tables: PlacementTables) -> None:
         self._columns, self._tables = columns, tables
         self._classes = _by_class(tables)
         self._at = -1
@@ -75,7 +75,7 @@ class Hardware:
         self._vram[row] = node.vram or (kind.vram if kind is not None and node.gpus else 0)
         self._high_end[row] = kind is not None and kind.high_end
 
-    def _kind(self, labels: Mapping[str, str], node: Node) -> GpuKind | None:
+    def _kind(self, labels: Mapping[str, str], node: Node) -> GpuModel | None:
         for key in (vocabulary.GFD_PRODUCT_LABEL, vocabulary.GPU_MODEL_LABEL):
             kind = self._tables.model(labels.get(key, ""))
             if kind is not None:
@@ -85,7 +85,7 @@ class Hardware:
             return next((one for gpu in devices if (one := self._tables.model(gpu.model))), None)
         return kind
 
-    def _tier(self, labels: Mapping[str, str], kind: GpuKind | None) -> str:
+    def _tier(self, labels: Mapping[str, str], kind: GpuModel | None) -> str:
         for key in (vocabulary.HARDWARE_TIER_LABEL, vocabulary.GPU_CLASS_LABEL):
             said = labels.get(key, "").lower()
             if said in CODES:
@@ -95,6 +95,6 @@ class Hardware:
         return kind.tier if kind is not None else ""
 
 
-def _by_class(tables: Tables) -> dict[str, GpuKind]:
+def _by_class(tables: PlacementTables) -> dict[str, GpuModel]:
     """A class label may be a model's name in small letters."""
     return {name.lower(): tables.models[name] for name in reversed(tuple(tables.models))}

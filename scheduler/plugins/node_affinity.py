@@ -8,15 +8,20 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns.node_table import ABSENT, Bools, Columns, Ints
-from scheduler.model.node_affinity import NodeWish, Requirement, Term, integer
-from scheduler.model.pod import Shape
+from scheduler.columns.node_table import ABSENT, Bools, Ints, NodeTable
+from scheduler.model.node_affinity import (
+    NodeConstraints,
+    NodeRequirement,
+    NodeSelectorTerm,
+    integer,
+)
+from scheduler.model.pod import SchedulingSpec
 
 UNDECLARED: Final = "node(s) didn't match Pod's required features"
 CONFLICT: Final = "pod affinity terms conflict"
 
 
-def matching(columns: Columns, shape: Shape) -> Bools:
+def matching(columns: NodeTable, shape: SchedulingSpec) -> Bools:
     """The rows that the node selector and the required node affinity allow."""
     rows: Bools = np.ones_like(columns.alive)
     for label, value in shape.selector:
@@ -30,7 +35,7 @@ def matching(columns: Columns, shape: Shape) -> Bools:
     return rows
 
 
-def named(columns: Columns, wish: NodeWish) -> Bools | None:
+def named(columns: NodeTable, wish: NodeConstraints) -> Bools | None:
     """
     The only rows that are looked at, where every required term names nodes one by one.
 
@@ -40,7 +45,7 @@ def named(columns: Columns, wish: NodeWish) -> Bools | None:
     return None if names is None else _rows(columns, names)
 
 
-def declaring(columns: Columns, wish: NodeWish) -> Bools:
+def declaring(columns: NodeTable, wish: NodeConstraints) -> Bools:
     """The rows whose kubelets declared all that the pod needs."""
     wanted = set(wish.features)
     able = np.array([wanted.issubset(found) for found in columns.feature_sets], dtype=np.bool_)
@@ -48,12 +53,12 @@ def declaring(columns: Columns, wish: NodeWish) -> Bools:
     return rows
 
 
-def trouble(wish: NodeWish) -> str:
+def trouble(wish: NodeConstraints) -> str:
     """Why no node will do: terms that name nodes and have none of them in common."""
     return "" if wish.named is None or wish.named else CONFLICT
 
 
-def preferred(columns: Columns, wish: NodeWish) -> Ints | None:
+def preferred(columns: NodeTable, wish: NodeConstraints) -> Ints | None:
     """The weights that every row earns; None when nothing is preferred."""
     if not wish.preferred:
         return None
@@ -63,7 +68,7 @@ def preferred(columns: Columns, wish: NodeWish) -> Ints | None:
     return total
 
 
-def _holds(columns: Columns, term: Term) -> Bools:
+def _holds(columns: NodeTable, term: NodeSelectorTerm) -> Bools:
     if not term.readable:
         return np.zeros_like(columns.alive)
     rows: Bools = np.ones_like(columns.alive)
@@ -75,7 +80,7 @@ def _holds(columns: Columns, term: Term) -> Bools:
     return rows
 
 
-def _labels(columns: Columns, row: Requirement) -> Bools:
+def _labels(columns: NodeTable, row: NodeRequirement) -> Bools:
     codes, values = columns.codes(row.key), columns.values(row.key)
     match row.operator:
         case "Exists":
@@ -92,14 +97,14 @@ def _labels(columns: Columns, row: Requirement) -> Bools:
     return ~found if row.operator == "NotIn" else found
 
 
-def _compares(row: Requirement, value: str) -> bool:
+def _compares(row: NodeRequirement, value: str) -> bool:
     found, wanted = integer(value), integer(row.values[0])
     if found is None or wanted is None:
         return False
     return found > wanted if row.operator == "Gt" else found < wanted
 
 
-def _rows(columns: Columns, names: frozenset[str] | tuple[str, ...]) -> Bools:
+def _rows(columns: NodeTable, names: frozenset[str] | tuple[str, ...]) -> Bools:
     rows: Bools = np.zeros_like(columns.alive)
     rows[[columns.rows[name] for name in names if name in columns.rows]] = True
     return rows

@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns.node_table import Bools, Columns
-from scheduler.model.host_ports import EVERYWHERE, Port
+from scheduler.columns.node_table import Bools, NodeTable
+from scheduler.model.host_ports import EVERYWHERE, HostPort
 from scheduler.model.pod import Pod
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -19,7 +19,7 @@ TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
 _Number = tuple[str, int]  # protocol and port number
 
 
-class Ports:
+class NodePorts:
     """
     The books of host ports: how many pods bind a port of a row.
 
@@ -27,10 +27,10 @@ class Ports:
     (Kube-scheduler remembers such a port once, and takes it for free when the first is gone.)
     """
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: NodeTable) -> None:
         self._columns = columns
         self._bound: dict[_Number, dict[str, dict[int, int]]] = {}  # -> address -> row -> pods
-        self._on: dict[int, dict[Port, int]] = {}  # row -> its ports, each with its pods
+        self._on: dict[int, dict[HostPort, int]] = {}  # row -> its ports, each with its pods
 
     def take(self, pod: Pod, row: int) -> None:
         """The pod is on this row from now on."""
@@ -64,7 +64,7 @@ class Ports:
         """Everything that `take` changes on a row: for comparing two moments."""
         return tuple(sorted(self._on.get(row, {}).items()))
 
-    def _count(self, port: Port, row: int, change: int) -> None:
+    def _count(self, port: HostPort, row: int, change: int) -> None:
         number = (port.protocol, port.number)
         addresses = self._bound.setdefault(number, {})
         pods = addresses.setdefault(port.address, {})

@@ -13,12 +13,12 @@ still. Pods that ask for nothing of it pay for one question: whether a node is r
 from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
-from scheduler.columns.node_table import Bools, Codes, Columns, Ints
+from scheduler.columns.node_table import Bools, Codes, Ints, NodeTable
 from scheduler.model.fabric import NO_FABRIC, NOBODY
-from scheduler.model.pod import Shape
-from scheduler.model.policy import PLAIN, Level, Tables
+from scheduler.model.pod import SchedulingSpec
+from scheduler.model.policy import PLAIN, PlacementTables, TopologyLevel
 from scheduler.plugins import fabric, tenant_tiers
-from scheduler.plugins.gpu_classes import Hardware
+from scheduler.plugins.gpu_classes import GpuClasses
 
 Refused = tuple[tuple[str, Bools], ...]
 T = TypeVar("T")
@@ -27,27 +27,27 @@ _MOST: Final = 512
 _NOTHING: Final[Refused] = ()
 
 
-class Places:
+class PlacementPolicy:
     """One for each snapshot."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: NodeTable) -> None:
         self._columns = columns
         self.tables = PLAIN
-        self.hardware = Hardware(columns, PLAIN)
+        self.hardware = GpuClasses(columns, PLAIN)
         self._at = -1
         self._refused: dict[Hashable, Refused] = {}
         self._likes: dict[Hashable, Ints | None] = {}
-        self._codes: dict[Level, Codes] = {}
-        self._near: dict[tuple[Level, ...], list[Codes]] = {}
+        self._codes: dict[TopologyLevel, Codes] = {}
+        self._near: dict[tuple[TopologyLevel, ...], list[Codes]] = {}
         self._derived: dict[Hashable, Any] = {}
         self._reserves = False
 
-    def adopt(self, tables: Tables) -> None:
+    def adopt(self, tables: PlacementTables) -> None:
         self.tables = tables
-        self.hardware = Hardware(self._columns, tables)
+        self.hardware = GpuClasses(self._columns, tables)
         self._at = -1
 
-    def refused(self, shape: Shape) -> Refused:
+    def refused(self, shape: SchedulingSpec) -> Refused:
         self._renew()
         plain = shape.standing is NOBODY and shape.fabric is NO_FABRIC
         if plain and not self._reserves:
@@ -66,7 +66,7 @@ class Places:
             self._refused[key] = found
         return found
 
-    def likes(self, shape: Shape) -> Ints | None:
+    def likes(self, shape: SchedulingSpec) -> Ints | None:
         """None: nothing is liked better than anything else."""
         if not shape.ask.gpus and shape.standing is NOBODY and shape.fabric is NO_FABRIC:
             return None
@@ -76,7 +76,7 @@ class Places:
             self._likes[key] = self._liked(shape)
         return self._likes[key]
 
-    def codes(self, level: Level) -> Codes:
+    def codes(self, level: TopologyLevel) -> Codes:
         """For every row the number of its domain; 0: it says none."""
         if len(level.labels) == 1:
             return self._columns.codes(level.labels[0])
@@ -86,7 +86,7 @@ class Places:
             found = self._codes[level] = fabric.codes(self._columns, level)
         return found
 
-    def nearness(self, levels: tuple[Level, ...]) -> list[Codes]:
+    def nearness(self, levels: tuple[TopologyLevel, ...]) -> list[Codes]:
         """The codes of those of the levels that some node is labelled with, in their order."""
         if self._at != self._columns.statics:
             self._renew()
@@ -108,11 +108,11 @@ class Places:
     def vram(self) -> Ints:
         return self.hardware.vram()
 
-    def trouble(self, shape: Shape) -> str:
+    def trouble(self, shape: SchedulingSpec) -> str:
         """Why no node will do, whatever its labels."""
         return "" if shape.fabric is NO_FABRIC else fabric.trouble(self.tables, shape.fabric)
 
-    def _liked(self, shape: Shape) -> Ints | None:
+    def _liked(self, shape: SchedulingSpec) -> Ints | None:
         found = tenant_tiers.like(self.tables, self.hardware, shape)
         more = fabric.like(self._columns, shape)
         total = more if found is None else found if more is None else found + more

@@ -19,10 +19,10 @@ from typing import Final
 import numpy as np
 
 from policies import vocabulary
-from scheduler.columns.node_table import ABSENT, Bools, Columns, Ints
-from scheduler.model.pod import Shape
-from scheduler.model.policy import Tables, Tier
-from scheduler.plugins.gpu_classes import CODES, Hardware
+from scheduler.columns.node_table import ABSENT, Bools, Ints, NodeTable
+from scheduler.model.pod import SchedulingSpec
+from scheduler.model.policy import PlacementTables, TenantTier
+from scheduler.plugins.gpu_classes import CODES, GpuClasses
 
 OPEN: Final = frozenset({"", "none"})  # values of the reserved-tier label that reserve nothing
 
@@ -33,7 +33,7 @@ _TIGHT: Final = 15
 
 
 def refuse(
-    columns: Columns, tables: Tables, hardware: Hardware, shape: Shape
+    columns: NodeTable, tables: PlacementTables, hardware: GpuClasses, shape: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
     """(reason, rows), in the order in which they count."""
     yield from _reserved(columns, tables, shape)
@@ -48,7 +48,9 @@ def refuse(
         yield reason, np.isin(hardware.tiers(), closed)
 
 
-def _reserved(columns: Columns, tables: Tables, shape: Shape) -> Iterator[tuple[str, Bools]]:
+def _reserved(
+    columns: NodeTable, tables: PlacementTables, shape: SchedulingSpec
+) -> Iterator[tuple[str, Bools]]:
     codes = columns.codes(vocabulary.RESERVED_TIER_LABEL)
     mine = tables.rank(shape.standing.tier or vocabulary.LOWEST_TIER)
     for value, code in columns.values(vocabulary.RESERVED_TIER_LABEL).items():
@@ -62,7 +64,7 @@ def _reserved(columns: Columns, tables: Tables, shape: Shape) -> Iterator[tuple[
             yield f"node(s) reserved for tier {name}", codes == code
 
 
-def like(tables: Tables, hardware: Hardware, shape: Shape) -> Ints | None:
+def like(tables: PlacementTables, hardware: GpuClasses, shape: SchedulingSpec) -> Ints | None:
     """Points for every row; None: nothing is liked better than anything else."""
     parts = [
         part
@@ -76,7 +78,9 @@ def like(tables: Tables, hardware: Hardware, shape: Shape) -> Ints | None:
     return sum(parts[1:], parts[0]) if parts else None
 
 
-def _liked_tier(tables: Tables, hardware: Hardware, shape: Shape) -> Ints | None:
+def _liked_tier(
+    tables: PlacementTables, hardware: GpuClasses, shape: SchedulingSpec
+) -> Ints | None:
     if not _wants_hardware(shape):
         return None
     tier = _tier(tables, shape)
@@ -90,14 +94,14 @@ def _liked_tier(tables: Tables, hardware: Hardware, shape: Shape) -> Ints | None
     return points[hardware.tiers()]
 
 
-def _lesser(hardware: Hardware, shape: Shape) -> Ints | None:
+def _lesser(hardware: GpuClasses, shape: SchedulingSpec) -> Ints | None:
     if not shape.ask.gpus:
         return None
     high = hardware.high_end()
     return np.where(high, np.int64(0), np.int64(_LESSER)) if high.any() else None
 
 
-def _tight(hardware: Hardware, shape: Shape) -> Ints | None:
+def _tight(hardware: GpuClasses, shape: SchedulingSpec) -> Ints | None:
     """The nearer a GPU's memory is to what is asked, the better."""
     if not shape.vram:
         return None
@@ -106,11 +110,11 @@ def _tight(hardware: Hardware, shape: Shape) -> Ints | None:
     return points
 
 
-def _wants_hardware(shape: Shape) -> bool:
+def _wants_hardware(shape: SchedulingSpec) -> bool:
     return shape.ask.gpus > 0 or bool(shape.standing.hardware)
 
 
-def _tier(tables: Tables, shape: Shape) -> Tier | None:
+def _tier(tables: PlacementTables, shape: SchedulingSpec) -> TenantTier | None:
     """A tier that policies no longer name counts as the lowest."""
     name = shape.standing.tier
     if not name:
@@ -118,7 +122,7 @@ def _tier(tables: Tables, shape: Shape) -> Tier | None:
     return tables.tiers.get(name) or tables.tiers.get(vocabulary.LOWEST_TIER)
 
 
-def reserves(columns: Columns) -> bool:
+def reserves(columns: NodeTable) -> bool:
     """Whether some node is, or was, reserved for a tier."""
     return bool(columns.values(vocabulary.RESERVED_TIER_LABEL)) and bool(
         (columns.codes(vocabulary.RESERVED_TIER_LABEL) != ABSENT).any()

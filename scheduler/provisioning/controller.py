@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster import resources
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
-from scheduler.provisioning.decision import Standing, Step, classes, decide, missing, pause
-from scheduler.provisioning.objects import Draft, Name, Phase, Request
-from scheduler.provisioning.writer import NotDone, Writer
-from scheduler.queueing.entry import State
+from scheduler.provisioning.decision import ProvisioningState, Step, classes, decide, missing, pause
+from scheduler.provisioning.objects import Name, Phase, ProvisioningRequest, RequestDraft
+from scheduler.provisioning.writer import RequestWriter, WriteFailed
+from scheduler.queueing.entry import QueueState
 from scheduler.report import events
-from scheduler.tenancy.context import Surroundings
+from scheduler.tenancy.context import SchedulingContext
 
 logger = logging.getLogger(__name__)
 
@@ -43,34 +43,36 @@ NEAR: Final = 120.0  # seconds: a start promised so soon is not helped by a node
 FIRST_RETRY: Final = 2.0
 LONGEST_RETRY: Final = 60.0
 
-_APART: Final = frozenset({State.FORMING, State.GATED, State.REFUSED, State.SUSPENDED})
+_APART: Final = frozenset(
+    {QueueState.FORMING, QueueState.GATED, QueueState.REFUSED, QueueState.SUSPENDED}
+)
 
 
 @dataclass(slots=True)
-class _Want:
+class _UnplacedGang:
     """A gang that did not fit. `since`: when it came to lack these members."""
 
     pods: tuple[Pod, ...]
     since: float
-    draft: Draft | None = None
+    draft: RequestDraft | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _WriteJob:
     gang: GangKey
     step: Step
-    want: _Want | None
+    want: _UnplacedGang | None
 
 
-class Provisioning:
+class ProvisioningController:
     """
     Without a `writer` nothing is ever asked for. `evicting` says whether others go for a unit.
     """
 
     def __init__(
         self,
-        writer: Writer | None,
-        around: Surroundings,
+        writer: RequestWriter | None,
+        around: SchedulingContext,
         *,
         evicting: Callable[[UnitKey], bool],
     ) -> None:
@@ -82,8 +84,8 @@ class Provisioning:
         self._metrics, self._wake = around.metrics, around.wake
         self._extended = around.cache.reservations.extended
         self._now, self._epoch = around.now, around.epoch
-        self._wants: dict[GangKey, _Want] = {}
-        self._known: dict[Name, Request] = {}
+        self._wants: dict[GangKey, _UnplacedGang] = {}
+        self._known: dict[Name, ProvisioningRequest] = {}
         self._deleted: set[str] = set()  # uids of requests that are still to be shown as gone
         self._told: dict[str, Phase] = {}  # uid of a request -> what was told about it
         self._declined: set[GangKey] = set()  # gangs that a request would not help
@@ -111,9 +113,9 @@ class Provisioning:
         self._wants.clear()
         self._wake()
 
-    def on_event(self, event: Event[Request | None]) -> None:
+    def on_event(self, event: WatchEvent[ProvisioningRequest | None]) -> None:
         name, one = (event.key[0], event.key[1]), event.object
-        if event.kind is Kind.DELETED:
+        if event.kind is EventKind.DELETED:
             gone = event.old or one
             if gone is not None:
                 self._forget(name, gone.uid)
@@ -144,7 +146,7 @@ class Provisioning:
         self._declined.discard(unit.key)
         want = self._wants.get(unit.key)
         if want is None or {pod.uid for pod in want.pods} != {pod.uid for pod in pods}:
-            self._wants[unit.key] = _Want(pods, self._now())
+            self._wants[unit.key] = _UnplacedGang(pods, self._now())
         return True
 
     def tick(self) -> None:
@@ -183,52 +185,52 @@ class Provisioning:
 
     # --- looking ---
 
-    def _of(self, gang: GangKey) -> list[Request]:
+    def _of(self, gang: GangKey) -> list[ProvisioningRequest]:
         return sorted(
             (one for one in self._known.values() if one.gang == gang),
             key=lambda one: (one.attempt, one.name),
         )
 
-    def _jobs(self, now: float) -> Iterator[_Job]:
+    def _jobs(self, now: float) -> Iterator[_WriteJob]:
         asking = {one.gang for one in self._known.values()}
         self._declined &= asking
         for gang in sorted({*self._wants, *asking}):
             standing = self._standing(gang, now)
-            if standing is Standing.DONE:
+            if standing is ProvisioningState.DONE:
                 self._wants.pop(gang, None)
                 self._apart.pop(gang, None)
                 if gang not in asking:
                     self._not_before.pop(gang, None)
             if now < self._not_before.get(gang, (0.0, 0.0))[0]:
                 continue
-            want = self._wants.get(gang) if standing is Standing.WANTS else None
+            want = self._wants.get(gang) if standing is ProvisioningState.WANTS else None
             if want is not None and want.draft is None:
-                yield _Job(gang, Step(), want)
+                yield _WriteJob(gang, Step(), want)
                 continue
             digest = want.draft.digest if want is not None and want.draft is not None else ""
             step = decide(standing, digest, self._of(gang), epoch=self._epoch())
             if step:
-                yield _Job(gang, step, want)
+                yield _WriteJob(gang, step, want)
 
-    def _standing(self, gang: GangKey, now: float) -> Standing:
+    def _standing(self, gang: GangKey, now: float) -> ProvisioningState:
         state = self._queue.state(gang)
         unit = None if state is None else self._queue.unit(gang)
-        if unit is None or state is State.HELD:
-            return Standing.DONE
-        if state is State.BINDING:
-            return Standing.WAITS
+        if unit is None or state is QueueState.HELD:
+            return ProvisioningState.DONE
+        if state is QueueState.BINDING:
+            return ProvisioningState.WAITS
         if unit.bound >= unit.size or gang in self._declined:
-            return Standing.DONE
+            return ProvisioningState.DONE
         if state in _APART:
             since = self._apart.setdefault(gang, now)
-            return Standing.DONE if now >= since + GRACE else Standing.WAITS
+            return ProvisioningState.DONE if now >= since + GRACE else ProvisioningState.WAITS
         self._apart.pop(gang, None)
         want = self._wants.get(gang)
         if want is None or now < want.since + SETTLE or self._evicting(gang):
-            return Standing.WAITS
+            return ProvisioningState.WAITS
         promise = self._queue.promised.get(gang)
         near = promise is not None and promise.start < self._epoch() + NEAR
-        return Standing.WAITS if near else Standing.WANTS
+        return ProvisioningState.WAITS if near else ProvisioningState.WANTS
 
     def _tell(self) -> None:
         """Each answer once, and only to a gang that waits for it."""
@@ -258,16 +260,18 @@ class Provisioning:
             self.broken = exc
         self._wake()
 
-    async def _work(self, jobs: list[_Job], writer: Writer, kind: resources.Resource) -> None:
+    async def _work(
+        self, jobs: list[_WriteJob], writer: RequestWriter, kind: resources.Resource
+    ) -> None:
         for job in jobs:
             try:
                 await self._do(job, writer, kind)
-            except NotDone as exc:
+            except WriteFailed as exc:
                 self._failed(job, str(exc))
             else:
                 self._not_before.pop(job.gang, None)
 
-    async def _do(self, job: _Job, writer: Writer, kind: resources.Resource) -> None:
+    async def _do(self, job: _WriteJob, writer: RequestWriter, kind: resources.Resource) -> None:
         want, step = job.want, job.step
         if want is not None and want.draft is None:
             want.draft = await writer.draft(job.gang, classes(want.pods))
@@ -281,14 +285,18 @@ class Provisioning:
         for one in step.drop_after:
             await self._drop(one, writer, kind)
 
-    async def _drop(self, one: Request, writer: Writer, kind: resources.Resource) -> None:
+    async def _drop(
+        self, one: ProvisioningRequest, writer: RequestWriter, kind: resources.Resource
+    ) -> None:
         await writer.drop(one, kind)
         if self._known.get(one.name) is not None:  # else the watch has shown it gone already
             self._forget(one.name, one.uid)
             self._deleted.add(one.uid)
         logger.info("request deleted", extra={"unit": str(one.gang), "request": one.name[1]})
 
-    def _requested(self, gang: GangKey, draft: Draft, made: Request, class_name: str) -> None:
+    def _requested(
+        self, gang: GangKey, draft: RequestDraft, made: ProvisioningRequest, class_name: str
+    ) -> None:
         self._metrics.provisioning.labels(Phase.ASKED.value).inc()
         logger.info("nodes asked for", extra={"unit": str(gang), "request": made.name[1]})
         unit = self._queue.unit(gang)
@@ -296,7 +304,7 @@ class Provisioning:
             report = events.provisioning_requested(unit, made.name[1], draft.count, class_name)
             self._record(report)
 
-    def _failed(self, job: _Job, why: str) -> None:
+    def _failed(self, job: _WriteJob, why: str) -> None:
         wait = min(2 * self._not_before.get(job.gang, (0.0, FIRST_RETRY / 2))[1], LONGEST_RETRY)
         self._not_before[job.gang] = (self._now() + wait, wait)
         logger.warning("request not written", extra={"unit": str(job.gang), "error": why})

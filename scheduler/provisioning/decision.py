@@ -20,13 +20,13 @@ from scheduler.model.placeholder import is_stand_in
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, in_vain, leads
-from scheduler.provisioning.objects import MOST_KINDS, Members, Phase, Request
+from scheduler.provisioning.objects import MOST_KINDS, EqualMembers, Phase, ProvisioningRequest
 
 FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 1800.0
 
 
-class Standing(StrEnum):
+class ProvisioningState(StrEnum):
     """How a gang stands towards asking for nodes."""
 
     WANTS = "wants"
@@ -38,10 +38,10 @@ class Standing(StrEnum):
 class Step:
     """What is to be done, in this order."""
 
-    drop: tuple[Request, ...] = ()
+    drop: tuple[ProvisioningRequest, ...] = ()
     make: int = 0
     """The attempt to be made; 0: none."""
-    drop_after: tuple[Request, ...] = ()
+    drop_after: tuple[ProvisioningRequest, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.drop or self.make or self.drop_after)
@@ -66,7 +66,7 @@ def missing(unit: Unit, why: NoFit) -> tuple[Pod, ...]:
     return tuple(chosen)
 
 
-def classes(pods: Iterable[Pod]) -> list[Members]:
+def classes(pods: Iterable[Pod]) -> list[EqualMembers]:
     """Equal members together."""
     found: dict[object, list[Pod]] = {}
     for pod in pods:
@@ -76,7 +76,7 @@ def classes(pods: Iterable[Pod]) -> list[Members]:
     made = []
     for members in found.values():
         source = next((pod for pod in members if not is_stand_in(pod)), None)
-        made.append(Members(tuple(members), source or leader, stated=source is None))
+        made.append(EqualMembers(tuple(members), source or leader, stated=source is None))
     return made
 
 
@@ -85,12 +85,18 @@ def pause(attempt: int) -> float:
     return float(min(FIRST_PAUSE * 2 ** min(attempt - 1, 10), LONGEST_PAUSE))
 
 
-def decide(standing: Standing, digest: str, requests: Iterable[Request], *, epoch: float) -> Step:
+def decide(
+    standing: ProvisioningState,
+    digest: str,
+    requests: Iterable[ProvisioningRequest],
+    *,
+    epoch: float,
+) -> Step:
     """`requests` are all that stand for the gang; `digest` names what it asks for."""
     known = sorted(requests, key=lambda one: (one.attempt, one.name))
-    if standing is Standing.DONE:
+    if standing is ProvisioningState.DONE:
         return Step(drop=tuple(known))
-    if standing is Standing.WAITS:
+    if standing is ProvisioningState.WAITS:
         return Step()
     same = [one for one in known if one.digest == digest]
     others = tuple(one for one in known if one.digest != digest)

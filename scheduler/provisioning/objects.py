@@ -69,7 +69,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ProvisioningRequest:
     """A request of this scheduler as the API holds it."""
 
     name: Name
@@ -87,7 +87,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Members:
+class EqualMembers:
     """Equal ones, and the pod that shows what they are like."""
 
     pods: tuple[Pod, ...]
@@ -97,7 +97,7 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class MemberTemplate:
     """What equal members are like: the template of a pod."""
 
     body: bytes
@@ -107,11 +107,11 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class RequestDraft:
     """What a gang asks for: templates and how many of each."""
 
     gang: GangKey
-    sets: tuple[tuple[Template, int], ...]
+    sets: tuple[tuple[MemberTemplate, int], ...]
     digest: str
 
     @property
@@ -138,7 +138,7 @@ def check_class(name: str) -> str:
 # --- read ---
 
 
-def read(obj: Object, *, scheduler: str) -> Request | None:
+def read(obj: Object, *, scheduler: str) -> ProvisioningRequest | None:
     """None: somebody else's."""
     about = mapping(obj.get("metadata"))
     labels = words(about.get("labels"))
@@ -151,7 +151,7 @@ def read(obj: Object, *, scheduler: str) -> Request | None:
         raise ModelError(f"ProvisioningRequest {'/'.join(name)}: want a name that ends in -N")
     phase, said, since = _phase(obj)
     sets = rows(mapping(obj.get("spec")).get("podSets"))
-    return Request(
+    return ProvisioningRequest(
         name,
         str(about.get("uid")),
         GangKey(name[0], gang),
@@ -191,7 +191,7 @@ def _said(kind: str | None, row: Json) -> str:
 # --- written out ---
 
 
-def template(pod: Object, members: Members) -> Template:
+def template(pod: Object, members: EqualMembers) -> MemberTemplate:
     """Of equal members, from their source as the API has it."""
     spec = mapping(pod.get("spec"))
     made: Object = {key: spec[key] for key in _SPEC if key in spec}
@@ -209,7 +209,7 @@ def template(pod: Object, members: Members) -> Template:
         made["volumes"] = kept
     labels = frozenset.intersection(*(frozenset(one.labels) for one in members.pods))
     body = {"metadata": {"labels": dict(sorted(labels))}, "spec": made}
-    return Template(orjson.dumps(body, option=orjson.OPT_SORT_KEYS), _owners(pod, members))
+    return MemberTemplate(orjson.dumps(body, option=orjson.OPT_SORT_KEYS), _owners(pod, members))
 
 
 def _stated(containers: Sequence[Json], member: Pod) -> Object:
@@ -224,7 +224,7 @@ def _part(row: Json, keys: Iterable[str]) -> Object:
     return {key: row[key] for key in keys if key in row}
 
 
-def _owners(pod: Object, members: Members) -> tuple[tuple[str, str, str, str], ...]:
+def _owners(pod: Object, members: EqualMembers) -> tuple[tuple[str, str, str, str], ...]:
     """The controller, which goes with the work; of pods that nobody made the pods themselves."""
     for row in rows(mapping(pod.get("metadata")).get("ownerReferences")):
         if row.get("controller") is True:
@@ -233,24 +233,26 @@ def _owners(pod: Object, members: Members) -> tuple[tuple[str, str, str, str], .
     return tuple(("v1", "Pod", one.key.name, one.uid) for one in made[:_MOST_OWNERS])
 
 
-def draft(gang: GangKey, class_name: str, templates: Sequence[tuple[Template, int]]) -> Draft:
+def draft(
+    gang: GangKey, class_name: str, templates: Sequence[tuple[MemberTemplate, int]]
+) -> RequestDraft:
     """Templates that are the same count together; in the order of their text."""
-    first: dict[bytes, Template] = {}
+    first: dict[bytes, MemberTemplate] = {}
     counts: dict[bytes, int] = {}
     for one, count in templates:
         first.setdefault(one.body, one)
         counts[one.body] = counts.get(one.body, 0) + count
     sets = tuple((first[body], counts[body]) for body in sorted(counts))
     text = b"\0".join([class_name.encode(), *(b"%d %s" % (n, one.body) for one, n in sets)])
-    return Draft(gang, sets, hashlib.sha256(text).hexdigest()[:10])
+    return RequestDraft(gang, sets, hashlib.sha256(text).hexdigest()[:10])
 
 
-def name_of(one: Draft, attempt: int) -> str:
+def name_of(one: RequestDraft, attempt: int) -> str:
     plain = re.sub(r"[^a-z0-9]+", "-", one.gang.name.lower())[:_LONGEST_PREFIX].strip("-")
     return f"{plain or 'gang'}-{one.digest}-{attempt}"
 
 
-def pod_templates(one: Draft, attempt: int, *, scheduler: str) -> list[Object]:
+def pod_templates(one: RequestDraft, attempt: int, *, scheduler: str) -> list[Object]:
     return [
         {
             "apiVersion": "v1",
@@ -263,7 +265,7 @@ def pod_templates(one: Draft, attempt: int, *, scheduler: str) -> list[Object]:
 
 
 def document(
-    one: Draft, attempt: int, *, scheduler: str, class_name: str, api_version: str
+    one: RequestDraft, attempt: int, *, scheduler: str, class_name: str, api_version: str
 ) -> Object:
     name = name_of(one, attempt)
     return {
@@ -280,7 +282,7 @@ def document(
     }
 
 
-def _metadata(one: Draft, name: str, scheduler: str) -> Object:
+def _metadata(one: RequestDraft, name: str, scheduler: str) -> Object:
     owners = dict.fromkeys(owner for made, _ in one.sets for owner in made.owners)
     keys = ("apiVersion", "kind", "name", "uid")
     return {

@@ -16,10 +16,10 @@ from cluster import errors, resources
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
 from scheduler.provisioning import objects
-from scheduler.provisioning.objects import Draft, Members, Request
+from scheduler.provisioning.objects import EqualMembers, ProvisioningRequest, RequestDraft
 
 
-class Objects(Protocol):
+class RequestVerbs(Protocol):
     """What is needed of a client."""
 
     async def get(
@@ -40,16 +40,16 @@ class Objects(Protocol):
     ) -> None: ...
 
 
-class NotDone(Exception):
+class WriteFailed(Exception):
     """Why something was not done."""
 
 
-class Writer:
+class RequestWriter:
     """`may_write` is asked before each write; `scheduler` marks what belongs to this one."""
 
     def __init__(
         self,
-        api: Objects,
+        api: RequestVerbs,
         *,
         class_name: str,
         scheduler: str,
@@ -59,8 +59,8 @@ class Writer:
         self.scheduler = scheduler
         self._api, self._may_write = api, may_write
 
-    async def draft(self, gang: GangKey, classes: Sequence[Members]) -> Draft:
-        """What these members ask for; raises `NotDone`."""
+    async def draft(self, gang: GangKey, classes: Sequence[EqualMembers]) -> RequestDraft:
+        """What these members ask for; raises `WriteFailed`."""
         made = []
         for one in classes:
             made.append((objects.template(await self._read(one.source), one), len(one.pods)))
@@ -70,13 +70,15 @@ class Writer:
         try:
             found = await self._api.get(resources.PODS, pod.key.name, namespace=pod.key.namespace)
         except errors.KubeError as error:
-            raise NotDone(str(error)) from error
+            raise WriteFailed(str(error)) from error
         if found["metadata"].get("uid") != pod.uid:
-            raise NotDone(f"pod {pod.key} is another one by now")
+            raise WriteFailed(f"pod {pod.key} is another one by now")
         return found
 
-    async def make(self, one: Draft, attempt: int, kind: resources.Resource) -> Request:
-        """The request that stands now; raises `NotDone`."""
+    async def make(
+        self, one: RequestDraft, attempt: int, kind: resources.Resource
+    ) -> ProvisioningRequest:
+        """The request that stands now; raises `WriteFailed`."""
         for template in objects.pod_templates(one, attempt, scheduler=self.scheduler):
             await self._create(resources.POD_TEMPLATES, template)
         body = objects.document(
@@ -89,27 +91,27 @@ class Writer:
         made = objects.read(await self._create(kind, body), scheduler=self.scheduler)
         if made is None:
             name = body["metadata"]["name"]
-            raise NotDone(f"somebody else has a ProvisioningRequest named {name}")
+            raise WriteFailed(f"somebody else has a ProvisioningRequest named {name}")
         return made
 
     async def _create(self, kind: resources.Resource, body: Mapping[str, Any]) -> dict[str, Any]:
         about = body["metadata"]
         if not self._may_write():
-            raise NotDone("another scheduler leads")
+            raise WriteFailed("another scheduler leads")
         try:
             return await self._api.create(kind, body, namespace=about["namespace"])
         except errors.Conflict as error:
             if not error.exists:
-                raise NotDone(str(error)) from error
+                raise WriteFailed(str(error)) from error
         except errors.KubeError as error:
-            raise NotDone(str(error)) from error
+            raise WriteFailed(str(error)) from error
         try:
             return await self._api.get(kind, about["name"], namespace=about["namespace"])
         except errors.KubeError as error:
-            raise NotDone(str(error)) from error
+            raise WriteFailed(str(error)) from error
 
-    async def drop(self, one: Request, kind: resources.Resource) -> None:
-        """The request and its templates are gone, or going; raises `NotDone`."""
+    async def drop(self, one: ProvisioningRequest, kind: resources.Resource) -> None:
+        """The request and its templates are gone, or going; raises `WriteFailed`."""
         await self._delete(kind, one.name[0], one.name[1], one.uid)
         for name in one.templates:
             await self._delete(resources.POD_TEMPLATES, one.name[0], name, None)
@@ -118,10 +120,10 @@ class Writer:
         self, kind: resources.Resource, namespace: str, name: str, uid: str | None
     ) -> None:
         if not self._may_write():
-            raise NotDone("another scheduler leads")
+            raise WriteFailed("another scheduler leads")
         try:
             await self._api.delete(kind, name, namespace=namespace, uid=uid)
         except (errors.Gone, errors.Conflict):
             return  # gone already, or a namesake has taken its place
         except errors.KubeError as error:
-            raise NotDone(str(error)) from error
+            raise WriteFailed(str(error)) from error

@@ -23,7 +23,7 @@ Item = tuple[Rank, int, UnitKey]
 SPARE: Final = 1024  # void items that a line may hold
 
 
-class Turns:
+class ActiveQueue:
     """`stands` says whether an item is still valid; `standing` orders tenants, each by the first
     in its line, the lowest first."""
 

@@ -14,7 +14,7 @@ from scheduler.model.pod import Pod, held_by_our_gate_only
 from scheduler.model.unit import Unit, UnitKey, order
 
 
-class State(StrEnum):
+class QueueState(StrEnum):
     FORMING = "forming"
     GATED = "gated"
     ACTIVE = "active"
@@ -28,11 +28,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class UnitView:
     """A unit as it stands at one moment."""
 
     unit: Unit
-    state: State
+    state: QueueState
     attempts: int
     since: float
     """When the unit came, by the scheduler's clock."""
@@ -43,12 +43,12 @@ class Look:
 
 
 @dataclass(slots=True)
-class Entry:
+class QueuedUnit:
     key: UnitKey
     since: float
     pods: dict[str, Pod] = field(default_factory=dict)  # uid -> pod that waits
     flying: set[str] = field(default_factory=set)  # uids of pods whose bind is in flight
-    state: State = State.FORMING
+    state: QueueState = QueueState.FORMING
     attempts: int = 0
     ready_at: float = 0.0
     forming_since: float = 0.0

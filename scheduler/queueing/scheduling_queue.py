@@ -28,15 +28,15 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, key_of
 from scheduler.options import STARVING_AFTER
-from scheduler.queueing.active import SPARE, Turns
-from scheduler.queueing.entry import Entry, State, matters
-from scheduler.queueing.unschedulable import Help, Parking, Signature
-from scheduler.queueing.view import Census, Rooms
+from scheduler.queueing.active import SPARE, ActiveQueue
+from scheduler.queueing.entry import QueuedUnit, QueueState, matters
+from scheduler.queueing.unschedulable import QueueingHint, Signature, UnschedulableUnits
+from scheduler.queueing.view import QueueView, ReservedMembers
 
 FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 10.0
@@ -47,21 +47,21 @@ STILL: Final = 1.0  # seconds without a new member after which a forming gang is
 ASK_AGAIN: Final = 30.0  # seconds after which a gate that is still there is to be lifted again
 
 
-class Queue(Census):
-    """What `Census` says of how gangs are counted holds here too; `class_of` is equal for pods
+class SchedulingQueue(QueueView):
+    """What `QueueView` says of how gangs are counted holds here too; `class_of` is equal for pods
     that fit the same nodes."""
 
     def __init__(
         self,
         *,
         bound: Callable[[GangKey], int],
-        group: Callable[[GangKey], Group | None] = lambda _: None,
+        group: Callable[[GangKey], PodGroup | None] = lambda _: None,
         half_bound: Callable[[GangKey], bool] = lambda _: False,
         done: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
         class_of: Callable[[Pod], Hashable] = lambda pod: pod.shape,
         starving_after: float = STARVING_AFTER,
         standing: Callable[[str, Mapping[str, int]], Any] = lambda tenant, asked: tenant,
-        reserved: Rooms | None = None,
+        reserved: ReservedMembers | None = None,
     ) -> None:
         super().__init__(
             bound=bound,
@@ -71,9 +71,11 @@ class Queue(Census):
             starving_after=starving_after,
             reserved=reserved,
         )
-        self._active = Turns(self._stands, lambda who, key: standing(who, self._entries[key].asked))
+        self._active = ActiveQueue(
+            self._stands, lambda who, key: standing(who, self._entries[key].asked)
+        )
         self._timers: list[tuple[float, int, UnitKey]] = []
-        self._parking = Parking(class_of)
+        self._parking = UnschedulableUnits(class_of)
         self._lifts: dict[str, Pod] = {}  # uid -> pod whose gang gate may be lifted
         self._tokens = itertools.count()
 
@@ -86,7 +88,7 @@ class Queue(Census):
             self.remove(pod.uid, now)
         entry = self._entries.get(key)
         if entry is None:
-            entry = self._entries[key] = Entry(key, since=now)
+            entry = self._entries[key] = QueuedUnit(key, since=now)
         old = entry.pods.get(pod.uid)
         entry.put(pod)
         self._unit_of[pod.uid] = key
@@ -128,7 +130,7 @@ class Queue(Census):
             del self._entries[key]
         elif flew and entry.pods:
             return  # the members that wait are as they were
-        elif entry.state is not State.PLANNING:
+        elif entry.state is not QueueState.PLANNING:
             self._reconsider(entry, now)
 
     def reconsider(self, gang: GangKey, now: float) -> None:
@@ -140,7 +142,7 @@ class Queue(Census):
     def regroup(self, gang: GangKey, now: float) -> None:
         """The gang's PodGroup object came, changed or went."""
         entry = self._entries.get(gang)
-        if entry is not None and entry.state is not State.PLANNING:
+        if entry is not None and entry.state is not QueueState.PLANNING:
             self._reconsider(entry, now)
 
     def suspend(self, key: UnitKey, now: float) -> None:
@@ -168,7 +170,7 @@ class Queue(Census):
             if not unit.plannable:
                 self._sort(entry, now)
                 continue
-            self._place(entry, State.PLANNING)
+            self._place(entry, QueueState.PLANNING)
             return unit
         return None
 
@@ -201,7 +203,7 @@ class Queue(Census):
         if not unit.plannable:
             self._sort(entry, now)
             return
-        self._place(entry, State.PARKED)
+        self._place(entry, QueueState.PARKED)
         entry.signature = self._parking.add(unit, self._rank(entry, now))
         due = now + LONGEST_PARKING
         if unit.is_gang and entry.waiting_since is not None and not self._is_starving(entry, now):
@@ -209,7 +211,7 @@ class Queue(Census):
             due = min(due, entry.waiting_since + self._starving_after)
         self._timer(entry, due)
 
-    def wake(self, now: float, helps: Callable[[Pod], Help]) -> int:
+    def wake(self, now: float, helps: Callable[[Pod], QueueingHint]) -> int:
         """Parked units that a change may help are tried again, each not before its backoff ends.
         `helps` is asked about one pod of each class."""
         found = self._parking.helped(helps, lambda key: self._entries[key].ready_at <= now)
@@ -225,7 +227,7 @@ class Queue(Census):
         self._leave(entry, now)
         entry.why = why
         if self._unit(entry).plannable:
-            self._place(entry, State.HELD)
+            self._place(entry, QueueState.HELD)
             self._held[key] = None
             self._timer(entry, now + LONGEST_PARKING)
         else:
@@ -233,13 +235,13 @@ class Queue(Census):
 
     def let_go(self, key: UnitKey, now: float) -> None:
         entry = self._entries.get(key)
-        if entry is not None and entry.state is State.HELD:
+        if entry is not None and entry.state is QueueState.HELD:
             self._sort(entry, now)
 
     def retry(self, key: UnitKey, now: float) -> None:
         """What the unit waits for has happened: it is tried at once."""
         entry = self._entries.get(key)
-        if entry is not None and entry.state in (State.PARKED, State.BACKOFF):
+        if entry is not None and entry.state in (QueueState.PARKED, QueueState.BACKOFF):
             entry.ready_at = now
             self._ready(entry, now)
 
@@ -256,10 +258,10 @@ class Queue(Census):
             if not self._stands(key, token):
                 continue
             entry = self._entries[key]
-            if entry.state is State.PARKED:
+            if entry.state is QueueState.PARKED:
                 self._flush(entry, now)
                 continue
-            if entry.state is State.FORMING:
+            if entry.state is QueueState.FORMING:
                 entry.still = True
                 due.append(self._unit(entry))
             self._sort(entry, now, keep=True)
@@ -271,7 +273,7 @@ class Queue(Census):
 
     # --- moves ---
 
-    def _reconsider(self, entry: Entry, now: float) -> None:
+    def _reconsider(self, entry: QueuedUnit, now: float) -> None:
         """The unit itself changed: it forms, or is tried as soon as its backoff allows."""
         self._leave(entry, now)
         if self._plainly_forming(entry):
@@ -279,14 +281,14 @@ class Queue(Census):
         else:
             self._sort(entry, now)
 
-    def _sort(self, entry: Entry, now: float, *, keep: bool = False) -> None:
+    def _sort(self, entry: QueuedUnit, now: float, *, keep: bool = False) -> None:
         """Put the unit where it belongs; `keep`: a forming gang has not changed."""
         entry.pardon(now)
         if not entry.pods:
-            self._place(entry, State.BINDING)
+            self._place(entry, QueueState.BINDING)
             return
         if entry.suspended:
-            self._place(entry, State.SUSPENDED)
+            self._place(entry, QueueState.SUSPENDED)
             return
         unit = self._unit(entry)
         if not unit.forming:
@@ -294,19 +296,19 @@ class Queue(Census):
         if unit.plannable:
             self._ready(entry, now)
         elif unit.gated and not unit.forming:
-            self._place(entry, State.GATED)
+            self._place(entry, QueueState.GATED)
             self._timer(entry, now + ASK_AGAIN)
         elif unit.refused and unit.exist + unit.refused >= unit.size and not unit.size_unknown:
-            self._place(entry, State.REFUSED)
+            self._place(entry, QueueState.REFUSED)
             self._timer(entry, entry.pardoned_at())
         else:
             self._form(entry, now, told=unit if keep else None)
 
-    def _form(self, entry: Entry, now: float, *, told: Unit | None = None) -> None:
+    def _form(self, entry: QueuedUnit, now: float, *, told: Unit | None = None) -> None:
         """Told about when it stands still, then at its timeout."""
-        if entry.state is not State.FORMING:
+        if entry.state is not QueueState.FORMING:
             entry.forming_since = now
-        self._place(entry, State.FORMING)
+        self._place(entry, QueueState.FORMING)
         if told is None:
             self._timer(entry, now + STILL)
         elif now < (deadline := entry.forming_since + told.timeout):
@@ -314,23 +316,23 @@ class Queue(Census):
         elif entry.refusals:
             self._timer(entry, entry.pardoned_at())
 
-    def _ready(self, entry: Entry, now: float) -> None:
+    def _ready(self, entry: QueuedUnit, now: float) -> None:
         if entry.waiting_since is None:
             entry.waiting_since = now
         if now >= entry.ready_at:
-            self._place(entry, State.ACTIVE)
+            self._place(entry, QueueState.ACTIVE)
             item = (self._rank(entry, now), entry.token, entry.key)
             self._active.push(entry.tenant, item, units=len(self._entries))
         else:
-            self._place(entry, State.BACKOFF)
+            self._place(entry, QueueState.BACKOFF)
             self._timer(entry, entry.ready_at)
 
-    def _place(self, entry: Entry, state: State) -> None:
-        if entry.state is State.PARKED:
+    def _place(self, entry: QueuedUnit, state: QueueState) -> None:
+        if entry.state is QueueState.PARKED:
             self._parking.discard(entry.key)
-        if entry.state is State.HELD:
+        if entry.state is QueueState.HELD:
             self._held.pop(entry.key, None)
-        if state is State.FORMING:
+        if state is QueueState.FORMING:
             entry.waiting_since = None
         entry.state = state
         entry.token = next(self._tokens)
@@ -341,14 +343,14 @@ class Queue(Census):
         self._parking.out(signature)
         self._ready(entry, now)
 
-    def _come_in(self, entry: Entry) -> Signature | None:
+    def _come_in(self, entry: QueuedUnit) -> Signature | None:
         """The unit answers for its equals no more."""
         signature, entry.woken = entry.woken, None
         if signature is not None:
             self._parking.back(signature)
         return signature
 
-    def _leave(self, entry: Entry, now: float) -> None:
+    def _leave(self, entry: QueuedUnit, now: float) -> None:
         """The unit that was woken is tried no more, or was placed: the next one follows."""
         signature = self._come_in(entry)
         if signature is None:
@@ -357,7 +359,7 @@ class Queue(Census):
         if key is not None:
             self._wake(key, signature, now)
 
-    def _flush(self, entry: Entry, now: float) -> None:
+    def _flush(self, entry: QueuedUnit, now: float) -> None:
         """Parked for long: one of its equals is tried in any case."""
         self._timer(entry, now + LONGEST_PARKING)
         signature = entry.signature or ()
@@ -365,25 +367,25 @@ class Queue(Census):
         if key is not None:
             self._wake(key, signature, now)
 
-    def _return(self, pods: Iterable[Pod], now: float) -> Entry:
-        entry: Entry | None = None
+    def _return(self, pods: Iterable[Pod], now: float) -> QueuedUnit:
+        entry: QueuedUnit | None = None
         for pod in pods:
             key = key_of(pod)
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._entries[key] = Entry(key, since=now)
+                entry = self._entries[key] = QueuedUnit(key, since=now)
             entry.put(pod)
             self._unit_of[pod.uid] = key
         if entry is None:
             raise ValueError("no pods")
         return entry
 
-    def _fail(self, entry: Entry, now: float) -> None:
+    def _fail(self, entry: QueuedUnit, now: float) -> None:
         entry.attempts += 1
         delay = min(FIRST_BACKOFF * 2 ** min(entry.attempts - 1, 10), LONGEST_BACKOFF)
         entry.ready_at = now + delay
 
-    def _timer(self, entry: Entry, at: float) -> None:
+    def _timer(self, entry: QueuedUnit, at: float) -> None:
         """What is void is thrown away now and then: a standby sets timers for weeks."""
         heap = self._timers
         heapq.heappush(heap, (at, entry.token, entry.key))
@@ -396,4 +398,4 @@ class Queue(Census):
         return entry is not None and entry.token == token
 
 
-_INCOMPLETE: Final = (State.FORMING, State.GATED, State.REFUSED)
+_INCOMPLETE: Final = (QueueState.FORMING, QueueState.GATED, QueueState.REFUSED)

@@ -27,7 +27,7 @@ Signature = tuple[object, ...]
 _GLANCE: Final = 32
 
 
-class Help(Enum):
+class QueueingHint(Enum):
     """What a change does for pods of one class."""
 
     NONE = 0
@@ -36,15 +36,15 @@ class Help(Enum):
 
 
 @dataclass(slots=True)
-class _Class:
+class _EquivalenceClass:
     pod: Pod  # any of the class: all fit the same nodes
     signatures: Counter[Signature] = field(default_factory=Counter)  # -> parked units of it
 
 
-class Parking:
+class UnschedulableUnits:
     def __init__(self, class_of: Callable[[Pod], Hashable]) -> None:
         self._class_of = class_of
-        self._classes: dict[Hashable, _Class] = {}
+        self._classes: dict[Hashable, _EquivalenceClass] = {}
         self._lines: dict[Signature, list[tuple[Rank, UnitKey]]] = {}  # heaps; may hold the gone
         self._parked: dict[UnitKey, tuple[Signature, Rank, frozenset[Hashable]]] = {}
         self._out: Counter[Signature] = Counter()  # -> its units that were woken and not tried yet
@@ -63,7 +63,7 @@ class Parking:
         counts = Counter(self._class_of(pod) for pod in unit.pods)
         signature = (unit.tenant, unit.is_gang, unit.need, frozenset(counts.items()))
         for name, pod in pods.items():
-            self._classes.setdefault(name, _Class(pod)).signatures[signature] += 1
+            self._classes.setdefault(name, _EquivalenceClass(pod)).signatures[signature] += 1
         heapq.heappush(self._lines.setdefault(signature, []), (rank, unit.key))
         self._parked[unit.key] = (signature, rank, frozenset(pods))
         return signature
@@ -84,25 +84,25 @@ class Parking:
             self._lines.pop(signature, None)
 
     def helped(
-        self, helps: Callable[[Pod], Help], ready: Callable[[UnitKey], bool]
+        self, helps: Callable[[Pod], QueueingHint], ready: Callable[[UnitKey], bool]
     ) -> list[tuple[UnitKey, Signature]]:
         """
         One unit of each signature that a change may help; `helps` is asked once for each class.
 
         Where nobody can say, and an equal unit is about to be tried, that one answers for all.
         """
-        found: dict[Signature, Help] = {}
+        found: dict[Signature, QueueingHint] = {}
         for kind in self._classes.values():
             help = helps(kind.pod)
-            if help is not Help.NONE:
+            if help is not QueueingHint.NONE:
                 for signature in kind.signatures:
                     known = found.get(signature, help)
                     found[signature] = max(known, help, key=lambda one: one.value)
         woken = []
         for signature, help in found.items():
-            if help is Help.PERHAPS and self._out[signature]:
+            if help is QueueingHint.PERHAPS and self._out[signature]:
                 continue
-            key = self.next_of(signature, ready if help is Help.FITS else _any)
+            key = self.next_of(signature, ready if help is QueueingHint.FITS else _any)
             if key is not None:
                 woken.append((key, signature))
         return woken
@@ -152,7 +152,7 @@ class Parking:
         known = self._parked.get(item[1])
         return known is not None and known[:2] == (signature, item[0])
 
-    def _classes_of(self, names: frozenset[Hashable]) -> Iterator[_Class]:
+    def _classes_of(self, names: frozenset[Hashable]) -> Iterator[_EquivalenceClass]:
         return (self._classes[name] for name in names if name in self._classes)
 
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 
 from cluster import client, denials, errors, resources
-from scheduler.model.pod import Condition, Pod
+from scheduler.model.pod import Pod, ScheduledCondition
 
 UNSCHEDULABLE: Final = "Unschedulable"
 WAITING: Final = "WaitingForPodGroup"
@@ -32,7 +32,7 @@ _PATIENCE: Final = 20  # pauses after which a condition is written although bind
 _AFTER_FAILURE: Final = 1.0
 
 
-class Patches(Protocol):
+class StatusPatchVerb(Protocol):
     """What is needed of a client."""
 
     async def patch_status(
@@ -46,12 +46,12 @@ class Patches(Protocol):
     ) -> dict[str, Any]: ...
 
 
-class Conditions:
+class ConditionWriter:
     """Start `run()` as a task, as often as writers are wanted, and cancel it to stop."""
 
     def __init__(
         self,
-        api: Patches,
+        api: StatusPatchVerb,
         *,
         busy: Callable[[], bool],
         clock: Callable[[], datetime],
@@ -59,13 +59,17 @@ class Conditions:
     ) -> None:
         self.written = 0
         self._api, self._busy, self._clock, self._sleep = api, busy, clock, sleep
-        self._wanted: dict[str, tuple[Pod, Condition]] = {}  # pod uid -> what it should say
-        self._told: dict[str, Condition] = {}  # pod uid -> what was last written or is being
+        self._wanted: dict[
+            str, tuple[Pod, ScheduledCondition]
+        ] = {}  # pod uid -> what it should say
+        self._told: dict[
+            str, ScheduledCondition
+        ] = {}  # pod uid -> what was last written or is being
         self._work = asyncio.Event()
 
     def tell(self, pod: Pod, reason: str, message: str) -> None:
         """Say why the pod has no node; nothing is written when it says so already."""
-        condition = Condition("False", reason, message)
+        condition = ScheduledCondition("False", reason, message)
         if self._told.get(pod.uid, pod.condition) == condition:
             self._wanted.pop(pod.uid, None)
             return
@@ -94,7 +98,7 @@ class Conditions:
                 return
             await self._sleep(_PAUSE)
 
-    async def _write(self, pod: Pod, condition: Condition) -> None:
+    async def _write(self, pod: Pod, condition: ScheduledCondition) -> None:
         before = self._told.get(pod.uid, pod.condition)
         self._told[pod.uid] = condition
         try:
@@ -117,7 +121,7 @@ class Conditions:
 
 
 def body(
-    pod: Pod, condition: Condition, *, changed: Condition | None, at: datetime
+    pod: Pod, condition: ScheduledCondition, *, changed: ScheduledCondition | None, at: datetime
 ) -> dict[str, Any]:
     """A strategic merge patch; the uid in it makes the server refuse a namesake."""
     row: dict[str, Any] = {

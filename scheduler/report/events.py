@@ -16,8 +16,8 @@ from policies.documents.faults import Fault
 from policies.documents.reservation import ResourceReservation
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Half, Unit
-from scheduler.tenancy.reservation.objects import Reserved
+from scheduler.model.unit import PartialGang, Unit
+from scheduler.tenancy.reservation.objects import Reservation
 from scheduler.tenancy.reservation.writer import Name
 
 SCHEDULED: Final = "Scheduled"
@@ -41,41 +41,41 @@ PROVISIONED: Final = "Provisioned"
 PROVISIONING_FAILED: Final = "ProvisioningFailed"
 
 
-def scheduled(placement: Placement) -> correlator.Report:
+def scheduled(placement: Placement) -> correlator.EventReport:
     note = f"Successfully assigned {placement.pod.key} to {placement.node}"
     return correlator.report(_about(placement.pod), SCHEDULED, note, action="Binding")
 
 
-def failed_scheduling(pod: Pod, why: NoFit) -> correlator.Report:
+def failed_scheduling(pod: Pod, why: NoFit) -> correlator.EventReport:
     return correlator.report(_about(pod), FAILED, why.text, action="Scheduling", warning=True)
 
 
-def quota_exceeded(pod: Pod, why: NoFit) -> correlator.Report:
+def quota_exceeded(pod: Pod, why: NoFit) -> correlator.EventReport:
     return correlator.report(
         _about(pod), QUOTA_EXCEEDED, why.text, action="Scheduling", warning=True
     )
 
 
-def preempted(pod: Pod, unit: Unit) -> correlator.Report:
+def preempted(pod: Pod, unit: Unit) -> correlator.EventReport:
     note = f"Preempted by {_unit(unit)}"
     return correlator.report(_about(pod), PREEMPTED, note, action="Preempting", warning=True)
 
 
-def preempting(unit: Unit, victims: Sequence[Pod]) -> correlator.Report:
+def preempting(unit: Unit, victims: Sequence[Pod]) -> correlator.EventReport:
     named = ", ".join(str(pod.key) for pod in victims[:5])
     more = f" and {len(victims) - 5} more" if len(victims) > 5 else ""
     note = f"{_unit(unit)} waits for {_count(len(victims), 'pod')} to end: {named}{more}"
     return correlator.report(_about(unit.pods[0]), PREEMPTING, note, action="Preempting")
 
 
-def start_promised(unit: Unit, start: float, waits_for: Sequence[str]) -> correlator.Report:
+def start_promised(unit: Unit, start: float, waits_for: Sequence[str]) -> correlator.EventReport:
     """On the first pod; `start` in seconds of the epoch."""
     named = f", when {', '.join(waits_for)} have ended" if waits_for else ""
     note = f"{_unit(unit)} is expected to start by {instant_text(start)}{named}"
     return correlator.report(_about(unit.pods[0]), START_PROMISED, note, action="Scheduling")
 
 
-def promise_moved(unit: Unit, start: float | None, why: str) -> correlator.Report:
+def promise_moved(unit: Unit, start: float | None, why: str) -> correlator.EventReport:
     """None: there is no time to be named for now."""
     when = "at a time not known yet" if start is None else f"by {instant_text(start)}"
     note = f"{_unit(unit)} is expected to start {when}: {why}"
@@ -87,19 +87,23 @@ def instant_text(epoch: float) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def reservation_ended(pod: Pod, gang: str, why: str) -> correlator.Report:
+def reservation_ended(pod: Pod, gang: str, why: str) -> correlator.EventReport:
     note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
     return correlator.report(_about(pod), RESERVATION_ENDED, note, action="Reserving")
 
 
-def reservation_moved(pod: Pod, gang: str, nodes: Sequence[str], why: str) -> correlator.Report:
+def reservation_moved(
+    pod: Pod, gang: str, nodes: Sequence[str], why: str
+) -> correlator.EventReport:
     """On the leader; the nodes are those on which room is kept now."""
     named = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
     note = f"room for members of pod group {gang} that are missing is kept on {named} now: {why}"
     return correlator.report(_about(pod), RESERVATION_MOVED, note, action="Reserving")
 
 
-def reservation_short(pod: Pod, gang: str, counts: tuple[int, int], why: str) -> correlator.Report:
+def reservation_short(
+    pod: Pod, gang: str, counts: tuple[int, int], why: str
+) -> correlator.EventReport:
     """On the leader; the counts are of places that are kept, and that should be."""
     note = (
         f"room is kept for {counts[0]} of {counts[1]} members of pod group {gang} that are"
@@ -109,13 +113,13 @@ def reservation_short(pod: Pod, gang: str, counts: tuple[int, int], why: str) ->
     return correlator.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
 
 
-def reservation_dropped(name: Name, uid: str, gang: str, why: str) -> correlator.Report:
+def reservation_dropped(name: Name, uid: str, gang: str, why: str) -> correlator.EventReport:
     """On the object, whose leader is not there to be told."""
     note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
     return correlator.report(_object(name, uid), RESERVATION_ENDED, note, action="Reserving")
 
 
-def allotted(one: Reserved, what: str, *, begins: bool) -> correlator.Report:
+def allotted(one: Reservation, what: str, *, begins: bool) -> correlator.EventReport:
     """About a reservation for a tenant, that begins or ends."""
     about = _object(one.name, one.uid)
     said = "is kept from now on" if begins else "is kept no longer"
@@ -124,7 +128,7 @@ def allotted(one: Reserved, what: str, *, begins: bool) -> correlator.Report:
     return correlator.report(about, reason, note, action="Reserving")
 
 
-def allotment_short(one: Reserved, why: str) -> correlator.Report:
+def allotment_short(one: Reservation, why: str) -> correlator.EventReport:
     """About a reservation for a tenant, some of whose places were lost."""
     note = f"other room is looked for, for tenant {one.spec.tenant}: {why}"
     about = _object(one.name, one.uid)
@@ -136,32 +140,32 @@ def _object(name: Name, uid: str) -> correlator.Ref:
     return correlator.Ref(kind, name[1], name[0], uid, vocabulary.API_VERSION)
 
 
-def provisioning_requested(unit: Unit, name: str, pods: int, kind: str) -> correlator.Report:
+def provisioning_requested(unit: Unit, name: str, pods: int, kind: str) -> correlator.EventReport:
     """On the first pod, as all about the requests of a gang."""
     note = f"ProvisioningRequest {name} asks for nodes for {_count(pods, 'pod')}, class {kind}"
     return _provisioning(unit, PROVISIONING_REQUESTED, note)
 
 
-def provisioned(unit: Unit, name: str, said: str) -> correlator.Report:
+def provisioned(unit: Unit, name: str, said: str) -> correlator.EventReport:
     note = f"ProvisioningRequest {name} is answered: {said}; the pod group is tried again"
     return _provisioning(unit, PROVISIONED, note)
 
 
-def not_provisioned(unit: Unit, name: str, said: str, again: float) -> correlator.Report:
+def not_provisioned(unit: Unit, name: str, said: str, again: float) -> correlator.EventReport:
     """`again` in seconds of the epoch."""
     when = f"another one follows at {instant_text(again)}"
     note = f"ProvisioningRequest {name} brings no nodes: {said}; {when}"
     return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
 
 
-def request_refused(unit: Unit, why: str) -> correlator.Report:
+def request_refused(unit: Unit, why: str) -> correlator.EventReport:
     note = f"no ProvisioningRequest could be made, which is tried again: {why}"
     return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
 
 
 def _provisioning(
     unit: Unit, reason: str, note: str, *, warning: bool = False
-) -> correlator.Report:
+) -> correlator.EventReport:
     about = _about(unit.pods[0])
     return correlator.report(about, reason, note, action="Provisioning", warning=warning)
 
@@ -172,22 +176,22 @@ def _unit(unit: Unit) -> str:
     return f"{what} {unit.key}{whose}"
 
 
-def failed_binding(pod: Pod, why: str) -> correlator.Report:
+def failed_binding(pod: Pod, why: str) -> correlator.EventReport:
     note = f"the pod was not bound and is planned again: {why}"
     return correlator.report(_about(pod), FAILED, note, action="Binding", warning=True)
 
 
-def refused_binding(pod: Pod, why: str) -> correlator.Report:
+def refused_binding(pod: Pod, why: str) -> correlator.EventReport:
     note = f"the API server refuses to bind the pod, which is left alone for minutes: {why}"
     return correlator.report(_about(pod), FAILED, note, action="Binding", warning=True)
 
 
-def gate_not_lifted(pod: Pod, why: str) -> correlator.Report:
+def gate_not_lifted(pod: Pod, why: str) -> correlator.EventReport:
     note = f"the gang is complete and its gate was not lifted: {why}"
     return correlator.report(_about(pod), FAILED, note, action="Scheduling", warning=True)
 
 
-def policies_refused(fault: Fault) -> correlator.Report:
+def policies_refused(fault: Fault) -> correlator.EventReport:
     """About the object that is faulty, where it is one; else about the product's namespace."""
     kind, _, name = fault.source.partition("/")
     about = correlator.Ref("Namespace", vocabulary.SYSTEM_NAMESPACE)
@@ -197,36 +201,36 @@ def policies_refused(fault: Fault) -> correlator.Report:
     return correlator.report(about, POLICIES_REFUSED, note, action="Load", warning=True)
 
 
-def gang_waiting(pod: Pod, text: str) -> correlator.Report:
+def gang_waiting(pod: Pod, text: str) -> correlator.EventReport:
     return correlator.report(_about(pod), GANG_WAITING, text, action="Scheduling")
 
 
-def gang_timed_out(pod: Pod, text: str) -> correlator.Report:
+def gang_timed_out(pod: Pod, text: str) -> correlator.EventReport:
     return correlator.report(_about(pod), GANG_TIMED_OUT, text, action="Scheduling", warning=True)
 
 
-def gang_released(pod: Pod, half: Half) -> correlator.Report:
+def gang_released(pod: Pod, half: PartialGang) -> correlator.EventReport:
     note = released_note(half)
     return correlator.report(_about(pod), GANG_RELEASED, note, action="Releasing", warning=True)
 
 
-def released_note(half: Half) -> str:
+def released_note(half: PartialGang) -> str:
     return f"{_half(half)}; released, so that the gang starts whole"
 
 
-def gang_kept(pod: Pod, half: Half, *, bare: bool) -> correlator.Report:
+def gang_kept(pod: Pod, half: PartialGang, *, bare: bool) -> correlator.EventReport:
     """A member that keeps its node although its gang is not whole."""
     why = "nobody would recreate it" if bare else "releasing is off"
     note = f"{_half(half)}; this pod stays because {why}: delete it to free its node"
     return correlator.report(_about(pod), GANG_TIMED_OUT, note, action="Releasing", warning=True)
 
 
-def _half(half: Half) -> str:
+def _half(half: PartialGang) -> str:
     count = f"{len(half.live)} of {half.size} members"
     return f"pod group {half.key.name} had {count} bound for {half.timeout:g}s"
 
 
-def gang_scheduled(pod: Pod, gang: str, pods: int, nodes: int) -> correlator.Report:
+def gang_scheduled(pod: Pod, gang: str, pods: int, nodes: int) -> correlator.EventReport:
     note = f"pod group {gang}: {_count(pods, 'pod')} assigned to {_count(nodes, 'node')}"
     return correlator.report(_about(pod), GANG_SCHEDULED, note, action="Binding")
 

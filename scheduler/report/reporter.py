@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class Reporter:
     """`record` takes Events, `conditions` the state of pods."""
 
-    record: Callable[[correlator.Report], None]
-    conditions: conditions.Conditions
+    record: Callable[[correlator.EventReport], None]
+    conditions: conditions.ConditionWriter
 
     def drop(self, uid: str) -> None:
         """Nothing more is to be said about the pod."""

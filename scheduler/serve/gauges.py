@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from scheduler.cycle import Scheduler
-from scheduler.queueing.entry import State
+from scheduler.queueing.entry import QueueState
 from scheduler.report.metrics import Metrics
 
 
@@ -21,15 +21,15 @@ def expose(
         "pending_pods",
         "Pods waiting for a node, by the state of their unit.",
         "state",
-        [state.value for state in State],
-        lambda state: float(scheduler.queue.counts()[State(state)]),
+        [state.value for state in QueueState],
+        lambda state: float(scheduler.queue.counts()[QueueState(state)]),
     )
     metrics.watch_each(
         "gangs",
         "Gangs with members that wait, by state.",
         "state",
-        [state.value for state in State],
-        lambda state: float(scheduler.queue.gangs()[State(state)]),
+        [state.value for state in QueueState],
+        lambda state: float(scheduler.queue.gangs()[QueueState(state)]),
     )
     metrics.watch(
         "partial_gangs",

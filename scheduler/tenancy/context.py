@@ -5,28 +5,28 @@ from dataclasses import dataclass
 
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Plan
 from scheduler.model.unit import Unit
 from scheduler.plan.memo import Memo
-from scheduler.queueing.scheduling_queue import Queue
+from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption.executor import Evictor
-from scheduler.tenancy.reservation.writer import Recorder
+from scheduler.tenancy.reservation.writer import ReservationWriter
 
-Planning = Callable[[Unit, frozenset[str], Memo], Plan]
+PlanFunction = Callable[[Unit, frozenset[str], Memo], Plan]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class SchedulingContext:
     """What the parts share. `now` is the scheduler's clock, `epoch` the time of day."""
 
     scheduler: str
     cache: Cache
-    queue: Queue
+    queue: SchedulingQueue
     metrics: Metrics
     evictor: Evictor | None
-    group: Callable[[GangKey], Group | None]
+    group: Callable[[GangKey], PodGroup | None]
     now: Callable[[], float]
     epoch: Callable[[], float]
     wake: Callable[[], None]
@@ -37,7 +37,7 @@ class Surroundings:
     """Told when nothing is kept for the gang any more, and why."""
     regrouped: Callable[[GangKey], None] = lambda gang: None
     """Told when something is kept for the gang that was not."""
-    record: Callable[[correlator.Report], None] = lambda report: None
+    record: Callable[[correlator.EventReport], None] = lambda report: None
     """Takes Events."""
-    recorder: Recorder | None = None
+    recorder: ReservationWriter | None = None
     """None: what is kept for members to come is written nowhere."""

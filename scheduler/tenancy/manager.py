@@ -13,38 +13,40 @@ Each part knows its own business; nothing is decided here.
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
-from cluster.informer import Event
+from cluster.informer import WatchEvent
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placed, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan.memo import Memo
-from scheduler.tenancy.backfill.controller import Means, Promising
-from scheduler.tenancy.context import Planning, Surroundings
-from scheduler.tenancy.preemption.controller import Preempting
-from scheduler.tenancy.preemption.preemptor_quota import Pledges
-from scheduler.tenancy.quota.enforcer import Quotas
-from scheduler.tenancy.quota.entitlement import Wanting
-from scheduler.tenancy.reservation.controller import Reserving
+from scheduler.tenancy.backfill.controller import BackfillActions, BackfillController
+from scheduler.tenancy.context import PlanFunction, SchedulingContext
+from scheduler.tenancy.preemption.controller import PreemptionController
+from scheduler.tenancy.preemption.preemptor_quota import PreemptorQuota
+from scheduler.tenancy.quota.enforcer import QuotaEnforcer
+from scheduler.tenancy.quota.entitlement import EntitlementTracker
+from scheduler.tenancy.reservation.controller import ReservationController
 from scheduler.tenancy.reservation.members import ALL_CAME
-from scheduler.tenancy.reservation.objects import Reserved
-from scheduler.tenancy.reservation.relocation import Moving
+from scheduler.tenancy.reservation.objects import Reservation
+from scheduler.tenancy.reservation.relocation import Relocation
 
 
-class Tenancy:
+class TenancyManager:
     """`plan` places a unit on the snapshot as it stands, away from the closed nodes."""
 
-    def __init__(self, around: Surroundings, plan: Planning, memo: Memo) -> None:
+    def __init__(self, around: SchedulingContext, plan: PlanFunction, memo: Memo) -> None:
         self._around, self._plan, self._memo = around, plan, memo
         self._holds = around.cache.holds
         around.cache.own = around.scheduler
         around.queue.boost = lambda tier: around.cache.snapshot.places.tables.boost(tier)
-        pledges = Pledges(around.cache, lambda: self.preempting.attempts)
-        self.quotas = Quotas(around.cache, around.queue, epoch=around.epoch, pledged=pledges.allow)
-        self.wanting = Wanting(around.cache, around.queue)
+        pledges = PreemptorQuota(around.cache, lambda: self.preempting.attempts)
+        self.quotas = QuotaEnforcer(
+            around.cache, around.queue, epoch=around.epoch, pledged=pledges.allow
+        )
+        self.wanting = EntitlementTracker(around.cache, around.queue)
         self.reservations = around.cache.reservations
         self.reserving = _reserving(around)
-        self.moving = Moving(
+        self.moving = Relocation(
             around.cache,
             plan=self._replan,
             group=around.group,
@@ -52,7 +54,7 @@ class Tenancy:
             regrouped=around.regrouped,
             record=around.record,
         )
-        self.preempting = Preempting(
+        self.preempting = PreemptionController(
             cache=around.cache,
             queue=around.queue,
             holds=self._holds,
@@ -68,7 +70,7 @@ class Tenancy:
             freed=self._opened,
         )
         evictor, preempting = around.evictor, self.preempting
-        means = Means(
+        means = BackfillActions(
             plan=self._lifted,
             oust=preempting.oust,
             ousting=preempting.asked,
@@ -76,7 +78,7 @@ class Tenancy:
             wake=around.wake,
             freed=around.freed,
         )
-        self.promising = Promising(
+        self.promising = BackfillController(
             around.cache, around.queue, means, now=around.now, epoch=around.epoch
         )
 
@@ -89,7 +91,7 @@ class Tenancy:
     def broken(self) -> BaseException | None:
         return self.preempting.broken or (self.reserving.broken if self.reserving else None)
 
-    def on_reservation(self, event: Event[Reserved | None]) -> None:
+    def on_reservation(self, event: WatchEvent[Reservation | None]) -> None:
         if self.reserving is not None:
             self.reserving.on_event(event)
             self._around.wake()
@@ -211,10 +213,10 @@ class Tenancy:
         return min((at for at in due if at is not None), default=None)
 
 
-def _reserving(around: Surroundings) -> Reserving | None:
+def _reserving(around: SchedulingContext) -> ReservationController | None:
     if around.recorder is None:
         return None
-    return Reserving(
+    return ReservationController(
         around.cache,
         around.recorder,
         group=around.group,

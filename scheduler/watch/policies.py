@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from cluster import resources
 from cluster.client import Client
-from cluster.events.correlator import Report
-from cluster.informer import Event, Informer, Kind
-from cluster.optional_informer import OptionalKind
+from cluster.events.correlator import EventReport
+from cluster.informer import EventKind, Informer, WatchEvent
+from cluster.optional_informer import OptionalInformer
 from policies.cel import engine_cpp
 from policies.documents.faults import Fault
 from policies.engine import loader
@@ -30,7 +30,7 @@ from policies.engine.compiler import Compiler
 from policies.engine.loader import LoadResult, Reading
 from policies.engine.policyset import PolicySet
 from policies.engine.store import FileWatch
-from scheduler.model.policy import PLAIN, Tables
+from scheduler.model.policy import PLAIN, PlacementTables
 from scheduler.report import events
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ KINDS: Final = (resources.CLUSTER_POLICIES, resources.TENANT_POLICIES)
 Obj = dict[str, Any]
 
 
-class Following:
+class PolicyWatch:
     """
     `adopt` takes the tables in force, `refused` the faults of a set that is not; both are called
     in the event loop.
@@ -52,7 +52,7 @@ class Following:
         self,
         paths: Sequence[Path],
         *,
-        adopt: Callable[[Tables], None],
+        adopt: Callable[[PlacementTables], None],
         refused: Callable[[Sequence[Fault]], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         engine: str | None = None,
@@ -65,7 +65,7 @@ class Following:
         self._files = FileWatch(paths)
         self._reading = Reading()
         self._objects: dict[tuple[str, str], Obj] = {}  # (kind, name) -> the object
-        self._kinds: tuple[OptionalKind[Obj], ...] = ()
+        self._kinds: tuple[OptionalInformer[Obj], ...] = ()
         self._changed = asyncio.Event()
         self._judged = False
 
@@ -76,18 +76,18 @@ class Following:
             return Informer(client, found, on_event=self.on_object)
 
         self._kinds = tuple(
-            OptionalKind(client, kind, make=make, on_event=self.on_object) for kind in KINDS
+            OptionalInformer(client, kind, make=make, on_event=self.on_object) for kind in KINDS
         )
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """What must run, until cancelled."""
         return [*(kind.run() for kind in self._kinds), self.run()]
 
-    def on_object(self, event: Event[Obj]) -> None:
+    def on_object(self, event: WatchEvent[Obj]) -> None:
         obj = event.object
         key = (str(obj.get("kind")), str((obj.get("metadata") or {}).get("name")))
         old = self._objects.pop(key, None)
-        if event.kind is not Kind.DELETED:
+        if event.kind is not EventKind.DELETED:
             self._objects[key] = obj
             if old is not None and _said(old) == _said(obj):
                 return  # its status alone is another
@@ -149,7 +149,7 @@ class Following:
         known, self._judged = self._judged, True
         if known and policies.digest == self.tables.digest:
             return
-        self.tables = Tables.of(policies)
+        self.tables = PlacementTables.of(policies)
         logger.info(
             "policies in force",
             extra={"policies": len(policies.policies), "digest": policies.digest},
@@ -163,19 +163,19 @@ def _said(obj: Obj) -> tuple[object, object]:
 
 def follow(
     client: Client,
-    record: Callable[[Report], None],
+    record: Callable[[EventReport], None],
     paths: Sequence[Path],
     *,
     objects: bool,
-    adopt: Callable[[Tables], None],
-) -> Following:
+    adopt: Callable[[PlacementTables], None],
+) -> PolicyWatch:
     """Wired to the API server; `record` takes the Events that tell of faults."""
 
     def refused(faults: Sequence[Fault]) -> None:
         for fault in faults:
             record(events.policies_refused(fault))
 
-    following = Following(paths, adopt=adopt, refused=refused)
+    following = PolicyWatch(paths, adopt=adopt, refused=refused)
     if objects:
         following.watch(client)
     return following

@@ -28,7 +28,7 @@ from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from tests.bench import rows
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def main() -> int:
     namespace = {
         "metadata": {"name": "default", "labels": {"tenant.kubenexus.io/name": "payments"}}
     }
-    admission = Admission.of(data["pod"], namespace=namespace)
+    admission = AdmissionRequest.of(data["pod"], namespace=namespace)
     if not (found := evaluate(admission, alone, now=NOW)).allowed or len(found.outcomes) != 16:
         raise SystemExit(f"the pod must pass 16 rules: {found.refusals}")
     ways = {

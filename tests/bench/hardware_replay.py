@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.columns.node_table import Columns, Ints
+from scheduler.columns.node_table import Ints, NodeTable
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
@@ -29,7 +29,7 @@ from tests.bench.hardware_trace import GPU, Task, Trace, arrivals, nodes, unit
 DEMAND: Final = 1.3
 POINTS: Final = 130  # of a curve, evenly over the demand
 
-Choose = Callable[[Columns, Pod, Ints], int]  # of these rows, one
+Choose = Callable[[NodeTable, Pod, Ints], int]  # of these rows, one
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,14 @@ def _places(policy: str, snapshot: Snapshot, seed: int) -> Callable[[Task, int],
 def _random(seed: int) -> Choose:
     drawn = random.Random(seed)
 
-    def choose(columns: Columns, pod: Pod, rows: Ints) -> int:
+    def choose(columns: NodeTable, pod: Pod, rows: Ints) -> int:
         return int(drawn.choice(rows.tolist()))
 
     return choose
 
 
 def _best_fit(seed: int) -> Choose:
-    def choose(columns: Columns, pod: Pod, rows: Ints) -> int:
+    def choose(columns: NodeTable, pod: Pod, rows: Ints) -> int:
         left = np.zeros(len(rows))
         for name in ("cpu", "memory", GPU):
             most = columns.allocatable(name).max()
@@ -127,14 +127,14 @@ def _best_fit(seed: int) -> Choose:
 
 
 def _gpu_packing(seed: int) -> Choose:
-    def choose(columns: Columns, pod: Pod, rows: Ints) -> int:
+    def choose(columns: NodeTable, pod: Pod, rows: Ints) -> int:
         free = columns.free(GPU)[rows]
         return _first(columns, rows, [free, free == columns.allocatable(GPU)[rows]])
 
     return choose
 
 
-def _first(columns: Columns, rows: Ints, keys: Sequence[np.ndarray]) -> int:
+def _first(columns: NodeTable, rows: Ints, keys: Sequence[np.ndarray]) -> int:
     """The best by the last key, then by those before it, then by name."""
     return int(rows[np.lexsort((columns.rank[rows], *keys))[0]])
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubenexus.simulate.virtual_time import wait_statistics
-from kubenexus.simulate.virtual_time.timeline import Job, Run, What
+from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run
 
 
 def figures(jobs: Sequence[Job], run: Run, gpus: int, weights: dict[str, int]) -> dict[str, Any]:
@@ -26,8 +26,8 @@ def figures(jobs: Sequence[Job], run: Run, gpus: int, weights: dict[str, int]) -
         "deviation": found.deviation,
         "units": len(jobs),
         "never": found.never,
-        "promised": told.count(What.PROMISED),
-        "moved": told.count(What.MOVED),
+        "promised": told.count(ChangeKind.PROMISED),
+        "moved": told.count(ChangeKind.MOVED),
         "decisions": run.decisions,
         "cpu": run.cpu,
     }

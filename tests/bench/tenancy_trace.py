@@ -24,10 +24,10 @@ from typing import Any, Final
 from kubenexus.simulate.virtual_time.engine import Job
 from policies import vocabulary
 from policies.documents.tenancy import Sharing
-from policies.engine.policyset import Tables as PolicyTables
+from policies.engine.policyset import PolicyTables as PolicyTables
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 from tests.bench import hardware_trace
 from tests.bench.hardware_trace import GPU, WHOLE, Trace, TraceError
 
@@ -172,8 +172,8 @@ def _pod(
     }
 
 
-def tables(half_life: str = "1h") -> Tables:
+def tables(half_life: str = "1h") -> PlacementTables:
     """The three tenants with their weights."""
     tenants = [{"name": name, "weight": weight} for name, weight in WEIGHTS.items()]
     sharing = Sharing.model_validate({"halfLife": half_life, "tenants": tenants})
-    return Tables(policy=PolicyTables({}, {}, {}, (), sharing=sharing))
+    return PlacementTables(policy=PolicyTables({}, {}, {}, (), sharing=sharing))

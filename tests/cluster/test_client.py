@@ -14,7 +14,7 @@ from cluster.connection import connection
 from cluster.errors import Conflict, Gone, KubeError, Refused
 from cluster.events.correlator import Ref, report
 from cluster.events.recorder import Recorder
-from cluster.leader_election import Elector
+from cluster.leader_election import LeaderElector
 from kubenexus.dev.plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster
@@ -131,7 +131,7 @@ def test_a_lease_changes_hands(control_plane: ControlPlane, namespace: str) -> N
 
         async with open_client(control_plane) as client:
             electors = {
-                name: Elector(
+                name: LeaderElector(
                     client,
                     name="lead",
                     namespace=namespace,

@@ -21,7 +21,7 @@ from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from tests.builders import a_container, a_pod
 from tests.cluster.exported_functions import EXPRESSIONS
 
@@ -260,7 +260,7 @@ def test_the_server_decides_as_kubenexus_does(
 ) -> None:
     pod = pod | {"metadata": pod["metadata"] | {"namespace": own_namespace}}
     found = evaluate(
-        Admission.of(pod, namespace={"metadata": {"name": own_namespace}}), in_force, now=NOW
+        AdmissionRequest.of(pod, namespace={"metadata": {"name": own_namespace}}), in_force, now=NOW
     )
     got = dry_run(kubectl, pod)
     if not found.allowed:

@@ -22,7 +22,7 @@ from policies import vocabulary
 from scheduler.model.placeholder import like, shape_of
 from scheduler.model.pod import Pod
 from scheduler.provisioning import objects
-from scheduler.provisioning.objects import Members
+from scheduler.provisioning.objects import EqualMembers
 from tests.cluster.waiting import eventually
 from tests.cluster.yard import Json, Replica, Yard, until
 
@@ -302,7 +302,7 @@ def test_the_api_server_takes_templates_of_members_of_all_sorts(yard: Yard) -> N
     coming = like(pod, shape_of(pod, {"cpu": 1500, "nvidia.com/gpu": 2}), 1)
     sets = [
         (objects.template(stored, members), 1)
-        for members in (Members((pod,), pod), Members(coming, pod, stated=True))
+        for members in (EqualMembers((pod,), pod), EqualMembers(coming, pod, stated=True))
     ]
     assert pod.gang is not None
     draft = objects.draft(pod.gang.key, CLASS, sets)

@@ -16,7 +16,7 @@ from policies import vocabulary
 from tests.builders import a_pod
 from tests.cluster.waiting import eventually
 from webhook.registration import configurations, rules
-from webhook.registration.rules import Sent
+from webhook.registration.rules import RegisteredRule
 
 pytestmark = pytest.mark.cluster
 
@@ -76,7 +76,7 @@ class Site:
         ]
         return dict(found)
 
-    def sent(self) -> frozenset[Sent]:
+    def sent(self) -> frozenset[RegisteredRule]:
         return rules.rows_of(self.judged()["rules"])
 
     def reviews(self) -> float:
@@ -144,7 +144,7 @@ def test_a_policy_about_another_kind_is_sent_what_it_names(site: Site) -> None:
     eventually(lambda: said in site.tried(SERVICE), "a Service refused by its policy")
     owned = {**SERVICE, "metadata": {"name": "x", "labels": {"owner": "ada"}}}
     assert site.tried(owned) == ""
-    assert site.sent() - rules.fixed() == {Sent("", "services", "CREATE")}
+    assert site.sent() - rules.fixed() == {RegisteredRule("", "services", "CREATE")}
     after = site.judged()
     assert {**after, "rules": []} == {**before, "rules": []}, "nothing but the rules changes"
     counted = site.reviews()
@@ -161,7 +161,9 @@ def test_a_rule_that_somebody_took_away_comes_back(site: Site) -> None:
         if webhook["name"] == configurations.JUDGED:
             webhook["rules"] = rules.rules(rules.fixed())
     site.plane.api().call("PUT", CONFIGURATION, found)
-    eventually(lambda: Sent("", "secrets", "CREATE") in site.sent(), "the rule for Secrets")
+    eventually(
+        lambda: RegisteredRule("", "secrets", "CREATE") in site.sent(), "the rule for Secrets"
+    )
     eventually(lambda: said in site.tried(SECRET), "a Secret refused again")
 
 
@@ -195,7 +197,9 @@ def test_a_kind_that_is_installed_after_its_policy_is_found(site: Site) -> None:
 
 def test_a_delete_is_judged_where_a_policy_asks(site: Site, kubectl: Kubectl) -> None:
     said = site.require_label("ConfigMap", operations=("DELETE",))
-    eventually(lambda: Sent("", "configmaps", "DELETE") in site.sent(), "the rule for deletes")
+    eventually(
+        lambda: RegisteredRule("", "configmaps", "DELETE") in site.sent(), "the rule for deletes"
+    )
     assert kubectl("create", "configmap", "kept", "-n", site.namespace).returncode == 0
     again = ("delete", "configmap", "kept", "-n", site.namespace)
 
@@ -214,7 +218,9 @@ def test_a_connection_is_judged_where_a_policy_asks(site: Site, kubectl: Kubectl
     assert site.tried(a_pod("p")) == ""
     pod = a_pod("p", namespace=site.namespace)
     site.plane.api().call("POST", f"/api/v1/namespaces/{site.namespace}/pods", pod)
-    eventually(lambda: Sent("", "pods/exec", "CONNECT") in site.sent(), "the rule for exec")
+    eventually(
+        lambda: RegisteredRule("", "pods/exec", "CONNECT") in site.sent(), "the rule for exec"
+    )
 
     def told() -> bool:
         return said in kubectl("exec", "p", "-n", site.namespace, "--", "ls").stderr

@@ -17,9 +17,9 @@ from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
-from scheduler.tenancy.fairshare.persistence import Remembering, recalled
-from scheduler.tenancy.fairshare.shares import Memory
-from scheduler.tenancy.quota.accounting import Accounts
+from scheduler.tenancy.fairshare.persistence import UsagePersistence, recalled
+from scheduler.tenancy.fairshare.shares import DecayedShare
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 from tests.cluster.conftest import Kubectl
 from tests.cluster.court import TENANT_POLICIES, Court
 from tests.cluster.waiting import eventually
@@ -255,20 +255,20 @@ def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(court: Court)
     plane = court.plane
     before = court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")
 
-    async def write(share: float) -> dict[str, Memory]:
-        accounts = Accounts()
+    async def write(share: float) -> dict[str, DecayedShare]:
+        accounts = QuotaAccounts()
         found = connection.load(plane.kubeconfig(vocabulary.SCHEDULER_NAME))
         async with Client(found, component="test") as client:
-            remembering = Remembering(
+            remembering = UsagePersistence(
                 client, accounts, lambda: [before], may_write=lambda: True, epoch=lambda: NOW
             )
-            accounts.shares.recall({court.a: Memory(share, NOW)}, NOW)
+            accounts.shares.recall({court.a: DecayedShare(share, NOW)}, NOW)
             accounts.ledger.take(court.a, (("cpu", 1500), ("memory", 2**30)))
             remembering.recall()
             await remembering.write()
         return recalled([court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")])
 
-    assert asyncio.run(write(0.25)) == {court.a: Memory(0.25, NOW)}
+    assert asyncio.run(write(0.25)) == {court.a: DecayedShare(0.25, NOW)}
     after = court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
     assert after["status"]["conditions"] == before["status"]["conditions"]

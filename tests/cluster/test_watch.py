@@ -14,7 +14,7 @@ from cluster import resources
 from cluster.client import Client
 from cluster.connection import connection
 from cluster.errors import KubeError
-from cluster.informer import Event, Informer, Kind
+from cluster.informer import EventKind, Informer, WatchEvent
 from cluster.loop_thread import BackgroundLoop
 from kubenexus.dev.plane.control_plane import ControlPlane
 
@@ -33,12 +33,12 @@ class Ledger:
     deletes: int = 0
     finished: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def __call__(self, event: Event[str]) -> None:
+    def __call__(self, event: WatchEvent[str]) -> None:
         name = event.key[1]
         known = self.picture.get(name)
-        if event.old != known or (event.kind is Kind.ADDED) != (known is None):
+        if event.old != known or (event.kind is EventKind.ADDED) != (known is None):
             self.contradictions.append(f"{event.kind} {name}: {event.old} but {known} was known")
-        if event.kind is Kind.DELETED:
+        if event.kind is EventKind.DELETED:
             self.deletes += 1
             self.picture.pop(name, None)
         else:

@@ -27,7 +27,7 @@ from tests.builders import a_job, a_namespace, a_pod, a_template, in_gang
 from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy
 from webhook.admission import guards
 from webhook.admission.decide import Facts
-from webhook.admission.guards import Trust
+from webhook.admission.guards import TrustedUsers
 from webhook.review import codec
 from webhook.review.codec import Review
 from webhook.serve.app import create_app
@@ -59,7 +59,7 @@ class World:
                 namespace=a_namespace(tenant="a", tier="gold"),
                 owner=a_job(pod=a_pod(labels=in_gang("g", None)), parallelism=4),
                 bound_pod=a_pod(schedulerName="kubenexus-scheduler"),
-                trust=Trust(is_scheduler=trusted, manages_tenants=trusted),
+                trust=TrustedUsers(is_scheduler=trusted, manages_tenants=trusted),
             )
             for trusted in (False, True)
         ]

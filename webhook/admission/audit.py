@@ -16,11 +16,11 @@ user. Whether an Event is written, counted as a repeat or dropped is the recorde
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cluster.events.correlator import NOTE_LIMIT, Ref, Report, cut, report
+from cluster.events.correlator import NOTE_LIMIT, EventReport, Ref, cut, report
 from policies import vocabulary
 from policies.engine import result
 from policies.engine.policyset import PolicySet
-from policies.engine.result import Excepted, Failure, Injection
+from policies.engine.result import ExemptedFailure, Failure, Injection
 from policies.json_fields import mapping
 from policies.pods import workloads
 from webhook.admission.decide import Decision
@@ -57,13 +57,13 @@ def annotations(decision: Decision) -> dict[str, str]:
 
 def reports(
     review: Review, decision: Decision, policies: PolicySet, *, defaults: bool = False
-) -> tuple[Report, ...]:
+) -> tuple[EventReport, ...]:
     """The Events of one decision, one a reason; with `defaults` also about what was injected."""
     if review.dry_run:
         return ()
     warned = [note for note in decision.notes if note.warns]
     audited = [note for note in decision.notes if not note.warns]
-    told: list[tuple[str, Sequence[Failure | Excepted | Injection], Iterable[str]]] = [
+    told: list[tuple[str, Sequence[Failure | ExemptedFailure | Injection], Iterable[str]]] = [
         (DENIED, decision.failures, (row.line() for row in decision.failures)),
         (WARNED, warned, (row.line() for row in warned)),
         (AUDITED, audited, (row.line() for row in audited)),
@@ -140,7 +140,9 @@ def _whole(review: Review) -> tuple[str, str]:
     return review.kind, f"{review.group}/{review.version}" if review.group else review.version
 
 
-def _policy(rows: Sequence[Failure | Excepted | Injection], policies: PolicySet) -> Ref | None:
+def _policy(
+    rows: Sequence[Failure | ExemptedFailure | Injection], policies: PolicySet
+) -> Ref | None:
     """The first policy among the rows that is an object of the API server and not a file."""
     known = {policy.name: policy for policy in policies.policies}
     for row in rows:
@@ -178,7 +180,7 @@ def _what(review: Review) -> str:
     return f"{kind} {name}".rstrip()
 
 
-def _exceptions(rows: Iterable[Excepted], policies: PolicySet) -> Iterator[str]:
+def _exceptions(rows: Iterable[ExemptedFailure], policies: PolicySet) -> Iterator[str]:
     ends = {
         (policy.name, one.model.name): one.model.until
         for policy in policies.policies

@@ -21,9 +21,9 @@ from policies.checks import gang as gang_checks
 from policies.checks import numa, policy_object, quota, reservation
 from policies.engine import classify, kueue
 from policies.engine.evaluate import evaluate
-from policies.engine.policyset import PolicySet, Tables
-from policies.engine.request import Admission
-from policies.engine.result import BUILTIN, Evaluation, Excepted, Failure, Injection
+from policies.engine.policyset import PolicySet, PolicyTables
+from policies.engine.request import AdmissionRequest
+from policies.engine.result import BUILTIN, Evaluation, ExemptedFailure, Failure, Injection
 from policies.json_fields import mapping
 from policies.pods import intent, workloads
 from policies.pods.intent import Intent, Problem
@@ -31,7 +31,7 @@ from policies.pods.members import Member, members_of, size_from
 from policies.vocabulary import Key
 from webhook.admission import guards, tenant_claims
 from webhook.admission import profile as profiles
-from webhook.admission.guards import Trust
+from webhook.admission.guards import TrustedUsers
 from webhook.review.codec import Review
 from webhook.review.patch import Patch
 
@@ -55,9 +55,9 @@ class Facts:
     """The Kueue queue that the object stands in; None: in none, or it does not matter."""
     numa_sizes: tuple[numa.Size, ...] = ()
     """The largest NUMA nodes of the cluster, as far as its nodes tell."""
-    trust: Trust = field(default_factory=Trust)
+    trust: TrustedUsers = field(default_factory=TrustedUsers)
     """What the user may do besides."""
-    ground: reservation.Ground | None = None
+    ground: reservation.ReservationFacts | None = None
     """Where a reservation would keep room; None: not looked at, or not known."""
 
 
@@ -73,7 +73,7 @@ class Decision:
     audit: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[Failure, ...] = ()
     """Failed rules that warn or are audited, and refuse nothing."""
-    excepted: tuple[Excepted, ...] = ()
+    excepted: tuple[ExemptedFailure, ...] = ()
     """Failed rules that an exception lets pass."""
     injections: tuple[Injection, ...] = ()
     """What policies write on the object."""
@@ -283,7 +283,7 @@ def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
         yield Failure(BUILTIN, problem.rule, problem.message, path=problem.path, fix=problem.fix)
 
 
-def _queue_says(review: Review, facts: Facts, tables: Tables) -> kueue.Says:
+def _queue_says(review: Review, facts: Facts, tables: PolicyTables) -> kueue.QueueResult:
     if facts.queue is not None:
         labels = mapping(mapping((facts.namespace or {}).get("metadata")).get("labels"))
         return kueue.says(
@@ -291,14 +291,14 @@ def _queue_says(review: Review, facts: Facts, tables: Tables) -> kueue.Says:
         )
     if review.kind == "Pod" and review.operation == "UPDATE":
         before = profiles.read(review.old_object or {})
-        return kueue.Says(str(before.get("tier"))) if "queue" in before else kueue.NOTHING
+        return kueue.QueueResult(str(before.get("tier"))) if "queue" in before else kueue.NOTHING
     return kueue.NOTHING
 
 
 def _admission(
     review: Review, facts: Facts, obj: Json | None, asked: Intent | None, queue_tier: str | None
-) -> Admission:
-    return Admission(
+) -> AdmissionRequest:
+    return AdmissionRequest(
         operation=review.operation,
         kind=review.kind,
         object=obj,

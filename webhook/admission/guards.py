@@ -39,7 +39,7 @@ _TENANT_KEYS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class TrustedUsers:
     """Who asks, and what that one may do besides."""
 
     is_scheduler: bool = False
@@ -47,7 +47,11 @@ class Trust:
 
 
 def problems(
-    review: Review, *, trust: Trust, bound_pod: Json | None = None, scaled: Json | None = None
+    review: Review,
+    *,
+    trust: TrustedUsers,
+    bound_pod: Json | None = None,
+    scaled: Json | None = None,
 ) -> list[Problem]:
     """
     What the request does that it may not.
@@ -133,7 +137,7 @@ def _created(review: Review) -> Iterator[Problem]:
         )
 
 
-def _updated(review: Review, trust: Trust) -> Iterator[Problem]:
+def _updated(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
     for key, old, new in _changes(review, vocabulary.UNCHANGING):
         yield Problem(
             "stamped",
@@ -159,7 +163,7 @@ def _updated(review: Review, trust: Trust) -> Iterator[Problem]:
         )
 
 
-def _bound(review: Review, trust: Trust, pod: Json | None) -> Iterator[Problem]:
+def _bound(review: Review, trust: TrustedUsers, pod: Json | None) -> Iterator[Problem]:
     named = mapping((pod or {}).get("spec")).get("schedulerName")
     if named == vocabulary.SCHEDULER_NAME and not trust.is_scheduler:
         yield Problem(
@@ -170,7 +174,7 @@ def _bound(review: Review, trust: Trust, pod: Json | None) -> Iterator[Problem]:
         )
 
 
-def _moved(review: Review, trust: Trust) -> Iterator[Problem]:
+def _moved(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
     if trust.manages_tenants:
         return
     for key, old, new in _changes(review, _TENANT_KEYS):
@@ -183,7 +187,7 @@ def _moved(review: Review, trust: Trust) -> Iterator[Problem]:
         )
 
 
-def _reserved(review: Review, trust: Trust) -> Iterator[Problem]:
+def _reserved(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
     if trust.is_scheduler:
         return
     if review.subresource:

@@ -13,8 +13,8 @@ from typing import Any
 
 from policies import vocabulary
 from policies.engine import classify
-from policies.engine.policyset import Tables
-from policies.engine.result import Who
+from policies.engine.policyset import PolicyTables
+from policies.engine.result import TenantIdentity
 from policies.json_fields import mapping
 from policies.pods.intent import Problem
 from policies.pods.workloads import PodTemplate, pods_of
@@ -23,7 +23,7 @@ from webhook.review.codec import Review
 Json = Mapping[str, Any]
 
 
-def problems(review: Review, who: Who, tables: Tables) -> list[Problem]:
+def problems(review: Review, who: TenantIdentity, tables: PolicyTables) -> list[Problem]:
     """What the pod, or the pods of the workload, claim in vain."""
     is_pod = review.kind == "Pod" and not review.group
     if review.object is None or (is_pod and review.operation != "CREATE"):
@@ -38,7 +38,7 @@ def problems(review: Review, who: Who, tables: Tables) -> list[Problem]:
 
 
 def _claims(
-    template: PodTemplate, claimed: Json, namespace: str, who: Who, tables: Tables
+    template: PodTemplate, claimed: Json, namespace: str, who: TenantIdentity, tables: PolicyTables
 ) -> Iterator[Problem]:
     tenant = claimed.get(vocabulary.TENANT_LABEL, who.tenant)
     if tenant != who.tenant:
@@ -58,11 +58,11 @@ def _claims(
         )
 
 
-def _whose(who: Who, namespace: str) -> str:
+def _whose(who: TenantIdentity, namespace: str) -> str:
     return "its queue" if who.source == classify.QUEUE else f"namespace {namespace!r}"
 
 
-def _is_lower(tier: object, than: str, tables: Tables) -> bool:
+def _is_lower(tier: object, than: str, tables: PolicyTables) -> bool:
     """Whether both are tiers, and the first ranks below the second."""
     one = tables.tiers.get(tier) if isinstance(tier, str) else None
     other = tables.tiers.get(than)

@@ -19,9 +19,9 @@ from typing import Any, Final, TypeVar
 from cluster import errors, resources
 from cluster.client import Client
 from cluster.connection.connection import Connection
-from cluster.events.correlator import Report
+from cluster.events.correlator import EventReport
 from cluster.events.recorder import Recorder
-from cluster.informer import Event, Informer, Kind
+from cluster.informer import EventKind, Informer, WatchEvent
 from cluster.loop_thread import BackgroundLoop
 from policies import vocabulary
 from policies.checks import numa, reservation
@@ -32,15 +32,15 @@ from policies.pods.members import size_from
 from webhook import metrics
 from webhook.admission import decide, guards
 from webhook.admission.decide import Facts
-from webhook.admission.guards import Trust
-from webhook.facts.kueue_queues import Queues
-from webhook.facts.queue_lookup import GENERATIONS, Standing, controller_of, kind_of
+from webhook.admission.guards import TrustedUsers
+from webhook.facts.kueue_queues import KueueQueues
+from webhook.facts.queue_lookup import GENERATIONS, QueueLookup, controller_of, kind_of
 from webhook.policy_source.objects import PolicyObjects
 from webhook.policy_source.reloader import Objects
-from webhook.registration.rule_sync import Registrar
+from webhook.registration.rule_sync import RuleSync
 from webhook.registration.rules import Kinds
 from webhook.review.codec import Review
-from webhook.serve.app import NotKnown
+from webhook.serve.app import FactsUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ COUNT_SECONDS: Final = 1.0
 LOOKUP_SECONDS: Final = 1.5  # half of what the API server waits for an answer
 
 
-class ClusterWorld:
+class ClusterFacts:
     """Facts from one API server. `start` it after the fork that makes the worker."""
 
     def __init__(
@@ -78,12 +78,12 @@ class ClusterWorld:
         self._loop = BackgroundLoop("webhook-cluster")
         self._client: Client | None = None
         self._namespaces: Informer[Json] | None = None
-        self._numa = numa.Known()
-        self._queues: Queues | None = None
-        self._standing: Standing | None = None
+        self._numa = numa.NumaSizes()
+        self._queues: KueueQueues | None = None
+        self._standing: QueueLookup | None = None
         self._policies: PolicyObjects | None = None
         self._recorder: Recorder | None = None
-        self._registrar: Registrar | None = None
+        self._registrar: RuleSync | None = None
 
     def start(self) -> None:
         self._loop.start()
@@ -98,8 +98,8 @@ class ClusterWorld:
             self._namespaces = Informer(
                 client, resources.NAMESPACES, keep=_kept, on_event=lambda event: None
             )
-            self._queues = Queues(client)
-            self._standing = Standing(
+            self._queues = KueueQueues(client)
+            self._standing = QueueLookup(
                 self._queues, controller=self._controller, look=self._look_for_queue
             )
             async with (
@@ -119,7 +119,7 @@ class ClusterWorld:
                 tasks.create_task(self._nodes(client).run())
                 tasks.create_task(self._queues.run())
                 if self._kinds is not None:
-                    self._registrar = Registrar(client, kinds=self._kinds, name=self._configuration)
+                    self._registrar = RuleSync(client, kinds=self._kinds, name=self._configuration)
                     tasks.create_task(self._registrar.run())
                 if self._offer is not None:
                     self._policies = PolicyObjects(client, recorder, offer=self._offer)
@@ -128,8 +128,8 @@ class ClusterWorld:
     def _nodes(self, client: Client) -> Informer[numa.Sizes]:
         """Nobody waits for nodes: without them a warning is missing, and no verdict changes."""
 
-        def changed(event: Event[numa.Sizes]) -> None:
-            after = frozenset() if event.kind is Kind.DELETED else event.object
+        def changed(event: WatchEvent[numa.Sizes]) -> None:
+            after = frozenset() if event.kind is EventKind.DELETED else event.object
             self._numa.change(event.old or frozenset(), after)
 
         return Informer(client, resources.NODES, keep=numa.sizes_of, on_event=changed)
@@ -141,7 +141,7 @@ class ClusterWorld:
         if self._registrar is not None:
             self._loop.submit(_woken(self._registrar))
 
-    def record(self, report: Report) -> None:
+    def record(self, report: EventReport) -> None:
         """Queue an Event; from any thread, and never waited for."""
         if self._recorder is not None:
             self._recorder.record(report)
@@ -165,7 +165,7 @@ class ClusterWorld:
             bound_pod=self._bound_pod(asked) if guards.needs_pod(asked) else None,
             numa_sizes=self._numa.largest,
             ground=self._ground(asked) if decide.needs_ground(asked) else None,
-            trust=Trust(
+            trust=TrustedUsers(
                 is_scheduler=asked.user.get("username") in self._schedulers,
                 manages_tenants=guards.needs_tenant_manager(asked) and self._manages_tenants(asked),
             ),
@@ -201,22 +201,22 @@ class ClusterWorld:
             },
         }
         if self._client is None:
-            raise NotKnown("the rights of the user: the webhook is still starting")
+            raise FactsUnavailable("the rights of the user: the webhook is still starting")
         work = self._client.create(resources.SUBJECT_ACCESS_REVIEWS, review)
         answer = self._wait(work, "the rights of the user")
         return (answer.get("status") or {}).get("allowed") is True
 
-    def _ground(self, asked: Review) -> reservation.Ground | None:
+    def _ground(self, asked: Review) -> reservation.ReservationFacts | None:
         """Nobody waits for it: without it a warning is missing, and no verdict changes."""
         if self._client is None:
             return None
         try:
             return self._wait(self._grounds(self._client, asked), "nodes and reservations")
-        except NotKnown as exc:
+        except FactsUnavailable as exc:
             logger.warning("a reservation is not compared", extra={"error": str(exc)})
             return None
 
-    async def _grounds(self, client: Client, asked: Review) -> reservation.Ground:
+    async def _grounds(self, client: Client, asked: Review) -> reservation.ReservationFacts:
         # The API server's own memory is new enough for a warning.
         nodes = await client.list(resources.NODES, resource_version="0", limit=0)
         reserved = resources.RESOURCE_RESERVATIONS
@@ -225,7 +225,7 @@ class ClusterWorld:
         labels = (space["metadata"]["labels"] for space in spaces)
         tenants = {found for one in labels if (found := one.get(vocabulary.TENANT_LABEL))}
         but = f"{asked.namespace}/{asked.name}"
-        return reservation.Ground.of(nodes.items, kept.items, tenants, but)
+        return reservation.ReservationFacts.of(nodes.items, kept.items, tenants, but)
 
     def _workload(self, asked: Review) -> Json | None:
         if guards.needs_scaled(asked):
@@ -267,26 +267,28 @@ class ClusterWorld:
 
     def _queue(self, asked: Review) -> Queue | None:
         if self._standing is None:
-            raise NotKnown("the queues cannot be read: the webhook is still starting")
+            raise FactsUnavailable("the queues cannot be read: the webhook is still starting")
         return self._standing.queue(asked)
 
     def _look_for_queue(self, namespace: str, name: str) -> Queue:
         if self._queues is None:
-            raise NotKnown(f"queue {name!r} cannot be read: the webhook is still starting")
+            raise FactsUnavailable(f"queue {name!r} cannot be read: the webhook is still starting")
         return self._wait(self._queues.look(namespace, name), f"queue {name!r}")
 
     def _find(self, resource: resources.Resource, name: str, namespace: str) -> Json | None:
         """The object, or None where the API server says that there is none."""
         try:
             return self._read(resource, name, namespace)
-        except NotKnown as exc:
+        except FactsUnavailable as exc:
             if isinstance(exc.__cause__, errors.Gone):
                 return None
             raise
 
     def _read(self, resource: resources.Resource, name: str, namespace: str | None) -> Json:
         if self._client is None:
-            raise NotKnown(f"{resource} {name!r} cannot be read: the webhook is still starting")
+            raise FactsUnavailable(
+                f"{resource} {name!r} cannot be read: the webhook is still starting"
+            )
         work = self._client.get(resource, name, namespace=namespace)
         return self._wait(work, f"{resource} {name!r}")
 
@@ -294,9 +296,9 @@ class ClusterWorld:
         try:
             return self._loop.run(work, timeout=LOOKUP_SECONDS)
         except errors.ClusterError as exc:
-            raise NotKnown(f"{what} cannot be read: {exc}") from exc
+            raise FactsUnavailable(f"{what} cannot be read: {exc}") from exc
         except asyncio.CancelledError as exc:
-            raise NotKnown(f"{what} cannot be read: the webhook is stopping") from exc
+            raise FactsUnavailable(f"{what} cannot be read: the webhook is stopping") from exc
 
 
 def _ended(watch: Future[None]) -> None:
@@ -306,7 +308,7 @@ def _ended(watch: Future[None]) -> None:
         os._exit(1)  # from a thread that is not the main one, where an exception ends nothing
 
 
-async def _woken(registrar: Registrar) -> None:
+async def _woken(registrar: RuleSync) -> None:
     registrar.wake()
 
 

@@ -22,8 +22,8 @@ from typing import Final, Generic, TypeVar
 
 from cluster import errors, resources
 from cluster.client import Client
-from cluster.informer import Event, Informer, Kind
-from cluster.optional_informer import OptionalKind
+from cluster.informer import EventKind, Informer, WatchEvent
+from cluster.optional_informer import OptionalInformer
 from policies.engine import kueue
 from policies.engine.kueue import ClusterQueue, Queue
 
@@ -36,7 +36,7 @@ READY_SECONDS: Final = 10.0  # how long a start waits for the first lists
 UNSERVED_SECONDS: Final = 2.0  # how long it is remembered that there is no such kind
 
 
-class _Followed(Generic[T]):
+class _QueueInformer(Generic[T]):
     """One kind, of which `read` is kept."""
 
     def __init__(
@@ -45,13 +45,15 @@ class _Followed(Generic[T]):
         resource: resources.Resource,
         *,
         read: Callable[[resources.Obj], T],
-        on_event: Callable[[Event[T]], None],
+        on_event: Callable[[WatchEvent[T]], None],
         sleep: Sleep,
     ) -> None:
         self._client, self._read, self._on_event = client, read, on_event
         self._informer: Informer[T] | None = None
         self._noticed = False  # seen to be served, and not yet watched
-        self.kind = OptionalKind(client, resource, make=self._make, on_event=on_event, sleep=sleep)
+        self.kind = OptionalInformer(
+            client, resource, make=self._make, on_event=on_event, sleep=sleep
+        )
         self.kind.on_served = self._asked
 
     def _make(self, found: resources.Resource) -> Informer[T]:
@@ -98,7 +100,7 @@ class _Followed(Generic[T]):
             return None
 
 
-class Queues:
+class KueueQueues:
     """Follows both kinds of one API server; `known` and `may_hold` are for any thread."""
 
     def __init__(
@@ -110,14 +112,14 @@ class Queues:
     ) -> None:
         self._now = now
         self._held: Counter[str] = Counter()  # namespace -> its LocalQueues
-        self._local = _Followed(
+        self._local = _QueueInformer(
             client,
             resources.LOCAL_QUEUES,
             read=kueue.leads_to,
             on_event=self._counted,
             sleep=sleep,
         )
-        self._cluster = _Followed(
+        self._cluster = _QueueInformer(
             client,
             resources.CLUSTER_QUEUES,
             read=ClusterQueue.read,
@@ -144,11 +146,11 @@ class Queues:
             logger.warning("queues not read; work that stands in queues is refused until they are")
         self.awaited.set()
 
-    def _counted(self, event: Event[str]) -> None:
+    def _counted(self, event: WatchEvent[str]) -> None:
         namespace, _ = event.key
-        if event.kind is Kind.ADDED:
+        if event.kind is EventKind.ADDED:
             self._held[namespace] += 1
-        elif event.kind is Kind.DELETED:
+        elif event.kind is EventKind.DELETED:
             self._held[namespace] -= 1
 
     def may_hold(self, namespace: str) -> bool:

@@ -29,7 +29,7 @@ REMEMBERED: Final = 4_096  # controllers, more than make pods within that time
 Key = tuple[str, ...]
 
 
-class Known(Protocol):
+class KnownQueues(Protocol):
     """What is known of queues without asking anybody."""
 
     def may_hold(self, namespace: str) -> bool:
@@ -39,7 +39,7 @@ class Known(Protocol):
         """The queue, where it is all at hand."""
 
 
-class Standing:
+class QueueLookup:
     """
     `controller` reads the controller of an object in a namespace, `look` a queue by namespace and
     name; both may wait, and raise where nobody answers.
@@ -47,7 +47,7 @@ class Standing:
 
     def __init__(
         self,
-        known: Known,
+        known: KnownQueues,
         *,
         controller: Callable[[Json, str], Json | None],
         look: Callable[[str, str], Queue],

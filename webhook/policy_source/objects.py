@@ -19,7 +19,7 @@ from cluster import errors, resources
 from cluster.client import Client
 from cluster.events.correlator import Ref, report
 from cluster.events.recorder import Recorder
-from cluster.informer import Event, Informer, Kind
+from cluster.informer import EventKind, Informer, WatchEvent
 from policies import vocabulary
 from policies.engine import status as conditions
 from policies.engine.status import Loaded
@@ -74,7 +74,7 @@ class PolicyObjects:
             logger.warning("policy objects cannot be listed", extra={"error": str(exc)})
         return False
 
-    def _changed(self, event: Event[resources.Obj] | None = None) -> None:
+    def _changed(self, event: WatchEvent[resources.Obj] | None = None) -> None:
         if event is not None and not _matters(event):
             return
         if self._pending is None and all(one.synced.is_set() for one in self._informers):
@@ -108,9 +108,9 @@ class PolicyObjects:
             self._recorder.record(report(about, REFUSED, note, action="Load", warning=True))
 
 
-def _matters(event: Event[resources.Obj]) -> bool:
+def _matters(event: WatchEvent[resources.Obj]) -> bool:
     """Not where somebody else's part of the status is all that changed."""
-    if event.kind is not Kind.MODIFIED or event.old is None:
+    if event.kind is not EventKind.MODIFIED or event.old is None:
         return True
     return _judged(event.old) != _judged(event.object)
 

@@ -38,7 +38,7 @@ def _tell_nobody(objects: Objects, loaded: Loaded) -> None:
     """Nobody wants to know."""
 
 
-class Keeper:
+class PolicyReloader:
     """Serves the policies of some files and folders, and of the objects it is offered."""
 
     def __init__(

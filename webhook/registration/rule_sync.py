@@ -28,7 +28,7 @@ from cluster.informer import Informer
 from policies import vocabulary
 from webhook import metrics
 from webhook.registration import configurations, rules
-from webhook.registration.rules import Kinds, Sent
+from webhook.registration.rules import Kinds, RegisteredRule
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _UNPROCESSABLE: Final = 422  # what a failed test of a JSON patch is answered wi
 LEAVE_SECONDS: Final = 60.0  # how long rows that no policy here needs are left
 
 
-class Registrar:
+class RuleSync:
     """Follows the validating configuration of one API server; `run` it in the client's loop."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Registrar:
             on_event=lambda event: self._wake.set(),
             field_selector=f"metadata.name={name}",
         )
-        self._surplus = Surplus()
+        self._surplus = SurplusRules()
         self._told = ""
 
     def wake(self) -> None:
@@ -122,15 +122,15 @@ class Registrar:
         self._told = problem
 
 
-class Surplus:
+class SurplusRules:
     """What is registered beyond what is wanted, and since when."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     def kept(
-        self, wanted: frozenset[Sent], present: frozenset[Sent], *, now: float
-    ) -> frozenset[Sent]:
+        self, wanted: frozenset[RegisteredRule], present: frozenset[RegisteredRule], *, now: float
+    ) -> frozenset[RegisteredRule]:
         """The rows that should stand there now."""
         if present <= wanted:
             self._since = None
@@ -139,7 +139,9 @@ class Surplus:
         return wanted if now - self._since >= LEAVE_SECONDS else wanted | present
 
 
-def changes(configuration: Json, place: int, rows: frozenset[Sent]) -> list[dict[str, Any]]:
+def changes(
+    configuration: Json, place: int, rows: frozenset[RegisteredRule]
+) -> list[dict[str, Any]]:
     """The patch; it fails where the configuration is no longer the one that was looked at."""
     at = f"/webhooks/{place}"
     version = configuration["metadata"]["resourceVersion"]

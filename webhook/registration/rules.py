@@ -4,7 +4,7 @@ What the API server has to send: the product's own kinds, and what the policies 
     table of workloads, pods and their parts ---------------------+
     policies: kinds and operations --held against discovery-------+--> Sent rows <--> rules
 
-`Sent` rows are one resource, one operation: they compare and add up, which rules of a webhook
+`RegisteredRule` rows are one resource, one operation: they compare and add up, which rules of a webhook
 configuration do not. Pure: who reads discovery and writes the configuration is `registrar`'s.
 
 Whatever policies say, leases, Events and the API server's own questions about users are never
@@ -43,7 +43,7 @@ NEVER_EXPRESSION: Final = (
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Sent:
+class RegisteredRule:
     """One operation on one resource."""
 
     group: str
@@ -56,18 +56,21 @@ def is_never_sent(group: str, resource: str) -> bool:
     return group in _NEVER_GROUPS or (group, resource.partition("/")[0]) in _NEVER
 
 
-def fixed() -> frozenset[Sent]:
+def fixed() -> frozenset[RegisteredRule]:
     """Pods, what of them is judged, the workloads of the table, and their `scale`."""
     rows = {
-        Sent(group, name, operation)
+        RegisteredRule(group, name, operation)
         for group, names in workloads.resources_by_group().items()
         for name in names
         for operation in _CHANGES
     }
     rows |= {
-        Sent(group, f"{workloads.plural(kind)}/scale", "UPDATE") for group, kind in workloads.SCALED
+        RegisteredRule(group, f"{workloads.plural(kind)}/scale", "UPDATE")
+        for group, kind in workloads.SCALED
     }
-    return frozenset(rows | {Sent("", f"pods/{part}", "UPDATE") for part in _PARTS_OF_PODS})
+    return frozenset(
+        rows | {RegisteredRule("", f"pods/{part}", "UPDATE") for part in _PARTS_OF_PODS}
+    )
 
 
 def needs_discovery(kinds: Kinds) -> bool:
@@ -75,7 +78,7 @@ def needs_discovery(kinds: Kinds) -> bool:
     return any(not _is_in_table(name) for name in kinds if name != EVERYTHING)
 
 
-def wanted(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[Sent]:
+def wanted(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[RegisteredRule]:
     """What has to be sent so that every policy sees what it names."""
     rows = set(fixed())
     for name, operations in kinds.items():
@@ -84,7 +87,7 @@ def wanted(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[Sent]:
         for group, kind in workloads.KINDS:
             if name in (kind, f"{group}/{kind}"):
                 rows |= {
-                    Sent(group, workloads.plural(kind), operation)
+                    RegisteredRule(group, workloads.plural(kind), operation)
                     for operation in operations
                     if operation != "CONNECT"
                 }
@@ -98,7 +101,7 @@ def wanted(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[Sent]:
     return frozenset(rows)
 
 
-def _rows_of(row: Served, kinds: Kinds) -> Iterable[Sent]:
+def _rows_of(row: Served, kinds: Kinds) -> Iterable[RegisteredRule]:
     names = (row.kind, f"{row.kind_group}/{row.kind}")
     operations = {operation for name in names for operation in kinds.get(name, ())}
     if is_never_sent(row.group, row.name):
@@ -106,12 +109,14 @@ def _rows_of(row: Served, kinds: Kinds) -> Iterable[Sent]:
     for operation in operations:
         # A connection is made to a part of an object, in a kind of its own.
         if operation != "CONNECT" or row.is_subresource:
-            yield Sent(row.group, row.name, operation, NAMESPACED if row.namespaced else CLUSTER)
+            yield RegisteredRule(
+                row.group, row.name, operation, NAMESPACED if row.namespaced else CLUSTER
+            )
 
 
-def _everything(operation: str) -> Sent:
+def _everything(operation: str) -> RegisteredRule:
     """Objects without a namespace are named, or not sent: there is no way to leave some out."""
-    return Sent(EVERYTHING, "*/*" if operation == "CONNECT" else EVERYTHING, operation)
+    return RegisteredRule(EVERYTHING, "*/*" if operation == "CONNECT" else EVERYTHING, operation)
 
 
 def _is_in_table(name: str) -> bool:
@@ -123,7 +128,7 @@ def _is_in_table(name: str) -> bool:
 # --- as rules of a webhook configuration ---
 
 
-def rules(rows: Iterable[Sent]) -> list[Json]:
+def rules(rows: Iterable[RegisteredRule]) -> list[Json]:
     """As few rules as say the same, in a fixed order."""
     operations: dict[tuple[str, str, str], set[str]] = {}  # group, scope, resource -> operations
     for row in rows:
@@ -149,10 +154,12 @@ def rule(group: str, names: list[str], operations: list[str], *, scope: str = NA
     }
 
 
-def rows_of(rules: Sequence[Mapping[str, Any]]) -> frozenset[Sent]:
+def rows_of(rules: Sequence[Mapping[str, Any]]) -> frozenset[RegisteredRule]:
     """What rules of a configuration say, whoever wrote them and in how many pieces."""
     return frozenset(
-        Sent(str(group), str(resource), str(operation), str(one.get("scope") or EVERYTHING))
+        RegisteredRule(
+            str(group), str(resource), str(operation), str(one.get("scope") or EVERYTHING)
+        )
         for one in rules
         for group in one.get("apiGroups") or ()
         for resource in one.get("resources") or ()

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from cluster.events.correlator import Report
+from cluster.events.correlator import EventReport
 from policies.engine.policyset import PolicySet
 from webhook import metrics
 from webhook.admission import audit, decide
@@ -41,7 +41,7 @@ AT_ONCE_LIMIT: Final = 128 * 1024
 SEEN_LIMIT: Final = 20_000
 
 
-class NotKnown(Exception):
+class FactsUnavailable(Exception):
     """A fact that the verdict needs cannot be had now; its message is shown to the user."""
 
 
@@ -58,11 +58,11 @@ class Policies(Protocol):
         """What is wrong while the last good policies are served, or None."""
 
 
-class World(Protocol):
+class FactSource(Protocol):
     """What the shell can find out."""
 
     def facts(self, asked: Review) -> Facts:
-        """The facts for one review; raises `NotKnown`."""
+        """The facts for one review; raises `FactsUnavailable`."""
 
     def not_ready(self) -> str | None:
         """Why reviews cannot be judged yet, or None."""
@@ -79,19 +79,19 @@ _DECIDERS: Final[Mapping[str, Decider]] = {
     "/validate": decide.validate,
 }
 
-Record = Callable[[Report], None]
+Record = Callable[[EventReport], None]
 
 
-def _to_nobody(report: Report) -> None:
+def _to_nobody(report: EventReport) -> None:
     """Nobody wants to know."""
 
 
-class Reviews:
+class ReviewHandler:
     """Bodies in, answers out; any thread may ask."""
 
     def __init__(
         self,
-        world: World,
+        world: FactSource,
         policies: Policies,
         *,
         record: Record,
@@ -167,10 +167,10 @@ class Reviews:
     def _known(self, asked: Review, missing: str | None) -> Facts:
         """The facts; without the policies everything would pass, so nothing is judged by then."""
         if missing is not None:
-            raise NotKnown(missing)
+            raise FactsUnavailable(missing)
         try:
             found = self._world.facts(asked)
-        except NotKnown:
+        except FactsUnavailable:
             self._seen.discard(asked.namespace)
             raise
         if asked.namespace and asked.namespace not in self._seen:
@@ -183,14 +183,14 @@ class Reviews:
 class App(Flask):
     """The application, with a door that needs no WSGI."""
 
-    def __init__(self, reviews: Reviews) -> None:
+    def __init__(self, reviews: ReviewHandler) -> None:
         super().__init__(__name__)
         self.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
         self.at_once = reviews.at_once
 
 
 def create_app(
-    world: World,
+    world: FactSource,
     policies: Policies,
     *,
     record: Record = _to_nobody,
@@ -204,7 +204,7 @@ def create_app(
     `event_defaults` what policies inject is worth one too. `waits` says of a review whether the
     world has to ask somebody about it, beyond what the review itself shows.
     """
-    reviews = Reviews(
+    reviews = ReviewHandler(
         world,
         policies,
         record=record,
@@ -256,7 +256,7 @@ def _decided(asked: Review, judge: Callable[[], Decision]) -> Decision:
     """The decision; a fact that cannot be had and a bug in a rule both refuse the request."""
     try:
         return judge()
-    except NotKnown as exc:
+    except FactsUnavailable as exc:
         return decide.refused(
             "facts", f"cannot be judged now: {exc}", "try again; if it goes on, tell the admin"
         )
@@ -267,7 +267,7 @@ def _decided(asked: Review, judge: Callable[[], Decision]) -> Decision:
         )
 
 
-def _tell(asked: Review, reports: Callable[[], Iterable[Report]], record: Record) -> None:
+def _tell(asked: Review, reports: Callable[[], Iterable[EventReport]], record: Record) -> None:
     """Queue the Events; what goes wrong here must not turn an answer into a refusal."""
     try:
         for one in reports():

@@ -24,7 +24,7 @@ _REVIEWS: Final = frozenset({"/mutate", "/validate"})
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessRules:
     """What callers may do."""
 
     proven: bool = False
@@ -48,20 +48,20 @@ class Access:
 
 
 @runtime_checkable
-class Prompt(Protocol):
+class FastPath(Protocol):
     """Answers reviews without WSGI."""
 
     def at_once(self, path: str, body: bytes) -> bytes | None:
         """The answer, if nobody has to be waited for and all is well; else ask by WSGI."""
 
 
-class Guarded:
+class ClientAuth:
     """An app behind the guard, by WSGI and, where the app can, at once."""
 
-    def __init__(self, app: Wsgi, access: Access) -> None:
+    def __init__(self, app: Wsgi, access: AccessRules) -> None:
         self._app, self._access = app, access
         also: object = app
-        self._prompt = also if isinstance(also, Prompt) else None
+        self._prompt = also if isinstance(also, FastPath) else None
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO") or "")
@@ -83,6 +83,6 @@ class Guarded:
         return self._prompt.at_once(path, body)
 
 
-def guarded(app: Wsgi, access: Access) -> Guarded:
+def guarded(app: Wsgi, access: AccessRules) -> ClientAuth:
     """The app behind the guard."""
-    return Guarded(app, access)
+    return ClientAuth(app, access)

@@ -31,7 +31,7 @@ _REVIEW: Final = re.compile(
 )
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """The request cannot be taken; nothing after it can be read either."""
 
     def __init__(self, status: str, reason: str) -> None:
@@ -45,7 +45,7 @@ def review(request: bytes) -> tuple[str, bytes] | None:
     return None if found is None else (found[1].decode(), request[found.end() :])
 
 
-class Framer:
+class RequestFramer:
     """Follows one request in a growing buffer."""
 
     def __init__(self, *, body_limit: int) -> None:
@@ -69,15 +69,15 @@ class Framer:
         if found < 0:
             self._seen = len(data)
             if len(data) > HEAD_LIMIT:
-                raise Refused("431 Request Header Fields Too Large", "the head is too long")
+                raise RequestRejected("431 Request Header Fields Too Large", "the head is too long")
             return
         self._seen = found + len(_END)
         head = bytes(data[: found + 2])
         lengths, codings = _LENGTH.findall(head), _CODING.findall(head)
         if len(_ANY_LENGTH.findall(head)) != len(lengths) or len(lengths) + len(codings) > 1:
-            raise Refused("400 Bad Request", "the length of the body is not clear")
+            raise RequestRejected("400 Bad Request", "the length of the body is not clear")
         if codings and codings[0].lower() != b"chunked":
-            raise Refused("501 Not Implemented", "the transfer coding is not known")
+            raise RequestRejected("501 Not Implemented", "the transfer coding is not known")
         self._chunked = bool(codings)
         if not self._chunked:
             length = int(lengths[0]) if lengths else 0
@@ -89,11 +89,11 @@ class Framer:
             line_end = data.find(b"\r\n", self._seen, self._seen + LINE_LIMIT)
             if line_end < 0:
                 if len(data) - self._seen >= LINE_LIMIT:
-                    raise Refused("400 Bad Request", "the size of a chunk is too long")
+                    raise RequestRejected("400 Bad Request", "the size of a chunk is too long")
                 return
             match = _SIZE.fullmatch(data, self._seen, line_end)
             if match is None:
-                raise Refused("400 Bad Request", "the size of a chunk is no number")
+                raise RequestRejected("400 Bad Request", "the size of a chunk is no number")
             size = int(match[1], 16)
             if size == 0:
                 self._last, self._seen = True, line_end
@@ -106,7 +106,7 @@ class Framer:
                 self._body -= size
                 return
             if data[after : after + 2] != b"\r\n":
-                raise Refused("400 Bad Request", "a chunk does not end where it said")
+                raise RequestRejected("400 Bad Request", "a chunk does not end where it said")
             self._seen = after + 2
         self._read_trailers(data)
 
@@ -115,8 +115,10 @@ class Framer:
         if found >= 0:
             self._end = found + len(_END)
         elif len(data) - self._seen > HEAD_LIMIT:
-            raise Refused("431 Request Header Fields Too Large", "the trailers are too long")
+            raise RequestRejected(
+                "431 Request Header Fields Too Large", "the trailers are too long"
+            )
 
     def _allow(self, length: int) -> None:
         if length > self._limit:
-            raise Refused("413 Content Too Large", f"at most {self._limit} bytes are taken")
+            raise RequestRejected("413 Content Too Large", f"at most {self._limit} bytes are taken")

@@ -1,5 +1,5 @@
 """
-The webhook as a process: gunicorn with TLS, one `ClusterWorld` a worker, metrics on a port of
+The webhook as a process: gunicorn with TLS, one `ClusterFacts` a worker, metrics on a port of
 their own.
 
     master --fork--> worker: world and policies start -> ready, or a while over -> serves
@@ -32,7 +32,7 @@ from cluster.connection import connection
 from policies import vocabulary
 from policies.engine import loader
 from webhook.registration import configurations
-from webhook.serve.client_auth import Access, guarded
+from webhook.serve.client_auth import AccessRules, guarded
 from webhook.serve.tls import Certificate
 
 GRACE_SECONDS: Final = 10
@@ -157,18 +157,18 @@ class _Gunicorn(BaseApplication):
 
     def load(self) -> Any:
         """Runs in each worker after the fork."""
-        from webhook.facts.cluster_facts import ClusterWorld
-        from webhook.policy_source.reloader import Keeper
+        from webhook.facts.cluster_facts import ClusterFacts
+        from webhook.policy_source.reloader import PolicyReloader
         from webhook.serve.app import create_app
 
         options = self._options
-        keeper = Keeper(
+        keeper = PolicyReloader(
             options.policies,
             wait_for_objects=options.policy_objects,
             tell=lambda objects, loaded: world.tell(objects, loaded),
             engine=options.engine,
         )
-        world = ClusterWorld(
+        world = ClusterFacts(
             self._where,
             schedulers=options.schedulers,
             instance=f"{socket.gethostname()}-{os.getpid()}",
@@ -189,7 +189,7 @@ class _Gunicorn(BaseApplication):
             event_defaults=options.event_defaults,
             waits=world.waits,
         )
-        access = Access(
+        access = AccessRules(
             proven=options.client_ca is not None,
             names=frozenset(options.client_names),
             metrics=options.metrics_port is None,

@@ -43,7 +43,7 @@ from gunicorn.workers.base import Worker
 
 from webhook.serve import client_auth, http_framing, http_responses, tls
 from webhook.serve.app import BODY_LIMIT
-from webhook.serve.http_framing import Framer, Refused
+from webhook.serve.http_framing import RequestFramer, RequestRejected
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Connection:
         self.deadline: float | None = now + REQUEST_SECONDS
         self.client: str | None = None
         self.data = bytearray()
-        self.framer = Framer(body_limit=BODY_LIMIT)
+        self.framer = RequestFramer(body_limit=BODY_LIMIT)
         self.answer = memoryview(b"")
         self.then = Phase.READING  # what follows the answer; DRAINING: the connection ends
         self.kept = False  # whether it waits for another request, which has not begun
@@ -99,7 +99,7 @@ class Connection:
         self.deadline = None if seconds is None else now + seconds
 
 
-class PatientWorker(Worker):
+class WholeRequestWorker(Worker):
     """See the module's docstring."""
 
     def init_process(self) -> None:
@@ -127,7 +127,7 @@ class PatientWorker(Worker):
     def run(self) -> None:
         gc.collect()
         gc.freeze()  # modules and policies stay: looking through them time and again is in vain
-        self._prompt = self.wsgi.at_once if isinstance(self.wsgi, client_auth.Guarded) else None
+        self._prompt = self.wsgi.at_once if isinstance(self.wsgi, client_auth.ClientAuth) else None
         self._poll.register(self._wake, selectors.EVENT_READ, self._finish)
         for listener in self.sockets:
             listener.setblocking(False)
@@ -253,7 +253,7 @@ class PatientWorker(Worker):
         """Answer or refuse a whole request, or hand it on; False while more has to come."""
         try:
             end = connection.framer.end(connection.data)
-        except Refused as exc:
+        except RequestRejected as exc:
             self._held -= len(connection.data)
             connection.data.clear()
             self._answered(connection, http_responses.refusal(exc.status, exc.reason), keep=False)
@@ -263,7 +263,7 @@ class PatientWorker(Worker):
         request = bytes(connection.data[:end])
         del connection.data[:end]
         self._held -= end
-        connection.framer = Framer(body_limit=BODY_LIMIT)
+        connection.framer = RequestFramer(body_limit=BODY_LIMIT)
         body = self._at_once(connection, request)
         if body is not None:
             keep = self.alive  # asked late: the end may have come while the app judged

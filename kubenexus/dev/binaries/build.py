@@ -22,7 +22,7 @@ from typing import Final
 from kubenexus.dev.binaries import cache_manifest, toolchain
 from kubenexus.dev.binaries import go as gobuild
 from kubenexus.dev.binaries.cache_manifest import Entry, Fault
-from kubenexus.dev.binaries.progress import Show, Standing
+from kubenexus.dev.binaries.progress import BuildProgress, Show
 from kubenexus.dev.binaries.versions import Program
 
 LOCK: Final = ".lock"
@@ -88,7 +88,7 @@ def _build(
     minimum = max(toolchain.needed(program.folder) for program in programs)
     go = toolchain.get(minimum, cache=cache, env=env, say=show.note)
     show.note(f"Building {', '.join(each.name for each in programs)} with {go.version}.")
-    tally = Tally(clock=clock)
+    tally = BuildCounts(clock=clock)
     for program in programs:
         tally.expect(program, gobuild.stale(program, go, env=env, note=show.note))
     for program in programs:
@@ -124,7 +124,7 @@ def _install(scratch: Path, target: Path) -> None:
     scratch.replace(target)
 
 
-class Tally:
+class BuildCounts:
     """Counts packages over all programs; those that programs share count once."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
@@ -143,9 +143,9 @@ class Tally:
         self._done |= self._expected[program.name]
         self._linked.add(program.name)
 
-    def standing(self, program: str) -> Standing:
+    def standing(self, program: str) -> BuildProgress:
         everything = frozenset[str]().union(*self._expected.values())
-        return Standing(
+        return BuildProgress(
             program,
             done=len(self._done & everything),
             total=len(everything),

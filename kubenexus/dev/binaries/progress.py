@@ -21,7 +21,7 @@ EARLIEST_GUESS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BuildProgress:
     program: str
     """The one that is being built."""
     done: int
@@ -61,7 +61,7 @@ class Show(Protocol):
     def note(self, line: str) -> None:
         """Something to know that stays on the screen."""
 
-    def standing(self, standing: Standing) -> None: ...
+    def standing(self, standing: BuildProgress) -> None: ...
 
 
 class Lines:
@@ -80,7 +80,7 @@ class Lines:
     def note(self, line: str) -> None:
         self._say(line)
 
-    def standing(self, standing: Standing) -> None:
+    def standing(self, standing: BuildProgress) -> None:
         program, at = self._last
         if program != standing.program or self._clock() - at >= self._every:
             self._last = (standing.program, self._clock())
@@ -110,7 +110,7 @@ class Bar:
     def note(self, line: str) -> None:
         self._progress.console.print(line, markup=False, highlight=False)
 
-    def standing(self, standing: Standing) -> None:
+    def standing(self, standing: BuildProgress) -> None:
         if self._task is None:
             self._task = self._progress.add_task(str(standing))
         self._progress.update(

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kubenexus.policy.explain.tracing import Seen, Watch
+from kubenexus.policy.explain.tracing import Seen, Tracer
 from policies.documents import label_selectors
 from policies.documents.rules import Selector, SelectorTerm
 from policies.engine import classify
 from policies.engine.compiled import CompiledPolicy
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from policies.engine.result import Evaluation, where
 
 Json = Mapping[str, Any]
@@ -68,8 +68,10 @@ def explain(
     now: datetime,
 ) -> Explanation:
     """The explanation; the policies' programs carry their parts where a PartsEngine made them."""
-    admission = Admission.of(obj, operation=operation, namespace=namespace, queue_tier=queue_tier)
-    watch = Watch()
+    admission = AdmissionRequest.of(
+        obj, operation=operation, namespace=namespace, queue_tier=queue_tier
+    )
+    watch = Tracer()
     watched = watch.over(policies)
     outcome = evaluate(admission, watched, now=now)
     labels = classify.namespace_labels(admission)
@@ -81,9 +83,9 @@ def explain(
 def _policy(
     policy: CompiledPolicy,
     selected: Set[str],
-    admission: Admission,
+    admission: AdmissionRequest,
     outcome: Evaluation,
-    watch: Watch,
+    watch: Tracer,
 ) -> PolicySaid:
     rows = [row for row in watch.seen if row.policy == policy.name]
     matched = policy.name in outcome.policies
@@ -93,7 +95,7 @@ def _policy(
 
 
 def _why_not(
-    policy: CompiledPolicy, selected: Set[str], admission: Admission, rows: Sequence[Seen]
+    policy: CompiledPolicy, selected: Set[str], admission: AdmissionRequest, rows: Sequence[Seen]
 ) -> str:
     if policy.name not in selected:
         labels = classify.namespace_labels(admission)
@@ -140,7 +142,7 @@ def _term(term: SelectorTerm) -> str:
     return f"{term.key} {term.operator}{values}"
 
 
-def _stage(found: object, admission: Admission) -> str:
+def _stage(found: object, admission: AdmissionRequest) -> str:
     if found is admission.object:
         return "as sent"
     kind = found.get("kind") if isinstance(found, Mapping) else None

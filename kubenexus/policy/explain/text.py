@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kubenexus.policy.explain.explain import Explanation, PolicySaid, Shown, plain
-from policies.engine.result import Failure, Said, where
+from policies.engine.result import Failure, PolicyResult, where
 
 WIDTH: Final = 100
 _VALUES_FROM: Final = 64
@@ -28,12 +28,12 @@ Tone = Literal["plain", "head", "good", "bad", "faint"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     text: str
     tone: Tone = "plain"
 
 
-def lines(found: Explanation) -> Iterator[Line]:
+def lines(found: Explanation) -> Iterator[TextLine]:
     """The whole explanation."""
     yield _verdict(found)
     yield from _facts(found)
@@ -45,17 +45,17 @@ def lines(found: Explanation) -> Iterator[Line]:
         yield from _policy(policy)
 
 
-def _verdict(found: Explanation) -> Line:
+def _verdict(found: Explanation) -> TextLine:
     name = "/".join(filter(None, (found.namespace, found.name)))
     denied = len(found.outcome.refusals)
     if denied:
-        return Line(f"{found.kind} {name}: refused by {_many(denied, 'rule')}", "bad")
+        return TextLine(f"{found.kind} {name}: refused by {_many(denied, 'rule')}", "bad")
     warned = len(found.outcome.warnings)
     extra = f", with {_many(warned, 'warning')}" if warned else ""
-    return Line(f"{found.kind} {name}: let in{extra}", "good")
+    return TextLine(f"{found.kind} {name}: let in{extra}", "good")
 
 
-def _facts(found: Explanation) -> Iterator[Line]:
+def _facts(found: Explanation) -> Iterator[TextLine]:
     who = found.outcome.who
     by = f" by policy {who.policy}" if who.policy else ""
     tier = f"tier {who.tier} ({who.source})" if who.tier else who.source
@@ -66,13 +66,13 @@ def _facts(found: Explanation) -> Iterator[Line]:
         yield from _wrapped("  where  ", f"{_said(pod.hardware_tier)}{path}")
 
 
-def _said(said: Said | None) -> str:
+def _said(said: PolicyResult | None) -> str:
     if said is None:
         return "no hardware tier"
     return f"{said.value}, says {'/'.join(filter(None, (said.policy, said.rule)))}"
 
 
-def _failures(found: Explanation) -> Iterator[Line]:
+def _failures(found: Explanation) -> Iterator[TextLine]:
     if not found.outcome.failures:
         return
     yield from _title("failed rules")
@@ -87,17 +87,17 @@ def _action(row: Failure) -> str:
     return "WARN" if row.warns else "AUDIT"
 
 
-def _writes(found: Explanation) -> Iterator[Line]:
+def _writes(found: Explanation) -> Iterator[TextLine]:
     if found.outcome.injections:
         yield from _title("written")
     for row in found.outcome.injections:
         verb = " (override)" if row.override else ""
         adds = "+= " if row.path[-1:] == ("-",) else ""
         yield _row(f"  {where(row.path)}", f"{adds}{_value(row.value)}")
-        yield Line(f"    by {row.policy}/{row.rule}{verb}", "faint")
+        yield TextLine(f"    by {row.policy}/{row.rule}{verb}", "faint")
 
 
-def _others(found: Explanation) -> Iterator[Line]:
+def _others(found: Explanation) -> Iterator[TextLine]:
     outcome = found.outcome
     for title, rows in (
         ("conflicts", [str(row) for row in outcome.conflicts]),
@@ -119,7 +119,7 @@ def _others(found: Explanation) -> Iterator[Line]:
             yield from _wrapped("  ", text)
 
 
-def _policies(found: Explanation) -> Iterator[Line]:
+def _policies(found: Explanation) -> Iterator[TextLine]:
     yield from _title("policies")
     width = min(40, max((len(policy.name) for policy in found.policies), default=0))
     away = 0
@@ -131,12 +131,12 @@ def _policies(found: Explanation) -> Iterator[Line]:
         tone: Tone = "plain" if policy.matched else "faint"
         yield from _wrapped(head, policy.why or "matched", tone)
     if away > _MOST_AWAY:
-        yield Line(
+        yield TextLine(
             f"    and {away - _MOST_AWAY} more that have no say; -o json names them", "faint"
         )
 
 
-def _policy(policy: PolicySaid) -> Iterator[Line]:
+def _policy(policy: PolicySaid) -> Iterator[TextLine]:
     if not policy.expressions:
         return
     yield from _title(f"{policy.name}  ({policy.kind})")
@@ -144,7 +144,7 @@ def _policy(policy: PolicySaid) -> Iterator[Line]:
         yield from _expression(row)
 
 
-def _expression(row: Shown) -> Iterator[Line]:
+def _expression(row: Shown) -> Iterator[TextLine]:
     seen = row.seen
     named = seen.rule if "." in seen.rule or "[" in seen.rule else f"{seen.section}/{seen.rule}"
     on = f" ({row.on})" if row.on else ""
@@ -156,21 +156,21 @@ def _expression(row: Shown) -> Iterator[Line]:
         yield _row(f"{indent}{_one_line(part.text)}", _outcome(part.value, part.error))
 
 
-def _title(text: str) -> Iterator[Line]:
-    yield Line("")
-    yield Line(text, "head")
+def _title(text: str) -> Iterator[TextLine]:
+    yield TextLine("")
+    yield TextLine(text, "head")
 
 
-def _row(left: str, right: str, tone: Tone = "plain") -> Line:
+def _row(left: str, right: str, tone: Tone = "plain") -> TextLine:
     """Text on the left, a value in its column; what is too long is cut, and shows it."""
     if len(right) <= _VALUE_ROOM:
-        return Line(f"{_cut(left, _VALUES_FROM - 2):<{_VALUES_FROM}}{right}".rstrip(), tone)
+        return TextLine(f"{_cut(left, _VALUES_FROM - 2):<{_VALUES_FROM}}{right}".rstrip(), tone)
     start = max(len(_cut(left, _VALUES_FROM - 2)) + 2, WIDTH - len(right))
     start = min(start, _VALUES_FROM)
-    return Line(f"{_cut(left, start - 2):<{start}}{_cut(right, WIDTH - start)}", tone)
+    return TextLine(f"{_cut(left, start - 2):<{start}}{_cut(right, WIDTH - start)}", tone)
 
 
-def _wrapped(head: str, text: str, tone: Tone = "plain") -> Iterator[Line]:
+def _wrapped(head: str, text: str, tone: Tone = "plain") -> Iterator[TextLine]:
     found = textwrap.wrap(
         text,
         WIDTH - len(head),
@@ -178,7 +178,7 @@ def _wrapped(head: str, text: str, tone: Tone = "plain") -> Iterator[Line]:
         break_on_hyphens=False,
     )
     for index, part in enumerate(found or [""]):
-        yield Line(f"{head if index == 0 else ' ' * len(head)}{part}".rstrip(), tone)
+        yield TextLine(f"{head if index == 0 else ' ' * len(head)}{part}".rstrip(), tone)
 
 
 def _outcome(value: Any, error: str) -> str:

@@ -25,7 +25,7 @@ from policies.cel.protocol import (
     Program,
     ResultType,
 )
-from policies.engine.compiled import NOT_JOINED, Choice, Compiled, CompiledPolicy
+from policies.engine.compiled import NOT_JOINED, ClassifyRule, Compiled, CompiledPolicy
 from policies.engine.policyset import PolicySet
 
 Section = Literal[
@@ -36,7 +36,7 @@ _MOST_PARTS: Final = 200  # of one expression; more are of no use to a reader
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TracedExpression:
     """A part of an expression with its value, or why it has none; `depth` 1 is an operand."""
 
     text: str
@@ -55,7 +55,7 @@ class Seen:
     expression: str
     value: Any = None
     error: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[TracedExpression, ...] = ()
     stage: int = 0
 
 
@@ -172,7 +172,7 @@ def _is_plumbing(node: Node, index: int) -> bool:
 
 
 @dataclass(slots=True)
-class Watch:
+class Tracer:
     """
     What was seen, in order.
 
@@ -193,7 +193,7 @@ class Watch:
             program = _Watched(policy.name, section, compiled.field, compiled.program, self)
             return replace(compiled, program=program)
 
-        def choices(rules: tuple[Choice, ...]) -> tuple[Choice, ...]:
+        def choices(rules: tuple[ClassifyRule, ...]) -> tuple[ClassifyRule, ...]:
             return tuple(replace(rule, when=one("classify", rule.when)) for rule in rules)
 
         return replace(
@@ -250,7 +250,7 @@ class _Watched:
     section: Section
     rule: str
     plain: Program
-    watch: Watch
+    watch: Tracer
 
     @property
     def source(self) -> str:
@@ -278,14 +278,14 @@ class _Watched:
     def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
         return self.plain.evaluate_tagged(activation)
 
-    def _parts(self, activation: Activation) -> tuple[Part, ...]:
+    def _parts(self, activation: Activation) -> tuple[TracedExpression, ...]:
         if not isinstance(self.plain, _WithParts):
             return ()
-        found: list[Part] = []
+        found: list[TracedExpression] = []
         for part in self.plain.parts:
             try:
                 value = part.program.evaluate(activation)
-                found.append(Part(part.text, part.depth, value))
+                found.append(TracedExpression(part.text, part.depth, value))
             except EvaluationError as exc:
-                found.append(Part(part.text, part.depth, error=exc.message))
+                found.append(TracedExpression(part.text, part.depth, error=exc.message))
         return tuple(found)

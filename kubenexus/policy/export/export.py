@@ -18,7 +18,7 @@ from typing import Any, Final
 import yaml
 
 from kubenexus.policy.export.cel import NotExportable, Speaker
-from kubenexus.policy.export.mutation import Left, Mutation
+from kubenexus.policy.export.mutation import Mutation, NotExported
 from policies.documents.policy import ClusterPolicy, TenantPolicy
 from policies.engine import tenant_limits
 from policies.engine.compiled import CompiledPolicy, CompiledValidation
@@ -38,7 +38,7 @@ class Exported:
 
     policy: str
     documents: tuple[Json, ...]
-    left: tuple[Left, ...]
+    left: tuple[NotExported, ...]
 
 
 @dataclass(slots=True)
@@ -48,10 +48,10 @@ class _Job:
     policy: CompiledPolicy
     now: datetime
     documents: list[Json] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    left: list[NotExported] = field(default_factory=list)
 
     def leave(self, what: str, why: str) -> None:
-        self.left.append(Left(what, why))
+        self.left.append(NotExported(what, why))
 
 
 def export(policies: PolicySet, *, now: datetime) -> tuple[Exported, ...]:
@@ -241,38 +241,42 @@ def _pair(what: str, name: str, spec: Json, binding: Json) -> list[Json]:
     ]
 
 
-def _tables(policy: CompiledPolicy) -> Iterator[Left]:
+def _tables(policy: CompiledPolicy) -> Iterator[NotExported]:
     """What a policy says beside its rules."""
     spec = policy.model.spec
     if spec.classify.workload_type or spec.classify.hardware_tier:
-        yield Left("classify", "Kubernetes has no classes of pods")
+        yield NotExported("classify", "Kubernetes has no classes of pods")
     for exception in policy.exceptions:
         if exception.model.until is None:
-            yield Left(
+            yield NotExported(
                 f"audit of exception {exception.model.name}", "Kubernetes has no word for it"
             )
     if policy.names_kind(*_POD) and policy.validations:
-        yield Left(
+        yield NotExported(
             "advice on pod templates", "Kubernetes shows pods to rules for pods, no templates"
         )
     if isinstance(policy.model, ClusterPolicy):
         cluster = policy.model.spec
         if cluster.tiers or cluster.priority_classes:
-            yield Left("tiers", "Kubernetes has no tiers of tenants")
+            yield NotExported("tiers", "Kubernetes has no tiers of tenants")
         if cluster.hardware or cluster.topology_levels:
-            yield Left("hardware and topology", "the scheduler reads these tables")
+            yield NotExported("hardware and topology", "the scheduler reads these tables")
     if isinstance(policy.model, TenantPolicy):
         yield from _tenancy(policy, policy.model)
 
 
-def _tenancy(policy: CompiledPolicy, model: TenantPolicy) -> Iterator[Left]:
+def _tenancy(policy: CompiledPolicy, model: TenantPolicy) -> Iterator[NotExported]:
     spec = model.spec
     if tenant_limits.has_limits(policy):
-        yield Left("gang and numa limits", "Kubernetes does not know what gang a pod asks for")
+        yield NotExported(
+            "gang and numa limits", "Kubernetes does not know what gang a pod asks for"
+        )
     if spec.numa.default is not None or spec.gang.timeout is not None or spec.gang.gate:
-        yield Left("gang and numa defaults", "Kubernetes does not know what gang a pod asks for")
+        yield NotExported(
+            "gang and numa defaults", "Kubernetes does not know what gang a pod asks for"
+        )
     if spec.quota.guaranteed or spec.quota.max:
-        yield Left("quota", "the scheduler keeps it")
+        yield NotExported("quota", "the scheduler keeps it")
 
 
 # --- as text ---

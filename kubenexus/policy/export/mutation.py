@@ -32,7 +32,7 @@ _WORKED_OUT: Final = {"priorityClassName": ("priority", "preemptionPolicy")}
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class NotExported:
     """Something that stays with KubeNexus, and why."""
 
     what: str
@@ -79,7 +79,7 @@ class Mutation:
     """Collects the defaults of one policy."""
 
     speaker: Speaker
-    left: list[Left] = field(default_factory=list)
+    left: list[NotExported] = field(default_factory=list)
     _groups: list[_Group] = field(default_factory=list)
     _written: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
 
@@ -90,13 +90,13 @@ class Mutation:
             if default.when is not None:
                 group.when = self._said(default.when, group)
         except NotExportable as exc:
-            self.left.append(Left(default.rule, f"`when` {exc}"))
+            self.left.append(NotExported(default.rule, f"`when` {exc}"))
             return
         for setting in default.settings:
             try:
                 group.writes.append(self._write(default, setting, group))
             except NotExportable as exc:
-                self.left.append(Left(f"{default.rule} {'.'.join(setting.path)}", str(exc)))
+                self.left.append(NotExported(f"{default.rule} {'.'.join(setting.path)}", str(exc)))
         if group.writes:
             self._groups.append(group)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kubenexus.policy import inputs
 from kubenexus.policy.errors import UsageError
-from kubenexus.policy.explain.tracing import Section, Seen, Watch
+from kubenexus.policy.explain.tracing import Section, Seen, Tracer
 from policies.documents import faults, yaml_reader
 from policies.documents.faults import Fault
 from policies.documents.policy_test import PolicyTest
@@ -42,7 +42,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PolicyTestReport:
     """All tests, in the order of files, and what they leave out."""
 
     tests: tuple[TestResult, ...]
@@ -102,7 +102,7 @@ def _named(rule: _Rule) -> str:
     return f"{rule[0]}/{rule[2]}"
 
 
-def run(paths: Sequence[Path], *, policies: Sequence[Path], compiler: Compiler) -> Report:
+def run(paths: Sequence[Path], *, policies: Sequence[Path], compiler: Compiler) -> PolicyTestReport:
     """Run every PolicyTest of files and folders, theirs included."""
     inputs.must_exist([*paths, *policies])
     given = loader.load_files(policies, compiler=compiler) if policies else None
@@ -113,7 +113,7 @@ def run(paths: Sequence[Path], *, policies: Sequence[Path], compiler: Compiler) 
         raise UsageError(
             f"no PolicyTest found in {', '.join(map(str, paths))}; write one, or name its file"
         )
-    return Report(tuple(results), ledger.coverage())
+    return PolicyTestReport(tuple(results), ledger.coverage())
 
 
 def _file(
@@ -132,7 +132,7 @@ def _file(
         if not loaded.ok:
             results.append(_faulty(file, test.metadata.name, loaded.problems))
             continue
-        watch = Watch()
+        watch = Tracer()
         cases = policy_tests.run(test, watch.over(loaded.policies))
         ledger.add(loaded.policies.policies, watch.seen)
         results.append(TestResult(test.metadata.name, str(file), cases))
@@ -160,7 +160,7 @@ def _faulty(file: Path, name: str, found: Sequence[Fault]) -> TestResult:
     return TestResult(name, str(file), faults=tuple(found))
 
 
-def as_json(report: Report) -> str:
+def as_json(report: PolicyTestReport) -> str:
     """One JSON document; keys stay, and new ones may come."""
     tests: list[dict[str, Any]] = [
         {
@@ -184,7 +184,7 @@ def as_json(report: Report) -> str:
     return json.dumps(body, indent=2, ensure_ascii=False)
 
 
-def as_text(report: Report) -> str:
+def as_text(report: PolicyTestReport) -> str:
     """Each test on a line, what failed below it, then the note on coverage, then the sum."""
     lines: list[str] = []
     for test in report.tests:

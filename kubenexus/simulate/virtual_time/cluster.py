@@ -20,14 +20,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cluster.events import correlator
-from kubenexus.simulate.virtual_time.timeline import Happening, Job, Run, Span, What
+from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run, Span, TimelineEntry
 from policies import duration
 from scheduler.cache.cache import Cache
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod, is_schedulable
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import planner
 from scheduler.report import events
@@ -36,11 +36,11 @@ EPOCH: Final = 1_000_000.0  # the time of day at which the clock shows nought
 _LEAST: Final = 0.5  # seconds that the clock moves, so that nothing is looked at for ever
 _NAMED: Final = 4  # nodes of a start that are told
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-_TOLD: Final = {events.START_PROMISED: What.PROMISED, events.PROMISE_MOVED: What.MOVED}
+_TOLD: Final = {events.START_PROMISED: ChangeKind.PROMISED, events.PROMISE_MOVED: ChangeKind.MOVED}
 
 
 @dataclass(slots=True)
-class _Course:
+class _RunningPod:
     """Where a unit stands; each of its pods is in one of the three places, or gone."""
 
     job: Job
@@ -53,14 +53,14 @@ class _Course:
     why: NoFit | None = None
 
 
-class World:
+class VirtualCluster:
     """`cpu` tells how much time was spent deciding."""
 
     def __init__(
         self,
         nodes: Iterable[Node],
         jobs: Sequence[Job],
-        tables: Tables,
+        tables: PlacementTables,
         cpu: Callable[[], float] = time.process_time,
     ) -> None:
         self.now = 0.0
@@ -75,7 +75,7 @@ class World:
         self.run = Run()
         order = sorted(jobs, key=lambda job: (job.arrives, str(job.key)))
         self._coming = deque(order)
-        self._courses: dict[UnitKey, _Course] = {}
+        self._courses: dict[UnitKey, _RunningPod] = {}
         self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
         self._began: dict[str, float] = {}  # uid of a pod that has a node -> since when
         self._ends: dict[str, float] = {}  # uid of a pod that has a node and an end -> its end
@@ -126,11 +126,11 @@ class World:
     # --- work ---
 
     def _arrive(self, job: Job) -> Iterable[Pod]:
-        course = self._courses[job.key] = _Course(job, self.now)
-        self._tell(What.ARRIVED, job.key)
+        course = self._courses[job.key] = _RunningPod(job, self.now)
+        self._tell(ChangeKind.ARRIVED, job.key)
         return self._wait(course, job.pods)
 
-    def _wait(self, course: _Course, pods: Iterable[Pod]) -> Iterable[Pod]:
+    def _wait(self, course: _RunningPod, pods: Iterable[Pod]) -> Iterable[Pod]:
         """Those of them that anybody here may place."""
         for pod in pods:
             course.waiting[pod.uid] = pod
@@ -147,17 +147,17 @@ class World:
             if pod.owner is not None:
                 came += self._return(course, pod)
         elif not course.running and not course.going:
-            self._tell(What.ENDED, course.job.key)
+            self._tell(ChangeKind.ENDED, course.job.key)
             over += course.waiting
             course.waiting.clear()
         return pod
 
-    def _return(self, course: _Course, pod: Pod) -> Iterable[Pod]:
+    def _return(self, course: _RunningPod, pod: Pod) -> Iterable[Pod]:
         """The controller makes the pod anew."""
         first = not course.waiting and not course.running
         if first:
             course.since = self.now
-            self._tell(What.WAITS_AGAIN, course.job.key)
+            self._tell(ChangeKind.WAITS_AGAIN, course.job.key)
         later = self.now - course.job.arrives
         [made] = (one for one in course.job.pods if one.key == pod.key)
         fresh = replace(made, uid=f"{pod.uid}~", created=made.created + later)
@@ -174,7 +174,7 @@ class World:
             course.held_back = False
             self._waited(course, self.now)
             self.run.starts.setdefault(unit.key, self.now)
-            self._tell(What.STARTED, unit.key, _places(plan))
+            self._tell(ChangeKind.STARTED, unit.key, _places(plan))
         for one in plan.placements:
             self.cache.assume(one)
             terms = replace(one.pod.terms, started=EPOCH + self.now)
@@ -210,9 +210,9 @@ class World:
         course.why = why
         if why.held_back and not course.held_back:
             course.held_back = True
-            self._tell(What.HELD_BACK, key, why.held_back)
+            self._tell(ChangeKind.HELD_BACK, key, why.held_back)
 
-    def record(self, report: correlator.Report) -> None:
+    def record(self, report: correlator.EventReport) -> None:
         """What the scheduler tells in Events."""
         key = self._unit_of.get(report.regarding.uid)
         if key is None:
@@ -223,15 +223,15 @@ class World:
         elif report.reason == events.PREEMPTED:
             note = f"{report.note[0].lower()}{report.note[1:]}".removeprefix("preempted ")
             before = self.run.happened[-1]
-            same = (before.at, before.what, before.key) == (self.now, What.PREEMPTED, key)
+            same = (before.at, before.what, before.key) == (self.now, ChangeKind.PREEMPTED, key)
             if not same:  # one line for a gang
-                self._tell(What.PREEMPTED, key, note)
+                self._tell(ChangeKind.PREEMPTED, key, note)
 
-    def _tell(self, what: What, key: UnitKey, text: str = "") -> None:
+    def _tell(self, what: ChangeKind, key: UnitKey, text: str = "") -> None:
         tenant = self._courses[key].job.tenant
-        self.run.happened.append(Happening(self.now, what, key, tenant, text))
+        self.run.happened.append(TimelineEntry(self.now, what, key, tenant, text))
 
-    def _waited(self, course: _Course, until: float) -> None:
+    def _waited(self, course: _RunningPod, until: float) -> None:
         job = course.job
         self.run.waits.append(Span(job.key, job.tenant, course.since, until, job.gpus))
 

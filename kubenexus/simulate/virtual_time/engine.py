@@ -16,13 +16,23 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from kubenexus.simulate.virtual_time.cluster import World
-from kubenexus.simulate.virtual_time.strategies import Line, Turns
+from kubenexus.simulate.virtual_time.cluster import VirtualCluster
+from kubenexus.simulate.virtual_time.strategies import KubeNexusStrategy, QueueStrategy
 from kubenexus.simulate.virtual_time.timeline import Job, Run
 from scheduler.model.node import Node
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 
-__all__ = ["FIFO", "GREEDY", "OURS", "WAYS", "Job", "Run", "Turns", "World", "run"]
+__all__ = [
+    "FIFO",
+    "GREEDY",
+    "OURS",
+    "WAYS",
+    "Job",
+    "Run",
+    "KubeNexusStrategy",
+    "VirtualCluster",
+    "run",
+]
 
 FIFO, GREEDY, OURS = "fifo", "greedy", "ours"
 WAYS: Final = (FIFO, GREEDY, OURS)
@@ -33,16 +43,20 @@ def run(
     jobs: Sequence[Job],
     way: str,
     *,
-    tables: Tables | None = None,
+    tables: PlacementTables | None = None,
     cpu: Callable[[], float] = time.process_time,
 ) -> Run:
     """Until everything has started that ever can, and ended that ever does."""
-    return asyncio.run(_run(World(nodes, jobs, tables or Tables(), cpu), way))
+    return asyncio.run(_run(VirtualCluster(nodes, jobs, tables or PlacementTables(), cpu), way))
 
 
-async def _run(world: World, way: str) -> Run:
-    deciding: Line | Turns
-    deciding = Line(world) if way == FIFO else Turns(world, fair=way == OURS, evicts=True)
+async def _run(world: VirtualCluster, way: str) -> Run:
+    deciding: QueueStrategy | KubeNexusStrategy
+    deciding = (
+        QueueStrategy(world)
+        if way == FIFO
+        else KubeNexusStrategy(world, fair=way == OURS, evicts=True)
+    )
     while (at := world.next_at(deciding.next_at())) is not None:
         deciding.before(at)
         world.now = at

@@ -18,15 +18,17 @@ from rich.text import Text
 
 from kubenexus.simulate import render
 from kubenexus.simulate.virtual_time import wait_statistics
-from kubenexus.simulate.virtual_time.run import Report
-from kubenexus.simulate.virtual_time.timeline import Happening
+from kubenexus.simulate.virtual_time.run import TimedReport
+from kubenexus.simulate.virtual_time.timeline import TimelineEntry
 from policies import duration
 
 _NEVER: Final = "never"
 _NOBODY: Final = "(none)"  # pods that admission gave no tenant
 
 
-def as_json(report: Report, *, timeline: bool = False, before: Report | None = None) -> str:
+def as_json(
+    report: TimedReport, *, timeline: bool = False, before: TimedReport | None = None
+) -> str:
     """One JSON document; keys stay, and new ones may come."""
     return json.dumps(
         {
@@ -38,7 +40,7 @@ def as_json(report: Report, *, timeline: bool = False, before: Report | None = N
     )
 
 
-def _body(report: Report, timeline: bool) -> dict[str, Any]:
+def _body(report: TimedReport, timeline: bool) -> dict[str, Any]:
     body: dict[str, Any] = {
         "cluster": asdict(report.cluster),
         "measure": report.measure,
@@ -71,7 +73,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_text(
-    report: Report, out: Console, *, timeline: bool = False, before: Report | None = None
+    report: TimedReport, out: Console, *, timeline: bool = False, before: TimedReport | None = None
 ) -> None:
     """`before`: the same work without the policies that were tried."""
     parts: list[Text | Table] = [Text(render.cluster_line(report.cluster), style="bold")]
@@ -87,14 +89,14 @@ def as_text(
     render.printed(out, parts)
 
 
-def _work(report: Report) -> str:
+def _work(report: TimedReport) -> str:
     known = report.tenants[:-1]
     whose = render.many(len(known), "tenant")
     until = _time(report.until)
     return f"{render.many(report.units, 'unit')} of {whose}; time in use is counted for {until}"
 
 
-def _tenants(report: Report) -> Table:
+def _tenants(report: TimedReport) -> Table:
     head = ("TENANT", "UNITS", "WAIT P50", "P95", "LONGEST", f"{report.measure} TIME", "SHARE")
     rows = [(*head, "DUE", "PREEMPTED", "PROMISED")]
     rows += [
@@ -115,7 +117,7 @@ def _tenants(report: Report) -> Table:
     return _table(rows)
 
 
-def _ways(report: Report) -> Table:
+def _ways(report: TimedReport) -> Table:
     rows = [
         (
             "WAY",
@@ -132,7 +134,7 @@ def _ways(report: Report) -> Table:
     return _table(rows)
 
 
-def _way(found: wait_statistics.Whole) -> tuple[str, str, str, str, str, str, str]:
+def _way(found: wait_statistics.ClusterStatistics) -> tuple[str, str, str, str, str, str, str]:
     far = found.deviation
     return (
         f"{100 * found.in_use:.1f} %",
@@ -145,7 +147,7 @@ def _way(found: wait_statistics.Whole) -> tuple[str, str, str, str, str, str, st
     )
 
 
-def differences(before: Report, after: Report) -> list[str]:
+def differences(before: TimedReport, after: TimedReport) -> list[str]:
     """Who waits longer, and who shorter, with the policies that were tried; a sentence each."""
     known = {row.name: row for row in before.tenants[:-1]}
     lines = []
@@ -161,7 +163,9 @@ def differences(before: Report, after: Report) -> list[str]:
     return lines
 
 
-def _change(before: wait_statistics.Tenant, after: wait_statistics.Tenant) -> str:
+def _change(
+    before: wait_statistics.TenantStatistics, after: wait_statistics.TenantStatistics
+) -> str:
     """To the minute."""
     more = after.wait_p95 - before.wait_p95
     if before.wait_p95 == after.wait_p95 or abs(more) < 60:
@@ -169,7 +173,7 @@ def _change(before: wait_statistics.Tenant, after: wait_statistics.Tenant) -> st
     return "waits longer" if more > 0 else "waits shorter"
 
 
-def _timeline(happened: Sequence[Happening]) -> Table:
+def _timeline(happened: Sequence[TimelineEntry]) -> Table:
     rows = [("AT", "WHAT", "UNIT", "")]
     rows += [(_time(one.at), str(one.what), str(one.key), one.text) for one in happened]
     return _table(rows)

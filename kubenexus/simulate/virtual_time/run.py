@@ -17,20 +17,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubenexus.simulate import result, run
-from kubenexus.simulate.inputs import Inputs, Manifest
+from kubenexus.simulate.inputs import InputManifest, Inputs
 from kubenexus.simulate.run import Admitted
 from kubenexus.simulate.virtual_time import engine, wait_statistics
 from kubenexus.simulate.virtual_time.cluster import EPOCH
-from kubenexus.simulate.virtual_time.timeline import Happening, Job, Span
+from kubenexus.simulate.virtual_time.timeline import Job, Span, TimelineEntry
 from policies import duration, vocabulary
 from policies.engine.policyset import PolicySet
 from policies.pods import workloads
 from scheduler.errors import ModelError
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import UnitKey, key_of
-from scheduler.tenancy.quota.tree import Tree
+from scheduler.tenancy.quota.tree import TenantTree
 
 _ENDLESS: Final = frozenset(
     {
@@ -48,7 +48,7 @@ _TICK: Final = 1e-6  # seconds between two that arrive together, so that their o
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class TimedReport:
     """What came of it."""
 
     cluster: result.Totals
@@ -57,10 +57,10 @@ class Report:
     units: int
     until: float
     """Seconds over which time in use is counted."""
-    tenants: tuple[wait_statistics.Tenant, ...]
+    tenants: tuple[wait_statistics.TenantStatistics, ...]
     """By name, all of them at the end."""
-    ways: tuple[tuple[str, wait_statistics.Whole], ...]
-    happened: tuple[Happening, ...]
+    ways: tuple[tuple[str, wait_statistics.ClusterStatistics], ...]
+    happened: tuple[TimelineEntry, ...]
     notes: tuple[str, ...]
 
 
@@ -70,12 +70,12 @@ def simulate(
     *,
     within: float | None = None,
     ways: Sequence[str] = (engine.OURS,),
-) -> Report:
+) -> TimedReport:
     """`within`: what arrives later is left out; None: everything."""
     order = _in_order(inputs.manifests)
     here = [(at, one) for at, one in order if within is None or at <= within]
     admitted = run.admit(inputs, [one for _, one in here], policies)
-    tables = Tables.of(policies)
+    tables = PlacementTables.of(policies)
     work = _Work(tables)
     for (at, _), one in zip(here, admitted, strict=True):
         work.add(one, at)
@@ -88,8 +88,8 @@ def simulate(
     there = sum(node.gpus if by_gpu else dict(node.allocatable).get("cpu", 0) for node in nodes)
     ours = runs[engine.OURS]
     until = _last_end(ours.used) if within is None else within
-    due = wait_statistics.due(Tree.of(tables.policy), {job.tenant for job in jobs})
-    return Report(
+    due = wait_statistics.due(TenantTree.of(tables.policy), {job.tenant for job in jobs})
+    return TimedReport(
         cluster=run.totals(inputs.cluster.nodes),
         measure="GPU" if by_gpu else "CPU",
         units=len(jobs),
@@ -110,13 +110,13 @@ def _stuck(why: Mapping[UnitKey, str]) -> Iterable[str]:
         yield f"{len(why) - _NAMED} more never start"
 
 
-def _in_order(manifests: Iterable[Manifest]) -> list[tuple[float, Manifest]]:
+def _in_order(manifests: Iterable[InputManifest]) -> list[tuple[float, InputManifest]]:
     """Workloads by the time of their arrival; of those that come together as in the files."""
     found = [(arrives(one), one) for one in manifests if one.type in workloads.KINDS]
     return sorted(found, key=lambda row: row[0])
 
 
-def arrives(manifest: Manifest) -> float:
+def arrives(manifest: InputManifest) -> float:
     """Seconds from the beginning; 0 where nothing is said."""
     key = vocabulary.DEV_ARRIVES_ANNOTATION
     said = (manifest.obj["metadata"].get("annotations") or {}).get(key)
@@ -129,7 +129,7 @@ def arrives(manifest: Manifest) -> float:
 class _Work:
     """Jobs, as the admitted manifests make them."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: PlacementTables) -> None:
         rows = tables.policy.backfill.durations
         self._usual = {str(row.type): duration.parse(row.duration) for row in rows}
         self._members: dict[UnitKey, list[tuple[Pod, float, float]]] = {}
@@ -161,7 +161,7 @@ class _Work:
         lasts = self._lasts(one.manifest, pod, obj)
         self._members.setdefault(key_of(pod), []).append((pod, at, lasts))
 
-    def _lasts(self, manifest: Manifest, pod: Pod, obj: run.Json) -> float:
+    def _lasts(self, manifest: InputManifest, pod: Pod, obj: run.Json) -> float:
         key = vocabulary.DEV_RUN_FOR_ANNOTATION
         said = (obj["metadata"].get("annotations") or {}).get(key)
         try:

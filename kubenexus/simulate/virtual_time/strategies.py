@@ -4,7 +4,7 @@ Ways of deciding who goes next, on a world in virtual time.
     Line     strictly in the order of arrival: whoever does not fit holds up everybody behind it
     Turns    the scheduler's own queue and planner; `fair`: with all that is decided between tenants
 
-`Turns` does what `scheduler.cycle` does around the same parts, where binds succeed at once and no
+`KubeNexusStrategy` does what `scheduler.cycle` does around the same parts, where binds succeed at once and no
 API server answers. `evicts`: work is evicted for other work as the scheduler would have it; needs
 a running event loop, because evictions are asked for beside the cycle.
 """
@@ -15,28 +15,28 @@ from dataclasses import replace
 from typing import Any, Final
 
 from cluster import client, resources
-from kubenexus.simulate.virtual_time.cluster import EPOCH, World
+from kubenexus.simulate.virtual_time.cluster import EPOCH, VirtualCluster
 from policies import vocabulary
 from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
 from scheduler.plan import filters, planner
-from scheduler.queueing.scheduling_queue import Queue
-from scheduler.queueing.unschedulable import Help
+from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.context import Surroundings
-from scheduler.tenancy.manager import Tenancy
+from scheduler.tenancy.context import SchedulingContext
+from scheduler.tenancy.manager import TenancyManager
 from scheduler.tenancy.preemption.executor import Evictor
 
 _STIR_EVERY: Final = 0.2  # seconds, as in the scheduler
 
 
-class Line:
+class QueueStrategy:
     """One after the other."""
 
     busy: Final = False
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: VirtualCluster) -> None:
         self._world = world
         self._line: deque[Unit] = deque()
 
@@ -76,7 +76,7 @@ def _all_alike(*about: object) -> int:
 class _Api:
     """An API server that evicts whom it is asked to."""
 
-    def __init__(self, world: World, freed: set[str]) -> None:
+    def __init__(self, world: VirtualCluster, freed: set[str]) -> None:
         self._world, self._freed = world, freed
 
     async def evict(
@@ -107,28 +107,28 @@ async def _never(seconds: float) -> None:
     raise AssertionError("an eviction that is never refused is never tried again")
 
 
-class Turns:
+class KubeNexusStrategy:
     """Drive it: `take` what happened, then `decide`, again while it is `busy`."""
 
-    def __init__(self, world: World, *, fair: bool, evicts: bool = False) -> None:
+    def __init__(self, world: VirtualCluster, *, fair: bool, evicts: bool = False) -> None:
         self._world = world
         cache = world.cache
         self._changed: set[str] = set()
         self._stirred = False  # something that no node shows may have helped somebody
         self._stir_at = 0.0
-        self.queue = Queue(
+        self.queue = SchedulingQueue(
             bound=cache.bound,
             class_of=lambda pod: (pod.shape, cache.snapshot.signature(pod)),
             standing=cache.accounts.standing if fair else _all_alike,
         )
         self._tenancy = self._between(evicts) if fair else None
 
-    def _between(self, evicts: bool) -> Tenancy:
+    def _between(self, evicts: bool) -> TenancyManager:
         world = self._world
         evictor = Evictor(
             _Api(world, self._changed), record=world.record, may_write=lambda: True, sleep=_never
         )
-        around = Surroundings(
+        around = SchedulingContext(
             scheduler=vocabulary.SCHEDULER_NAME,
             cache=world.cache,
             queue=self.queue,
@@ -142,7 +142,7 @@ class Turns:
             leads=lambda uid: True,
             reserved=lambda gang, why: None,
         )
-        return Tenancy(around, world.plan, world.memo)
+        return TenancyManager(around, world.plan, world.memo)
 
     @property
     def busy(self) -> bool:
@@ -201,10 +201,14 @@ class Turns:
         if stirred:
             self._stirred, self._stir_at = False, world.now + _STIR_EVERY
 
-        def helps(pod: Pod) -> Help:
+        def helps(pod: Pod) -> QueueingHint:
             if any(planner.helps(pod.shape, snapshot, node, world.memo) for node in nodes):
-                return Help.FITS
-            return Help.PERHAPS if stirred and filters.depends(snapshot, pod) else Help.NONE
+                return QueueingHint.FITS
+            return (
+                QueueingHint.PERHAPS
+                if stirred and filters.depends(snapshot, pod)
+                else QueueingHint.NONE
+            )
 
         self.queue.wake(world.now, helps)
 

@@ -43,7 +43,7 @@ class Job:
         return sum(pod.shape.ask.gpus for pod in self.pods)
 
 
-class What(StrEnum):
+class ChangeKind(StrEnum):
     ARRIVED = "arrived"
     STARTED = "started"
     ENDED = "ended"
@@ -55,9 +55,9 @@ class What(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class TimelineEntry:
     at: float
-    what: What
+    what: ChangeKind
     key: UnitKey
     tenant: str
     text: str = ""
@@ -90,7 +90,7 @@ class Run:
     """One for each time that a unit waited; without an end where it waits still."""
     stuck: dict[UnitKey, str] = field(default_factory=dict)
     """Why each unit waits that waits still, as far as anybody has looked at it."""
-    happened: list[Happening] = field(default_factory=list)
+    happened: list[TimelineEntry] = field(default_factory=list)
     """In the order of time."""
     decisions: int = 0
     """Plans made for a unit that was next."""

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kubenexus.simulate.virtual_time.timeline import Job, Run, Span, What
-from scheduler.tenancy.quota.tree import Member, Tree
+from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run, Span
+from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 
 HOUR: Final = 3600.0
 _STEP: Final = 600.0  # between the beginnings of two hours
@@ -28,7 +28,7 @@ Measure = Callable[[Span], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class TenantStatistics:
     """One tenant, or all of them; times in seconds."""
 
     name: str
@@ -52,7 +52,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class ClusterStatistics:
     """One way of deciding, over all tenants."""
 
     in_use: float
@@ -76,7 +76,7 @@ def cpu(span: Span) -> int:
 
 def tenants(
     jobs: Sequence[Job], run: Run, due: Mapping[str, float], *, until: float, of: Measure
-) -> tuple[Tenant, ...]:
+) -> tuple[TenantStatistics, ...]:
     """By name, and all of them together at the end."""
 
     def time(name: str | None, *, lost: bool = False) -> float:
@@ -97,15 +97,15 @@ def tenants(
 
 def _tenant(
     name: str, jobs: Sequence[Job], run: Run, time: float, lost: float, share: float, due: float
-) -> Tenant:
+) -> TenantStatistics:
     keys = {job.key for job in jobs}
     waits = waited(jobs, run)
     mine = [(one.what, one.key) for one in run.happened if one.key in keys]
 
-    def units(what: What) -> int:
+    def units(what: ChangeKind) -> int:
         return len({key for found, key in mine if found is what})
 
-    return Tenant(
+    return TenantStatistics(
         name=name,
         units=len(jobs),
         never=sum(wait == math.inf for wait in waits),
@@ -115,10 +115,10 @@ def _tenant(
         time=time,
         share=share,
         due=due,
-        preempted=sum(what is What.PREEMPTED for what, _ in mine),
+        preempted=sum(what is ChangeKind.PREEMPTED for what, _ in mine),
         lost=lost,
-        promised=units(What.PROMISED),
-        moved=units(What.MOVED),
+        promised=units(ChangeKind.PROMISED),
+        moved=units(ChangeKind.MOVED),
     )
 
 
@@ -130,17 +130,17 @@ def whole(
     there: int,
     until: float,
     of: Measure,
-) -> Whole:
+) -> ClusterStatistics:
     """`there`: how much of what is measured the cluster has."""
     waits, large = waited(jobs, run), waited(largest(jobs), run)
-    return Whole(
+    return ClusterStatistics(
         in_use=utilisation(run.used, run.waits, there, until=until, of=of),
         wait_p50=quantile(waits, 0.5),
         wait_p95=quantile(waits, 0.95),
         large_p95=quantile(large, 0.95) if large else None,
         deviation=deviation(run.used, run.waits, due, until=until, of=of),
         never=sum(wait == math.inf for wait in waits),
-        preempted=sum(h.what is What.PREEMPTED for h in run.happened),
+        preempted=sum(h.what is ChangeKind.PREEMPTED for h in run.happened),
     )
 
 
@@ -228,10 +228,10 @@ def _covers(idle: Sequence[tuple[float, float]], begin: float, end: float) -> bo
     return not any(start < end and stop > begin for start, stop in idle)
 
 
-def due(tree: Tree, names: Iterable[str]) -> dict[str, float]:
+def due(tree: TenantTree, names: Iterable[str]) -> dict[str, float]:
     """What the weights make of the whole for each of these tenants, when all of them have work."""
     paths = {name: tree.path(name) for name in names}
-    levels: dict[str | None, dict[str, Member]] = {}
+    levels: dict[str | None, dict[str, TenantNode]] = {}
     for path in paths.values():
         for member in path:
             levels.setdefault(member.parent, {})[member.name] = member

@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from scheduler.plugins.dra.cel_selectors import Selecting
+from scheduler.plugins.dra.cel_selectors import DeviceSelectors
 from scheduler.plugins.dra.claim_types import (
     ALL,
     MOST_RESULTS,
-    Ask,
-    Constraint,
+    ClaimRequest,
+    ClaimSpec,
     DeviceClass,
-    Request,
-    Spec,
+    DeviceRequest,
+    MatchAttribute,
 )
-from scheduler.plugins.dra.device_order import Item, Place, ordered
-from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId, Mark, PoolId
-from scheduler.plugins.dra.node_selector import Nodes
+from scheduler.plugins.dra.device_order import DevicePosition, OrderedDevice, ordered
+from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId, DeviceTaint, PoolId
+from scheduler.plugins.dra.node_selector import NodeReach
 
 MOST_STEPS: Final = 20_000
 
@@ -39,28 +39,28 @@ _KEEP_OUT: Final = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
+class DevicePick:
     """One device for one way of a request."""
 
-    ask: Ask
+    ask: DeviceRequest
     device: DeviceId
-    nodes: Nodes
+    nodes: NodeReach
     """The nodes that reach the device."""
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment:
+class ClaimAllocation:
     """The devices of one claim, and the way taken for each of its requests."""
 
-    picks: tuple[Pick, ...]
+    picks: tuple[DevicePick, ...]
     ways: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Allocated:
     """An allotment for each claim, in their order."""
 
-    allotments: tuple[Allotment, ...]
+    allotments: tuple[ClaimAllocation, ...]
     rank: int = 0
     """How far down the lists of ways one had to go; 0: the first way everywhere."""
     room: int = 0
@@ -68,7 +68,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NotAllocated:
     """`broken`: a claim or a class is at fault, not this node."""
 
     reason: str
@@ -81,21 +81,21 @@ class Refused:
         return self.reason if self.claim is None else f"claim {names[self.claim]}{self.reason}"
 
 
-Outcome = Found | Refused
+Outcome = Allocated | NotAllocated
 
 
-class Shelf:
+class NodeDevices:
     """What one node offers, whoever holds it: all devices that it can reach, in a fixed order."""
 
     def __init__(
         self,
-        devices: Sequence[tuple[Device, Nodes]],
-        places: Sequence[Place],
+        devices: Sequence[tuple[Device, NodeReach]],
+        places: Sequence[DevicePosition],
         *,
         unsettled: Sequence[str] = (),
     ) -> None:
         self.items = tuple(
-            Item(number, device, place)
+            OrderedDevice(number, device, place)
             for number, ((device, _), place) in enumerate(zip(devices, places, strict=True))
         )
         self.nodes = tuple(nodes for _, nodes in devices)
@@ -104,7 +104,7 @@ class Shelf:
         self._matching: dict[tuple[str, tuple[str, ...]], frozenset[int] | str] = {}
 
     def matching(
-        self, ask: Ask, classes: Mapping[str, DeviceClass], selecting: Selecting
+        self, ask: DeviceRequest, classes: Mapping[str, DeviceClass], selecting: DeviceSelectors
     ) -> frozenset[int] | str:
         """The numbers of the devices that class and request select, or what went wrong."""
         key = (ask.class_name, ask.selectors)
@@ -113,7 +113,9 @@ class Shelf:
             known = self._matching[key] = self._match(ask, classes[ask.class_name], selecting)
         return known
 
-    def _match(self, ask: Ask, found: DeviceClass, selecting: Selecting) -> frozenset[int] | str:
+    def _match(
+        self, ask: DeviceRequest, found: DeviceClass, selecting: DeviceSelectors
+    ) -> frozenset[int] | str:
         numbers = []
         for item in self.items:
             by_class = selecting.matches(found.selectors, item.device)
@@ -128,21 +130,21 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class DeviceSource:
     """What the search asks of the facts."""
 
     classes: Mapping[str, DeviceClass]
-    selecting: Selecting
+    selecting: DeviceSelectors
     in_use: Callable[[DeviceId], bool]
-    marks: Callable[[Device], Sequence[Mark]]
+    marks: Callable[[Device], Sequence[DeviceTaint]]
     counters: Callable[[PoolId], dict[tuple[str, str], Decimal]]
     """What is left of each shared counter of a pool."""
 
 
 def allocate(
-    wanted: Sequence[Spec],
-    shelf: Shelf,
-    world: World,
+    wanted: Sequence[ClaimSpec],
+    shelf: NodeDevices,
+    world: DeviceSource,
     *,
     zones: frozenset[int] | None = None,
     most_steps: int = MOST_STEPS,
@@ -151,30 +153,30 @@ def allocate(
     search = _Search(wanted, shelf, world, zones, most_steps)
     try:
         if search.run():
-            return Found(
+            return Allocated(
                 tuple(
-                    Allotment(tuple(picks), tuple(ways))
+                    ClaimAllocation(tuple(picks), tuple(ways))
                     for picks, ways in zip(search.picks, search.ways, strict=True)
                 ),
                 search.rank,
                 search.room(),
             )
-    except _Broken as error:
+    except _Unresolvable as error:
         return error.refused
-    return Refused(GAVE_UP if search.steps > most_steps else search.why())
+    return NotAllocated(GAVE_UP if search.steps > most_steps else search.why())
 
 
-class _Broken(Exception):
-    def __init__(self, refused: Refused) -> None:
+class _Unresolvable(Exception):
+    def __init__(self, refused: NotAllocated) -> None:
         super().__init__(refused.reason)
         self.refused = refused
 
 
 @dataclass(slots=True)
-class _Rule:
+class _ConstraintState:
     """A constraint at work: the values of the devices that it covers so far."""
 
-    constraint: Constraint
+    constraint: MatchAttribute
     values: list[Attribute] = field(default_factory=list)
 
     def admits(self, found: Attribute | None) -> bool:
@@ -188,9 +190,9 @@ class _Rule:
 class _Search:
     def __init__(
         self,
-        wanted: Sequence[Spec],
-        shelf: Shelf,
-        world: World,
+        wanted: Sequence[ClaimSpec],
+        shelf: NodeDevices,
+        world: DeviceSource,
         zones: frozenset[int] | None,
         most_steps: int,
     ) -> None:
@@ -198,9 +200,9 @@ class _Search:
         self._zones, self._most = zones, most_steps
         self.steps = 0
         self.rank = 0
-        self.picks: list[list[Pick]] = [[] for _ in wanted]
+        self.picks: list[list[DevicePick]] = [[] for _ in wanted]
         self.ways: list[list[str]] = [[] for _ in wanted]
-        self._rules = [[_Rule(one) for one in spec.constraints] for spec in wanted]
+        self._rules = [[_ConstraintState(one) for one in spec.constraints] for spec in wanted]
         self._at_start = frozenset(
             item.number for item in shelf.items if not world.in_use(item.device.id)
         )
@@ -208,7 +210,7 @@ class _Search:
         self._mine: list[set[int]] = [set() for _ in wanted]  # claim -> numbers it has
         self._left: dict[PoolId, dict[tuple[str, str], Decimal]] = {}
         self._order = ordered(shelf.items, self._free, _least(wanted))
-        self._known: dict[tuple[int, str], list[Item]] = {}
+        self._known: dict[tuple[int, str], list[OrderedDevice]] = {}
 
     def run(self) -> bool:
         return self._request(0, 0)
@@ -250,23 +252,23 @@ class _Search:
             self.ways[claim].pop()
         return False
 
-    def _way(self, claim: int, number: int, request: Request, ask: Ask) -> bool:
+    def _way(self, claim: int, number: int, request: ClaimRequest, ask: DeviceRequest) -> bool:
         if ask.mode == ALL:
             return self._all(claim, number, request, ask)
         if len(self.picks[claim]) + ask.count > MOST_RESULTS:
             return False
         return self._some(claim, number, request, ask, 0, ask.count)
 
-    def _all(self, claim: int, number: int, request: Request, ask: Ask) -> bool:
+    def _all(self, claim: int, number: int, request: ClaimRequest, ask: DeviceRequest) -> bool:
         if self._shelf.unsettled:
             way = ask.name.rpartition("/")[2]
             pool = self._shelf.unsettled[0]
             reason = f", request {way}: asks for all devices, but resource pool {pool}"
-            raise _Broken(Refused(reason, claim=claim))
+            raise _Unresolvable(NotAllocated(reason, claim=claim))
         items = self._selected(claim, ask)
         if not items or len(self.picks[claim]) + len(items) > MOST_RESULTS:
             return False
-        taken: list[Item] = []
+        taken: list[OrderedDevice] = []
         for item in items:
             if not self._take(claim, request, ask, item):
                 break
@@ -278,7 +280,13 @@ class _Search:
         return False
 
     def _some(
-        self, claim: int, number: int, request: Request, ask: Ask, start: int, left: int
+        self,
+        claim: int,
+        number: int,
+        request: ClaimRequest,
+        ask: DeviceRequest,
+        start: int,
+        left: int,
     ) -> bool:
         if left == 0:
             return self._request(claim, number + 1)
@@ -293,7 +301,7 @@ class _Search:
                 self._give_back(claim, request, ask, items[at])
         return False
 
-    def _selected(self, claim: int, ask: Ask) -> list[Item]:
+    def _selected(self, claim: int, ask: DeviceRequest) -> list[OrderedDevice]:
         """The devices that may be meant, best first; All means those in use as well."""
         key = (claim, ask.name)
         known = self._known.get(key)
@@ -301,13 +309,13 @@ class _Search:
             found = self._shelf.matching(ask, self._world.classes, self._world.selecting)
             if isinstance(found, str):
                 whose = None if found.startswith("class ") else claim
-                raise _Broken(Refused(found, broken=True, claim=whose))
+                raise _Unresolvable(NotAllocated(found, broken=True, claim=whose))
             known = self._known[key] = [item for item in self._order if item.number in found]
             if ask.mode != ALL:
                 known = self._known[key] = [item for item in known if self._open(ask, item)]
         return known
 
-    def _open(self, ask: Ask, item: Item) -> bool:
+    def _open(self, ask: DeviceRequest, item: OrderedDevice) -> bool:
         """Whether the device could be had when the search began."""
         if item.device.odd or (not ask.admin and item.number not in self._at_start):
             return False
@@ -321,7 +329,9 @@ class _Search:
 
     # --- taking ---
 
-    def _take(self, claim: int, request: Request, ask: Ask, item: Item) -> bool:
+    def _take(
+        self, claim: int, request: ClaimRequest, ask: DeviceRequest, item: OrderedDevice
+    ) -> bool:
         device = item.device
         if item.number in self._mine[claim] or (not ask.admin and item.number not in self._free):
             return False
@@ -342,10 +352,12 @@ class _Search:
         self._mine[claim].add(item.number)
         if not ask.admin:
             self._free.discard(item.number)
-        self.picks[claim].append(Pick(ask, device.id, self._shelf.nodes[item.number]))
+        self.picks[claim].append(DevicePick(ask, device.id, self._shelf.nodes[item.number]))
         return True
 
-    def _give_back(self, claim: int, request: Request, ask: Ask, item: Item) -> None:
+    def _give_back(
+        self, claim: int, request: ClaimRequest, ask: DeviceRequest, item: OrderedDevice
+    ) -> None:
         self.picks[claim].pop()
         if not ask.admin:
             self._free.add(item.number)
@@ -370,7 +382,7 @@ class _Search:
         return True
 
 
-def _least(wanted: Sequence[Spec]) -> int:
+def _least(wanted: Sequence[ClaimSpec]) -> int:
     """How many devices the pod wants at the least, as its first ways say it."""
     return sum(
         request.ways[0].count

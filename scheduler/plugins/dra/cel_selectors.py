@@ -49,7 +49,7 @@ class _Compiled:
     """(attributes or capacity, domain) that the expression names"""
 
 
-class Selecting:
+class DeviceSelectors:
     """Whether devices are selected; `engine` is made when the first selector is met."""
 
     def __init__(self, engine: Callable[[], engine_cpp.Engine] = engine_cpp.engine) -> None:

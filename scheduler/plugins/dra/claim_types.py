@@ -3,7 +3,7 @@ What the API says about claims for devices and their classes, as frozen values.
 
 Only what is read is kept. `version` is the object's resourceVersion: two states that differ in
 nothing else are equal. What a request asks for that this scheduler cannot take into account is
-named in `Ask.odd`: such a claim is never allocated.
+named in `DeviceRequest.odd`: such a claim is never allocated.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, Self
 import orjson
 
 from scheduler.model.fields import Json, mapping, rows, whole
-from scheduler.plugins.dra.device_types import DeviceId, Mark
-from scheduler.plugins.dra.node_selector import EVERYWHERE, NOWHERE, Nodes, read_nodes
+from scheduler.plugins.dra.device_types import DeviceId, DeviceTaint
+from scheduler.plugins.dra.node_selector import EVERYWHERE, NOWHERE, NodeReach, read_nodes
 
 ClaimKey = tuple[str, str]  # namespace, name
 
@@ -25,7 +25,7 @@ MOST_RESULTS: Final = 32  # devices of one claim
 MOST_CONSUMERS: Final = 256  # pods that one claim is reserved for
 
 
-class Tolerance(NamedTuple):
+class DeviceToleration(NamedTuple):
     """What a request tolerates; empty: anything."""
 
     key: str = ""
@@ -33,13 +33,13 @@ class Tolerance(NamedTuple):
     value: str = ""
     effect: str = ""
 
-    def bears(self, mark: Mark) -> bool:
+    def bears(self, mark: DeviceTaint) -> bool:
         if self.effect not in ("", mark.effect) or self.key not in ("", mark.key):
             return False
         return self.operator == "Exists" or (self.operator == "Equal" and self.value == mark.value)
 
 
-class Config(NamedTuple):
+class DriverConfig(NamedTuple):
     """Parameters for a driver, as JSON; without requests they hold for all."""
 
     opaque: bytes
@@ -50,7 +50,7 @@ class Config(NamedTuple):
 class DeviceClass:
     name: str
     selectors: tuple[str, ...] = ()
-    config: tuple[Config, ...] = ()
+    config: tuple[DriverConfig, ...] = ()
 
     @classmethod
     def read(cls, obj: Json) -> Self:
@@ -63,7 +63,7 @@ class DeviceClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DeviceRequest:
     """One way to satisfy a request. `name` is qualified for one of several: request/subrequest."""
 
     name: str
@@ -73,7 +73,7 @@ class Ask:
     count: int = 1
     admin: bool = False
     """Beside whoever holds the device."""
-    tolerances: tuple[Tolerance, ...] = ()
+    tolerances: tuple[DeviceToleration, ...] = ()
     tolerations: bytes = b""
     """The same as JSON, for the allocation."""
     odd: str = ""
@@ -81,14 +81,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ClaimRequest:
     """Satisfied by the first of its ways that can be had."""
 
     name: str
-    ways: tuple[Ask, ...]
+    ways: tuple[DeviceRequest, ...]
 
 
-class Constraint(NamedTuple):
+class MatchAttribute(NamedTuple):
     """Devices of these requests (empty: all) have one value of the attribute, or each its own."""
 
     attribute: str
@@ -100,14 +100,14 @@ class Constraint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class ClaimSpec:
     """What a claim asks for; equal specs are satisfied by the same devices."""
 
-    requests: tuple[Request, ...] = ()
-    constraints: tuple[Constraint, ...] = ()
-    config: tuple[Config, ...] = ()
+    requests: tuple[ClaimRequest, ...] = ()
+    constraints: tuple[MatchAttribute, ...] = ()
+    config: tuple[DriverConfig, ...] = ()
 
-    def asks(self) -> Iterator[Ask]:
+    def asks(self) -> Iterator[DeviceRequest]:
         return (way for request in self.requests for way in request.ways)
 
     @classmethod
@@ -120,7 +120,7 @@ class Spec:
         )
 
 
-class Held(NamedTuple):
+class AllocatedDevice(NamedTuple):
     """A device that a claim was given; an `admin` leaves it free for others."""
 
     id: DeviceId
@@ -128,22 +128,22 @@ class Held(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Allocation:
     """The allocation of a claim, as it stands in the API."""
 
-    devices: tuple[Held, ...] = ()
-    nodes: Nodes = EVERYWHERE
+    devices: tuple[AllocatedDevice, ...] = ()
+    nodes: NodeReach = EVERYWHERE
     """The nodes that reach these devices."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ResourceClaim:
     """A ResourceClaim."""
 
     key: ClaimKey
     uid: str = ""
-    spec: Spec = Spec()
-    given: Given | None = None
+    spec: ClaimSpec = ClaimSpec()
+    given: Allocation | None = None
     """None: not allocated."""
     consumers: tuple[str, ...] = ()
     """uids of those it is reserved for"""
@@ -160,7 +160,7 @@ class Claim:
         return cls(
             key=(str(about.get("namespace") or "default"), str(about.get("name") or "")),
             uid=str(about.get("uid") or ""),
-            spec=Spec.read(mapping(obj.get("spec"))),
+            spec=ClaimSpec.read(mapping(obj.get("spec"))),
             given=_given(found) if isinstance(found, dict) else None,
             consumers=tuple(str(row.get("uid")) for row in rows(status.get("reservedFor"))),
             owner=next(
@@ -186,9 +186,9 @@ def _selectors(found: Json) -> tuple[str, ...]:
     )
 
 
-def _configs(found: Json) -> tuple[Config, ...]:
+def _configs(found: Json) -> tuple[DriverConfig, ...]:
     return tuple(
-        Config(
+        DriverConfig(
             orjson.dumps(row.get("opaque"), option=orjson.OPT_SORT_KEYS),
             tuple(str(name) for name in row.get("requests") or ()),
         )
@@ -196,20 +196,20 @@ def _configs(found: Json) -> tuple[Config, ...]:
     )
 
 
-def _request(row: Json) -> Request:
+def _request(row: Json) -> ClaimRequest:
     name = str(row.get("name") or "")
     if ways := rows(row.get("firstAvailable")):
-        return Request(name, tuple(_ask(f"{name}/{way.get('name')}", way) for way in ways))
+        return ClaimRequest(name, tuple(_ask(f"{name}/{way.get('name')}", way) for way in ways))
     exactly = row.get("exactly")
-    return Request(name, (_ask(name, exactly),) if isinstance(exactly, dict) else ())
+    return ClaimRequest(name, (_ask(name, exactly),) if isinstance(exactly, dict) else ())
 
 
-def _ask(name: str, found: Json) -> Ask:
+def _ask(name: str, found: Json) -> DeviceRequest:
     tolerations = rows(found.get("tolerations"))
     odd = "capacity of devices that claims share" if found.get("capacity") else ""
     if found.get("derivedAttributes"):
         odd = "derived attributes"
-    return Ask(
+    return DeviceRequest(
         name=name,
         class_name=str(found.get("deviceClassName") or ""),
         selectors=_selectors(found),
@@ -217,7 +217,7 @@ def _ask(name: str, found: Json) -> Ask:
         count=whole(found.get("count")) or 1,
         admin=found.get("adminAccess") is True,
         tolerances=tuple(
-            Tolerance(
+            DeviceToleration(
                 str(one.get("key") or ""),
                 str(one.get("operator") or "Equal"),
                 str(one.get("value") or ""),
@@ -230,18 +230,18 @@ def _ask(name: str, found: Json) -> Ask:
     )
 
 
-def _constraint(row: Json) -> Constraint:
+def _constraint(row: Json) -> MatchAttribute:
     requests = tuple(str(name) for name in row.get("requests") or ())
     if distinct := row.get("distinctAttribute"):
-        return Constraint(str(distinct), requests, distinct=True)
-    return Constraint(str(row.get("matchAttribute") or ""), requests)
+        return MatchAttribute(str(distinct), requests, distinct=True)
+    return MatchAttribute(str(row.get("matchAttribute") or ""), requests)
 
 
-def _given(found: Json) -> Given:
+def _given(found: Json) -> Allocation:
     nodes = found.get("nodeSelector")
-    return Given(
+    return Allocation(
         tuple(
-            Held(
+            AllocatedDevice(
                 DeviceId(*(str(row.get(part) or "") for part in DeviceId._fields)),
                 row.get("adminAccess") is True,
             )

@@ -21,7 +21,7 @@ SWITCH_NAMES: Final = ("pcieRoot", "pcieSwitch")
 ISLAND_NAMES: Final = ("nvlinkDomain", "nvLinkDomain", "nvlink", "island", "cliqueId", "clique")
 
 
-class Place(NamedTuple):
+class DevicePosition(NamedTuple):
     """Where a device sits; what nobody said is empty."""
 
     zone: int | None = None
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     island: str = ""
 
 
-def place_of(device: Device) -> Place:
+def place_of(device: Device) -> DevicePosition:
     """As its own attributes tell it, whatever their domain."""
     found = {
         name.rpartition("/")[2]: one.value
@@ -37,7 +37,7 @@ def place_of(device: Device) -> Place:
         if one.kind in ("int", "string")
     }
     zone = _first(found, ZONE_NAMES)
-    return Place(
+    return DevicePosition(
         zone if isinstance(zone, int) else None,
         str(_first(found, SWITCH_NAMES) or ""),
         str(_first(found, ISLAND_NAMES) or ""),
@@ -48,15 +48,15 @@ def _first(found: dict[str, object], names: Sequence[str]) -> object:
     return next((found[name] for name in names if name in found), None)
 
 
-class Item(NamedTuple):
+class OrderedDevice(NamedTuple):
     """A device with its place; `number` is where it stands among all of its host."""
 
     number: int
     device: Device
-    place: Place
+    place: DevicePosition
 
 
-Level = Callable[[Place], object]
+Level = Callable[[DevicePosition], object]
 
 _LEVELS: Final[tuple[Level, ...]] = (
     lambda place: place.island,
@@ -65,17 +65,19 @@ _LEVELS: Final[tuple[Level, ...]] = (
 )
 
 
-def ordered(items: Sequence[Item], free: Collection[int], wanted: int) -> list[Item]:
+def ordered(
+    items: Sequence[OrderedDevice], free: Collection[int], wanted: int
+) -> list[OrderedDevice]:
     """All items, the best to take first; `free` holds the numbers of those that can be had."""
     return _ordered(items, free, wanted, _LEVELS)
 
 
 def _ordered(
-    items: Sequence[Item], free: Collection[int], wanted: int, levels: tuple[Level, ...]
-) -> list[Item]:
+    items: Sequence[OrderedDevice], free: Collection[int], wanted: int, levels: tuple[Level, ...]
+) -> list[OrderedDevice]:
     if not levels or len(items) < 2:
         return list(items)
-    groups: dict[object, list[Item]] = {}
+    groups: dict[object, list[OrderedDevice]] = {}
     for item in items:
         groups.setdefault(levels[0](item.place), []).append(item)
     if len(groups) == 1:
@@ -85,7 +87,7 @@ def _ordered(
 
 
 def _rank(
-    found: tuple[object, list[Item]], free: Collection[int], wanted: int
+    found: tuple[object, list[OrderedDevice]], free: Collection[int], wanted: int
 ) -> tuple[int, int, int]:
     key, group = found
     first = min(item.number for item in group)

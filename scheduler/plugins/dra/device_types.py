@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from policies import quantity
 from scheduler.model.fields import Json, mapping, rows, whole
-from scheduler.plugins.dra.node_selector import Nodes, read_nodes
+from scheduler.plugins.dra.node_selector import NodeReach, read_nodes
 
 PoolId = tuple[str, str]  # driver, pool
 
@@ -35,7 +35,7 @@ class Attribute(NamedTuple):
     value: Any
 
 
-class Mark(NamedTuple):
+class DeviceTaint(NamedTuple):
     """A taint of a device."""
 
     key: str
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
     effect: str
 
 
-class Draw(NamedTuple):
+class CounterUse(NamedTuple):
     """What a device takes of a counter that devices of its pool share."""
 
     counters: str
@@ -57,9 +57,9 @@ class Device:
     attributes: tuple[tuple[str, Attribute], ...] = ()
     capacity: tuple[tuple[str, str], ...] = ()
     """(qualified name, quantity)"""
-    marks: tuple[Mark, ...] = ()
-    draws: tuple[Draw, ...] = ()
-    nodes: Nodes | None = None
+    marks: tuple[DeviceTaint, ...] = ()
+    draws: tuple[CounterUse, ...] = ()
+    nodes: NodeReach | None = None
     """Where its slice says so for each device."""
     odd: str = ""
 
@@ -68,7 +68,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class ResourceSlice:
     """A ResourceSlice: a part of a pool of devices."""
 
     name: str
@@ -76,10 +76,10 @@ class Slice:
     generation: int = 0
     count: int = 1
     """How many slices the pool has in this generation."""
-    nodes: Nodes | None = None
+    nodes: NodeReach | None = None
     """None: each device says so itself, or there are none."""
     devices: tuple[Device, ...] = ()
-    counters: tuple[Draw, ...] = ()
+    counters: tuple[CounterUse, ...] = ()
     """What there is of each shared counter."""
     version: str = field(default="", compare=False)
 
@@ -96,7 +96,7 @@ class Slice:
             nodes=None if spec.get("perDeviceNodeSelection") is True else read_nodes(spec),
             devices=tuple(_device(key, row) for row in rows(spec.get("devices"))),
             counters=tuple(
-                Draw(str(row.get("name")), str(name), _amount(mapping(found).get("value")))
+                CounterUse(str(row.get("name")), str(name), _amount(mapping(found).get("value")))
                 for row in rows(spec.get("sharedCounters"))
                 for name, found in sorted(mapping(row.get("counters")).items())
             ),
@@ -105,11 +105,11 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class DeviceTaintRule:
     """A DeviceTaintRule: a taint on all devices that it selects; an empty part selects all."""
 
     name: str
-    mark: Mark
+    mark: DeviceTaint
     driver: str = ""
     pool: str = ""
     device: str = ""
@@ -146,7 +146,7 @@ def _device(pool: PoolId, row: Json) -> Device:
         ),
         marks=tuple(_mark(one) for one in rows(row.get("taints"))),
         draws=tuple(
-            Draw(str(one.get("counterSet")), str(key), _amount(mapping(value).get("value")))
+            CounterUse(str(one.get("counterSet")), str(key), _amount(mapping(value).get("value")))
             for one in rows(row.get("consumesCounters"))
             for key, value in sorted(mapping(one.get("counters")).items())
         ),
@@ -178,8 +178,8 @@ def _qualified(driver: str, name: object) -> str:
     return str(name) if "/" in str(name) else f"{driver}/{name}"
 
 
-def _mark(found: Json) -> Mark:
-    return Mark(*(str(found.get(part) or "") for part in ("key", "value", "effect")))
+def _mark(found: Json) -> DeviceTaint:
+    return DeviceTaint(*(str(found.get(part) or "") for part in ("key", "value", "effect")))
 
 
 def _amount(found: object) -> Decimal:

@@ -7,21 +7,23 @@ sits if the device itself does not.
 
 from collections.abc import Iterable, Iterator
 
-from scheduler.columns.node_table import Columns
+from scheduler.columns.node_table import NodeTable
 from scheduler.model.node import Node
-from scheduler.plugins.dra.allocator import Shelf
-from scheduler.plugins.dra.device_order import Place, place_of
+from scheduler.plugins.dra.allocator import NodeDevices
+from scheduler.plugins.dra.device_order import DevicePosition, place_of
 from scheduler.plugins.dra.device_types import Device
-from scheduler.plugins.dra.node_selector import NOWHERE, Nodes
-from scheduler.plugins.dra.store import DeviceFacts, Pool
+from scheduler.plugins.dra.node_selector import NOWHERE, NodeReach
+from scheduler.plugins.dra.store import DevicePool, DeviceStore
 
 
-class Shelves:
-    def __init__(self, columns: Columns, facts: DeviceFacts) -> None:
+class NodeDeviceCache:
+    def __init__(self, columns: NodeTable, facts: DeviceStore) -> None:
         self._columns, self._facts = columns, facts
-        self._known: dict[int, tuple[Node, Shelf]] = {}  # row -> the node as it was, its shelf
+        self._known: dict[
+            int, tuple[Node, NodeDevices]
+        ] = {}  # row -> the node as it was, its shelf
 
-    def at(self, row: int) -> Shelf:
+    def at(self, row: int) -> NodeDevices:
         node = self._columns.nodes[self._columns.names[row]]
         known = self._known.get(row)
         if known is None or not self.stands(row):
@@ -47,8 +49,8 @@ class Shelves:
     def drop(self, row: int) -> None:
         self._known.pop(row, None)
 
-    def _gather(self, node: Node) -> Shelf:
-        found: list[tuple[Device, Nodes]] = []
+    def _gather(self, node: Node) -> NodeDevices:
+        found: list[tuple[Device, NodeReach]] = []
         unsettled: list[str] = []
         for pool in self._facts.visible(node.name):
             mine = list(_reached(pool, node))
@@ -60,10 +62,10 @@ class Shelves:
                 unsettled.append(f"{pool} is currently invalid")
             else:
                 found += mine
-        return Shelf(found, list(_places(node, found)), unsettled=unsettled)
+        return NodeDevices(found, list(_places(node, found)), unsettled=unsettled)
 
 
-def _reached(pool: Pool, node: Node) -> Iterator[tuple[Device, Nodes]]:
+def _reached(pool: DevicePool, node: Node) -> Iterator[tuple[Device, NodeReach]]:
     for one in pool.slices:
         if one.nodes is not None:
             if one.nodes.has(node):
@@ -74,12 +76,12 @@ def _reached(pool: Pool, node: Node) -> Iterator[tuple[Device, Nodes]]:
                 yield device, device.nodes or NOWHERE
 
 
-def _places(node: Node, found: list[tuple[Device, Nodes]]) -> Iterator[Place]:
+def _places(node: Node, found: list[tuple[Device, NodeReach]]) -> Iterator[DevicePosition]:
     gpus = {gpu.device: gpu for gpu in node.topology.gpus if gpu.device} if node.topology else {}
     for device, _ in found:
         place = place_of(device)
         gpu = gpus.get(str(device.id))
         if gpu is not None:
             zone = gpu.zone if place.zone is None else place.zone
-            place = Place(zone, place.switch or gpu.switch, place.island or gpu.island)
+            place = DevicePosition(zone, place.switch or gpu.switch, place.island or gpu.island)
         yield place

@@ -13,8 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.columns.label_match import Requirement, Rows, Selector, Terms, read_terms, selects
-from scheduler.columns.node_table import Bools, Columns
+from scheduler.columns.label_match import (
+    LabelIndex,
+    RowRequirement,
+    Selector,
+    Terms,
+    read_terms,
+    selects,
+)
+from scheduler.columns.node_table import Bools, NodeTable
 from scheduler.model.fields import Json
 from scheduler.model.node import Node
 
@@ -22,7 +29,7 @@ _BY_NAME: Final = "field:metadata.name"
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class NodeReach:
     name: str = ""
     everywhere: bool = False
     terms: Terms = ()
@@ -39,7 +46,7 @@ class Nodes:
         """The one node that can be meant, where that is plain."""
         return self.name or _single(self.terms)
 
-    def rows(self, columns: Columns, known: Rows) -> Bools:
+    def rows(self, columns: NodeTable, known: LabelIndex) -> Bools:
         """All rows that it has."""
         if self.everywhere:
             return columns.alive.copy()
@@ -56,8 +63,8 @@ class Nodes:
         return found
 
 
-EVERYWHERE: Final = Nodes(everywhere=True)
-NOWHERE: Final = Nodes()
+EVERYWHERE: Final = NodeReach(everywhere=True)
+NOWHERE: Final = NodeReach()
 
 
 def _single(terms: Terms) -> str:
@@ -68,7 +75,7 @@ def _single(terms: Terms) -> str:
     return ""
 
 
-def _term_rows(term: Selector, columns: Columns, known: Rows) -> Bools:
+def _term_rows(term: Selector, columns: NodeTable, known: LabelIndex) -> Bools:
     if not term:
         return np.zeros_like(columns.alive)
     found = known.all_of(tuple(rule for rule in term if rule.key != _BY_NAME))
@@ -78,41 +85,41 @@ def _term_rows(term: Selector, columns: Columns, known: Rows) -> Bools:
     return found
 
 
-def _named(rule: Requirement, columns: Columns) -> Bools:
+def _named(rule: RowRequirement, columns: NodeTable) -> Bools:
     found = np.zeros_like(columns.alive)
     for name, row in columns.rows.items():
         found[row] = rule.holds({_BY_NAME: name})
     return found
 
 
-def read_nodes(spec: Json) -> Nodes | None:
+def read_nodes(spec: Json) -> NodeReach | None:
     """nodeName, allNodes or nodeSelector of a slice or a device; None where none is given."""
     if name := spec.get("nodeName"):
-        return Nodes(name=str(name))
+        return NodeReach(name=str(name))
     if spec.get("allNodes") is True:
         return EVERYWHERE
     terms = read_terms(spec.get("nodeSelector"))
-    return None if terms is None else Nodes(terms=terms)
+    return None if terms is None else NodeReach(terms=terms)
 
 
-def common(found: tuple[Nodes, ...]) -> Nodes:
+def common(found: tuple[NodeReach, ...]) -> NodeReach:
     """The nodes that reach all of these; an allocation is told by them."""
-    rules: dict[Requirement, None] = {}
+    rules: dict[RowRequirement, None] = {}
     for one in found:
         if one.name:
             return one
         # A slice's selector has one term: the API server accepts no other.
         for term in one.terms[:1]:
             rules.update(dict.fromkeys(term))
-    return Nodes(terms=(tuple(rules),)) if rules else EVERYWHERE
+    return NodeReach(terms=(tuple(rules),)) if rules else EVERYWHERE
 
 
-def written(nodes: Nodes) -> Mapping[str, Any] | None:
+def written(nodes: NodeReach) -> Mapping[str, Any] | None:
     """As the API takes it; None: no node is excluded."""
     if nodes.everywhere:
         return None
     if nodes.name:
-        term = {"matchFields": [_rule(Requirement("metadata.name", "In", (nodes.name,)))]}
+        term = {"matchFields": [_rule(RowRequirement("metadata.name", "In", (nodes.name,)))]}
         return {"nodeSelectorTerms": [term]}
     return {"nodeSelectorTerms": [_written(term) for term in nodes.terms]}
 
@@ -128,6 +135,6 @@ def _written(term: Selector) -> Mapping[str, Any]:
     return found
 
 
-def _rule(rule: Requirement) -> Mapping[str, Any]:
+def _rule(rule: RowRequirement) -> Mapping[str, Any]:
     key = rule.key.removeprefix("field:")
     return {"key": key, "operator": rule.operator, "values": list(rule.values)}

@@ -12,7 +12,7 @@ from itertools import combinations, islice
 from typing import Final
 
 from scheduler.model.assignment import Assignment
-from scheduler.plugins.numa.allocator import Ask, Misfit
+from scheduler.plugins.numa.allocator import Ask, NumaMisfit
 
 APART: Final = "node(s) could not give the pod its devices on its NUMA nodes"
 _MOST_TRIED: Final = 200
@@ -26,12 +26,12 @@ def binds(ask: Ask) -> bool:
 def choose(
     ask: Ask,
     zones: Sequence[int],
-    decide: Callable[[Ask], Assignment | Misfit],
+    decide: Callable[[Ask], Assignment | NumaMisfit],
     gives: Callable[[frozenset[int]], bool],
-) -> Assignment | Misfit:
+) -> Assignment | NumaMisfit:
     """`decide` chooses for the pod alone; `gives`: whether these NUMA nodes have its devices."""
     first = decide(ask)
-    if isinstance(first, Misfit) or not first.numa or not binds(ask):
+    if isinstance(first, NumaMisfit) or not first.numa or not binds(ask):
         return first
     if gives(frozenset(first.numa)):
         return first
@@ -41,6 +41,6 @@ def choose(
             continue
         others = tuple(zone for zone in zones if zone not in here)
         found = decide(replace(ask, avoid=(*ask.avoid, *others)))
-        if not isinstance(found, Misfit) and here >= set(found.numa):
+        if not isinstance(found, NumaMisfit) and here >= set(found.numa):
             return found
-    return Misfit(APART)
+    return NumaMisfit(APART)

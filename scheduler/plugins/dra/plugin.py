@@ -20,22 +20,29 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns.label_match import Rows
-from scheduler.columns.node_table import Bools, Columns, Ints
+from scheduler.columns.label_match import LabelIndex
+from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.assignment import NOWHERE, Assignment
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plugins.dra import numa_alignment
 from scheduler.plugins.dra import pod_claims as claim_rules
-from scheduler.plugins.dra.allocator import Allotment, Found, Outcome, Refused, World, allocate
-from scheduler.plugins.dra.cel_selectors import Selecting
-from scheduler.plugins.dra.claim_types import Claim, ClaimKey
+from scheduler.plugins.dra.allocator import (
+    Allocated,
+    ClaimAllocation,
+    DeviceSource,
+    NotAllocated,
+    Outcome,
+    allocate,
+)
+from scheduler.plugins.dra.cel_selectors import DeviceSelectors
+from scheduler.plugins.dra.claim_types import ClaimKey, ResourceClaim
 from scheduler.plugins.dra.device_types import DeviceId, PoolId
-from scheduler.plugins.dra.node_devices import Shelves
-from scheduler.plugins.dra.node_selector import Nodes, common
-from scheduler.plugins.dra.pod_claims import Claims
-from scheduler.plugins.dra.store import DeviceFacts
-from scheduler.plugins.numa.allocator import Ask, Misfit
+from scheduler.plugins.dra.node_devices import NodeDeviceCache
+from scheduler.plugins.dra.node_selector import NodeReach, common
+from scheduler.plugins.dra.pod_claims import PodClaims
+from scheduler.plugins.dra.store import DeviceStore
+from scheduler.plugins.numa.allocator import Ask, NumaMisfit
 
 UNAVAILABLE: Final = "resourceclaim not available on the node"
 _MOST_KEPT: Final = 256  # kinds of wishes whose answers are kept
@@ -47,34 +54,34 @@ Zones = frozenset[int] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ClaimDecision:
     """What must be written before the pod may be bound, claim by claim."""
 
-    claims: tuple[tuple[ClaimKey, Allotment | None], ...] = ()
+    claims: tuple[tuple[ClaimKey, ClaimAllocation | None], ...] = ()
     """None: allocated already, only to be reserved."""
     lacking: str = ""
     """Why the node cannot give the devices any more."""
 
 
-NOTHING: Final = Decision()
+NOTHING: Final = ClaimDecision()
 
 
 @dataclass(slots=True)
-class _Promise:
-    allotment: Allotment
+class _AssumedAllocation:
+    allotment: ClaimAllocation
     holders: set[Holder]
 
 
-class Devices:
+class DynamicResources:
     """The books of devices."""
 
-    def __init__(self, columns: Columns, selecting: Selecting | None = None) -> None:
-        self.facts = DeviceFacts()
+    def __init__(self, columns: NodeTable, selecting: DeviceSelectors | None = None) -> None:
+        self.facts = DeviceStore()
         self._columns = columns
-        self._rows = Rows(columns)
-        self._shelves = Shelves(columns, self.facts)
-        self._promised: dict[Holder, Decision] = {}
-        self._promises: dict[ClaimKey, _Promise] = {}
+        self._rows = LabelIndex(columns)
+        self._shelves = NodeDeviceCache(columns, self.facts)
+        self._promised: dict[Holder, ClaimDecision] = {}
+        self._promises: dict[ClaimKey, _AssumedAllocation] = {}
         self._busy: dict[DeviceId, set[ClaimKey]] = {}  # by promises
         self._stamps: Ints = np.zeros(len(columns.alive), dtype=np.int64)
         self._all = 0  # counts the changes that may concern any row
@@ -82,9 +89,9 @@ class Devices:
         self._answers: dict[
             tuple[tuple[int, ...], Zones], dict[int, tuple[tuple[int, int], Outcome]]
         ] = {}
-        self._world = World(
+        self._world = DeviceSource(
             classes=self.facts.classes,
-            selecting=selecting or Selecting(),
+            selecting=selecting or DeviceSelectors(),
             in_use=self._in_use,
             marks=self.facts.marks,
             counters=self._counters,
@@ -121,7 +128,7 @@ class Devices:
         found = ((uid, what) for (uid, where), what in self._promised.items() if where == row)
         return tuple(sorted(found, key=lambda one: one[0]))
 
-    def decision(self, pod: Pod, node: str) -> Decision:
+    def decision(self, pod: Pod, node: str) -> ClaimDecision:
         return self._promised.get((pod.uid, self._columns.rows.get(node, -1)), NOTHING)
 
     def holders(self, key: ClaimKey) -> set[str]:
@@ -132,36 +139,38 @@ class Devices:
             if any(mine == key for mine, _ in decision.claims)
         }
 
-    def _decide(self, pod: Pod, row: int, assignment: Assignment) -> Decision:
+    def _decide(self, pod: Pod, row: int, assignment: Assignment) -> ClaimDecision:
         found = claim_rules.judge(self.facts, pod)
         if found.trouble:
-            return Decision(lacking=found.trouble)
-        made: dict[ClaimKey, Allotment | None] = {claim.key: None for claim in found.allocated}
+            return ClaimDecision(lacking=found.trouble)
+        made: dict[ClaimKey, ClaimAllocation | None] = {
+            claim.key: None for claim in found.allocated
+        }
         made |= {claim.key: self._promises[claim.key].allotment for claim in self._shared(found)}
         wanting = self._open(found)
         if wanting:
             outcome = self._preferred(pod, wanting, row, assignment)
-            if isinstance(outcome, Refused):
-                return Decision(lacking=outcome.reason)
+            if isinstance(outcome, NotAllocated):
+                return ClaimDecision(lacking=outcome.reason)
             made |= dict(zip((one.key for one in wanting), outcome.allotments, strict=True))
-        return Decision(tuple((key, made[key]) for key in claim_rules.keys(pod)))
+        return ClaimDecision(tuple((key, made[key]) for key in claim_rules.keys(pod)))
 
     def _preferred(
-        self, pod: Pod, wanting: tuple[Claim, ...], row: int, assignment: Assignment
+        self, pod: Pod, wanting: tuple[ResourceClaim, ...], row: int, assignment: Assignment
     ) -> Outcome:
         """Devices on the pod's own NUMA nodes; from elsewhere where its policy lets them."""
         if assignment.numa:
             near = self._answer(wanting, row, frozenset(assignment.numa))
-            if isinstance(near, Found) or numa_alignment.binds(pod.shape.ask):
+            if isinstance(near, Allocated) or numa_alignment.binds(pod.shape.ask):
                 return near
         return self._answer(wanting, row, None)
 
-    def _promise(self, key: ClaimKey, allotment: Allotment, holder: Holder) -> None:
+    def _promise(self, key: ClaimKey, allotment: ClaimAllocation, holder: Holder) -> None:
         known = self._promises.get(key)
         if known is not None:
             known.holders.add(holder)
             return
-        self._promises[key] = _Promise(allotment, {holder})
+        self._promises[key] = _AssumedAllocation(allotment, {holder})
         devices = _devices(allotment)
         for device in devices:
             self._busy.setdefault(device, set()).add(key)
@@ -270,26 +279,30 @@ class Devices:
         return np.array([_cost(one, alike) for one in answers], dtype=np.int64)
 
     def choose(
-        self, pod: Pod, row: int, zones: Iterable[int], decide: Callable[[Ask], Assignment | Misfit]
-    ) -> Assignment | Misfit:
+        self,
+        pod: Pod,
+        row: int,
+        zones: Iterable[int],
+        decide: Callable[[Ask], Assignment | NumaMisfit],
+    ) -> Assignment | NumaMisfit:
         """Where on its host the pod would sit, with its devices where its policy wants them."""
         wanting = self._open(claim_rules.judge(self.facts, pod))
         if not wanting:
             return decide(pod.shape.ask)
 
         def gives(here: frozenset[int]) -> bool:
-            return isinstance(self._answer(wanting, row, here), Found)
+            return isinstance(self._answer(wanting, row, here), Allocated)
 
         return numa_alignment.choose(pod.shape.ask, tuple(zones), decide, gives)
 
-    def _shared(self, found: Claims) -> list[Claim]:
+    def _shared(self, found: PodClaims) -> list[ResourceClaim]:
         """Claims that a pod on its way will have allocated."""
         return [claim for claim in found.wanting if claim.key in self._promises]
 
-    def _open(self, found: Claims) -> tuple[Claim, ...]:
+    def _open(self, found: PodClaims) -> tuple[ResourceClaim, ...]:
         return tuple(claim for claim in found.wanting if claim.key not in self._promises)
 
-    def _fixed(self, found: Claims) -> Iterator[Nodes]:
+    def _fixed(self, found: PodClaims) -> Iterator[NodeReach]:
         for claim in found.allocated:
             if claim.given is not None:
                 yield claim.given.nodes
@@ -297,15 +310,17 @@ class Devices:
             picks = self._promises[claim.key].allotment.picks
             yield common(tuple(pick.nodes for pick in picks))
 
-    def _specs(self, wanting: Iterable[Claim]) -> tuple[int, ...]:
+    def _specs(self, wanting: Iterable[ResourceClaim]) -> tuple[int, ...]:
         return tuple(self.facts.numbers[claim.key] for claim in wanting)
 
-    def _refused(self, wanting: tuple[Claim, ...], rows: Bools) -> Iterator[tuple[str, Bools]]:
+    def _refused(
+        self, wanting: tuple[ResourceClaim, ...], rows: Bools
+    ) -> Iterator[tuple[str, Bools]]:
         reasons: dict[str, Bools] = {}
         names = ["/".join(claim.key) for claim in wanting]
         for row in np.flatnonzero(rows):
             outcome = self._answer(wanting, int(row), None)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, NotAllocated):
                 text = outcome.text(names)
                 if outcome.broken:
                     # As in kube-scheduler: what is wrong with a claim fails it on all nodes.
@@ -314,7 +329,7 @@ class Devices:
                 reasons.setdefault(text, np.zeros_like(rows))[row] = True
         yield from sorted(reasons.items())
 
-    def _answer(self, wanting: tuple[Claim, ...], row: int, zones: Zones) -> Outcome:
+    def _answer(self, wanting: tuple[ResourceClaim, ...], row: int, zones: Zones) -> Outcome:
         key = (self._specs(wanting), zones)
         answers = self._answers.get(key)
         if answers is None:
@@ -329,17 +344,17 @@ class Devices:
             known = answers[row] = (moment, self._allocate(wanting, row, zones))
         return known[1]
 
-    def _allocate(self, wanting: tuple[Claim, ...], row: int, zones: Zones) -> Outcome:
+    def _allocate(self, wanting: tuple[ResourceClaim, ...], row: int, zones: Zones) -> Outcome:
         specs = [claim.spec for claim in wanting]
         return allocate(specs, self._shelves.at(row), self._world, zones=zones)
 
 
 def _cost(outcome: Outcome, alike: int) -> int:
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, NotAllocated):
         return _FAR
     room = outcome.room
     return outcome.rank * _RANK + (room if room >= alike else _RANK - room)
 
 
-def _devices(allotment: Allotment) -> list[DeviceId]:
+def _devices(allotment: ClaimAllocation) -> list[DeviceId]:
     return [pick.device for pick in allotment.picks if not pick.ask.admin]

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.model.pod import Pod, sentence
-from scheduler.plugins.dra.claim_types import MOST_CONSUMERS, Claim, ClaimKey
-from scheduler.plugins.dra.store import DeviceFacts
+from scheduler.plugins.dra.claim_types import MOST_CONSUMERS, ClaimKey, ResourceClaim
+from scheduler.plugins.dra.store import DeviceStore
 
 IN_USE: Final = "resourceclaim in use"
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class PodClaims:
     """What became of a pod's claims; with a `trouble` the rest is empty."""
 
-    allocated: tuple[Claim, ...] = ()
-    wanting: tuple[Claim, ...] = ()
+    allocated: tuple[ResourceClaim, ...] = ()
+    wanting: tuple[ResourceClaim, ...] = ()
     trouble: str = ""
 
 
@@ -33,17 +33,17 @@ def keys(pod: Pod) -> tuple[ClaimKey, ...]:
     return tuple(dict.fromkeys((pod.key.namespace, name) for name in pod.claims if name))
 
 
-def judge(facts: DeviceFacts, pod: Pod) -> Claims:
+def judge(facts: DeviceStore, pod: Pod) -> PodClaims:
     if trouble := _amiss(facts, pod):
-        return Claims(trouble=trouble)
+        return PodClaims(trouble=trouble)
     found = [facts.claims[key] for key in keys(pod)]
-    return Claims(
+    return PodClaims(
         tuple(claim for claim in found if claim.given is not None),
         tuple(claim for claim in found if claim.given is None),
     )
 
 
-def _amiss(facts: DeviceFacts, pod: Pod) -> str:
+def _amiss(facts: DeviceStore, pod: Pod) -> str:
     for ref, name in zip(pod.shape.claims.refs, pod.claims, strict=True):
         if name is None:
             return f'pod "{pod.key}": ResourceClaim not created yet'
@@ -56,7 +56,7 @@ def _amiss(facts: DeviceFacts, pod: Pod) -> str:
     return ""
 
 
-def _of_claim(facts: DeviceFacts, pod: Pod, claim: Claim, *, made: bool) -> str:
+def _of_claim(facts: DeviceStore, pod: Pod, claim: ResourceClaim, *, made: bool) -> str:
     name = "/".join(claim.key)
     if claim.deleting:
         return f'resourceclaim "{claim.key[1]}" is being deleted'

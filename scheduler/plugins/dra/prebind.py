@@ -29,10 +29,16 @@ from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plugins.dra import node_selector
 from scheduler.plugins.dra import pod_claims as claim_rules
-from scheduler.plugins.dra.allocator import Allotment, Pick
-from scheduler.plugins.dra.claim_types import FINALIZER, Claim, ClaimKey, DeviceClass, Spec
-from scheduler.plugins.dra.plugin import UNAVAILABLE, Devices
-from scheduler.plugins.volumes.prebind import Failed, Prepared
+from scheduler.plugins.dra.allocator import ClaimAllocation, DevicePick
+from scheduler.plugins.dra.claim_types import (
+    FINALIZER,
+    ClaimKey,
+    ClaimSpec,
+    DeviceClass,
+    ResourceClaim,
+)
+from scheduler.plugins.dra.plugin import UNAVAILABLE, DynamicResources
+from scheduler.plugins.volumes.prebind import PreBindFailure, PreBindResult
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +51,7 @@ _MOST_CONFLICTS: Final = 20
 _NO_DEVICES: Final[Mapping[str, Any]] = {"allocation": None, "reservedFor": None, "devices": None}
 
 
-class Writes(Protocol):
+class ClaimVerbs(Protocol):
     """What this module needs of a client."""
 
     async def patch(
@@ -64,11 +70,11 @@ class Writes(Protocol):
     ) -> dict[str, Any]: ...
 
 
-class _Undone(Exception):
+class _ChoiceInvalid(Exception):
     """The choice does not hold any more."""
 
 
-class Claiming:
+class ClaimPreBind:
     """
     `may_write` says whether this process still leads; `stirred` hears that devices became free;
     `random` in [0, 1) spreads retries over time.
@@ -76,8 +82,8 @@ class Claiming:
 
     def __init__(
         self,
-        api: Writes,
-        devices: Devices,
+        api: ClaimVerbs,
+        devices: DynamicResources,
         *,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -94,12 +100,12 @@ class Claiming:
         """Whether any of these pods has claims."""
         return any(one.pod.shape.claims is not NO_CLAIMS for one in placements)
 
-    async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> Prepared:
+    async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
         """All concurrently, each until the `deadline` (by the clock)."""
         results = await asyncio.gather(*(self._one(one, deadline) for one in placements))
-        return Prepared(
+        return PreBindResult(
             tuple(one for one in results if isinstance(one, Placement)),
-            tuple(one for one in results if isinstance(one, Failed)),
+            tuple(one for one in results if isinstance(one, PreBindFailure)),
         )
 
     async def undo(self, placements: Iterable[Placement]) -> None:
@@ -124,37 +130,37 @@ class Claiming:
 
     # --- one pod ---
 
-    async def _one(self, placement: Placement, deadline: float) -> Placement | Failed:
+    async def _one(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
         pod = placement.pod
         if pod.shape.claims is NO_CLAIMS:
             return placement
         decision = self._devices.decision(pod, placement.node)
         try:
             if decision.lacking or len(decision.claims) != len(claim_rules.keys(pod)):
-                raise _Undone(decision.lacking or "the claims changed")
+                raise _ChoiceInvalid(decision.lacking or "the claims changed")
             for key, allotment in decision.claims:
                 await self._reserve(pod, key, allotment, deadline)
-        except (_Undone, errors.KubeError) as error:
+        except (_ChoiceInvalid, errors.KubeError) as error:
             await self._undo(placement)
-            return Failed(placement, f"allocating devices: {error}")
+            return PreBindFailure(placement, f"allocating devices: {error}")
         return placement
 
     async def _reserve(
-        self, pod: Pod, key: ClaimKey, allotment: Allotment | None, deadline: float
+        self, pod: Pod, key: ClaimKey, allotment: ClaimAllocation | None, deadline: float
     ) -> None:
-        def step(claim: Claim) -> _Step:
+        def step(claim: ResourceClaim) -> _Step:
             return self._next(pod, claim, allotment)
 
         await self._until_done(key, step, deadline)
 
-    def _next(self, pod: Pod, claim: Claim, allotment: Allotment | None) -> "_Step":
+    def _next(self, pod: Pod, claim: ResourceClaim, allotment: ClaimAllocation | None) -> "_Step":
         """The next write on the way to a claim that the pod may use."""
         name = "/".join(claim.key)
         if claim.deleting:
-            raise _Undone(f"claim {name} got deleted in the meantime")
+            raise _ChoiceInvalid(f"claim {name} got deleted in the meantime")
         if claim.given is None:
             if allotment is None:
-                raise _Undone(f"claim {name} got deallocated elsewhere in the meantime")
+                raise _ChoiceInvalid(f"claim {name} got deallocated elsewhere in the meantime")
             if FINALIZER not in claim.finalizers:
                 return {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
             return {
@@ -164,7 +170,7 @@ class Claiming:
                 }
             }
         if allotment is not None and not _same(claim, allotment):
-            raise _Undone(f"claim {name} got allocated elsewhere in the meantime")
+            raise _ChoiceInvalid(f"claim {name} got allocated elsewhere in the meantime")
         if pod.uid in claim.consumers:
             return None
         return {"status": {"reservedFor": [consumer(pod)]}}
@@ -176,13 +182,13 @@ class Claiming:
             others = self._devices.holders(key) - {pod.uid}
             ours = allotment is not None and not others
 
-            def step(claim: Claim, *, ours: bool = ours) -> _Step:
+            def step(claim: ResourceClaim, *, ours: bool = ours) -> _Step:
                 return _back(pod, claim, ours=ours)
 
             await self._quietly(key, step, deadline)
 
-    async def _free(self, claim: Claim, pod: Pod) -> None:
-        def step(found: Claim) -> _Step:
+    async def _free(self, claim: ResourceClaim, pod: Pod) -> None:
+        def step(found: ResourceClaim) -> _Step:
             return _back(pod, found, ours=True) if found.uid == claim.uid else None
 
         try:
@@ -191,24 +197,24 @@ class Claiming:
             self._freeing.pop(claim.key, None)
 
     async def _quietly(
-        self, key: ClaimKey, step: Callable[[Claim], "_Step"], deadline: float
+        self, key: ClaimKey, step: Callable[[ResourceClaim], "_Step"], deadline: float
     ) -> None:
         """What cannot be taken back now stays with its pod, and is used or freed later."""
         try:
             await self._until_done(key, step, deadline)
-        except (_Undone, errors.KubeError) as error:
+        except (_ChoiceInvalid, errors.KubeError) as error:
             logger.warning("claim kept", extra={"claim": "/".join(key), "error": str(error)})
 
     # --- one claim ---
 
     async def _until_done(
-        self, key: ClaimKey, step: Callable[[Claim], "_Step"], deadline: float
+        self, key: ClaimKey, step: Callable[[ResourceClaim], "_Step"], deadline: float
     ) -> None:
         """Write step after step; the newest state decides which is next."""
         conflicts, wait = 0, FIRST_WAIT
         while (body := step(self._claim(key))) is not None:
             if not self._may_write():
-                raise _Undone("this process does not lead any more")
+                raise _ChoiceInvalid("this process does not lead any more")
             try:
                 await self._write(self._claim(key), body)
             except errors.Conflict:
@@ -225,7 +231,7 @@ class Claiming:
                 # The write may have happened: what is stored says so.
                 await self._look(key)
 
-    async def _write(self, claim: Claim, body: Mapping[str, Any]) -> None:
+    async def _write(self, claim: ResourceClaim, body: Mapping[str, Any]) -> None:
         namespace, name = claim.key
         metadata = {
             **body.get("metadata", {}),
@@ -243,7 +249,7 @@ class Claiming:
             kind=kind,
             subresource="status" if "status" in body else None,
         )
-        self._know(Claim.read(found))
+        self._know(ResourceClaim.read(found))
 
     async def _look(self, key: ClaimKey) -> None:
         namespace, name = key
@@ -251,25 +257,25 @@ class Claiming:
             found = await self._api.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)
         except errors.Retry:
             return
-        self._know(Claim.read(found))
+        self._know(ResourceClaim.read(found))
 
-    def _know(self, claim: Claim) -> None:
+    def _know(self, claim: ResourceClaim) -> None:
         old = self._facts.claims.get(claim.key)
         freed = old is not None and old.given is not None and claim.given is None
         if self._facts.put_claim(claim) and freed:
             self._stirred()
 
-    def _claim(self, key: ClaimKey) -> Claim:
+    def _claim(self, key: ClaimKey) -> ResourceClaim:
         found = self._facts.claims.get(key)
         if found is None:
-            raise _Undone(f"claim {'/'.join(key)} is gone")
+            raise _ChoiceInvalid(f"claim {'/'.join(key)} is gone")
         return found
 
 
 _Step = Mapping[str, Any] | None
 
 
-def _back(pod: Pod, claim: Claim, *, ours: bool) -> _Step:
+def _back(pod: Pod, claim: ResourceClaim, *, ours: bool) -> _Step:
     """What takes the pod back out of the claim; `ours`: its devices may go with it."""
     if claim.given is None:
         return None
@@ -280,7 +286,7 @@ def _back(pod: Pod, claim: Claim, *, ours: bool) -> _Step:
     return None
 
 
-def _same(claim: Claim, allotment: Allotment) -> bool:
+def _same(claim: ResourceClaim, allotment: ClaimAllocation) -> bool:
     """Whether the claim has just these devices."""
     has = claim.given.devices if claim.given is not None else ()
     return [one.id for one in has] == [pick.device for pick in allotment.picks]
@@ -289,7 +295,7 @@ def _same(claim: Claim, allotment: Allotment) -> bool:
 Json = dict[str, Any]
 
 
-def allocation(spec: Spec, found: Allotment, classes: Mapping[str, DeviceClass]) -> Json:
+def allocation(spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, DeviceClass]) -> Json:
     devices: Json = {"results": [_result(pick) for pick in found.picks]}
     if config := [*_of_classes(spec, found, classes), *_of_claim(spec, found)]:
         devices["config"] = config
@@ -306,7 +312,7 @@ def consumer(pod: Pod) -> Json:
     return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
 
 
-def _result(pick: Pick) -> Json:
+def _result(pick: DevicePick) -> Json:
     driver, pool, device = pick.device
     found: Json = {"request": pick.ask.name, "driver": driver, "pool": pool, "device": device}
     if pick.ask.admin:
@@ -316,7 +322,9 @@ def _result(pick: Pick) -> Json:
     return found
 
 
-def _of_classes(spec: Spec, found: Allotment, classes: Mapping[str, DeviceClass]) -> Iterable[Json]:
+def _of_classes(
+    spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, DeviceClass]
+) -> Iterable[Json]:
     asks = {ask.name: ask for ask in spec.asks()}
     users: dict[str, list[str]] = {}  # class -> the ways that were taken of it
     for way in found.ways:
@@ -326,7 +334,7 @@ def _of_classes(spec: Spec, found: Allotment, classes: Mapping[str, DeviceClass]
             yield _config("FromClass", config.opaque, () if len(ways) == len(found.ways) else ways)
 
 
-def _of_claim(spec: Spec, found: Allotment) -> Iterable[Json]:
+def _of_claim(spec: ClaimSpec, found: ClaimAllocation) -> Iterable[Json]:
     taken = {*found.ways, *(way.partition("/")[0] for way in found.ways)}
     for config in spec.config:
         if not config.requests or taken & set(config.requests):

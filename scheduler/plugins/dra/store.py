@@ -18,16 +18,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from scheduler.plugins.dra.claim_types import Claim, ClaimKey, DeviceClass, Spec
-from scheduler.plugins.dra.device_types import Device, DeviceId, Mark, PoolId, Rule, Slice
+from scheduler.plugins.dra.claim_types import ClaimKey, ClaimSpec, DeviceClass, ResourceClaim
+from scheduler.plugins.dra.device_types import (
+    Device,
+    DeviceId,
+    DeviceTaint,
+    DeviceTaintRule,
+    PoolId,
+    ResourceSlice,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class DevicePool:
     """The slices of a pool in its newest generation, by name."""
 
     id: PoolId
-    slices: tuple[Slice, ...] = ()
+    slices: tuple[ResourceSlice, ...] = ()
     complete: bool = True
     doubled: str = ""
     """The name that two of its devices have; such a pool is not believed."""
@@ -40,31 +47,31 @@ class Pool:
         return "/".join(self.id)
 
 
-class DeviceFacts:
+class DeviceStore:
     """Put and drop; each answers whether anything changed."""
 
     def __init__(self) -> None:
         self.version = 0
-        self.claims: dict[ClaimKey, Claim] = {}
+        self.claims: dict[ClaimKey, ResourceClaim] = {}
         self.classes: dict[str, DeviceClass] = {}
-        self.rules: dict[str, Rule] = {}
-        self.pools: dict[PoolId, Pool] = {}
+        self.rules: dict[str, DeviceTaintRule] = {}
+        self.pools: dict[PoolId, DevicePool] = {}
         self.taken: dict[DeviceId, set[ClaimKey]] = {}
         self.at_node: dict[str, set[PoolId]] = {}  # node name -> pools with slices of it alone
         self.shared: set[PoolId] = set()  # pools with slices for more than one node
         self.classes_version = 0  # counts the changes of classes and rules
-        self._slices: dict[PoolId, dict[str, Slice]] = {}
-        self._specs: dict[Spec, int] = {}
+        self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
+        self._specs: dict[ClaimSpec, int] = {}
         # claim -> a number that equal specs share: quick to compare and to hash
         self.numbers: dict[ClaimKey, int] = {}
         self.on_claim: list[Callable[[ClaimKey], None]] = []
         self.on_nodes: list[Callable[[Iterable[str] | None], None]] = []
         self.on_taken: list[Callable[[Iterable[str] | None], None]] = []
-        self.on_slice: list[Callable[[Slice | None, Slice | None], None]] = []
+        self.on_slice: list[Callable[[ResourceSlice | None, ResourceSlice | None], None]] = []
 
     # --- claims ---
 
-    def put_claim(self, claim: Claim) -> bool:
+    def put_claim(self, claim: ResourceClaim) -> bool:
         old = self.claims.get(claim.key)
         if old is not None and old.uid == claim.uid and _older(claim.version, old.version):
             return False
@@ -76,7 +83,7 @@ class DeviceFacts:
         self._hold(claim.key, old, claim)
         return self._claim_changed(claim.key)
 
-    def drop_claim(self, claim: Claim) -> bool:
+    def drop_claim(self, claim: ResourceClaim) -> bool:
         old = self.claims.get(claim.key)
         if old is None or (claim.uid and old.uid != claim.uid):
             return False
@@ -84,7 +91,7 @@ class DeviceFacts:
         self._hold(claim.key, old, None)
         return self._claim_changed(claim.key)
 
-    def _number(self, spec: Spec) -> int:
+    def _number(self, spec: ClaimSpec) -> int:
         return self._specs.setdefault(spec, len(self._specs))
 
     # --- classes and rules ---
@@ -96,14 +103,14 @@ class DeviceFacts:
     def drop_class(self, found: DeviceClass) -> bool:
         return self.classes.pop(found.name, None) is not None and self._all_changed()
 
-    def put_rule(self, found: Rule) -> bool:
+    def put_rule(self, found: DeviceTaintRule) -> bool:
         old, self.rules[found.name] = self.rules.get(found.name), found
         return old != found and self._all_changed()
 
-    def drop_rule(self, found: Rule) -> bool:
+    def drop_rule(self, found: DeviceTaintRule) -> bool:
         return self.rules.pop(found.name, None) is not None and self._all_changed()
 
-    def marks(self, device: Device) -> Sequence[Mark]:
+    def marks(self, device: Device) -> Sequence[DeviceTaint]:
         """Its taints, whoever put them there."""
         if not self.rules:
             return device.marks
@@ -116,12 +123,12 @@ class DeviceFacts:
 
     # --- slices ---
 
-    def put_slice(self, found: Slice) -> bool:
+    def put_slice(self, found: ResourceSlice) -> bool:
         here = self._slices.setdefault(found.pool, {})
         old, here[found.name] = here.get(found.name), found
         return old != found and self._slice_changed(old, found)
 
-    def drop_slice(self, found: Slice) -> bool:
+    def drop_slice(self, found: ResourceSlice) -> bool:
         here = self._slices.get(found.pool, {})
         old = here.pop(found.name, None)
         if old is None:
@@ -130,14 +137,14 @@ class DeviceFacts:
             del self._slices[found.pool]
         return self._slice_changed(old, None)
 
-    def visible(self, node: str) -> list[Pool]:
+    def visible(self, node: str) -> list[DevicePool]:
         """The pools that may have devices for this node, in order."""
         mine = self.at_node.get(node, set())
         return [self.pools[key] for key in sorted(mine | self.shared if self.shared else mine)]
 
     # --- telling ---
 
-    def _hold(self, key: ClaimKey, old: Claim | None, new: Claim | None) -> None:
+    def _hold(self, key: ClaimKey, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         before, after = _held(old), _held(new)
         for device in before - after:
             holders = self.taken[device]
@@ -163,7 +170,7 @@ class DeviceFacts:
             for tell in self.on_taken:
                 tell(None if "" in nodes else nodes)
 
-    def _slice_changed(self, old: Slice | None, new: Slice | None) -> bool:
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
         for one in (old, new):
             if one is not None:
                 self._regather(one.pool)
@@ -209,26 +216,26 @@ class DeviceFacts:
         return True
 
 
-def _held(claim: Claim | None) -> set[DeviceId]:
+def _held(claim: ResourceClaim | None) -> set[DeviceId]:
     if claim is None or claim.given is None:
         return set()
     return {one.id for one in claim.given.devices if not one.admin}
 
 
-def _names(pool: Pool | None) -> set[str]:
+def _names(pool: DevicePool | None) -> set[str]:
     """The nodes that have slices of their own in the pool."""
     if pool is None:
         return set()
     return {one.nodes.name for one in pool.slices if one.nodes and one.nodes.name}
 
 
-def _pool(key: PoolId, slices: Iterable[Slice]) -> Pool:
+def _pool(key: PoolId, slices: Iterable[ResourceSlice]) -> DevicePool:
     found = sorted(slices, key=lambda one: one.name)
     newest = max(one.generation for one in found)
     mine = tuple(one for one in found if one.generation == newest)
     names = Counter(device.id.device for one in mine for device in one.devices)
     doubled = next((name for name, times in names.items() if times > 1), "")
-    return Pool(key, mine, complete=len(mine) == mine[0].count, doubled=doubled)
+    return DevicePool(key, mine, complete=len(mine) == mine[0].count, doubled=doubled)
 
 
 def _older(version: str, than: str) -> bool:

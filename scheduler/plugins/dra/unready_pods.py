@@ -14,13 +14,13 @@ from collections.abc import Callable
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plugins.dra.claim_types import ClaimKey
-from scheduler.plugins.dra.store import DeviceFacts
+from scheduler.plugins.dra.store import DeviceStore
 
 
-class Aside:
+class UnreadyPods:
     """`back` takes a pod whose claims have all been shown."""
 
-    def __init__(self, facts: DeviceFacts, back: Callable[[Pod], None]) -> None:
+    def __init__(self, facts: DeviceStore, back: Callable[[Pod], None]) -> None:
         self._facts, self._back = facts, back
         facts.on_claim.append(self._shown)
         self._pods: dict[str, Pod] = {}  # uid -> pod, newest state

@@ -15,11 +15,17 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns.node_table import ABSENT, Bools, Codes, Columns, Ints
+from scheduler.columns.node_table import ABSENT, Bools, Codes, Ints, NodeTable
 from scheduler.model.pod import Pod
-from scheduler.model.pod_affinity import Term
-from scheduler.plugins.interpod.existing_terms import KEEPS_OUT, Owners
-from scheduler.plugins.interpod.pod_counts import Column, Count, Counts, Kind, Owned
+from scheduler.model.pod_affinity import PodAffinityTerm
+from scheduler.plugins.interpod.existing_terms import KEEPS_OUT, ExistingTerms
+from scheduler.plugins.interpod.pod_counts import (
+    Column,
+    ExistingTerm,
+    PodCounts,
+    PodKind,
+    SelectorCount,
+)
 
 NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
 TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"
@@ -28,15 +34,15 @@ KEPT_OUT: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 _BEST: Final = 100
 
 
-class Nearness:
+class InterPodAffinity:
     """Required terms refuse, preferred ones score; so do those of the pods on rows."""
 
-    def __init__(self, columns: Columns, counts: Counts, owners: Owners) -> None:
+    def __init__(self, columns: NodeTable, counts: PodCounts, owners: ExistingTerms) -> None:
         self._columns = columns
         self._counts = counts
         self._owners = owners
 
-    def refuse(self, pod: Pod, kind: Kind, rows: Bools) -> Iterator[tuple[str, Bools]]:
+    def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
         wish = pod.shape.peers
         left = rows
         if wish.affinity:
@@ -55,11 +61,11 @@ class Nearness:
         if barred is not None:
             yield KEPT_OUT, left & barred
 
-    def keeps_out(self, kind: Kind) -> bool:
+    def keeps_out(self, kind: PodKind) -> bool:
         """Whether somebody on some row has a word against such pods."""
         return any(owned.weight == KEEPS_OUT and owned.rows for owned in self._owners.about(kind))
 
-    def score(self, pod: Pod, kind: Kind, rows: Bools) -> Ints | None:
+    def score(self, pod: Pod, kind: PodKind, rows: Bools) -> Ints | None:
         """0 to 100 over the rows; None when nobody has a preference that bears on the pod."""
         total: Ints | None = None
         for term, weight in pod.shape.peers.preferred:
@@ -82,7 +88,9 @@ class Nearness:
         for term in (*wish.anti, *(term for term, _ in wish.preferred)):
             self._count((term,))
 
-    def _weigh(self, total: Ints | None, term: Term, here: Ints, weights: Ints) -> Ints | None:
+    def _weigh(
+        self, total: Ints | None, term: PodAffinityTerm, here: Ints, weights: Ints
+    ) -> Ints | None:
         if len(here) == 0:
             return total
         codes = self._columns.codes(term.key)
@@ -91,7 +99,7 @@ class Nearness:
         found: Ints = by_domain[codes].astype(np.int64)
         return found if total is None else total + found
 
-    def _near(self, terms: tuple[Term, ...], kind: Kind, rows: Bools) -> Bools:
+    def _near(self, terms: tuple[PodAffinityTerm, ...], kind: PodKind, rows: Bools) -> Bools:
         count = self._count(terms)
         here = np.flatnonzero(count.fit(len(rows)))
         near, keyed = rows, rows
@@ -104,7 +112,7 @@ class Nearness:
         first = not somebody and self._counts.selects(count, kind)
         return keyed if first else near
 
-    def _barred(self, kind: Kind) -> Bools | None:
+    def _barred(self, kind: PodKind) -> Bools | None:
         barred: Bools | None = None
         for owned in self._owners.about(kind):
             if owned.weight == KEEPS_OUT and owned.rows:
@@ -113,11 +121,11 @@ class Nearness:
                 barred = found if barred is None else barred | found
         return barred
 
-    def _count(self, terms: tuple[Term, ...]) -> Count:
+    def _count(self, terms: tuple[PodAffinityTerm, ...]) -> SelectorCount:
         group = tuple((term.scope, term.selector) for term in terms)
         return self._counts.count(group, staying=False)
 
-    def _column(self, term: Term) -> Column:
+    def _column(self, term: PodAffinityTerm) -> Column:
         return self._count((term,)).fit(len(self._columns.alive))
 
 
@@ -130,7 +138,7 @@ def _sharing(codes: Codes, here: Ints) -> Bools:
     return found
 
 
-def _owners_of(owned: Owned) -> tuple[Ints, Ints]:
+def _owners_of(owned: ExistingTerm) -> tuple[Ints, Ints]:
     size = len(owned.rows)
     return (
         np.fromiter(owned.rows.keys(), dtype=np.int64, count=size),

@@ -12,7 +12,7 @@ from scheduler.model import label_selector
 from scheduler.model.fields import Json, mapping
 from scheduler.model.label_selector import Selector
 from scheduler.model.pod import Pod
-from scheduler.model.pod_affinity import Spread
+from scheduler.model.pod_affinity import SpreadConstraint
 from scheduler.plugins.interpod.topology_spread import HOST
 
 SERVICE: Final = "Service"
@@ -24,7 +24,7 @@ _KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class WorkloadSelector:
     """A Service or a controller, and the pods that are its own."""
 
     kind: str
@@ -44,14 +44,14 @@ class Serving:
         return cls(kind, str(about.get("namespace") or ""), str(about.get("name")), selector)
 
 
-class Defaults:
+class DefaultSpread:
     """Selectors of Services and controllers, by kind, namespace and name."""
 
     def __init__(self) -> None:
         self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
-        self._known: dict[tuple[object, ...], tuple[Spread, ...]] = {}
+        self._known: dict[tuple[object, ...], tuple[SpreadConstraint, ...]] = {}
 
-    def put(self, one: Serving) -> bool:
+    def put(self, one: WorkloadSelector) -> bool:
         """True when something changed."""
         mine = self._selectors.setdefault((one.kind, one.namespace), {})
         if one.name in mine and mine[one.name] == one.selector:
@@ -60,13 +60,13 @@ class Defaults:
         self._known.clear()
         return True
 
-    def drop(self, one: Serving) -> bool:
+    def drop(self, one: WorkloadSelector) -> bool:
         gone = self._selectors.get((one.kind, one.namespace), {}).pop(one.name, None) is not None
         if gone:
             self._known.clear()
         return gone
 
-    def of(self, pod: Pod) -> tuple[Spread, ...]:
+    def of(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
         """What holds for the pod when it asks for no spreading itself."""
         if not self._selectors:
             return ()
@@ -78,7 +78,7 @@ class Defaults:
             found = self._known[key] = self._spreads(pod)
         return found
 
-    def _spreads(self, pod: Pod) -> tuple[Spread, ...]:
+    def _spreads(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
         namespace, labels = pod.key.namespace, dict(pod.labels)
         services = self._selectors.get((SERVICE, namespace), {})
         parts = [one for one in services.values() if one is not None]
@@ -89,4 +89,6 @@ class Defaults:
         selector = label_selector.joined(*parts)
         if not selector:
             return ()
-        return Spread(HOST, _HOST_SKEW, selector), Spread(_ZONE, _ZONE_SKEW, selector)
+        return SpreadConstraint(HOST, _HOST_SKEW, selector), SpreadConstraint(
+            _ZONE, _ZONE_SKEW, selector
+        )

@@ -13,8 +13,8 @@ from typing import Self
 from cluster import resources
 from scheduler.feed import Feed
 from scheduler.model.fields import Json, mapping, pairs
-from scheduler.plugins.interpod.default_spread import Serving
-from scheduler.plugins.interpod.plugin import Peers
+from scheduler.plugins.interpod.default_spread import WorkloadSelector
+from scheduler.plugins.interpod.plugin import InterPod
 from scheduler.plugins.interpod.selector_index import Labels
 
 
@@ -29,7 +29,7 @@ class Namespace:
         return cls(str(about.get("name")), pairs(about.get("labels")))
 
 
-def namespaces(peers: Peers) -> Feed:
+def namespaces(peers: InterPod) -> Feed:
     """Must be in sync before pods are planned."""
 
     def put(found: Namespace) -> bool:
@@ -41,9 +41,9 @@ def namespaces(peers: Peers) -> Feed:
     return Feed(resources.NAMESPACES, Namespace.read, put, drop)
 
 
-def serving(peers: Peers) -> tuple[Feed, ...]:
+def serving(peers: InterPod) -> tuple[Feed, ...]:
     return tuple(
-        Feed(one, partial(Serving.read, one.kind), peers.defaults.put, peers.defaults.drop)
+        Feed(one, partial(WorkloadSelector.read, one.kind), peers.defaults.put, peers.defaults.drop)
         for one in (
             resources.SERVICES,
             resources.REPLICATION_CONTROLLERS,

@@ -16,31 +16,31 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns.node_table import Bools, Columns, Ints
+from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.pod import Pod
-from scheduler.model.pod_affinity import NO_PEERS, PeerWish
-from scheduler.plugins.interpod.affinity import Nearness
-from scheduler.plugins.interpod.default_spread import Defaults
-from scheduler.plugins.interpod.existing_terms import Owners
-from scheduler.plugins.interpod.pod_counts import Counts
-from scheduler.plugins.interpod.selector_index import Labels, Namespaces
-from scheduler.plugins.interpod.topology_spread import Spreading
+from scheduler.model.pod_affinity import NO_PEERS, InterPodConstraints
+from scheduler.plugins.interpod.affinity import InterPodAffinity
+from scheduler.plugins.interpod.default_spread import DefaultSpread
+from scheduler.plugins.interpod.existing_terms import ExistingTerms
+from scheduler.plugins.interpod.pod_counts import PodCounts
+from scheduler.plugins.interpod.selector_index import Labels, NamespaceLabels
+from scheduler.plugins.interpod.topology_spread import TopologySpread
 
 _KEPT: Final = 1024
 
 
-class Peers:
+class InterPod:
     """Counts of pods by what selects them, node by node."""
 
-    def __init__(self, columns: Columns) -> None:
-        self.defaults = Defaults()
+    def __init__(self, columns: NodeTable) -> None:
+        self.defaults = DefaultSpread()
         self._columns = columns
-        self._namespaces = Namespaces()
-        self._counts = Counts(columns, self._namespaces)
-        self._owners = Owners(self._namespaces)
-        self._spreading = Spreading(columns, self._counts)
-        self._nearness = Nearness(columns, self._counts, self._owners)
-        self._prepared: dict[PeerWish, int] = {}  # wish -> the epoch of its counts
+        self._namespaces = NamespaceLabels()
+        self._counts = PodCounts(columns, self._namespaces)
+        self._owners = ExistingTerms(self._namespaces)
+        self._spreading = TopologySpread(columns, self._counts)
+        self._nearness = InterPodAffinity(columns, self._counts, self._owners)
+        self._prepared: dict[InterPodConstraints, int] = {}  # wish -> the epoch of its counts
 
     # --- books ---
 

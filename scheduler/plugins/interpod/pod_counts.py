@@ -15,10 +15,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns.node_table import Columns
+from scheduler.columns.node_table import NodeTable
 from scheduler.model.pod import Pod
-from scheduler.model.pod_affinity import Term
-from scheduler.plugins.interpod.selector_index import Group, Index, Labels, Namespaces, anchor
+from scheduler.model.pod_affinity import PodAffinityTerm
+from scheduler.plugins.interpod.selector_index import (
+    Group,
+    Labels,
+    NamespaceLabels,
+    SelectorIndex,
+    anchor,
+)
 
 _BYTES: Final = 32 * 2**20  # of all columns together
 _FEWEST: Final = 64
@@ -27,7 +33,7 @@ _IDLE: Final = 4096  # kinds without pods that are kept before they are looked t
 Column = NDArray[np.int32]
 
 
-class Kind:
+class PodKind:
     """Namespace, labels, and whether the pods stay: terminating ones do not count for spreading."""
 
     __slots__ = (
@@ -46,9 +52,9 @@ class Kind:
         self.pairs = pairs
         self.staying = staying
         self.rows: dict[int, int] = {}  # row -> how many
-        self.counts: tuple[Count, ...] = ()  # those that select it
+        self.counts: tuple[SelectorCount, ...] = ()  # those that select it
         self.counts_at = -1  # and the version of all counts for which that holds
-        self.owned: tuple[Owned, ...] = ()  # the terms of others that select it
+        self.owned: tuple[ExistingTerm, ...] = ()  # the terms of others that select it
         self.owned_at = -1
 
     @property
@@ -57,7 +63,7 @@ class Kind:
         return dict(self.pairs)
 
 
-class Count:
+class SelectorCount:
     """`column[row]` is how many pods on the row the group selects."""
 
     __slots__ = ("column", "group", "number", "staying")
@@ -81,19 +87,19 @@ class Count:
         return self.column
 
 
-class Counts:
+class PodCounts:
     """`version` changes with the set of counts, `epoch` when counts handed out are void."""
 
-    def __init__(self, columns: Columns, namespaces: Namespaces) -> None:
+    def __init__(self, columns: NodeTable, namespaces: NamespaceLabels) -> None:
         self.version = 0
         self.epoch = 0
         self._columns = columns
         self._namespaces = namespaces
-        self._kinds: dict[tuple[str, Labels, bool], Kind] = {}
-        self._in: dict[str, set[Kind]] = {}  # namespace -> its kinds
+        self._kinds: dict[tuple[str, Labels, bool], PodKind] = {}
+        self._in: dict[str, set[PodKind]] = {}  # namespace -> its kinds
         self._sweep_at = _IDLE
-        self._counts: dict[tuple[Group, bool], Count] = {}
-        self._index: Index[Count] = Index()
+        self._counts: dict[tuple[Group, bool], SelectorCount] = {}
+        self._index: SelectorIndex[SelectorCount] = SelectorIndex()
         self._numbers = 0
 
     def __len__(self) -> int:
@@ -101,7 +107,7 @@ class Counts:
 
     # --- pods ---
 
-    def kind(self, pod: Pod) -> Kind:
+    def kind(self, pod: Pod) -> PodKind:
         """The pod's kind, with the counts that select it."""
         kind = self._kinds.get((pod.key.namespace, pod.labels, pod.terminating))
         if kind is None:
@@ -142,12 +148,12 @@ class Counts:
 
     # --- counts ---
 
-    def count(self, group: Group, *, staying: bool) -> Count:
+    def count(self, group: Group, *, staying: bool) -> SelectorCount:
         """`staying`: terminating pods are left out."""
         found = self._counts.get((group, staying))
         return self._open(group, staying=staying) if found is None else found
 
-    def selects(self, count: Count, kind: Kind) -> bool:
+    def selects(self, count: SelectorCount, kind: PodKind) -> bool:
         if count.staying and not kind.staying:
             return False
         return self._namespaces.selected(count.group, kind.namespace, kind.labels)
@@ -159,12 +165,12 @@ class Counts:
         self.version += 1
         self.epoch += 1
 
-    def _open(self, group: Group, *, staying: bool) -> Count:
+    def _open(self, group: Group, *, staying: bool) -> SelectorCount:
         size = len(self._columns.alive)
         if len(self._counts) >= max(_FEWEST, _BYTES // (4 * size)):
             self.forget()
         self._numbers += 1
-        count = Count(self._numbers, group, size, staying=staying)
+        count = SelectorCount(self._numbers, group, size, staying=staying)
         for namespace, kinds in self._in.items():
             if all(self._namespaces.within(scope, namespace) for scope, _ in group):
                 self._fill(count, kinds)
@@ -173,7 +179,7 @@ class Counts:
         self.version += 1
         return count
 
-    def _fill(self, count: Count, kinds: Collection[Kind]) -> None:
+    def _fill(self, count: SelectorCount, kinds: Collection[PodKind]) -> None:
         exact = anchor(count.group)
         if exact is not None:
             wanted = [(exact.key, value) for value in exact.values]
@@ -185,10 +191,10 @@ class Counts:
 
     # --- kinds ---
 
-    def _new_kind(self, pod: Pod) -> Kind:
+    def _new_kind(self, pod: Pod) -> PodKind:
         if len(self._kinds) >= self._sweep_at:
             self._sweep()
-        kind = Kind(pod.key.namespace, pod.labels, staying=not pod.terminating)
+        kind = PodKind(pod.key.namespace, pod.labels, staying=not pod.terminating)
         self._kinds[pod.key.namespace, pod.labels, pod.terminating] = kind
         self._in.setdefault(kind.namespace, set()).add(kind)
         return kind
@@ -201,7 +207,7 @@ class Counts:
         self._sweep_at = 2 * len(self._kinds) + _IDLE
 
 
-class Owned:
+class ExistingTerm:
     """
     A term that pods on rows have. `weight` is what a pod that the term selects gains in its
     domain by each owner; 0: it may not be there at all.
@@ -209,7 +215,7 @@ class Owned:
 
     __slots__ = ("number", "rows", "term", "weight")
 
-    def __init__(self, number: int, term: Term, weight: int) -> None:
+    def __init__(self, number: int, term: PodAffinityTerm, weight: int) -> None:
         self.number = number
         self.term = term
         self.weight = weight

@@ -11,15 +11,15 @@ Thousands of workloads each have a selector of their own (`app=x`), and a pod is
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
-from scheduler.model.label_selector import Requirement, Selector, selects
-from scheduler.model.pod_affinity import Scope
+from scheduler.model.label_selector import LabelRequirement, Selector, selects
+from scheduler.model.pod_affinity import NamespaceScope
 
 T = TypeVar("T")
 Labels = tuple[tuple[str, str], ...]
-Group = tuple[tuple[Scope, Selector], ...]
+Group = tuple[tuple[NamespaceScope, Selector], ...]
 
 
-class Namespaces:
+class NamespaceLabels:
     """The labels of namespaces."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Namespaces:
     def drop(self, name: str) -> bool:
         return bool(self._labels.pop(name, None))
 
-    def within(self, scope: Scope, name: str) -> bool:
+    def within(self, scope: NamespaceScope, name: str) -> bool:
         if name in scope.namespaces:
             return True
         return scope.selector is not None and selects(scope.selector, self._labels.get(name, {}))
@@ -46,7 +46,7 @@ class Namespaces:
         )
 
 
-class Index(Generic[T]):
+class SelectorIndex(Generic[T]):
     """Entries, each filed under one label that it requires, or under none."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Index(Generic[T]):
         return [self._filed.setdefault((exact.key, value), []) for value in exact.values]
 
 
-def anchor(group: Group) -> Requirement | None:
+def anchor(group: Group) -> LabelRequirement | None:
     """A label and few values of which whoever is selected must have one."""
     exact = [
         requirement

@@ -18,12 +18,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns.node_table import ABSENT, Bools, Codes, Columns, Ints
-from scheduler.model.pod import Pod, Shape
-from scheduler.model.pod_affinity import Scope, Spread
+from scheduler.columns.node_table import ABSENT, Bools, Codes, Ints, NodeTable
+from scheduler.model.pod import Pod, SchedulingSpec
+from scheduler.model.pod_affinity import NamespaceScope, SpreadConstraint
 from scheduler.model.taints import tolerated
 from scheduler.plugins import node_affinity
-from scheduler.plugins.interpod.pod_counts import Column, Count, Counts, Kind
+from scheduler.plugins.interpod.pod_counts import Column, PodCounts, PodKind, SelectorCount
 
 SKEWED: Final = "node(s) didn't match pod topology spread constraints"
 UNLABELLED: Final = f"{SKEWED} (missing required label)"
@@ -36,7 +36,7 @@ _KEPT: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
+class _ConstraintDomains:
     """What nodes alone say of one constraint of one shape."""
 
     codes: Codes
@@ -46,15 +46,15 @@ class _Ground:
     """The codes of domains that exist."""
 
 
-class Spreading:
+class TopologySpread:
     """Hard constraints refuse, soft ones score."""
 
-    def __init__(self, columns: Columns, counts: Counts) -> None:
+    def __init__(self, columns: NodeTable, counts: PodCounts) -> None:
         self._columns = columns
         self._counts = counts
-        self._grounds: dict[tuple[object, ...], tuple[int, tuple[_Ground, ...]]] = {}
+        self._grounds: dict[tuple[object, ...], tuple[int, tuple[_ConstraintDomains, ...]]] = {}
 
-    def refuse(self, pod: Pod, kind: Kind, rows: Bools) -> Iterator[tuple[str, Bools]]:
+    def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """The first constraint that a node breaks gives the reason."""
         hard = pod.shape.peers.hard
         left = rows
@@ -66,7 +66,9 @@ class Spreading:
             left = left & ~over
             yield SKEWED, over
 
-    def _skewed(self, wish: Spread, ground: _Ground, namespace: str, kind: Kind) -> Bools:
+    def _skewed(
+        self, wish: SpreadConstraint, ground: _ConstraintDomains, namespace: str, kind: PodKind
+    ) -> Bools:
         count = self.count(namespace, wish)
         if count is None:
             # The pod itself is one at most, and a skew of one is always allowed.
@@ -79,7 +81,9 @@ class Spreading:
         found: Bools = (held + own - least > wish.skew)[ground.codes]
         return found
 
-    def score(self, pod: Pod, rows: Bools, wishes: tuple[Spread, ...], *, every_key: bool) -> Ints:
+    def score(
+        self, pod: Pod, rows: Bools, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+    ) -> Ints:
         """
         0 to 100 over the rows, best where the domains are emptiest. Without `every_key` a node that
         lacks a key is judged by the others: so it is for the defaults that nobody wrote down.
@@ -100,7 +104,9 @@ class Spreading:
         marks = _BEST * (most + least - sums) // most if most else np.full_like(sums, _BEST)
         return np.where(judged, marks, 0)
 
-    def _points(self, namespace: str, wish: Spread, ground: _Ground, judged: Bools) -> Floats:
+    def _points(
+        self, namespace: str, wish: SpreadConstraint, ground: _ConstraintDomains, judged: Bools
+    ) -> Floats:
         """More where more pods are; scarce domains weigh more, so that many do not drown them."""
         count = self.count(namespace, wish)
         if count is None:
@@ -113,11 +119,11 @@ class Spreading:
             here = _held(ground, column)[ground.codes]
         return here * math.log(size + 2) + (wish.skew - 1)
 
-    def count(self, namespace: str, wish: Spread) -> Count | None:
+    def count(self, namespace: str, wish: SpreadConstraint) -> SelectorCount | None:
         """None: nobody is counted."""
         if not wish.selector:
             return None
-        return self._counts.count(((Scope((namespace,)), wish.selector),), staying=True)
+        return self._counts.count(((NamespaceScope((namespace,)), wish.selector),), staying=True)
 
     def prepare(self, pod: Pod) -> None:
         """Have the counts that the pod's own wish asks for."""
@@ -127,8 +133,8 @@ class Spreading:
     # --- nodes alone ---
 
     def _all(
-        self, shape: Shape, wishes: tuple[Spread, ...], *, every_key: bool
-    ) -> tuple[_Ground, ...]:
+        self, shape: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+    ) -> tuple[_ConstraintDomains, ...]:
         key = (wishes, every_key, shape.selector, shape.tolerations, shape.nodes)
         known = self._grounds.get(key)
         if known is not None and known[0] == self._columns.statics:
@@ -140,8 +146,8 @@ class Spreading:
         return grounds
 
     def _ground(
-        self, shape: Shape, wishes: tuple[Spread, ...], *, every_key: bool
-    ) -> Iterator[_Ground]:
+        self, shape: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+    ) -> Iterator[_ConstraintDomains]:
         columns = self._columns
         keyed = columns.alive
         for wish in wishes if every_key else ():
@@ -155,10 +161,10 @@ class Spreading:
             codes = columns.codes(wish.key)
             mine = np.where(counting, codes, np.int32(ABSENT))
             domains = np.unique(mine)
-            yield _Ground(codes, mine, domains[domains != ABSENT])
+            yield _ConstraintDomains(codes, mine, domains[domains != ABSENT])
 
 
-def _held(ground: _Ground, column: Column) -> Floats:
+def _held(ground: _ConstraintDomains, column: Column) -> Floats:
     """How many pods each domain holds, by its code; nodes that do not count hold none."""
     most = int(ground.codes.max(initial=0))
     held = np.bincount(ground.counting, weights=column, minlength=most + 1).astype(np.float64)
@@ -166,7 +172,7 @@ def _held(ground: _Ground, column: Column) -> Floats:
     return held
 
 
-def _tolerable(columns: Columns, shape: Shape) -> Bools:
+def _tolerable(columns: NodeTable, shape: SchedulingSpec) -> Bools:
     by_set = np.array(
         [
             all(tolerated(taint, shape.tolerations) for taint in taints)

@@ -31,21 +31,21 @@ from itertools import combinations, islice
 from typing import Any, Final, NamedTuple
 
 from policies import quantity, vocabulary
-from policies.hosts.topology import Manager
-from scheduler.model.assignment import NOWHERE, Assignment, Share
-from scheduler.model.numa_request import ASK_NOTHING, Ask
+from policies.hosts.topology import TopologyManager
+from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.numa_request import ASK_NOTHING, HostRequest
 from scheduler.plugins.numa import topology_manager as kubelet
 from scheduler.plugins.numa.candidates import (
-    Offer,
-    Want,
+    AlignedAmounts,
+    NumaOffer,
     closed,
     holds,
     offers,
     usable_gpus,
     wanted,
 )
-from scheduler.plugins.numa.gpu_islands import BREAKS, NOTHING, Grade, grade, pick, settle
-from scheduler.plugins.numa.host_usage import GangId, Layout
+from scheduler.plugins.numa.gpu_islands import BREAKS, NOTHING, PickCost, grade, pick, settle
+from scheduler.plugins.numa.host_usage import GangId, HostUsage
 from scheduler.plugins.numa.numa_score import score
 
 __all__ = [
@@ -57,8 +57,8 @@ __all__ = [
     "NO_TOPOLOGY",
     "SHORT_OF_ROOM",
     "TOO_WIDE",
-    "Ask",
-    "Misfit",
+    "HostRequest",
+    "NumaMisfit",
     "choose",
 ]
 
@@ -77,40 +77,40 @@ SHORT_OF_ROOM: Final = frozenset({vocabulary.NO_SINGLE_NUMA_NODE, TOO_WIDE, NONE
 """Reasons that are told together with what was asked for and what is free."""
 
 Rank = tuple[Any, ...]
-_Graded = tuple[Sequence[Offer], Grade]
+_Graded = tuple[Sequence[NumaOffer], PickCost]
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
+class NumaMisfit:
     """Why the node is refused."""
 
     reason: str
 
 
-class _Case(NamedTuple):
+class _Allocation(NamedTuple):
     """One pod before one host."""
 
-    layout: Layout
-    ask: Ask
+    layout: HostUsage
+    ask: HostRequest
     gang: GangId | None
-    want: Want
+    want: AlignedAmounts
     gpus: Sequence[int]
     """Those that the pod may take."""
-    offers: Sequence[Offer]
-    manager: Manager | None
+    offers: Sequence[NumaOffer]
+    manager: TopologyManager | None
 
 
 def choose(
-    layout: Layout, ask: Ask, *, gang: GangId | None = None, vram: int = 0
-) -> Assignment | Misfit:
+    layout: HostUsage, ask: HostRequest, *, gang: GangId | None = None, vram: int = 0
+) -> Assignment | NumaMisfit:
     """The best assignment by the pod's policy, or why there is none; `vram` is that of each GPU."""
     shut = closed(layout, ask, gang)
     gpus = usable_gpus(layout, ask, shut, vram) if layout.gpus else ()
     if vram and ask.gpus and layout.gpus and len(gpus) < ask.gpus <= len(layout.free_gpus):
-        return Misfit(_small(ask, vram))
+        return NumaMisfit(_small(ask, vram))
     if not layout.rooms:
-        return Misfit(NO_TOPOLOGY) if ask.needs_topology else _gpus_alone(layout, ask, gpus)
-    case = _Case(
+        return NumaMisfit(NO_TOPOLOGY) if ask.needs_topology else _gpus_alone(layout, ask, gpus)
+    case = _Allocation(
         layout,
         ask,
         gang,
@@ -127,31 +127,31 @@ def choose(
     return _otherwise(case)
 
 
-def _otherwise(case: _Case) -> Assignment | Misfit:
+def _otherwise(case: _Allocation) -> Assignment | NumaMisfit:
     """No NUMA nodes can be named: the place is left to the host, unless somebody minds."""
     layout, ask = case.layout, case.ask
     if case.manager is not None and not kubelet.admits(case.manager, layout, ask, case.offers):
-        return Misfit(kubelet.reason(case.manager))
+        return NumaMisfit(kubelet.reason(case.manager))
     if ask.apart:
-        return Misfit(APART)
+        return NumaMisfit(APART)
     if ask.strict:
-        return Misfit(_reason(ask))
+        return NumaMisfit(_reason(ask))
     if any(room.isolated for room in layout.rooms.values()):
-        return Misfit(HELD_BY_ISOLATED)
+        return NumaMisfit(HELD_BY_ISOLATED)
     if any(zone in layout.rooms for zone in ask.avoid):
-        return Misfit(AVOIDED)
+        return NumaMisfit(AVOIDED)
     if case.gang is not None and any(case.gang in room.apart for room in layout.rooms.values()):
-        return Misfit(APART)
+        return NumaMisfit(APART)
     return _gpus_alone(layout, ask, case.gpus)
 
 
-def _reason(ask: Ask) -> str:
+def _reason(ask: HostRequest) -> str:
     if ask.policy == "single-numa":
         return vocabulary.NO_SINGLE_NUMA_NODE
     return NONE_UNSHARED if ask.isolated else TOO_WIDE
 
 
-def _small(ask: Ask, vram: int) -> str:
+def _small(ask: HostRequest, vram: int) -> str:
     return (
         f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(vram)} a GPU, "
         f"fewer than {ask.gpus} free GPUs of the node have it"
@@ -161,7 +161,7 @@ def _small(ask: Ask, vram: int) -> str:
 # --- how many NUMA nodes ---
 
 
-def _widths(case: _Case) -> Iterable[int]:
+def _widths(case: _Allocation) -> Iterable[int]:
     """How many NUMA nodes may be tried, fewest first."""
     if case.ask.policy == "single-numa":
         return (1,)
@@ -171,14 +171,14 @@ def _widths(case: _Case) -> Iterable[int]:
     return range(1, len(case.offers) + 1)
 
 
-def _least_width(layout: Layout, want: Want) -> int | None:
+def _least_width(layout: HostUsage, want: AlignedAmounts) -> int | None:
     """How many NUMA nodes the pod needs on this host when it is empty."""
     key = (want.cpu, want.memory, want.gpus, want.hugepages)
     if key not in layout.least:
         if len(layout.least) >= _MOST_KEPT:
             layout.least.clear()
         empty = [
-            Offer(
+            NumaOffer(
                 zone.id, zone.cpu, zone.memory, (), layout.gpus_of[zone.id], False, zone.hugepages
             )
             for zone in layout.topology.zones
@@ -195,7 +195,7 @@ def _least_width(layout: Layout, want: Want) -> int | None:
     return layout.least[key]
 
 
-def _could_hold(found: Sequence[Offer], want: Want, width: int) -> bool:
+def _could_hold(found: Sequence[NumaOffer], want: AlignedAmounts, width: int) -> bool:
     """Whether the largest of the offers suffice, resource by resource: worth combining."""
     return (
         sum(sorted(offer.cpu for offer in found)[-width:]) >= want.cpu
@@ -207,7 +207,7 @@ def _could_hold(found: Sequence[Offer], want: Want, width: int) -> bool:
 # --- which NUMA nodes ---
 
 
-def _narrowest(case: _Case, width: int) -> Assignment | None:
+def _narrowest(case: _Allocation, width: int) -> Assignment | None:
     """The best group of `width` NUMA nodes."""
     graded = [
         (group, found)
@@ -233,13 +233,13 @@ def _least(graded: list[_Graded], ranks: list[Rank]) -> list[_Graded]:
     return [one for one, rank in zip(graded, ranks, strict=True) if rank == best]
 
 
-def _groups(case: _Case, width: int) -> list[Sequence[Offer]]:
+def _groups(case: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
     """The groups that hold what is wanted, and that the kubelet admits."""
     want = case.want
     if width > 1 and not _could_hold(case.offers, want, width):
         return []
     tried = islice(combinations(case.offers, width), _MOST_TRIED)
-    found: list[Sequence[Offer]] = [group for group in tried if holds(group, want)]
+    found: list[Sequence[NumaOffer]] = [group for group in tried if holds(group, want)]
     if case.manager is not None:
         found = [
             group for group in found if kubelet.admits(case.manager, case.layout, case.ask, group)
@@ -247,7 +247,7 @@ def _groups(case: _Case, width: int) -> list[Sequence[Offer]]:
     return found
 
 
-def _graded(case: _Case, group: Sequence[Offer]) -> Grade | None:
+def _graded(case: _Allocation, group: Sequence[NumaOffer]) -> PickCost | None:
     """GPUs beside the CPUs, or from anywhere where they may sit anywhere."""
     layout = case.layout
     if not case.ask.gpus or not layout.gpus:
@@ -265,7 +265,7 @@ def _graded(case: _Case, group: Sequence[Offer]) -> Grade | None:
     )
 
 
-def _wishes(case: _Case, group: Sequence[Offer], found: Grade) -> Rank:
+def _wishes(case: _Allocation, group: Sequence[NumaOffer], found: PickCost) -> Rank:
     """What costs little to know; the smaller the better."""
     first = (found.level, found.harm == BREAKS, -sum(offer.preferred for offer in group))
     beside = _beside(case, group) if case.gang is not None else 0
@@ -275,7 +275,7 @@ def _wishes(case: _Case, group: Sequence[Offer], found: Grade) -> Rank:
     return *first, beside, found.harm, found.left, spare
 
 
-def _worth(case: _Case, group: Sequence[Offer]) -> Rank:
+def _worth(case: _Allocation, group: Sequence[NumaOffer]) -> Rank:
     """Ends in the ids, so that it is total."""
     zones = tuple(offer.zone for offer in group)
     how_well = 0.0
@@ -289,7 +289,7 @@ def _worth(case: _Case, group: Sequence[Offer]) -> Rank:
     )
 
 
-def _beside(case: _Case, group: Sequence[Offer]) -> int:
+def _beside(case: _Allocation, group: Sequence[NumaOffer]) -> int:
     """How many mates are there, as the gang likes it: fewer is better than more."""
     rooms = [case.layout.rooms[offer.zone] for offer in group]
     if case.ask.spread == "packed":
@@ -300,7 +300,7 @@ def _beside(case: _Case, group: Sequence[Offer]) -> int:
 # --- the assignment ---
 
 
-def _gpus_alone(layout: Layout, ask: Ask, gpus: Sequence[int]) -> Assignment:
+def _gpus_alone(layout: HostUsage, ask: HostRequest, gpus: Sequence[int]) -> Assignment:
     """GPUs by index, where they are known by index, and the rest left to the host."""
     if not ask.gpus or not layout.gpus:
         return NOWHERE
@@ -310,15 +310,15 @@ def _gpus_alone(layout: Layout, ask: Ask, gpus: Sequence[int]) -> Assignment:
     return NOWHERE if picked is None else Assignment(gpus=picked.indices)
 
 
-def _split(case: _Case, group: Sequence[Offer], gpus: tuple[int, ...]) -> Assignment:
+def _split(case: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...]) -> Assignment:
     cpu, memory = case.want.cpu, case.want.memory
     pages = dict(case.want.hugepages)
     if len(group) == 1 and not pages:
-        share = Share(group[0].zone, cpu, memory)
+        share = NumaShare(group[0].zone, cpu, memory)
         return Assignment((share,), gpus, case.ask.isolated)
-    shares: list[Share] = []
+    shares: list[NumaShare] = []
     for offer in group:
-        share = Share(
+        share = NumaShare(
             offer.zone,
             min(cpu, offer.cpu),
             min(memory, offer.memory),

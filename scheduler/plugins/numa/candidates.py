@@ -4,20 +4,20 @@ What each NUMA node of a host could give to one pod, and what the pod wants of t
 Closed to the pod are: ids that it avoids; NUMA nodes of isolated pods; for an isolated pod, NUMA
 nodes with any tenant; NUMA nodes of mates, where a member of the gang wants to be apart. GPUs are
 usable when they are free, large enough, and on no closed NUMA node. What floats is counted against
-every NUMA node. Pure views of a `Layout`; which of them is taken is decided in `choice`.
+every NUMA node. Pure views of a `HostUsage`; which of them is taken is decided in `choice`.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from scheduler.model.numa_request import Ask, Hugepages
-from scheduler.plugins.numa.host_usage import GangId, Layout, Room
+from scheduler.model.numa_request import HostRequest, Hugepages
+from scheduler.plugins.numa.host_usage import GangId, HostUsage, NumaUsage
 
 _NO_ZONES: Final[frozenset[int]] = frozenset()
 VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 80Gi
 
 
-class Want(NamedTuple):
+class AlignedAmounts(NamedTuple):
     """The amounts that must sit together."""
 
     cpu: int
@@ -26,7 +26,7 @@ class Want(NamedTuple):
     hugepages: Hugepages = ()
 
 
-class Offer(NamedTuple):
+class NumaOffer(NamedTuple):
     """What one NUMA node could give; no amount is below zero."""
 
     zone: int
@@ -39,14 +39,14 @@ class Offer(NamedTuple):
     hugepages: Hugepages = ()
 
 
-def wanted(layout: Layout, ask: Ask) -> Want:
+def wanted(layout: HostUsage, ask: HostRequest) -> AlignedAmounts:
     """
     The ask without the amounts that may sit anywhere, or of which the host does not tell where.
 
     Only a policy that the user chose insists on GPUs beside the CPUs where their place is unknown.
     """
     gpus = "gpu" in ask.aligned and (layout.located or (ask.strict and not ask.by_default))
-    return Want(
+    return AlignedAmounts(
         cpu=ask.cpu if "cpu" in ask.aligned else 0,
         memory=ask.memory if "memory" in ask.aligned else 0,
         gpus=ask.gpus if gpus else 0,
@@ -58,7 +58,7 @@ def wanted(layout: Layout, ask: Ask) -> Want:
     )
 
 
-def closed(layout: Layout, ask: Ask, gang: GangId | None) -> frozenset[int]:
+def closed(layout: HostUsage, ask: HostRequest, gang: GangId | None) -> frozenset[int]:
     """The NUMA nodes that the pod may not use."""
     found = [
         zone
@@ -69,7 +69,9 @@ def closed(layout: Layout, ask: Ask, gang: GangId | None) -> frozenset[int]:
     return frozenset((*found, *ask.avoid)) if found or ask.avoid else _NO_ZONES
 
 
-def usable_gpus(layout: Layout, ask: Ask, shut: frozenset[int], vram: int) -> Sequence[int]:
+def usable_gpus(
+    layout: HostUsage, ask: HostRequest, shut: frozenset[int], vram: int
+) -> Sequence[int]:
     """The free GPUs that are large enough; one that does not tell its VRAM goes by its node's."""
     if not shut and not vram:
         return sorted(layout.free_gpus)
@@ -82,18 +84,20 @@ def usable_gpus(layout: Layout, ask: Ask, shut: frozenset[int], vram: int) -> Se
     )
 
 
-def offers(layout: Layout, ask: Ask, shut: frozenset[int], gpus: Sequence[int]) -> list[Offer]:
+def offers(
+    layout: HostUsage, ask: HostRequest, shut: frozenset[int], gpus: Sequence[int]
+) -> list[NumaOffer]:
     """One for each NUMA node that is open to the pod, by id; `gpus` are the usable ones."""
     here: dict[int | None, list[int]] = {}
     for index in gpus:
         here.setdefault(layout.gpu_zone[index], []).append(index)
-    found: list[Offer] = []
+    found: list[NumaOffer] = []
     for zone, room in layout.rooms.items():
         if zone in shut:
             continue
         mine = here.get(zone, ())
         found.append(
-            Offer(
+            NumaOffer(
                 zone,
                 max(0, room.cpu - layout.floating_cpu),
                 max(0, room.memory - layout.floating_memory),
@@ -106,19 +110,19 @@ def offers(layout: Layout, ask: Ask, shut: frozenset[int], gpus: Sequence[int]) 
     return found
 
 
-def _crowded(room: Room, ask: Ask, gang: GangId) -> bool:
+def _crowded(room: NumaUsage, ask: HostRequest, gang: GangId) -> bool:
     """A mate is here, and one of the two wants to be apart."""
     return gang in room.apart or (ask.apart and gang in room.mates)
 
 
-def _pages(layout: Layout, room: Room, ask: Ask) -> Hugepages:
+def _pages(layout: HostUsage, room: NumaUsage, ask: HostRequest) -> Hugepages:
     return tuple(
         (name, max(0, room.hugepages.get(name, 0) - layout.floating_hugepages.get(name, 0)))
         for name, _ in ask.hugepages
     )
 
 
-def holds(group: Sequence[Offer], want: Want) -> bool:
+def holds(group: Sequence[NumaOffer], want: AlignedAmounts) -> bool:
     if len(group) == 1 and not want.hugepages:
         one = group[0]
         return one.cpu >= want.cpu and one.memory >= want.memory and one.spare >= want.gpus

@@ -34,7 +34,7 @@ SEVERAL: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class IslandLevel:
     """A partition of the host's GPUs; `level` 0 island, 1 switch, 2 NUMA node."""
 
     level: int
@@ -42,7 +42,7 @@ class Tier:
     size: Mapping[Key, int]  # group -> its GPUs, free or not
 
 
-class Pick(NamedTuple):
+class GpuPick(NamedTuple):
     """GPUs by index, and what taking them costs; the smaller the better."""
 
     level: int
@@ -54,24 +54,24 @@ class Pick(NamedTuple):
     indices: Members
 
 
-class Grade(NamedTuple):
+class PickCost(NamedTuple):
     """What a pick would cost before its indices are known: `finer` tiers choose among `pool`."""
 
     level: int
     harm: int
     left: int
     pool: Members
-    finer: Sequence[Tier]
+    finer: Sequence[IslandLevel]
 
 
-NOTHING: Final = Grade(0, 0, 0, (), ())
-NONE_PICKED: Final = Pick(0, 0, 0, 0, ())
+NOTHING: Final = PickCost(0, 0, 0, (), ())
+NONE_PICKED: Final = GpuPick(0, 0, 0, 0, ())
 
 
 @lru_cache(maxsize=512)
-def tiers(gpus: tuple[Gpu, ...]) -> tuple[Tier, ...]:
+def tiers(gpus: tuple[Gpu, ...]) -> tuple[IslandLevel, ...]:
     """The tiers that the host tells of; a GPU that is in no group is one of its own."""
-    found: list[Tier] = []
+    found: list[IslandLevel] = []
     said: tuple[Mapping[int, Key | None], ...] = (
         {gpu.index: gpu.island or None for gpu in gpus},
         {gpu.index: gpu.switch or None for gpu in gpus},
@@ -84,31 +84,31 @@ def tiers(gpus: tuple[Gpu, ...]) -> tuple[Tier, ...]:
         size: dict[Key, int] = {}
         for key in group.values():
             size[key] = size.get(key, 0) + 1
-        found.append(Tier(level, group, size))
+        found.append(IslandLevel(level, group, size))
     return tuple(found)
 
 
 def pick(
-    ranks: Sequence[Tier],
+    ranks: Sequence[IslandLevel],
     count: int,
     *,
     usable: Sequence[int],
     free: Collection[int],
     floating: int = 0,
-) -> Pick | None:
+) -> GpuPick | None:
     """The best `count` of the usable GPUs; `free` are all that nobody holds. None: too few."""
     found = grade(ranks, count, usable=usable, free=free, floating=floating)
     return None if found is None else settle(ranks, found, count, free)
 
 
 def grade(
-    ranks: Sequence[Tier],
+    ranks: Sequence[IslandLevel],
     count: int,
     *,
     usable: Sequence[int],
     free: Collection[int],
     floating: int = 0,
-) -> Grade | None:
+) -> PickCost | None:
     """As `pick`, as far as it takes to compare; `usable` in rising order."""
     if count == 0:
         return NOTHING
@@ -119,11 +119,13 @@ def grade(
         best = _best(tier, pool, free, count, floating)
         if best is not None:
             harm, left, members = best
-            return Grade(tier.level, harm, left, members, ranks[place + 1 :])
-    return Grade(SEVERAL, 0, len(pool) - count, pool, ranks)
+            return PickCost(tier.level, harm, left, members, ranks[place + 1 :])
+    return PickCost(SEVERAL, 0, len(pool) - count, pool, ranks)
 
 
-def settle(ranks: Sequence[Tier], found: Grade, count: int, free: Collection[int]) -> Pick:
+def settle(
+    ranks: Sequence[IslandLevel], found: PickCost, count: int, free: Collection[int]
+) -> GpuPick:
     """The indices of what was graded."""
     if count == 0:
         return NONE_PICKED
@@ -131,11 +133,11 @@ def settle(ranks: Sequence[Tier], found: Grade, count: int, free: Collection[int
     groups = 1
     if found.level == SEVERAL and ranks:
         groups = len({ranks[0].group[index] for index in indices})
-    return Pick(found.level, groups, found.harm, found.left, indices)
+    return GpuPick(found.level, groups, found.harm, found.left, indices)
 
 
 def _best(
-    tier: Tier, pool: Members, free: Collection[int], count: int, floating: int
+    tier: IslandLevel, pool: Members, free: Collection[int], count: int, floating: int
 ) -> tuple[int, int, Members] | None:
     """(harm, left, usable members) of the best group that holds the count by itself."""
     able = {
@@ -152,7 +154,7 @@ def _best(
     return min((*_harm(tier.size[key], here[key], count), able[key]) for key in able)
 
 
-def _groups(tier: Tier, pool: Members) -> dict[Key, Members]:
+def _groups(tier: IslandLevel, pool: Members) -> dict[Key, Members]:
     group = tier.group
     first = group[pool[0]]
     if group[pool[-1]] == first and all(group[index] == first for index in pool):
@@ -171,7 +173,9 @@ def _harm(size: int, here: int, count: int) -> tuple[int, int]:
     return (BREAKS if untouched else 2), left
 
 
-def _narrow(ranks: Sequence[Tier], pool: Members, free: Collection[int], count: int) -> Members:
+def _narrow(
+    ranks: Sequence[IslandLevel], pool: Members, free: Collection[int], count: int
+) -> Members:
     """The best of the pool, which holds enough: whole groups first, the rest from one group."""
     if not ranks or len(pool) == count:
         return pool[:count]

@@ -25,8 +25,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.plugins.numa.gpu_islands import Tier
-from scheduler.plugins.numa.host_usage import Layout
+from scheduler.plugins.numa.gpu_islands import IslandLevel
+from scheduler.plugins.numa.host_usage import HostUsage
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ _BESIDE: Final = ("cpu", "memory")
 _MOST_KEPT: Final = 16  # numbers of GPUs for which verdicts are kept up to date
 
 
-class Amounts(Protocol):
+class PackingColumns(Protocol):
     """The columns that are read here."""
 
     names: list[str]
@@ -50,10 +50,10 @@ class Amounts(Protocol):
     def since(self, mark: int) -> set[int] | None: ...
 
 
-class _Host(NamedTuple):
+class _HostIslands(NamedTuple):
     """The islands of one host: sets of GPU indices, and how many are free of each kind."""
 
-    tier: Tier
+    tier: IslandLevel
     members: tuple[frozenset[int], ...]
     broken: frozenset[int] = frozenset()
     pristine: frozenset[int] = frozenset()
@@ -61,7 +61,7 @@ class _Host(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class IslandEffect:
     """What taking a number of GPUs does on each row; False where a host has one island."""
 
     wide: Bools
@@ -70,7 +70,7 @@ class Verdict:
     spares: Bools
     """No pristine island is broken."""
 
-    def judge(self, row: int, host: _Host | None, taken: int) -> None:
+    def judge(self, row: int, host: _HostIslands | None, taken: int) -> None:
         if host is None:
             self.wide[row] = self.completes[row] = self.spares[row] = False
             return
@@ -83,7 +83,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Islands:
+class HostIslands:
     """
     Hosts that have several islands, and what each number of GPUs would do to them.
 
@@ -92,11 +92,11 @@ class Islands:
 
     told: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """The rows of these hosts."""
-    hosts: dict[int, _Host] = field(default_factory=dict)  # by row
-    verdicts: dict[int, Verdict] = field(default_factory=dict)  # GPUs taken -> what that does
+    hosts: dict[int, _HostIslands] = field(default_factory=dict)  # by row
+    verdicts: dict[int, IslandEffect] = field(default_factory=dict)  # GPUs taken -> what that does
     mark: int = -1
 
-    def renew(self, columns: Amounts, layouts: Mapping[str, Layout]) -> None:
+    def renew(self, columns: PackingColumns, layouts: Mapping[str, HostUsage]) -> None:
         if not layouts and not self.hosts:
             return  # nobody tells anything; what is missed until then, `since` knows
         size = len(columns.free("cpu"))
@@ -110,18 +110,18 @@ class Islands:
             self._read(row, layouts.get(columns.names[row]))
         self.mark = columns.mark()
 
-    def verdict(self, taken: int) -> Verdict:
+    def verdict(self, taken: int) -> IslandEffect:
         known = self.verdicts.get(taken)
         if known is None:
             if len(self.verdicts) >= _MOST_KEPT:
                 self.verdicts.clear()
             wide, completes, spares = (np.zeros_like(self.told) for _ in range(3))
-            known = self.verdicts[taken] = Verdict(wide, completes, spares)
+            known = self.verdicts[taken] = IslandEffect(wide, completes, spares)
             for row, host in self.hosts.items():
                 known.judge(row, host, taken)
         return known
 
-    def _read(self, row: int, layout: Layout | None) -> None:
+    def _read(self, row: int, layout: HostUsage | None) -> None:
         old, host = self.hosts.get(row), _host(layout, self.hosts.get(row))
         if old is None and host is None:
             return
@@ -134,7 +134,7 @@ class Islands:
             verdict.judge(row, host, taken)
 
 
-def _host(layout: Layout | None, known: _Host | None) -> _Host | None:
+def _host(layout: HostUsage | None, known: _HostIslands | None) -> _HostIslands | None:
     """None: the host has one island, or it is not known who holds which of its GPUs."""
     if layout is None or layout.floating_gpus or not layout.tiers:
         return None
@@ -145,10 +145,10 @@ def _host(layout: Layout | None, known: _Host | None) -> _Host | None:
     free = [len(island & layout.free_gpus) for island in members]
     pristine = frozenset(n for n, island in zip(free, members, strict=True) if n == len(island))
     broken = frozenset(n for n, island in zip(free, members, strict=True) if n < len(island))
-    return _Host(tier, members, broken, pristine, sum(free))
+    return _HostIslands(tier, members, broken, pristine, sum(free))
 
 
-def _members(tier: Tier) -> tuple[frozenset[int], ...]:
+def _members(tier: IslandLevel) -> tuple[frozenset[int], ...]:
     found: dict[object, set[int]] = {}
     for index, key in tier.group.items():
         found.setdefault(key, set()).add(index)
@@ -156,7 +156,7 @@ def _members(tier: Tier) -> tuple[frozenset[int], ...]:
 
 
 def costs(
-    columns: Amounts, known: Islands, gpu: str, *, each: int, room: Ints, wanted: int
+    columns: PackingColumns, known: HostIslands, gpu: str, *, each: int, room: Ints, wanted: int
 ) -> Floats:
     """
     For every row what it costs to put `wanted` pods of `each` GPUs there; only the best are told.
@@ -176,13 +176,15 @@ def costs(
     return found
 
 
-def sparing(columns: Amounts, known: Islands, gpu: str, taken: int) -> Bools:
+def sparing(columns: PackingColumns, known: HostIslands, gpu: str, taken: int) -> Bools:
     """The rows on which taking so many GPUs leaves no pristine island broken."""
     completes, spares = _gentle(columns, known, gpu, taken)
     return completes | spares
 
 
-def _gentle(columns: Amounts, known: Islands, gpu: str, taken: int) -> tuple[Bools, Bools]:
+def _gentle(
+    columns: PackingColumns, known: HostIslands, gpu: str, taken: int
+) -> tuple[Bools, Bools]:
     """Rows where an island is completed, and rows where pristine ones stay whole."""
     free = columns.free(gpu)
     completes = free == taken
@@ -195,7 +197,7 @@ def _gentle(columns: Amounts, known: Islands, gpu: str, taken: int) -> tuple[Boo
 
 
 def _gentlest(
-    columns: Amounts, known: Islands, gpu: str, room: Ints, wanted: int, taken: int
+    columns: PackingColumns, known: HostIslands, gpu: str, room: Ints, wanted: int, taken: int
 ) -> Ints:
     """The rows with room where one island holds them; that complete it, or break none, if any."""
     able = room >= wanted

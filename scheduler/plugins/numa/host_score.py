@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.model.numa_request import Ask
+from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa.numa_score import (
     BANDWIDTH,
     BEST,
@@ -25,7 +25,7 @@ from scheduler.plugins.numa.numa_score import (
 )
 from scheduler.plugins.numa.numa_score import CPU_WEIGHT as CPU
 from scheduler.plugins.numa.numa_score import MEMORY_WEIGHT as MEMORY
-from scheduler.plugins.numa.numa_table import Grid
+from scheduler.plugins.numa.numa_table import NumaTable
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ WEIGHT: Final = 10
 """Beside kube-scheduler's scores, which count 1 to 3."""
 
 
-def scores(grid: Grid, ask: Ask) -> Floats:
+def scores(grid: NumaTable, ask: HostRequest) -> Floats:
     """0 to 100 for each row."""
     inside = grid.inside(ask)
     total = (
@@ -46,7 +46,7 @@ def scores(grid: Grid, ask: Ask) -> Floats:
     return np.where(grid.known, best, NEUTRAL)
 
 
-def _fit(grid: Grid, ask: Ask) -> Floats:
+def _fit(grid: NumaTable, ask: HostRequest) -> Floats:
     used, weights = np.zeros(grid.ids.shape), 0.0
     for weight, asked, size, free in (
         (CPU, ask.cpu, grid.sizes[0], grid.cpu),
@@ -63,7 +63,7 @@ def _fit(grid: Grid, ask: Ask) -> Floats:
     return np.where(np.isin(grid.ids, ask.prefer), np.minimum(BEST, found * PREFERRED), found)
 
 
-def _bandwidth(grid: Grid, ask: Ask) -> Floats:
+def _bandwidth(grid: NumaTable, ask: HostRequest) -> Floats:
     if not ask.intensive:
         return np.full(grid.ids.shape, NEUTRAL)
     best = np.maximum(grid.bandwidth.max(axis=1, initial=0, keepdims=True), 1)
@@ -71,6 +71,6 @@ def _bandwidth(grid: Grid, ask: Ask) -> Floats:
     return np.where(grid.bandwidth > 0, part * grid.bandwidth / best, NEUTRAL)
 
 
-def _distance(grid: Grid, ask: Ask) -> Floats:
+def _distance(grid: NumaTable, ask: HostRequest) -> Floats:
     found = BEST - (grid.far - LOCAL) * 5 * ask.distance / 50
     return np.where(np.isnan(grid.far), NEUTRAL, np.clip(found, 0.0, BEST))

@@ -20,14 +20,14 @@ from typing import NamedTuple, Self, TypeVar
 from policies.hosts.topology import Gpu, Topology
 from scheduler.model.assignment import NOWHERE, Assignment
 from scheduler.model.numa_request import Hugepages
-from scheduler.plugins.numa.gpu_islands import Tier, tiers
+from scheduler.plugins.numa.gpu_islands import IslandLevel, tiers
 
 GangId = Hashable
 K = TypeVar("K", bound=Hashable)
 Counts = dict[GangId, int]
 
 
-class Claim(NamedTuple):
+class PodUsage(NamedTuple):
     """What a placed pod holds in all, and where as far as it is known."""
 
     cpu: int
@@ -41,7 +41,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(slots=True)
-class Room:
+class NumaUsage:
     """One NUMA node as it stands; `tenants` and `isolated` count pods."""
 
     cpu: int
@@ -53,13 +53,13 @@ class Room:
     apart: Counts = field(default_factory=dict)  # gang -> members here that want no mate
 
 
-class Layout:
+class HostUsage:
     """The books of one node's inside."""
 
     def __init__(self, topology: Topology) -> None:
         self.topology = topology
         self.rooms = {
-            zone.id: Room(zone.cpu, zone.memory, hugepages=dict(zone.hugepages))
+            zone.id: NumaUsage(zone.cpu, zone.memory, hugepages=dict(zone.hugepages))
             for zone in sorted(topology.zones, key=lambda zone: zone.id)
         }
         self.zones = {zone.id: zone for zone in topology.zones}
@@ -72,7 +72,7 @@ class Layout:
         """Whether it is known of some GPU which NUMA node it sits on."""
         self.paged = frozenset(name for zone in topology.zones for name, _ in zone.hugepages)
         """Huge pages of which it is known where they are."""
-        self.tiers: tuple[Tier, ...] = tiers(topology.gpus)
+        self.tiers: tuple[IslandLevel, ...] = tiers(topology.gpus)
         self.free_gpus = set(self.gpu_zone)
         self.floating_cpu = 0
         self.floating_memory = 0
@@ -84,7 +84,7 @@ class Layout:
         # GPU index -> claims on it beyond the first, which only a change of the host can cause.
         self._doubled: dict[int, int] = {}
 
-    def take(self, claim: Claim) -> None:
+    def take(self, claim: PodUsage) -> None:
         gpus = self._known_gpus(claim.assignment)
         self._move(claim, gpus, +1)
         for index in gpus:
@@ -93,7 +93,7 @@ class Layout:
             else:
                 self._doubled[index] = self._doubled.get(index, 0) + 1
 
-    def give(self, claim: Claim) -> None:
+    def give(self, claim: PodUsage) -> None:
         gpus = self._known_gpus(claim.assignment)
         self._move(claim, gpus, -1)
         for index in gpus:
@@ -105,7 +105,7 @@ class Layout:
     def _known_gpus(self, assignment: Assignment) -> Sequence[int]:
         return [index for index in assignment.gpus if index in self.gpu_zone]
 
-    def _move(self, claim: Claim, gpus: Sequence[int], sign: int) -> None:
+    def _move(self, claim: PodUsage, gpus: Sequence[int], sign: int) -> None:
         cpu, memory = claim.cpu, claim.memory
         homes: set[int] = set()
         for share in claim.assignment.shares:
@@ -130,7 +130,7 @@ class Layout:
                 homes.add(zone)
         self._dwell(claim, homes, sign)
 
-    def _move_pages(self, claim: Claim, sign: int) -> None:
+    def _move_pages(self, claim: PodUsage, sign: int) -> None:
         loose = dict(claim.hugepages)
         for share in claim.assignment.shares:
             if (room := self.rooms.get(share.zone)) is None:
@@ -141,7 +141,7 @@ class Layout:
         for name, count in loose.items():
             _count(self.floating_hugepages, name, sign * max(0, count))
 
-    def _dwell(self, claim: Claim, homes: set[int], sign: int) -> None:
+    def _dwell(self, claim: PodUsage, homes: set[int], sign: int) -> None:
         """Who is where: the pod is a tenant of every NUMA node of which it holds something."""
         gang = claim.gang
         for zone in homes:
@@ -176,7 +176,7 @@ class Layout:
         return rooms, floating, tuple(sorted(self.free_gpus)), loose
 
     @classmethod
-    def of(cls, topology: Topology, claims: tuple[Claim, ...] = ()) -> Self:
+    def of(cls, topology: Topology, claims: tuple[PodUsage, ...] = ()) -> Self:
         layout = cls(topology)
         for claim in claims:
             layout.take(claim)

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Final
 
-from scheduler.model.numa_request import Ask
-from scheduler.plugins.numa.host_usage import GangId, Layout
+from scheduler.model.numa_request import HostRequest
+from scheduler.plugins.numa.host_usage import GangId, HostUsage
 
 FIT: Final = 0.40
 BANDWIDTH: Final = 0.25
@@ -38,7 +38,9 @@ CPU_WEIGHT: Final = 0.6
 MEMORY_WEIGHT: Final = 0.4
 
 
-def score(layout: Layout, ask: Ask, zones: Sequence[int], gang: GangId | None = None) -> float:
+def score(
+    layout: HostUsage, ask: HostRequest, zones: Sequence[int], gang: GangId | None = None
+) -> float:
     """The score of these NUMA nodes for a pod that is not placed yet; neutral where none are."""
     if not zones:
         return NEUTRAL
@@ -51,7 +53,7 @@ def score(layout: Layout, ask: Ask, zones: Sequence[int], gang: GangId | None = 
     return round(total, 6)
 
 
-def _fit(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
+def _fit(layout: HostUsage, ask: HostRequest, zones: Sequence[int]) -> float:
     rooms, sizes = [layout.rooms[id_] for id_ in zones], [layout.zones[id_] for id_ in zones]
     cpu, memory = sum(zone.cpu for zone in sizes), sum(zone.memory for zone in sizes)
     parts: list[tuple[float, float]] = []  # (weight, part in use afterwards)
@@ -68,7 +70,7 @@ def _fit(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
     return min(BEST, found * PREFERRED) if preferred else found
 
 
-def _bandwidth(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
+def _bandwidth(layout: HostUsage, ask: HostRequest, zones: Sequence[int]) -> float:
     best = max(zone.bandwidth for zone in layout.topology.zones)
     mine = [layout.zones[id_] for id_ in zones]
     memory = sum(zone.memory for zone in mine)
@@ -78,7 +80,7 @@ def _bandwidth(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
     return max(0.0, BEST - 100 * ask.memory / memory) * share
 
 
-def farness(layout: Layout, own: int) -> float | None:
+def farness(layout: HostUsage, own: int) -> float | None:
     """The average distance of a NUMA node to the others of its host; None: nobody said."""
     found = [far for other, far in layout.zones[own].distances if other != own]
     if not found:
@@ -86,7 +88,7 @@ def farness(layout: Layout, own: int) -> float | None:
     return sum(found) / len(found)
 
 
-def _distance(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
+def _distance(layout: HostUsage, ask: HostRequest, zones: Sequence[int]) -> float:
     if len(zones) > 1:
         pairs = list(combinations(zones, 2))
         told = (dict(layout.zones[a].distances).get(b) for a, b in pairs)
@@ -99,7 +101,7 @@ def _distance(layout: Layout, ask: Ask, zones: Sequence[int]) -> float:
     return min(BEST, max(0.0, BEST - (average - LOCAL) * 5 * ask.distance / 50))
 
 
-def _gang(layout: Layout, ask: Ask, zones: Sequence[int], gang: GangId | None) -> float:
+def _gang(layout: HostUsage, ask: HostRequest, zones: Sequence[int], gang: GangId | None) -> float:
     if gang is None or not any(gang in room.mates for room in layout.rooms.values()):
         return NEUTRAL
     here = mates(layout, zones, gang)
@@ -110,6 +112,6 @@ def _gang(layout: Layout, ask: Ask, zones: Sequence[int], gang: GangId | None) -
     return BEST if here else 20.0
 
 
-def mates(layout: Layout, zones: Sequence[int], gang: GangId | None) -> int:
+def mates(layout: HostUsage, zones: Sequence[int], gang: GangId | None) -> int:
     """How many members of the gang sit on these NUMA nodes."""
     return sum(layout.rooms[id_].mates.get(gang, 0) for id_ in zones) if gang is not None else 0

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies import quantity
-from scheduler.model.numa_request import Ask, whole_cpus
+from scheduler.model.numa_request import HostRequest, whole_cpus
 from scheduler.plugins.numa import numa_score
-from scheduler.plugins.numa.host_usage import Layout
+from scheduler.plugins.numa.host_usage import HostUsage
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -37,7 +37,7 @@ _CORE: Final = 1000
 _GIB: Final = 2**30
 
 
-class Rows(Protocol):
+class RowChanges(Protocol):
     """What is read of the columns: names by row, and which rows have changed since when."""
 
     alive: Bools
@@ -47,23 +47,23 @@ class Rows(Protocol):
     def since(self, mark: int) -> set[int] | None: ...
 
 
-class Grid:
+class NumaTable:
     """`layouts` is the snapshot's own map, read as it stands whenever something is asked."""
 
-    def __init__(self, columns: Rows, layouts: Mapping[str, Layout]) -> None:
+    def __init__(self, columns: RowChanges, layouts: Mapping[str, HostUsage]) -> None:
         self._columns, self._layouts = columns, layouts
         self._mark = 0
-        self._seen: dict[int, Layout] = {}  # row -> the layout whose sizes stand in it
-        self._bounds: dict[Ask, tuple[int, Ints]] = {}
+        self._seen: dict[int, HostUsage] = {}  # row -> the layout whose sizes stand in it
+        self._bounds: dict[HostRequest, tuple[int, Ints]] = {}
         self.managed = False
         """Some host has, or had, a Topology Manager that refuses pods."""
         self._shape((0, 0))
 
-    def matters(self, ask: Ask) -> bool:
+    def matters(self, ask: HostRequest) -> bool:
         """Whether `most` could say less than `ANY` anywhere: for others it need not be asked."""
         return ask.strict or ask.apart or (self.managed and (ask.guaranteed or ask.gpus > 0))
 
-    def most(self, ask: Ask) -> Ints:
+    def most(self, ask: HostRequest) -> Ints:
         """For each row how many such pods fit at most; `ANY` where no NUMA nodes are known."""
         self._renew()
         mark, known = self._columns.mark(), self._bounds.get(ask)
@@ -80,7 +80,7 @@ class Grid:
         self._bounds[ask] = (mark, bounds)
         return bounds
 
-    def shortage(self, ask: Ask, rows: Bools) -> str:
+    def shortage(self, ask: HostRequest, rows: Bools) -> str:
         """`need cpu 20, memory 80Gi; largest free cpu 16, memory 64Gi`, over the rows' nodes."""
         self._renew()
         where = np.flatnonzero(rows)
@@ -94,7 +94,7 @@ class Grid:
         apart = all(largest[i] >= wants[i] for _, i in names)
         return f"need {need}; largest free {have}" + (", not on one NUMA node" if apart else "")
 
-    def inside(self, ask: Ask) -> Bools:
+    def inside(self, ask: HostRequest) -> Bools:
         """The NUMA nodes, by row and place, that could hold one such pod by themselves."""
         self._renew()
         found = self._open(ask, slice(None))
@@ -157,7 +157,7 @@ class Grid:
                     free[zone] += 1
             self.gpus[row, :count] = [max(0, n) for n in free.values()]
 
-    def _read_sizes(self, row: int, layout: Layout) -> None:
+    def _read_sizes(self, row: int, layout: HostUsage) -> None:
         zones, count = [layout.zones[id_] for id_ in layout.rooms], len(layout.rooms)
         for column in (self.cpu, self.memory, self.gpus):
             column[row] = 0
@@ -180,7 +180,7 @@ class Grid:
 
     # --- bounds ---
 
-    def _open(self, ask: Ask, where: Ints | slice) -> Bools:
+    def _open(self, ask: HostRequest, where: Ints | slice) -> Bools:
         """The NUMA nodes that exist and are not closed to the pod."""
         found: Bools = (self.ids[where] != _NO_ZONE) & ~self.isolated[where]
         for zone in ask.avoid:
@@ -189,7 +189,7 @@ class Grid:
             found &= ~self.tenanted[where]
         return found
 
-    def _bound(self, ask: Ask, where: Ints | slice) -> Ints:
+    def _bound(self, ask: HostRequest, where: Ints | slice) -> Ints:
         open_ = self._open(ask, where)
         free = (self.cpu[where], self.memory[where], self.gpus[where])
         found = np.full(len(open_), np.int64(ANY))
@@ -199,7 +199,7 @@ class Grid:
             found = np.minimum(found, self._admitted(ask, where, open_, free))
         return np.where(self.known[where], found, np.int64(ANY))
 
-    def _by_policy(self, ask: Ask, where: Ints | slice, open_: Bools, free: Free) -> Ints:
+    def _by_policy(self, ask: HostRequest, where: Ints | slice, open_: Bools, free: Free) -> Ints:
         wants = _wants(ask)
         placed = self.located[where] | (ask.strict and not ask.by_default)
         fits = np.where(open_, np.int64(ANY), np.int64(0))
@@ -215,7 +215,7 @@ class Grid:
             found = np.where(wide, self._together(ask, wants, free, open_, placed), found)
         return found
 
-    def _admitted(self, ask: Ask, where: Ints | slice, open_: Bools, free: Free) -> Ints:
+    def _admitted(self, ask: HostRequest, where: Ints | slice, open_: Bools, free: Free) -> Ints:
         """By the kubelet's Topology Manager, for a pod that it looks at as a whole (`manager`)."""
         whole = (whole_cpus(ask.cpu), ask.memory) if ask.guaranteed else (0, 0)
         ones = np.where(open_, np.int64(ANY), np.int64(0))
@@ -237,7 +237,7 @@ class Grid:
         return np.where((self.manager[where] > 0) & (narrow | wide), found, np.int64(ANY))
 
     def _narrow(
-        self, ask: Ask, wants: tuple[int, int, int], where: Ints | slice, placed: Bools
+        self, ask: HostRequest, wants: tuple[int, int, int], where: Ints | slice, placed: Bools
     ) -> Bools:
         """The rows on which the policy insists on one NUMA node: an empty one would do."""
         if not ask.strict:
@@ -251,7 +251,7 @@ class Grid:
 
     def _together(
         self,
-        ask: Ask,
+        ask: HostRequest,
         wants: tuple[int, int, int],
         free: Free,
         open_: Bools,
@@ -269,7 +269,7 @@ class Grid:
         return found
 
 
-def _wants(ask: Ask) -> tuple[int, int, int]:
+def _wants(ask: HostRequest) -> tuple[int, int, int]:
     """CPU, memory and GPUs that must sit together."""
     return (
         ask.cpu if "cpu" in ask.aligned else 0,

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Final
 
-from policies.hosts.topology import Manager
-from scheduler.model.numa_request import HUGEPAGES, Ask, Need, whole_cpus
-from scheduler.plugins.numa.candidates import Offer
-from scheduler.plugins.numa.host_usage import Layout
+from policies.hosts.topology import TopologyManager
+from scheduler.model.numa_request import HUGEPAGES, ContainerRequest, HostRequest, whole_cpus
+from scheduler.plugins.numa.candidates import NumaOffer
+from scheduler.plugins.numa.host_usage import HostUsage
 
 _SINGLE: Final = "single-numa-node"
 _STRICT: Final = frozenset({"restricted", _SINGLE})
@@ -40,7 +40,7 @@ REFUSED: Final = "node(s) would be refused by the kubelet's Topology Manager"
 
 
 @dataclass(frozen=True, slots=True)
-class _Resource:
+class _HintProvider:
     """One resource that gives hints: how much is wanted, what the host has and has left."""
 
     amount: int
@@ -48,7 +48,7 @@ class _Resource:
     left: Mapping[int, int]  # NUMA node -> what is left of it
 
 
-def of(layout: Layout, ask: Ask) -> Manager | None:
+def of(layout: HostUsage, ask: HostRequest) -> TopologyManager | None:
     """The manager that could refuse this pod on this host."""
     found = layout.topology.manager
     if found is None or found.policy not in _STRICT or not layout.rooms:
@@ -56,11 +56,13 @@ def of(layout: Layout, ask: Ask) -> Manager | None:
     return found if ask.guaranteed or (ask.gpus and layout.located) else None
 
 
-def reason(manager: Manager) -> str:
+def reason(manager: TopologyManager) -> str:
     return f"{REFUSED}: policy {manager.policy}, scope {manager.scope}"
 
 
-def admits(manager: Manager, layout: Layout, ask: Ask, group: Sequence[Offer]) -> bool:
+def admits(
+    manager: TopologyManager, layout: HostUsage, ask: HostRequest, group: Sequence[NumaOffer]
+) -> bool:
     """Whether each part of the pod that is aligned finds its NUMA nodes within this group."""
     left = {offer.zone: _amounts(offer) for offer in group}
     for need in _needs(manager, ask):
@@ -73,11 +75,11 @@ def admits(manager: Manager, layout: Layout, ask: Ask, group: Sequence[Offer]) -
     return True
 
 
-def _needs(manager: Manager, ask: Ask) -> tuple[Need, ...]:
+def _needs(manager: TopologyManager, ask: HostRequest) -> tuple[ContainerRequest, ...]:
     if not ask.containers:
         if not ask.guaranteed:
-            return (Need(gpus=ask.gpus),)
-        return (Need(whole_cpus(ask.cpu), ask.memory, ask.gpus, ask.hugepages),)
+            return (ContainerRequest(gpus=ask.gpus),)
+        return (ContainerRequest(whole_cpus(ask.cpu), ask.memory, ask.gpus, ask.hugepages),)
     if manager.scope != "pod":
         return ask.containers
     running = _sum([need for need in ask.containers if not need.passing])
@@ -85,12 +87,12 @@ def _needs(manager: Manager, ask: Ask) -> tuple[Need, ...]:
     return (*passing, running)
 
 
-def _sum(needs: Sequence[Need]) -> Need:
+def _sum(needs: Sequence[ContainerRequest]) -> ContainerRequest:
     pages: dict[str, int] = {}
     for need in needs:
         for name, count in need.hugepages:
             pages[name] = pages.get(name, 0) + count
-    return Need(
+    return ContainerRequest(
         cpu=sum(need.cpu for need in needs),
         memory=sum(need.memory for need in needs),
         gpus=sum(need.gpus for need in needs),
@@ -98,30 +100,30 @@ def _sum(needs: Sequence[Need]) -> Need:
     )
 
 
-def _amounts(offer: Offer) -> dict[str, int]:
+def _amounts(offer: NumaOffer) -> dict[str, int]:
     found = {"cpu": offer.cpu, "memory": offer.memory, "gpu": offer.spare}
     return {**found, **dict(offer.hugepages)}
 
 
-def _wanted(need: Need) -> Iterator[tuple[str, int]]:
+def _wanted(need: ContainerRequest) -> Iterator[tuple[str, int]]:
     yield from (("cpu", need.cpu), ("memory", need.memory), ("gpu", need.gpus), *need.hugepages)
 
 
 def _resources(
-    layout: Layout, need: Need, left: Mapping[int, Mapping[str, int]]
-) -> Iterator[_Resource]:
+    layout: HostUsage, need: ContainerRequest, left: Mapping[int, Mapping[str, int]]
+) -> Iterator[_HintProvider]:
     for name, amount in _wanted(need):
         unknown = name.startswith(HUGEPAGES) and name not in layout.paged
         if not amount or unknown or (name == "gpu" and not layout.located):
             continue
-        yield _Resource(
+        yield _HintProvider(
             amount,
             {zone: _size(layout, zone, name) for zone in layout.zones},
             {zone: amounts.get(name, 0) for zone, amounts in left.items()},
         )
 
 
-def _size(layout: Layout, zone: int, name: str) -> int:
+def _size(layout: HostUsage, zone: int, name: str) -> int:
     if name == "gpu":
         return layout.gpus_of[zone]
     found = layout.zones[zone]
@@ -131,7 +133,7 @@ def _size(layout: Layout, zone: int, name: str) -> int:
 
 
 def _narrowest(
-    manager: Manager, resources: Sequence[_Resource], zones: Sequence[int]
+    manager: TopologyManager, resources: Sequence[_HintProvider], zones: Sequence[int]
 ) -> tuple[int, ...] | None:
     """The NUMA nodes that every resource prefers; the lowest of them. None: there are none."""
     if not resources:
@@ -156,7 +158,7 @@ def _least(sizes: Iterable[int], amount: int) -> int | None:
     return None
 
 
-def _take(need: Need, group: Sequence[int], left: Mapping[int, dict[str, int]]) -> None:
+def _take(need: ContainerRequest, group: Sequence[int], left: Mapping[int, dict[str, int]]) -> None:
     for name, amount in _wanted(need):
         missing = amount
         for zone in group:

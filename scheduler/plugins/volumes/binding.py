@@ -7,7 +7,7 @@ Which volume a late claim gets on which node, and where one could be made: for a
     none on this node                        the class must be able to make one there
 
 Claims of one pod are served smallest first, and no volume serves two of them. What was promised to
-pods that are placed and not bound yet (`Promises`) counts as if the API said so already: a volume
+pods that are placed and not bound yet (`AssumedVolumes`) counts as if the API said so already: a volume
 is not given twice, and pods that share a claim follow the first of them.
 
 Pure: same facts, same promises, same nodes, same choice. Among equal volumes the first name wins.
@@ -20,10 +20,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns.label_match import Rows, selects
-from scheduler.columns.node_table import Bools, Columns
-from scheduler.plugins.volumes.storage_types import Claim, ClaimKey, Ref, StorageClass, Volume
-from scheduler.plugins.volumes.store import VolumeFacts
+from scheduler.columns.label_match import LabelIndex, selects
+from scheduler.columns.node_table import Bools, NodeTable
+from scheduler.plugins.volumes.storage_types import (
+    ClaimKey,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeOwnerRef,
+)
+from scheduler.plugins.volumes.store import VolumeStore
 
 NOTHING_TO_BIND: Final = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE: Final = "node(s) did not have enough free storage"
@@ -36,7 +42,7 @@ Picks = NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class VolumeDecision:
     """What becomes of a pod's late claims on its node."""
 
     given: tuple[tuple[ClaimKey, str], ...] = ()
@@ -50,11 +56,11 @@ class Decision:
         return bool(self.given or self.made or self.lacking)
 
 
-NOTHING: Final = Decision()
+NOTHING: Final = VolumeDecision()
 
 
 @dataclass(slots=True)
-class Promises:
+class AssumedVolumes:
     """What placed pods were promised; each promise is held by those who share it."""
 
     nodes: dict[ClaimKey, dict[Holder, str]] = field(default_factory=dict)
@@ -62,7 +68,7 @@ class Promises:
     version: int = 0
     _takers: dict[str, set[ClaimKey]] = field(default_factory=dict)  # volume -> claims
 
-    def make(self, holder: Holder, node: str, decision: Decision) -> None:
+    def make(self, holder: Holder, node: str, decision: VolumeDecision) -> None:
         for key in decision.made:
             self.nodes.setdefault(key, {})[holder] = node
         for key, volume in decision.given:
@@ -70,7 +76,7 @@ class Promises:
             self._takers.setdefault(volume, set()).add(key)
         self.version += 1
 
-    def take_back(self, holder: Holder, decision: Decision) -> None:
+    def take_back(self, holder: Holder, decision: VolumeDecision) -> None:
         for key in decision.made:
             _discard(self.nodes, key, holder)
         for key, volume in decision.given:
@@ -82,17 +88,17 @@ class Promises:
                     del self._takers[volume]
         self.version += 1
 
-    def node_for(self, claim: Claim) -> str | None:
+    def node_for(self, claim: PersistentVolumeClaim) -> str | None:
         return next(iter(self.nodes.get(claim.key, {}).values()), None)
 
-    def owner_of(self, volume: Volume, facts: VolumeFacts) -> Ref | None:
+    def owner_of(self, volume: PersistentVolume, facts: VolumeStore) -> VolumeOwnerRef | None:
         """The claim it belongs to or will; a promise to a claim that is bound by now is over."""
         if volume.claim is not None:
             return volume.claim
         for key in self._takers.get(volume.name, ()):
             claim = facts.claims.get(key)
             if claim is not None and not claim.bound:
-                return Ref(key, claim.uid)
+                return VolumeOwnerRef(key, claim.uid)
         return None
 
 
@@ -104,23 +110,23 @@ def _discard(where: dict[ClaimKey, dict[Holder, str]], key: ClaimKey, holder: Ho
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class RowMatches:
     """What becomes of late claims on every row."""
 
     verdict: NDArray[np.int8]
-    made: tuple[Claim, ...]
+    made: tuple[PersistentVolumeClaim, ...]
     """Claims that a node was selected for."""
-    matched: tuple[Claim, ...]
+    matched: tuple[PersistentVolumeClaim, ...]
     """Claims that a volume was looked for, smallest first."""
     picks: tuple[Picks, ...]
     """For each of them the number of the volume on every row."""
-    volumes: tuple[Volume, ...]
+    volumes: tuple[PersistentVolume, ...]
 
     def refuse(self, rows: Bools) -> Iterator[tuple[str, Bools]]:
         yield NOTHING_TO_BIND, rows & (self.verdict == _NOTHING)
         yield NO_SPACE, rows & (self.verdict == _SHORT)
 
-    def at(self, row: int) -> Decision:
+    def at(self, row: int) -> VolumeDecision:
         given, made = [], [claim.key for claim in self.made]
         for claim, picks in zip(self.matched, self.picks, strict=True):
             if picks[row] == _NO_VOLUME:
@@ -128,28 +134,30 @@ class Match:
             else:
                 given.append((claim.key, self.volumes[picks[row]].name))
         if self.verdict[row] != _FITS:
-            return Decision(given=tuple(given), lacking=tuple(made) or tuple(k for k, _ in given))
-        return Decision(tuple(given), tuple(made))
+            return VolumeDecision(
+                given=tuple(given), lacking=tuple(made) or tuple(k for k, _ in given)
+            )
+        return VolumeDecision(tuple(given), tuple(made))
 
 
-class Matching:
+class VolumeBinding:
     """Answers for the late claims of one pod at a time; the last answer is kept."""
 
     def __init__(
-        self, columns: Columns, facts: VolumeFacts, rows: Rows, promises: Promises
+        self, columns: NodeTable, facts: VolumeStore, rows: LabelIndex, promises: AssumedVolumes
     ) -> None:
         self._columns, self._facts, self._rows, self._promises = columns, facts, rows, promises
         self._key: tuple[object, ...] = ()
-        self._last: Match | None = None
+        self._last: RowMatches | None = None
 
-    def match(self, claims: Sequence[Claim]) -> Match:
+    def match(self, claims: Sequence[PersistentVolumeClaim]) -> RowMatches:
         moment = (self._facts.version, self._promises.version, self._columns.statics)
         key = (*moment, tuple(claim.key for claim in claims))
         if self._last is None or self._key != key:
             self._key, self._last = key, self._match(claims)
         return self._last
 
-    def _match(self, claims: Sequence[Claim]) -> Match:
+    def _match(self, claims: Sequence[PersistentVolumeClaim]) -> RowMatches:
         verdict = np.zeros(len(self._columns.alive), dtype=np.int8)
         made, wanted = [], []
         for claim in claims:
@@ -169,17 +177,19 @@ class Matching:
             self._provide(claim, everywhere, verdict)
         for claim, pick in zip(wanted, picks, strict=True):
             self._provide(claim, pick == _NO_VOLUME, verdict)
-        return Match(verdict, tuple(made), tuple(wanted), tuple(picks), tuple(volumes))
+        return RowMatches(verdict, tuple(made), tuple(wanted), tuple(picks), tuple(volumes))
 
-    def _selected(self, claim: Claim) -> str | None:
+    def _selected(self, claim: PersistentVolumeClaim) -> str | None:
         return claim.selected if claim.selected is not None else self._promises.node_for(claim)
 
     # --- volumes that are there ---
 
-    def _pick(self, claims: Sequence[Claim]) -> tuple[list[Volume], list[Picks]]:
+    def _pick(
+        self, claims: Sequence[PersistentVolumeClaim]
+    ) -> tuple[list[PersistentVolume], list[Picks]]:
         """For each claim the number of its volume on every row; numbers index the list."""
         numbers: dict[str, int] = {}
-        volumes: list[Volume] = []
+        volumes: list[PersistentVolume] = []
         picks: list[Picks] = []
         for claim in claims:
             found = self._candidates(claim)
@@ -197,7 +207,9 @@ class Matching:
             picks.append(pick)
         return volumes, picks
 
-    def _best(self, found: Sequence[Volume], numbers: dict[str, int], *, depth: int) -> Picks:
+    def _best(
+        self, found: Sequence[PersistentVolume], numbers: dict[str, int], *, depth: int
+    ) -> Picks:
         """On every row the `depth` first volumes of the list that are reached from there."""
         best: Picks = np.full((depth, len(self._columns.alive)), _NO_VOLUME, dtype=np.int32)
         for volume in reversed(found):
@@ -207,7 +219,7 @@ class Matching:
             best[0, reached] = numbers[volume.name]
         return best
 
-    def _candidates(self, claim: Claim) -> list[Volume]:
+    def _candidates(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         """Smallest first; where one names the claim already, that one alone."""
         found = []
         for volume in self._facts.of_class.get(claim.class_name, {}).values():
@@ -222,7 +234,9 @@ class Matching:
 
     # --- volumes to be made ---
 
-    def _provide(self, claim: Claim, needed: Bools, verdict: NDArray[np.int8]) -> None:
+    def _provide(
+        self, claim: PersistentVolumeClaim, needed: Bools, verdict: NDArray[np.int8]
+    ) -> None:
         """Where a volume must be made, say whether it can; a row's first refusal stays."""
         found = self._facts.classes.get(claim.class_name)
         if found is None or not found.makes_volumes:
@@ -234,7 +248,7 @@ class Matching:
         if (room := self._roomy(claim, found)) is not None:
             verdict[needed & ~room & (verdict == _FITS)] = _SHORT
 
-    def _roomy(self, claim: Claim, found: StorageClass) -> Bools | None:
+    def _roomy(self, claim: PersistentVolumeClaim, found: StorageClass) -> Bools | None:
         """The rows where the driver says that it has room; None: it does not say."""
         driver = self._facts.drivers.get(found.provisioner)
         if claim.size is None or driver is None or not driver.tells_capacity:
@@ -247,7 +261,7 @@ class Matching:
         return room
 
 
-def _suits(volume: Volume, claim: Claim) -> bool:
+def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
         volume.size >= (claim.size or 0)
         and volume.volume_mode == claim.volume_mode
@@ -256,7 +270,7 @@ def _suits(volume: Volume, claim: Claim) -> bool:
     )
 
 
-def _available(volume: Volume, claim: Claim) -> bool:
+def _available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
         volume.phase == "Available"
         and (claim.selector is None or selects(claim.selector, dict(volume.labels)))

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.columns.node_table import Bools, Columns, Ints
-from scheduler.model.pod_volumes import Attachable
-from scheduler.plugins.volumes.store import VolumeFacts
+from scheduler.columns.node_table import Bools, Ints, NodeTable
+from scheduler.model.pod_volumes import AttachableVolume
+from scheduler.plugins.volumes.store import VolumeStore
 
 EXCEEDED: Final = "node(s) exceed max volume count"
 NOT_INSTALLED: Final = "%s CSI driver is not installed on the node"
@@ -24,14 +24,14 @@ Unique = tuple[str, str]  # driver, handle
 _UNLIMITED: Final = np.iinfo(np.int64).max
 
 
-class Limits:
+class CsiLimits:
     """`mounted` tells what the pods of a row mount."""
 
     def __init__(
         self,
-        columns: Columns,
-        facts: VolumeFacts,
-        mounted: Callable[[int], Iterable[Attachable]],
+        columns: NodeTable,
+        facts: VolumeStore,
+        mounted: Callable[[int], Iterable[AttachableVolume]],
     ) -> None:
         self._columns, self._facts, self._mounted = columns, facts, mounted
         self._stale: set[int] = set()
@@ -48,7 +48,7 @@ class Limits:
         """Something of what is mounted or attached here may count differently now."""
         self._stale.add(row)
 
-    def refuse(self, new: Iterable[Attachable], rows: Bools) -> Iterator[tuple[str, Bools]]:
+    def refuse(self, new: Iterable[AttachableVolume], rows: Bools) -> Iterator[tuple[str, Bools]]:
         """The rows that would have too many with these volumes, or lack a driver they need."""
         volumes = {(found.driver, found.handle): found for found in new}
         if not volumes:

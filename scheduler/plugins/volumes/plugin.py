@@ -19,16 +19,22 @@ from typing import Final, TypeVar
 import numpy as np
 
 from policies import vocabulary
-from scheduler.columns.label_match import Rows
-from scheduler.columns.node_table import ABSENT, Bools, Columns
+from scheduler.columns.label_match import LabelIndex
+from scheduler.columns.node_table import ABSENT, Bools, NodeTable
 from scheduler.model.pod import Pod
-from scheduler.model.pod_volumes import NO_VOLUMES, Attachable, Disk
+from scheduler.model.pod_volumes import NO_VOLUMES, AttachableVolume, Disk
 from scheduler.plugins.volumes import pod_claims as claim_rules
-from scheduler.plugins.volumes.binding import NOTHING, Decision, Holder, Matching, Promises
-from scheduler.plugins.volumes.csi_limits import Limits
-from scheduler.plugins.volumes.pod_claims import Claims
-from scheduler.plugins.volumes.storage_types import ONE_POD, ClaimKey, Volume
-from scheduler.plugins.volumes.store import VolumeFacts
+from scheduler.plugins.volumes.binding import (
+    NOTHING,
+    AssumedVolumes,
+    Holder,
+    VolumeBinding,
+    VolumeDecision,
+)
+from scheduler.plugins.volumes.csi_limits import CsiLimits
+from scheduler.plugins.volumes.pod_claims import PodVolumeClaims
+from scheduler.plugins.volumes.storage_types import ONE_POD, ClaimKey, PersistentVolume
+from scheduler.plugins.volumes.store import VolumeStore
 
 DISK_TAKEN: Final = "node(s) had no available disk"
 USED_BY_ANOTHER: Final = (
@@ -52,23 +58,23 @@ A = TypeVar("A", bound=Hashable)
 B = TypeVar("B", bound=Hashable)
 
 
-class Volumes:
+class VolumePlugin:
     """The books of volumes."""
 
-    def __init__(self, columns: Columns) -> None:
-        self.facts = VolumeFacts()
+    def __init__(self, columns: NodeTable) -> None:
+        self.facts = VolumeStore()
         self._columns = columns
         self._claims: dict[int, dict[ClaimKey, int]] = {}  # row -> claim -> mounts of its pods
         self._disks: dict[int, dict[Disk, int]] = {}
-        self._inline: dict[int, dict[Attachable, int]] = {}
+        self._inline: dict[int, dict[AttachableVolume, int]] = {}
         self._on: dict[ClaimKey, dict[int, int]] = {}  # claim -> row -> mounts
         self._users: dict[ClaimKey, int] = {}  # claim -> mounts that are not ephemeral
         self._own: dict[int, dict[ClaimKey, int]] = {}  # row -> claim -> those of them there
-        self._promised: dict[Holder, Decision] = {}
-        self._promises = Promises()
-        self._rows = Rows(columns)
-        self._matching = Matching(columns, self.facts, self._rows, self._promises)
-        self._limits = Limits(columns, self.facts, self._mounted)
+        self._promised: dict[Holder, VolumeDecision] = {}
+        self._promises = AssumedVolumes()
+        self._rows = LabelIndex(columns)
+        self._matching = VolumeBinding(columns, self.facts, self._rows, self._promises)
+        self._limits = CsiLimits(columns, self.facts, self._mounted)
         self.facts.on_claim.append(self._claim_changed)
         self.facts.on_place.append(self._place_changed)
         self.facts.on_class.append(self._all_changed)
@@ -120,7 +126,7 @@ class Volumes:
             tuple(sorted(promised, key=lambda found: found[0])),
         )
 
-    def decision(self, pod: Pod, node: str) -> Decision:
+    def decision(self, pod: Pod, node: str) -> VolumeDecision:
         """What must be written and waited for before the pod may be bound to the node."""
         return self._promised.get((pod.uid, self._columns.rows.get(node, -1)), NOTHING)
 
@@ -143,7 +149,7 @@ class Volumes:
             _tally(self._inline, row, found, sign)
         self._limits.touch(row)
 
-    def _decide(self, pod: Pod, row: int) -> Decision:
+    def _decide(self, pod: Pod, row: int) -> VolumeDecision:
         found = claim_rules.judge(self.facts, pod)
         return self._matching.match(found.late).at(row) if found.late else NOTHING
 
@@ -154,7 +160,7 @@ class Volumes:
 
     # --- what the facts say ---
 
-    def _mounted(self, row: int) -> Iterator[Attachable]:
+    def _mounted(self, row: int) -> Iterator[AttachableVolume]:
         for key in self._claims.get(row, ()):
             if (found := self.facts.attachable(key)) is not None:
                 yield found
@@ -242,7 +248,7 @@ class Volumes:
         )
         return np.full_like(rows, used)
 
-    def _unreachable(self, found: Claims, rows: Bools) -> Iterator[tuple[str, Bools]]:
+    def _unreachable(self, found: PodVolumeClaims, rows: Bools) -> Iterator[tuple[str, Bools]]:
         left = rows
         away, gone = np.zeros_like(rows), np.zeros_like(rows)
         for claim in found.bound:
@@ -275,7 +281,7 @@ class Volumes:
         return refused
 
 
-def _zones(volume: Volume) -> Iterator[tuple[str, list[str]]]:
+def _zones(volume: PersistentVolume) -> Iterator[tuple[str, list[str]]]:
     """(label, the values it allows); a list with an empty part says nothing."""
     labels = dict(volume.labels)
     for label in _ZONES:
@@ -285,7 +291,7 @@ def _zones(volume: Volume) -> Iterator[tuple[str, list[str]]]:
                 yield label, zones
 
 
-def _any_of(columns: Columns, label: str, values: list[str]) -> Bools:
+def _any_of(columns: NodeTable, label: str, values: list[str]) -> Bools:
     found: Bools = np.logical_or.reduce([columns.labelled(label, value) for value in values])
     return found
 

@@ -15,58 +15,58 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.model.pod import Pod
-from scheduler.model.pod_volumes import ClaimRef
-from scheduler.plugins.volumes.storage_types import Claim, Volume
-from scheduler.plugins.volumes.store import VolumeFacts
+from scheduler.model.pod_volumes import VolumeClaimRef
+from scheduler.plugins.volumes.storage_types import PersistentVolume, PersistentVolumeClaim
+from scheduler.plugins.volumes.store import VolumeStore
 
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class PodVolumeClaims:
     """What became of a pod's claims; with a `trouble` the rest is empty."""
 
-    bound: tuple[Claim, ...] = ()
-    late: tuple[Claim, ...] = ()
+    bound: tuple[PersistentVolumeClaim, ...] = ()
+    late: tuple[PersistentVolumeClaim, ...] = ()
     trouble: str = ""
 
 
-def judge(facts: VolumeFacts, pod: Pod) -> Claims:
+def judge(facts: VolumeStore, pod: Pod) -> PodVolumeClaims:
     wish = pod.shape.volumes
     for found in (_missing(facts, pod), _amiss(facts, pod)):
         if found:
-            return Claims(trouble=found)
+            return PodVolumeClaims(trouble=found)
     claims = [facts.claims[key] for key in wish.claim_keys()]
     unbound = [claim for claim in claims if not claim.bound]
     if any(claim.volume or not is_late(facts, claim) for claim in unbound):
-        return Claims(trouble=UNBOUND)
+        return PodVolumeClaims(trouble=UNBOUND)
     if lost := _volume_missing(facts, pod):
-        return Claims(trouble=lost)
+        return PodVolumeClaims(trouble=lost)
     # A claim that the pod mounts twice is bound once.
     late = tuple(dict.fromkeys(unbound))
-    return Claims(tuple(claim for claim in claims if claim.bound), late)
+    return PodVolumeClaims(tuple(claim for claim in claims if claim.bound), late)
 
 
-def is_late(facts: VolumeFacts, claim: Claim) -> bool:
+def is_late(facts: VolumeStore, claim: PersistentVolumeClaim) -> bool:
     found = facts.classes.get(claim.class_name) if claim.class_name else None
     return found is not None and found.late
 
 
-def zoned(facts: VolumeFacts, pod: Pod) -> Iterator[Volume]:
+def zoned(facts: VolumeStore, pod: Pod) -> Iterator[PersistentVolume]:
     """The bound volumes whose zone labels count; those of ephemeral claims never do."""
     for claim in _own(facts, pod):
         if claim is not None and claim.volume in facts.volumes:
             yield facts.volumes[claim.volume]
 
 
-def _own(facts: VolumeFacts, pod: Pod) -> Iterator[Claim | None]:
+def _own(facts: VolumeStore, pod: Pod) -> Iterator[PersistentVolumeClaim | None]:
     wish = pod.shape.volumes
     for ref in wish.claims:
         if not ref.ephemeral:
             yield facts.claim_of(wish.namespace, ref)
 
 
-def _missing(facts: VolumeFacts, pod: Pod) -> str:
+def _missing(facts: VolumeStore, pod: Pod) -> str:
     wish = pod.shape.volumes
     for ref in wish.claims:
         if not ref.ephemeral and facts.claim_of(wish.namespace, ref) is None:
@@ -74,11 +74,11 @@ def _missing(facts: VolumeFacts, pod: Pod) -> str:
     return ""
 
 
-def _amiss(facts: VolumeFacts, pod: Pod) -> str:
+def _amiss(facts: VolumeStore, pod: Pod) -> str:
     return next((found for ref in pod.shape.volumes.claims if (found := _one(facts, pod, ref))), "")
 
 
-def _one(facts: VolumeFacts, pod: Pod, ref: ClaimRef) -> str:
+def _one(facts: VolumeStore, pod: Pod, ref: VolumeClaimRef) -> str:
     claim = facts.claim_of(pod.shape.volumes.namespace, ref)
     if claim is None:
         return (
@@ -98,7 +98,7 @@ def _one(facts: VolumeFacts, pod: Pod, ref: ClaimRef) -> str:
     return ""
 
 
-def _volume_missing(facts: VolumeFacts, pod: Pod) -> str:
+def _volume_missing(facts: VolumeStore, pod: Pod) -> str:
     for claim in _own(facts, pod):
         if claim is not None and claim.volume and claim.volume not in facts.volumes:
             return f'persistentvolume "{claim.volume}" not found'

@@ -25,9 +25,13 @@ from policies import vocabulary
 from scheduler.columns.label_match import any_selects
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
-from scheduler.plugins.volumes.binding import Decision
-from scheduler.plugins.volumes.plugin import Volumes
-from scheduler.plugins.volumes.storage_types import Claim, ClaimKey, Volume
+from scheduler.plugins.volumes.binding import VolumeDecision
+from scheduler.plugins.volumes.plugin import VolumePlugin
+from scheduler.plugins.volumes.storage_types import (
+    ClaimKey,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
 
 SECONDS: Final = 600.0  # how long volumes may take, as in kube-scheduler
 FIRST_WAIT: Final = 0.1
@@ -35,7 +39,7 @@ LONGEST_WAIT: Final = 2.0
 LOOK_EVERY: Final = 2.0  # seconds between two looks for a pod that went meanwhile
 
 
-class Patches(Protocol):
+class VolumeVerbs(Protocol):
     """What this module needs of a client."""
 
     async def patch(
@@ -53,7 +57,7 @@ class Patches(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class PreBindFailure:
     """The pod cannot be bound to this node now. `why` is for logs and events."""
 
     placement: Placement
@@ -61,14 +65,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreBindResult:
     """Who may be bound, and who must be planned again; each in the order of the plan."""
 
     ready: tuple[Placement, ...]
-    failed: tuple[Failed, ...] = ()
+    failed: tuple[PreBindFailure, ...] = ()
 
 
-class _Undone(Exception):
+class _ChoiceUndone(Exception):
     """The choice does not hold any more."""
 
 
@@ -80,7 +84,7 @@ class _Written:
     volumes: dict[str, str]
 
 
-class Preparing:
+class VolumePreBind:
     """
     `gone` says whether a pod no longer waits, `may_write` whether this process still leads;
     `random` in [0, 1) spreads retries over time.
@@ -88,8 +92,8 @@ class Preparing:
 
     def __init__(
         self,
-        api: Patches,
-        volumes: Volumes,
+        api: VolumeVerbs,
+        volumes: VolumePlugin,
         *,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
@@ -113,31 +117,33 @@ class Preparing:
         """Whether anything is to be written or waited for; False: bind at once."""
         return any(self._volumes.decision(one.pod, one.node) for one in placements)
 
-    async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> Prepared:
+    async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
         """All concurrently, each until the `deadline` (by the clock)."""
         results = await asyncio.gather(*(self._one(one, deadline) for one in placements))
-        return Prepared(
+        return PreBindResult(
             tuple(one for one in results if isinstance(one, Placement)),
-            tuple(one for one in results if isinstance(one, Failed)),
+            tuple(one for one in results if isinstance(one, PreBindFailure)),
         )
 
-    async def _one(self, placement: Placement, deadline: float) -> Placement | Failed:
+    async def _one(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
         decision = self._volumes.decision(placement.pod, placement.node)
         if not decision:
             return placement
         try:
             if decision.lacking:
                 _, name = decision.lacking[0]
-                raise _Undone(f"no volume for claim {name} on node {placement.node} any more")
+                raise _ChoiceUndone(f"no volume for claim {name} on node {placement.node} any more")
             written = await self._write(placement, decision, deadline)
             await self._wait(placement, decision, written, deadline)
-        except (_Undone, errors.KubeError) as error:
-            return Failed(placement, f"binding volumes: {error}")
+        except (_ChoiceUndone, errors.KubeError) as error:
+            return PreBindFailure(placement, f"binding volumes: {error}")
         return placement
 
     # --- writing ---
 
-    async def _write(self, placement: Placement, decision: Decision, deadline: float) -> _Written:
+    async def _write(
+        self, placement: Placement, decision: VolumeDecision, deadline: float
+    ) -> _Written:
         written = _Written({}, {})
         for key, name in decision.given:
             claim, volume = self._claim(key), self._volume(name)
@@ -151,7 +157,9 @@ class Preparing:
                 written.claims[key] = made.version
         return written
 
-    async def _give(self, volume: Volume, claim: Claim, deadline: float) -> Volume:
+    async def _give(
+        self, volume: PersistentVolume, claim: PersistentVolumeClaim, deadline: float
+    ) -> PersistentVolume:
         namespace, name = claim.key
         reference = {
             "apiVersion": "v1",
@@ -172,12 +180,14 @@ class Preparing:
             volume.name,
             None,
             body,
-            lambda found: _names(Volume.read(found), claim),
+            lambda found: _names(PersistentVolume.read(found), claim),
             deadline,
         )
-        return Volume.read(obj)
+        return PersistentVolume.read(obj)
 
-    async def _select(self, claim: Claim, node: str, deadline: float) -> Claim:
+    async def _select(
+        self, claim: PersistentVolumeClaim, node: str, deadline: float
+    ) -> PersistentVolumeClaim:
         namespace, name = claim.key
         notes = {vocabulary.SELECTED_NODE_ANNOTATION: node}
         body = {"metadata": {"resourceVersion": claim.version, "annotations": notes}}
@@ -186,10 +196,10 @@ class Preparing:
             name,
             namespace,
             body,
-            lambda found: _selects(Claim.read(found), claim, node),
+            lambda found: _selects(PersistentVolumeClaim.read(found), claim, node),
             deadline,
         )
-        return Claim.read(obj)
+        return PersistentVolumeClaim.read(obj)
 
     async def _patch(
         self,
@@ -204,7 +214,7 @@ class Preparing:
         wait = FIRST_WAIT
         while True:
             if not self._may_write():
-                raise _Undone("this process does not lead any more")
+                raise _ChoiceUndone("this process does not lead any more")
             try:
                 return await self._api.patch(resource, name, body, namespace=namespace)
             except errors.Conflict:
@@ -223,13 +233,13 @@ class Preparing:
     # --- waiting ---
 
     async def _wait(
-        self, placement: Placement, decision: Decision, written: _Written, deadline: float
+        self, placement: Placement, decision: VolumeDecision, written: _Written, deadline: float
     ) -> None:
         with self._woken(decision) as changed:
             while not self._bound(placement, decision, written):
                 left = deadline - self._now()
                 if left <= 0:
-                    raise _Undone("the volumes were not bound in time")
+                    raise _ChoiceUndone("the volumes were not bound in time")
                 changed.clear()
                 # A pod that goes makes no noise here: it is looked for now and then.
                 with contextlib.suppress(TimeoutError):
@@ -237,7 +247,7 @@ class Preparing:
                         await changed.wait()
 
     @contextlib.contextmanager
-    def _woken(self, decision: Decision) -> Iterator[asyncio.Event]:
+    def _woken(self, decision: VolumeDecision) -> Iterator[asyncio.Event]:
         changed = asyncio.Event()
         keys = (*(key for key, _ in decision.given), *decision.made)
         for key in keys:
@@ -254,10 +264,10 @@ class Preparing:
         for changed in self._waiting.get(key, ()):
             changed.set()
 
-    def _bound(self, placement: Placement, decision: Decision, written: _Written) -> bool:
+    def _bound(self, placement: Placement, decision: VolumeDecision, written: _Written) -> bool:
         """Whether all claims have their volumes; raises when one never will by this choice."""
         if self._gone(placement.pod):
-            raise _Undone("the pod does not wait for a node any more")
+            raise _ChoiceUndone("the pod does not wait for a node any more")
         given = [self._is_given(placement, *one, written) for one in decision.given]
         made = [self._is_made(placement, key, written) for key in decision.made]
         return all((*given, *made))
@@ -268,9 +278,9 @@ class Preparing:
             return False
         self._check_reach(volume, placement)
         if volume.claim is None or not volume.claim.uid:
-            raise _Undone(f"volume {name} was taken from claim {key[1]} again")
+            raise _ChoiceUndone(f"volume {name} was taken from claim {key[1]} again")
         if claim.volume not in ("", name):
-            raise _Undone(f"claim {key[1]} got volume {claim.volume} in place of {name}")
+            raise _ChoiceUndone(f"claim {key[1]} got volume {claim.volume} in place of {name}")
         return claim.bound
 
     def _is_made(self, placement: Placement, key: ClaimKey, written: _Written) -> bool:
@@ -278,7 +288,9 @@ class Preparing:
         if _older(claim.version, written.claims.get(key, "")):
             return False
         if claim.selected != placement.node:
-            raise _Undone(f"no volume could be made for claim {key[1]} on node {placement.node}")
+            raise _ChoiceUndone(
+                f"no volume could be made for claim {key[1]} on node {placement.node}"
+            )
         if claim.volume:
             volume = self._volumes.facts.volumes.get(claim.volume)
             if volume is None:
@@ -286,31 +298,31 @@ class Preparing:
             self._check_reach(volume, placement)
         return claim.bound
 
-    def _check_reach(self, volume: Volume, placement: Placement) -> None:
+    def _check_reach(self, volume: PersistentVolume, placement: Placement) -> None:
         labels = self._volumes.node_labels(placement.node)
         if labels is None:
-            raise _Undone(f"node {placement.node} is gone")
+            raise _ChoiceUndone(f"node {placement.node} is gone")
         if volume.affinity is not None and not any_selects(volume.affinity, labels):
-            raise _Undone(f"volume {volume.name} is out of reach of node {placement.node}")
+            raise _ChoiceUndone(f"volume {volume.name} is out of reach of node {placement.node}")
 
-    def _claim(self, key: ClaimKey) -> Claim:
+    def _claim(self, key: ClaimKey) -> PersistentVolumeClaim:
         found = self._volumes.facts.claims.get(key)
         if found is None:
-            raise _Undone(f"claim {key[1]} is gone")
+            raise _ChoiceUndone(f"claim {key[1]} is gone")
         return found
 
-    def _volume(self, name: str) -> Volume:
+    def _volume(self, name: str) -> PersistentVolume:
         found = self._volumes.facts.volumes.get(name)
         if found is None:
-            raise _Undone(f"volume {name} is gone")
+            raise _ChoiceUndone(f"volume {name} is gone")
         return found
 
 
-def _names(volume: Volume, claim: Claim) -> bool:
+def _names(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return volume.claim is not None and volume.claim == (claim.key, claim.uid)
 
 
-def _selects(found: Claim, claim: Claim, node: str) -> bool:
+def _selects(found: PersistentVolumeClaim, claim: PersistentVolumeClaim, node: str) -> bool:
     return found.uid == claim.uid and found.selected == node
 
 

@@ -18,7 +18,7 @@ from scheduler.columns.label_match import (
     read_topologies,
 )
 from scheduler.model.fields import Json, mapping, pairs, rows, words
-from scheduler.model.pod_volumes import Attachable, attachable
+from scheduler.model.pod_volumes import AttachableVolume, attachable
 
 ClaimKey = tuple[str, str]  # namespace, name
 
@@ -28,7 +28,7 @@ ONE_POD: Final = "ReadWriteOncePod"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PersistentVolumeClaim:
     """A PersistentVolumeClaim."""
 
     key: ClaimKey
@@ -76,18 +76,18 @@ class Claim:
         )
 
 
-class Ref(NamedTuple):
+class VolumeOwnerRef(NamedTuple):
     """The claim that a volume names; without a uid it was named beforehand by a person."""
 
     key: ClaimKey
     uid: str = ""
 
-    def means(self, claim: Claim) -> bool:
+    def means(self, claim: PersistentVolumeClaim) -> bool:
         return self.key == claim.key and self.uid in ("", claim.uid)
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class PersistentVolume:
     """A PersistentVolume."""
 
     name: str
@@ -97,12 +97,12 @@ class Volume:
     volume_mode: str = "Filesystem"
     attributes: str = ""
     phase: str = "Pending"
-    claim: Ref | None = None
+    claim: VolumeOwnerRef | None = None
     labels: tuple[tuple[str, str], ...] = ()
     affinity: Terms | None = None
     """The nodes that reach it; None: all."""
     deleting: bool = False
-    attachable: Attachable | None = None
+    attachable: AttachableVolume | None = None
     by_csi: bool = False
     """Its source is CSI's own, not one that a driver took over."""
     version: str = field(default="", compare=False)
@@ -127,7 +127,7 @@ class Volume:
             labels=pairs(about.get("labels")),
             affinity=read_terms(mapping(spec.get("nodeAffinity")).get("required")),
             deleting=about.get("deletionTimestamp") is not None,
-            attachable=Attachable(driver, handle) if driver and handle else attachable(spec),
+            attachable=AttachableVolume(driver, handle) if driver and handle else attachable(spec),
             by_csi=bool(csi),
             version=str(about.get("resourceVersion") or ""),
         )
@@ -192,7 +192,7 @@ class CsiDriver:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class StorageCapacity:
     """A CSIStorageCapacity: how large a volume of a class can be on these nodes."""
 
     key: tuple[str, str]
@@ -214,7 +214,7 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class VolumeAttachment:
     """A VolumeAttachment: the volume is, or is about to be, at the node."""
 
     name: str
@@ -233,11 +233,11 @@ class Attachment:
         )
 
 
-def _ref(found: object) -> Ref | None:
+def _ref(found: object) -> VolumeOwnerRef | None:
     if not isinstance(found, dict):
         return None
     key = (str(found.get("namespace") or ""), str(found.get("name") or ""))
-    return Ref(key, str(found.get("uid") or ""))
+    return VolumeOwnerRef(key, str(found.get("uid") or ""))
 
 
 def _controller(about: Json) -> str:

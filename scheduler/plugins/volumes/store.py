@@ -11,33 +11,35 @@ One writer, the event loop. No I/O: `feeds` says which collections tell these fa
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from scheduler.model.pod_volumes import Attachable, ClaimRef
+from scheduler.model.pod_volumes import AttachableVolume, VolumeClaimRef
 from scheduler.plugins.volumes.storage_types import (
-    Attachment,
-    Capacity,
-    Claim,
     ClaimKey,
     CsiDriver,
     CsiNode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
     StorageClass,
-    Volume,
+    VolumeAttachment,
 )
 
 
-class VolumeFacts:
+class VolumeStore:
     """Put and drop; each answers whether anything changed."""
 
     def __init__(self) -> None:
         self.version = 0
         self.drivers_version = 0  # counts the changes of CSINodes alone
-        self.claims: dict[ClaimKey, Claim] = {}
-        self.volumes: dict[str, Volume] = {}
+        self.claims: dict[ClaimKey, PersistentVolumeClaim] = {}
+        self.volumes: dict[str, PersistentVolume] = {}
         self.classes: dict[str, StorageClass] = {}
         self.csi_nodes: dict[str, CsiNode] = {}
         self.drivers: dict[str, CsiDriver] = {}
-        self.capacities: dict[str, dict[tuple[str, str], Capacity]] = {}  # class -> key -> it
-        self.attached: dict[str, dict[str, Attachment]] = {}  # node -> name -> it
-        self.of_class: dict[str, dict[str, Volume]] = {}  # class -> volume name -> it
+        self.capacities: dict[
+            str, dict[tuple[str, str], StorageCapacity]
+        ] = {}  # class -> key -> it
+        self.attached: dict[str, dict[str, VolumeAttachment]] = {}  # node -> name -> it
+        self.of_class: dict[str, dict[str, PersistentVolume]] = {}  # class -> volume name -> it
         self._claims_of: dict[str, set[ClaimKey]] = {}  # volume name -> claims that name it
         self._attached_at: dict[str, set[str]] = {}  # volume name -> nodes
         self.on_claim: list[Callable[[ClaimKey], None]] = []
@@ -46,7 +48,7 @@ class VolumeFacts:
 
     # --- claims and volumes ---
 
-    def put_claim(self, claim: Claim) -> bool:
+    def put_claim(self, claim: PersistentVolumeClaim) -> bool:
         old = self.claims.get(claim.key)
         self.claims[claim.key] = claim
         if old == claim:
@@ -54,14 +56,14 @@ class VolumeFacts:
         self._index_claim(old, claim)
         return self._claim_changed(claim.key)
 
-    def drop_claim(self, claim: Claim) -> bool:
+    def drop_claim(self, claim: PersistentVolumeClaim) -> bool:
         old = self.claims.pop(claim.key, None)
         if old is None:
             return False
         self._index_claim(old, None)
         return self._claim_changed(claim.key)
 
-    def put_volume(self, volume: Volume) -> bool:
+    def put_volume(self, volume: PersistentVolume) -> bool:
         old = self.volumes.get(volume.name)
         self.volumes[volume.name] = volume
         if old is not None and old.class_name != volume.class_name:
@@ -69,7 +71,7 @@ class VolumeFacts:
         self.of_class.setdefault(volume.class_name, {})[volume.name] = volume
         return old != volume and self._volume_changed(old, volume)
 
-    def drop_volume(self, volume: Volume) -> bool:
+    def drop_volume(self, volume: PersistentVolume) -> bool:
         old = self.volumes.pop(volume.name, None)
         if old is None:
             return False
@@ -100,23 +102,23 @@ class VolumeFacts:
     def drop_driver(self, found: CsiDriver) -> bool:
         return self.drivers.pop(found.name, None) is not None and self._changed()
 
-    def put_capacity(self, found: Capacity) -> bool:
+    def put_capacity(self, found: StorageCapacity) -> bool:
         here = self.capacities.setdefault(found.class_name, {})
         old, here[found.key] = here.get(found.key), found
         return old != found and self._changed()
 
-    def drop_capacity(self, found: Capacity) -> bool:
+    def drop_capacity(self, found: StorageCapacity) -> bool:
         gone = self.capacities.get(found.class_name, {}).pop(found.key, None)
         return gone is not None and self._changed()
 
-    def put_attachment(self, found: Attachment) -> bool:
+    def put_attachment(self, found: VolumeAttachment) -> bool:
         """Where it is attached never changes in one object."""
         here = self.attached.setdefault(found.node, {})
         old, here[found.name] = here.get(found.name), found
         self._attached_at.setdefault(found.volume, set()).add(found.node)
         return old != found and self._place_changed(found.node)
 
-    def drop_attachment(self, found: Attachment) -> bool:
+    def drop_attachment(self, found: VolumeAttachment) -> bool:
         here = self.attached.get(found.node, {})
         if here.pop(found.name, None) is None:
             return False
@@ -128,10 +130,10 @@ class VolumeFacts:
 
     # --- questions ---
 
-    def claim_of(self, namespace: str, ref: ClaimRef) -> Claim | None:
+    def claim_of(self, namespace: str, ref: VolumeClaimRef) -> PersistentVolumeClaim | None:
         return self.claims.get((namespace, ref.name))
 
-    def attachable(self, key: ClaimKey) -> Attachable | None:
+    def attachable(self, key: ClaimKey) -> AttachableVolume | None:
         """How a CSI driver counts the claim's volume, made already or not; None: it does not."""
         claim = self.claims.get(key)
         if claim is None:
@@ -146,25 +148,27 @@ class VolumeFacts:
         driver = _MOVED_PROVISIONERS.get(found.provisioner)
         handle = f"claim {key[0]}/{key[1]}"
         if driver is not None:
-            return Attachable(driver, handle, moved=True)
-        return Attachable(found.provisioner, handle)
+            return AttachableVolume(driver, handle, moved=True)
+        return AttachableVolume(found.provisioner, handle)
 
-    def attachments(self, node: str) -> Iterator[Attachable]:
+    def attachments(self, node: str) -> Iterator[AttachableVolume]:
         """The volumes that are attached to a node, as their drivers count them."""
         for found in self.attached.get(node, {}).values():
             volume = self.volumes.get(found.volume)
             if found.attacher and volume and volume.by_csi and volume.attachable:
-                yield Attachable(found.attacher, volume.attachable.handle)
+                yield AttachableVolume(found.attacher, volume.attachable.handle)
 
     # --- telling ---
 
-    def _index_claim(self, old: Claim | None, new: Claim | None) -> None:
+    def _index_claim(
+        self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None
+    ) -> None:
         if old is not None and old.volume:
             self._claims_of.get(old.volume, set()).discard(old.key)
         if new is not None and new.volume:
             self._claims_of.setdefault(new.volume, set()).add(new.key)
 
-    def _unclassify(self, volume: Volume) -> None:
+    def _unclassify(self, volume: PersistentVolume) -> None:
         here = self.of_class.get(volume.class_name, {})
         here.pop(volume.name, None)
         if not here:
@@ -175,7 +179,7 @@ class VolumeFacts:
             tell(key)
         return self._changed()
 
-    def _volume_changed(self, old: Volume | None, new: Volume | None) -> bool:
+    def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> bool:
         name = new.name if new is not None else old.name if old is not None else ""
         claims = set(self._claims_of.get(name, ()))
         claims |= {state.claim.key for state in (old, new) if state is not None and state.claim}

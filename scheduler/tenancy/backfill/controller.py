@@ -26,19 +26,19 @@ from cluster.events import correlator
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.plan.planner import rows_of
-from scheduler.queueing.entry import State
-from scheduler.queueing.scheduling_queue import Queue
+from scheduler.queueing.entry import QueueState
+from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report import events
 from scheduler.tenancy.backfill import lower_bound
-from scheduler.tenancy.backfill.quota_forecast import Allowances
-from scheduler.tenancy.backfill.run_time import Lengths
-from scheduler.tenancy.backfill.start_time import Ending, earliest, keeps, without
+from scheduler.tenancy.backfill.quota_forecast import QuotaForecast
+from scheduler.tenancy.backfill.run_time import RunTimes
+from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps, without
 from scheduler.tenancy.preemption.candidates import overdue_bundles
-from scheduler.tenancy.preemption.victims import Occupant, Search, Verdict
+from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimSearch
 from scheduler.tenancy.quota.tree import Pairs
 
 DEPTH: Final = 4  # promises at a time
@@ -48,35 +48,35 @@ LONGER: Final = 60.0  # for which work that overran is expected to run on, at th
 AGAIN: Final = 30.0  # seconds until a unit is looked at again for which no time can be said
 MOST_WAITING: Final = 4096  # units remembered as waiting for a promise
 
-_WAITING: Final = (State.PARKED, State.BACKOFF, State.ACTIVE, State.PLANNING)
+_WAITING: Final = (QueueState.PARKED, QueueState.BACKOFF, QueueState.ACTIVE, QueueState.PLANNING)
 # A quota that is used up for now may be open when the time comes.
-_HOPING: Final = (*_WAITING, State.HELD)
+_HOPING: Final = (*_WAITING, QueueState.HELD)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class BackfillActions:
     """
     What is done through others. `plan` places a unit on the snapshot, away from the closed nodes;
     `oust` begins evictions for it, `ousting` says whether some are under way.
     """
 
     plan: Callable[[Unit, frozenset[str], Memo], Plan]
-    oust: Callable[[Unit, Verdict], bool]
+    oust: Callable[[Unit, PreemptionPlan], bool]
     ousting: Callable[[UnitKey], bool]
-    record: Callable[[correlator.Report], None]
+    record: Callable[[correlator.EventReport], None]
     wake: Callable[[], None]
     freed: Callable[[Iterable[str]], None]
 
 
-class Promising:
+class BackfillController:
     """`epoch` is the time of day, in which promises are made; `now` a clock that never jumps."""
 
     def __init__(
         self,
         cache: Cache,
-        queue: Queue,
-        means: Means,
+        queue: SchedulingQueue,
+        means: BackfillActions,
         *,
         now: Callable[[], float],
         epoch: Callable[[], float],
@@ -86,9 +86,9 @@ class Promising:
         self._snapshot = cache.snapshot
         self._now, self._epoch, self._depth = now, epoch, depth
         self._promised = queue.promised
-        self._blocked: dict[UnitKey, Blocked] = {}
-        self._lengths = Lengths(cache.snapshot)
-        self._allowances = Allowances(cache, self._promised, self._unit, self._lengths, epoch)
+        self._blocked: dict[UnitKey, BlockedUnit] = {}
+        self._lengths = RunTimes(cache.snapshot)
+        self._allowances = QuotaForecast(cache, self._promised, self._unit, self._lengths, epoch)
         self._disturbed: dict[UnitKey, str] = {}  # -> who went ahead of the promise
         self._called: set[UnitKey] = set()  # units that were tried when their time came
         self._due = False  # somebody came to wait
@@ -126,7 +126,7 @@ class Promising:
         self._note_disturbed(unit, [one for one in lower if one in touched or one in used_up])
         return found
 
-    def _leaves(self, plan: Placed, promise: Promise) -> bool:
+    def _leaves(self, plan: Placed, promise: StartReservation) -> bool:
         """Whether the promise holds on its own nodes with this plan carried out."""
         ahead = [
             Occupant(one.pod, one.node, one.assignment)
@@ -146,7 +146,7 @@ class Promising:
         return keeps(promise, self._snapshot, endings, planned, ahead, statics=self._memo)
 
     def _note_disturbed(
-        self, unit: Unit, touched: Iterable[Promise], why: str = "which goes first"
+        self, unit: Unit, touched: Iterable[StartReservation], why: str = "which goes first"
     ) -> None:
         for promise in touched:
             self._disturbed[promise.key] = f"{unit.key}, {why}, took room of it"
@@ -163,7 +163,7 @@ class Promising:
         if unit.key in self._blocked or not (self._cache.timed or self._lengths.usual):
             return
         if len(self._blocked) < MOST_WAITING:
-            self._blocked[unit.key] = Blocked.of(unit)
+            self._blocked[unit.key] = BlockedUnit.of(unit)
             self._due = True
 
     def placed(self, key: UnitKey) -> None:
@@ -261,11 +261,11 @@ class Promising:
         self._moved(last, None, f"{unit.key} of higher priority goes first")
         return True
 
-    def _endings(self) -> list[Ending]:
+    def _endings(self) -> list[ExpectedEnd]:
         """Of all that runs and is known to end."""
         return self._lengths.endings(self._cache.on(), self._epoch())
 
-    def _foresee(self, unit: Unit, endings: Sequence[Ending]) -> Promise | None:
+    def _foresee(self, unit: Unit, endings: Sequence[ExpectedEnd]) -> StartReservation | None:
         """On nodes that nobody else was promised."""
         taken = self._taken(unit.key)
         found = [one for one in endings if one.occupant.node not in taken]
@@ -289,7 +289,7 @@ class Promising:
         """Nodes that somebody else was promised."""
         return _NOTHING.union(*(p.nodes for p in self._promised.values() if p.key != key))
 
-    def _keep(self, promise: Promise) -> None:
+    def _keep(self, promise: StartReservation) -> None:
         self._promised[promise.key] = promise
         self._called.discard(promise.key)
         self._means.wake()
@@ -316,7 +316,7 @@ class Promising:
             elif (changed or why) and not self._holds(promise):
                 self._move(promise, why or "its nodes have changed")
 
-    def _holds(self, promise: Promise) -> bool:
+    def _holds(self, promise: StartReservation) -> bool:
         unit = self._unit(promise.key)
         if unit is None:
             return True
@@ -336,7 +336,7 @@ class Promising:
             if epoch > promise.start + SLACK:
                 self._late(promise, epoch)
 
-    def _late(self, promise: Promise, epoch: float) -> None:
+    def _late(self, promise: StartReservation, epoch: float) -> None:
         overdue = [
             (one, at)
             for one in self._cache.on(promise.nodes)
@@ -359,23 +359,23 @@ class Promising:
             self._lengths.overran(one.pod.uid, epoch + max(LONGER, over))
         self._move(promise, f"{first} overran its expected duration")
 
-    def _oust(self, promise: Promise, overdue: Sequence[Occupant]) -> bool:
+    def _oust(self, promise: StartReservation, overdue: Sequence[Occupant]) -> bool:
         """Whether work that overran and yields is ended for the unit, as much as suffices."""
         unit, bundles = self._unit(promise.key), overdue_bundles(self._cache, overdue)
         if unit is None or not bundles:
             return False
         planned = partial(self._means.plan, unit, self._taken(unit.key))
-        verdict = Search(self._snapshot, planned, unit.need, self._memo).run(bundles)
+        verdict = VictimSearch(self._snapshot, planned, unit.need, self._memo).run(bundles)
         return verdict is not None and self._means.oust(unit, verdict)
 
-    def _move(self, promise: Promise, why: str) -> None:
+    def _move(self, promise: StartReservation, why: str) -> None:
         unit = self._unit(promise.key)
         found = None if unit is None else self._foresee(unit, self._endings())
         if found is not None:
             found = replace(found, start=max(found.start, self._epoch() + EVERY))
         self._moved(promise, found, why)
 
-    def _moved(self, promise: Promise, found: Promise | None, why: str) -> None:
+    def _moved(self, promise: StartReservation, found: StartReservation | None, why: str) -> None:
         unit = self._unit(promise.key)
         self._end(promise.key)
         if found is not None:
@@ -386,12 +386,12 @@ class Promising:
 
     # --- when work ends ---
 
-    def _gone_by(self, promise: Promise, *, slack: float = SLACK) -> list[Ending]:
+    def _gone_by(self, promise: StartReservation, *, slack: float = SLACK) -> list[ExpectedEnd]:
         """What is expected to be gone from the promised nodes when the time comes."""
         epoch = self._epoch()
         latest = max(promise.start, epoch)
         return [
-            Ending(min(at, promise.start), one)
+            ExpectedEnd(min(at, promise.start), one)
             for one in self._cache.on(promise.nodes)
             if (at := self._lengths.end(one.pod, epoch)) is not None and at <= latest + slack
         ]
@@ -402,7 +402,7 @@ class Promising:
 
 
 @dataclass(slots=True)
-class Blocked:
+class BlockedUnit:
     tenant: str
     order: tuple[int, float, str]
     asked: Pairs

@@ -16,18 +16,18 @@ import numpy as np
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools
-from scheduler.model.pod import Shape
+from scheduler.model.pod import SchedulingSpec
 from scheduler.model.unit import Unit
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
-from scheduler.tenancy.backfill.start_time import Ending
+from scheduler.tenancy.backfill.start_time import ExpectedEnd
 from scheduler.tenancy.preemption.victims import Occupant
 
 
 def bound(
     unit: Unit,
     snapshot: Snapshot,
-    endings: Sequence[Ending],
+    endings: Sequence[ExpectedEnd],
     memo: Memo,
     *,
     closed: Bools | None = None,
@@ -76,10 +76,10 @@ def room(
 
 
 def _alone(
-    shape: Shape,
+    shape: SchedulingSpec,
     wanted: int,
     snapshot: Snapshot,
-    endings: Sequence[Ending],
+    endings: Sequence[ExpectedEnd],
     memo: Memo,
     closed: Bools | None,
 ) -> float | None:

@@ -11,16 +11,16 @@ is enough for all; what ends by then is counted only where there is not.
 from collections.abc import Callable, Iterable, Iterator
 
 from scheduler.cache.cache import Cache
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
-from scheduler.tenancy.backfill.run_time import Lengths
+from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.quota.ledger import Excess
 from scheduler.tenancy.quota.tree import Amounts, total
 
 Taken = tuple[str, Amounts]  # tenant, amounts
 
 
-class Allowances:
+class QuotaForecast:
     """`units` finds a unit that waits, with all that it is going to need; `epoch` is the time of
     day."""
 
@@ -29,7 +29,7 @@ class Allowances:
         cache: Cache,
         promised: Iterable[UnitKey],
         units: Callable[[UnitKey], Unit | None],
-        lengths: Lengths,
+        lengths: RunTimes,
         epoch: Callable[[], float],
     ) -> None:
         self._cache, self._keys, self._units = cache, promised, units
@@ -40,7 +40,7 @@ class Allowances:
         """Whether the unit may start then, with all others that were promised a start."""
         return self._excess(unit, start, self._promised(unit.key)) is None
 
-    def used_up(self, unit: Unit, promises: Iterable[Promise]) -> str:
+    def used_up(self, unit: Unit, promises: Iterable[StartReservation]) -> str:
         """Why the unit must wait for one of these, of whose allowance it would take; or nothing."""
         if not self._accounts.ledger.tree.limited:
             return ""

@@ -14,11 +14,11 @@ from policies.documents.tenancy import Backfill
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.tenancy.backfill.start_time import Ending
+from scheduler.tenancy.backfill.start_time import ExpectedEnd
 from scheduler.tenancy.preemption.victims import Occupant
 
 
-class Lengths:
+class RunTimes:
     """Reads the policies in force from the snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -59,10 +59,10 @@ class Lengths:
         at = (pod.terms.started or epoch) + lasts
         return max(at, self._longer.get(pod.uid, at))
 
-    def endings(self, pods: Iterable[Occupant], epoch: float) -> list[Ending]:
+    def endings(self, pods: Iterable[Occupant], epoch: float) -> list[ExpectedEnd]:
         """Of those that are known to end, in the order of time; nobody has ended before now."""
         found = [
-            Ending(max(at, epoch), one)
+            ExpectedEnd(max(at, epoch), one)
             for one in pods
             if (at := self.end(one.pod, epoch)) is not None
         ]

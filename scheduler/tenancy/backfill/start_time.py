@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import Placed, Plan
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.preemption.victims import Occupant
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ExpectedEnd:
     """A pod that runs, and when it is expected to end."""
 
     at: float
@@ -36,14 +36,14 @@ _NAMED = 5
 def earliest(
     key: UnitKey,
     snapshot: Snapshot,
-    endings: Sequence[Ending],
+    endings: Sequence[ExpectedEnd],
     plan: Callable[[Memo], Plan],
     *,
     now: float,
     priority: int = 0,
     statics: Memo | None = None,
     not_before: float = 0.0,
-) -> Promise | None:
+) -> StartReservation | None:
     """
     None: not even when everything that is expected to end has ended.
 
@@ -76,7 +76,7 @@ def earliest(
     nodes = frozenset(one.node for one in found.placements)
     last = [one for one in order if one.occupant.node in nodes and max(one.at, now) <= start]
     named = tuple(str(one.occupant.pod.key) for one in reversed(last))[:_NAMED]
-    return Promise(key, start, nodes, named, priority)
+    return StartReservation(key, start, nodes, named, priority)
 
 
 def without(
@@ -99,9 +99,9 @@ def without(
 
 
 def keeps(
-    promise: Promise,
+    promise: StartReservation,
     snapshot: Snapshot,
-    endings: Sequence[Ending],
+    endings: Sequence[ExpectedEnd],
     plan: Callable[[Memo], Plan],
     ahead: Sequence[Occupant],
     *,

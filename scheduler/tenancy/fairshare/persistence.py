@@ -21,9 +21,9 @@ from typing import Any, Final
 from cluster import errors, resources
 from policies import quantity
 from scheduler.model.fields import instant, mapping, rows
-from scheduler.report.conditions import Patches
-from scheduler.tenancy.fairshare.shares import Memory
-from scheduler.tenancy.quota.accounting import Accounts
+from scheduler.report.conditions import StatusPatchVerb
+from scheduler.tenancy.fairshare.shares import DecayedShare
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.tree import NOBODY
 
 logger = logging.getLogger(__name__)
@@ -35,13 +35,13 @@ Json = dict[str, Any]
 Objects = Callable[[], Iterable[Mapping[str, Any]]]
 
 
-class Remembering:
+class UsagePersistence:
     """`objects` are the policy objects as the API server has them; `epoch` is the time of day."""
 
     def __init__(
         self,
-        api: Patches,
-        accounts: Accounts,
+        api: StatusPatchVerb,
+        accounts: QuotaAccounts,
         objects: Objects,
         *,
         may_write: Callable[[], bool],
@@ -89,14 +89,14 @@ class Remembering:
         return found
 
     def _usage(
-        self, tenant: str, obj: Mapping[str, Any], shares: Mapping[str, Memory]
+        self, tenant: str, obj: Mapping[str, Any], shares: Mapping[str, DecayedShare]
     ) -> Json | None:
         before = mapping(mapping(obj.get("status")).get("usage"))
         used = {
             name: quantity.show(name, amount)
             for name, amount in sorted(self._accounts.ledger.used(tenant).items())
         }
-        memory = shares.get(tenant, Memory(0.0, self._epoch()))
+        memory = shares.get(tenant, DecayedShare(0.0, self._epoch()))
         share = _share(memory)
         same = before.get("share") == share and mapping(before.get("used")) == used
         if (same or not (before or used)) and not self._old(before, memory):
@@ -104,7 +104,7 @@ class Remembering:
         gone = dict.fromkeys(mapping(before.get("used")).keys() - used.keys())
         return {"usage": {"used": {**used, **gone}, "share": share, "at": _time(memory.at)}}
 
-    def _shares(self, common: Mapping[str, Any], shares: Mapping[str, Memory]) -> Json | None:
+    def _shares(self, common: Mapping[str, Any], shares: Mapping[str, DecayedShare]) -> Json | None:
         before = {
             str(row.get("name")): row for row in rows(mapping(common.get("status")).get("shares"))
         }
@@ -119,21 +119,21 @@ class Remembering:
             ]
         }
 
-    def _old(self, before: Mapping[str, Any], memory: Memory) -> bool:
+    def _old(self, before: Mapping[str, Any], memory: DecayedShare) -> bool:
         renewed = max(EVERY, self._accounts.ledger.tree.half_life / _RENEWALS)
         return memory.share > 0 and memory.at - instant(before.get("at")) >= renewed
 
 
-def recalled(objects: Iterable[Mapping[str, Any]]) -> dict[str, Memory]:
+def recalled(objects: Iterable[Mapping[str, Any]]) -> dict[str, DecayedShare]:
     """Member -> its newest memory."""
-    found: dict[str, Memory] = {}
+    found: dict[str, DecayedShare] = {}
     for obj in objects:
         status = mapping(obj.get("status"))
         known = [(str(row.get("name")), row) for row in rows(status.get("shares"))]
         if "usage" in status:
             known.append((_tenant(obj), mapping(status.get("usage"))))
         for name, row in known:
-            memory = Memory(_number(row.get("share")), instant(row.get("at")))
+            memory = DecayedShare(_number(row.get("share")), instant(row.get("at")))
             if name not in found or found[name].at < memory.at:
                 found[name] = memory
     return found
@@ -161,7 +161,7 @@ def _tenant(obj: Mapping[str, Any]) -> str:
     return str(mapping(mapping(obj.get("spec")).get("tenant")).get("name"))
 
 
-def _share(memory: Memory) -> str:
+def _share(memory: DecayedShare) -> str:
     """As many digits as tell tenants apart: each further one would be one more write."""
     return f"{memory.share:.3f}"
 

@@ -18,26 +18,26 @@ from typing import Final
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts
 
-Standing = tuple[bool, tuple[tuple[float, str], ...]]
+FairShareOrder = tuple[bool, tuple[tuple[float, str], ...]]
 
 NOW_COUNTS: Final = 0.5
 """How much of a share is what is used now; the rest is what is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DecayedShare:
     """A faded share, and when it was reckoned."""
 
     share: float
     at: float
 
 
-class Shares:
+class FairShares:
     """Reads the ledger; `totals` are what the cluster has of each resource."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._memory: dict[str, Memory] = {}
+        self._memory: dict[str, DecayedShare] = {}
         self._totals: Amounts = {}
 
     def advance(self, totals: Amounts, now: float) -> None:
@@ -45,13 +45,13 @@ class Shares:
         self._totals = totals
         names = {*self._memory, *self._ledger.members()}
         for name in names:
-            memory = self._memory.get(name, Memory(0.0, now))
+            memory = self._memory.get(name, DecayedShare(0.0, now))
             kept = 0.5 ** (max(0.0, now - memory.at) / self._ledger.tree.half_life)
             share = memory.share * kept + self.share(name) * (1 - kept)
             if share < 1e-6 and name not in self._ledger.members():
                 self._memory.pop(name, None)
             else:
-                self._memory[name] = Memory(share, now)
+                self._memory[name] = DecayedShare(share, now)
 
     def share(self, member: str) -> float:
         """The largest part that the member uses now of anything that the cluster has."""
@@ -65,7 +65,7 @@ class Shares:
             default=0.0,
         )
 
-    def standing(self, tenant: str, asked: Amounts) -> Standing:
+    def standing(self, tenant: str, asked: Amounts) -> FairShareOrder:
         """Of somebody who asks for this; the lowest goes first, equal only for one tenant."""
         path = tuple(
             (self._weighted(member.name, member.weight), member.name)
@@ -80,13 +80,13 @@ class Shares:
 
     # --- across restarts ---
 
-    def remember(self) -> Mapping[str, Memory]:
+    def remember(self) -> Mapping[str, DecayedShare]:
         return dict(self._memory)
 
-    def recall(self, known: Mapping[str, Memory], now: float) -> None:
+    def recall(self, known: Mapping[str, DecayedShare], now: float) -> None:
         """What a predecessor remembered; it has faded since, unless something was seen since."""
         for name, memory in known.items():
             mine = self._memory.get(name)
             if mine is None or mine.at < memory.at:
                 kept = 0.5 ** (max(0.0, now - memory.at) / self._ledger.tree.half_life)
-                self._memory[name] = Memory(max(0.0, memory.share) * kept, now)
+                self._memory[name] = DecayedShare(max(0.0, memory.share) * kept, now)

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 from scheduler.cache.cache import Cache
 from scheduler.model.attributes import SYSTEM_CRITICAL
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, size_of
-from scheduler.tenancy.preemption.victims import Bundle, Occupant
+from scheduler.tenancy.preemption.victims import Occupant, VictimGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PreemptionGrounds:
     """What a unit may ask of others."""
 
     tenant: str
@@ -36,11 +36,11 @@ class Claim:
     """It is preemptible itself, or backfill."""
 
 
-def claim(unit: Unit, *, entitled: bool) -> Claim | None:
+def claim(unit: Unit, *, entitled: bool) -> PreemptionGrounds | None:
     """None: the unit asks nobody to go."""
     if not all(pod.terms.preempts for pod in unit.pods):
         return None
-    return Claim(
+    return PreemptionGrounds(
         unit.tenant,
         unit.priority,
         unit.key if isinstance(unit.key, GangKey) else None,
@@ -49,7 +49,7 @@ def claim(unit: Unit, *, entitled: bool) -> Claim | None:
     )
 
 
-def may_go(pod: Pod, asks: Claim, *, scheduler: str) -> bool:
+def may_go(pod: Pod, asks: PreemptionGrounds, *, scheduler: str) -> bool:
     """Whether this pod may be asked to go."""
     if pod.terminating or pod.terms.fixed or pod.priority >= SYSTEM_CRITICAL:
         return False
@@ -63,29 +63,31 @@ def may_go(pod: Pod, asks: Claim, *, scheduler: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CandidateContext:
     """What the search has to know beside the pods; `now` is the time of day."""
 
     scheduler: str
     now: float
     rank: Callable[[str], int] = lambda tier: 0
     """Of a tier; the higher, the dearer."""
-    group: Callable[[GangKey], Group | None] = lambda key: None
+    group: Callable[[GangKey], PodGroup | None] = lambda key: None
     """What the gang's PodGroup object says."""
     protected: Callable[[Pod], bool] = lambda pod: False
     """Pods whose eviction was refused a short while ago."""
 
-    def may_go(self, pod: Pod, asks: Claim) -> bool:
+    def may_go(self, pod: Pod, asks: PreemptionGrounds) -> bool:
         return may_go(pod, asks, scheduler=self.scheduler) and not self.protected(pod)
 
 
-def bundles(pods: Iterable[Occupant], asks: Claim, view: View) -> list[Bundle]:
+def bundles(
+    pods: Iterable[Occupant], asks: PreemptionGrounds, view: CandidateContext
+) -> list[VictimGroup]:
     """
     What may go, as it would go.
 
     A gang goes as a whole only if every one of its placed members may go.
     """
-    found: list[Bundle] = []
+    found: list[VictimGroup] = []
     gangs: dict[GangKey, list[Occupant]] = {}
     for one in pods:
         if one.pod.gang is not None:
@@ -97,7 +99,9 @@ def bundles(pods: Iterable[Occupant], asks: Claim, view: View) -> list[Bundle]:
     return found
 
 
-def _of_gang(key: GangKey, members: list[Occupant], asks: Claim, view: View) -> Iterable[Bundle]:
+def _of_gang(
+    key: GangKey, members: list[Occupant], asks: PreemptionGrounds, view: CandidateContext
+) -> Iterable[VictimGroup]:
     staying = [one for one in members if not one.pod.terminating]
     free = [one for one in staying if view.may_go(one.pod, asks)]
     stated = (one.pod.gang.min_available for one in staying if one.pod.gang)
@@ -120,14 +124,14 @@ def _leads(one: Occupant) -> bool:
 def _bundle(
     key: str,
     pods: tuple[Occupant, ...],
-    asks: Claim,
-    view: View,
+    asks: PreemptionGrounds,
+    view: CandidateContext,
     *,
     gang: GangKey | None = None,
     core: bool = False,
-) -> Bundle:
+) -> VictimGroup:
     starts = (one.pod.terms.started for one in pods)
-    return Bundle(
+    return VictimGroup(
         key,
         pods,
         gang=gang,
@@ -139,12 +143,12 @@ def _bundle(
     )
 
 
-def overdue_bundles(cache: Cache, overdue: Sequence[Occupant]) -> list[Bundle]:
+def overdue_bundles(cache: Cache, overdue: Sequence[Occupant]) -> list[VictimGroup]:
     yielding = [one for one in overdue if _yields(one.pod)]
     gangs = {one.pod.gang.key for one in yielding if one.pod.gang is not None}
-    found = [Bundle(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
+    found = [VictimGroup(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
     for gang in sorted(gangs):
-        found.append(Bundle(str(gang), _members(cache, gang), gang=gang, core=True))
+        found.append(VictimGroup(str(gang), _members(cache, gang), gang=gang, core=True))
     return found
 
 

@@ -26,20 +26,20 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.cache.cache import Cache
-from scheduler.cache.reserved_capacity import Holds
+from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.assignment import NOWHERE
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import is_stand_in
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan.memo import Memo
-from scheduler.queueing.scheduling_queue import Queue
+from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.preemption.evaluator import Searching
-from scheduler.tenancy.preemption.executor import Evictor, Nominating, Watched
-from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, Pacing
-from scheduler.tenancy.preemption.victims import Occupant, Verdict
+from scheduler.tenancy.preemption.evaluator import Evaluator
+from scheduler.tenancy.preemption.executor import EvictionProgress, Evictor, NominationClearer
+from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, SearchRateLimit
+from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan
 
 WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
 LONGEST_WAIT: Final = 600.0  # for victims that ignore their grace
@@ -75,21 +75,21 @@ class Attempt:
         return self.task is not None and not self.task.done()
 
 
-class Preempting:
+class PreemptionController:
     """`plan` places a unit on the snapshot, away from closed nodes; `epoch` is the time of day."""
 
     def __init__(
         self,
         *,
         cache: Cache,
-        queue: Queue,
-        holds: Holds,
+        queue: SchedulingQueue,
+        holds: ReservedCapacity,
         evictor: Evictor | None,
         metrics: Metrics,
         scheduler: str,
         plan: Callable[[Unit, frozenset[str], Memo], Plan],
         rank: Callable[[str], int],
-        group: Callable[[GangKey], Group | None],
+        group: Callable[[GangKey], PodGroup | None],
         now: Callable[[], float],
         epoch: Callable[[], float],
         wake: Callable[[], None],
@@ -97,7 +97,7 @@ class Preempting:
     ) -> None:
         self._cache, self._queue, self._holds, self._evictor = cache, queue, holds, evictor
         self._metrics, self._now, self._wake, self._freed = metrics, now, wake, freed
-        self._searching = Searching(
+        self._searching = Evaluator(
             cache,
             metrics=metrics,
             scheduler=scheduler,
@@ -111,8 +111,8 @@ class Preempting:
         )
         self._attempts: dict[UnitKey, Attempt] = {}
         self._flying: dict[UnitKey, tuple[Attempt, tuple[Occupant, ...]]] = {}  # being bound
-        self._pacing = Pacing()
-        self._nominating = Nominating(evictor, self._done)
+        self._pacing = SearchRateLimit()
+        self._nominating = NominationClearer(evictor, self._done)
         self._resumed = False
         self.broken: BaseException | None = None
 
@@ -164,7 +164,7 @@ class Preempting:
         self._begin(unit, verdict, now)
         return True
 
-    def oust(self, unit: Unit, verdict: Verdict) -> bool:
+    def oust(self, unit: Unit, verdict: PreemptionPlan) -> bool:
         """Who goes was decided elsewhere; whether they do."""
         if self._evictor is None:
             return False
@@ -176,12 +176,12 @@ class Preempting:
         """Whether somebody goes for the unit."""
         return key in self._attempts
 
-    def _begin(self, unit: Unit, verdict: Verdict, now: float) -> None:
+    def _begin(self, unit: Unit, verdict: PreemptionPlan, now: float) -> None:
         attempt = Attempt(unit, now, now + grace(verdict) + LONGEST_WAIT)
         self._attempts[unit.key] = attempt
         self._pursue(attempt, verdict, now)
 
-    def _pursue(self, attempt: Attempt, verdict: Verdict, now: float) -> None:
+    def _pursue(self, attempt: Attempt, verdict: PreemptionPlan, now: float) -> None:
         """Keep the room that the verdict gives, and ask whoever has to go for it."""
         attempt.places = tuple(
             Occupant(one.pod, one.node, one.assignment) for one in verdict.plan.placements
@@ -211,7 +211,7 @@ class Preempting:
             attempt.evicted += 1
             self._metrics.preemption.labels("evicted").inc()
 
-        watched = Watched(
+        watched = EvictionProgress(
             wanted=lambda: self._stands(attempt) and self._now() < attempt.until,
             ends=self._ends,
             guarded=lambda pod: bool(self._cache.budgets.of(pod)),
@@ -425,7 +425,7 @@ class Preempting:
             self._attempts[key] = attempt
 
 
-def grace(verdict: Verdict) -> float:
+def grace(verdict: PreemptionPlan) -> float:
     """The longest of those who go."""
     return max((one.pod.terms.grace for one in verdict.pods), default=0.0)
 

@@ -15,25 +15,25 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 from scheduler.cache.cache import Cache
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Plan
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption import candidates, pdb
-from scheduler.tenancy.preemption.guarantees import Sparing
-from scheduler.tenancy.preemption.victims import Bundle, Occupant, Search, Verdict
+from scheduler.tenancy.preemption.guarantees import GuaranteeKeeper
+from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimGroup, VictimSearch
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import total
 
 _MOST_LEFT_ALONE: Final = 4096
 
-Ground = tuple[candidates.Claim, frozenset[str]]
+Ground = tuple[candidates.PreemptionGrounds, frozenset[str]]
 
 
-class Searching:
+class Evaluator:
     """`plan` places a unit on the snapshot, away from closed nodes; `asked` lists pods who are
     being asked to go, `promised` is what others were told of their start, `epoch` the time of
     day."""
@@ -46,11 +46,11 @@ class Searching:
         scheduler: str,
         plan: Callable[[Unit, frozenset[str], Memo], Plan],
         rank: Callable[[str], int],
-        group: Callable[[GangKey], Group | None],
+        group: Callable[[GangKey], PodGroup | None],
         now: Callable[[], float],
         epoch: Callable[[], float],
         asked: Callable[[], Iterable[str]],
-        promised: Mapping[UnitKey, Promise],
+        promised: Mapping[UnitKey, StartReservation],
     ) -> None:
         self._cache, self._metrics, self._scheduler = cache, metrics, scheduler
         self._plan, self._rank, self._group = plan, rank, group
@@ -98,18 +98,18 @@ class Searching:
         rights = tuple((asks.entitled, asks.yields) for asks, _ in grounds)
         return unit.tenant, unit.priority, unit.need, signatures, rights
 
-    def look(self, unit: Unit, grounds: Sequence[Ground]) -> Verdict | None:
+    def look(self, unit: Unit, grounds: Sequence[Ground]) -> PreemptionPlan | None:
         """Who goes. Nobody, where those are enough who were asked to go for others."""
         going = self._going()
         plan = self._searched(unit, frozenset(), going).fits() if going else None
-        return Verdict((), plan) if plan is not None else self._look(unit, grounds, going)
+        return PreemptionPlan((), plan) if plan is not None else self._look(unit, grounds, going)
 
-    def again(self, unit: Unit, nodes: frozenset[str]) -> Verdict | None:
+    def again(self, unit: Unit, nodes: frozenset[str]) -> PreemptionPlan | None:
         """Who else goes, maybe nobody; on these nodes first."""
         going = self._going()
         plan = self._searched(unit, frozenset(), going).fits()
         if plan is not None:
-            return Verdict((), plan)
+            return PreemptionPlan((), plan)
         grounds = self.grounds(unit)
         near = self._look(unit, grounds, going, near=nodes)
         return self._look(unit, grounds, going) if near is None else near
@@ -125,22 +125,22 @@ class Searching:
         grounds: Sequence[Ground],
         going: Sequence[Occupant],
         near: frozenset[str] | None = None,
-    ) -> Verdict | None:
+    ) -> PreemptionPlan | None:
         found = (self._search(unit, asks, closed, going, near) for asks, closed in grounds)
         return next((one for one in found if one is not None), None)
 
     def _search(
         self,
         unit: Unit,
-        asks: candidates.Claim,
+        asks: candidates.PreemptionGrounds,
         closed: frozenset[str],
         going: Sequence[Occupant],
         near: frozenset[str] | None,
-    ) -> Verdict | None:
+    ) -> PreemptionPlan | None:
         self._metrics.preemption.labels("search").inc()
         pods, now = self._cache.occupants(), self._now()
         waited = {one.pod.uid for one in going}
-        view = candidates.View(
+        view = candidates.CandidateContext(
             self._scheduler,
             self._epoch(),
             self._rank,
@@ -152,7 +152,7 @@ class Searching:
         if near is not None:
             found = _near(found, near)
         accounts = self._cache.accounts
-        sparing = Sparing(
+        sparing = GuaranteeKeeper(
             accounts.ledger,
             lambda one: accounts.amounts(one.pod, one.node),
             unit=(unit.tenant, total(accounts.amounts(pod) for pod in unit.pods[: unit.need])),
@@ -168,15 +168,17 @@ class Searching:
             ),
         )
 
-    def _searched(self, unit: Unit, closed: frozenset[str], going: Sequence[Occupant]) -> Search:
-        return Search(
+    def _searched(
+        self, unit: Unit, closed: frozenset[str], going: Sequence[Occupant]
+    ) -> VictimSearch:
+        return VictimSearch(
             self._cache.snapshot,
             lambda memo: self._plan(unit, closed, memo),
             unit.need,
             going=going,
         )
 
-    def _somebody(self, asks: candidates.Claim, ledger: Ledger) -> bool:
+    def _somebody(self, asks: candidates.PreemptionGrounds, ledger: Ledger) -> bool:
         """A quick look: most units that do not fit have nobody to ask."""
         lowest = self._cache.lowest(asks.tenant)
         if lowest is not None and lowest < asks.priority:
@@ -186,7 +188,7 @@ class Searching:
         return asks.entitled and any(name != asks.tenant for name in ledger.members())
 
 
-def _near(bundles: Sequence[Bundle], nodes: frozenset[str]) -> list[Bundle]:
+def _near(bundles: Sequence[VictimGroup], nodes: frozenset[str]) -> list[VictimGroup]:
     """Those with a pod on these nodes, and whatever else belongs to their gangs."""
     there = [b for b in bundles if any(one.node in nodes for one in b.pods)]
     keys, gangs = {b.key for b in there}, {b.gang for b in there if b.gang is not None}

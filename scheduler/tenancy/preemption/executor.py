@@ -26,7 +26,7 @@ from cluster.events import correlator
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.report import events
-from scheduler.report.conditions import Patches
+from scheduler.report.conditions import StatusPatchVerb
 from scheduler.tenancy.preemption.victims import Occupant
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _AT_ONCE: Final = 16  # pods that are told their nodes
 _CALL_SECONDS: Final = 5.0  # no longer than a lease lasts beyond the last moment to write
 
 
-class Evictions(Patches, Protocol):
+class EvictionVerb(StatusPatchVerb, Protocol):
     """What is needed of a client."""
 
     async def evict(
@@ -55,7 +55,7 @@ class Evictions(Patches, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class EvictionProgress:
     """What became of evictions meanwhile."""
 
     wanted: Callable[[], bool]
@@ -75,9 +75,9 @@ class Evictor:
 
     def __init__(
         self,
-        api: Evictions,
+        api: EvictionVerb,
         *,
-        record: Callable[[correlator.Report], None],
+        record: Callable[[correlator.EventReport], None],
         may_write: Callable[[], bool],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
@@ -98,7 +98,9 @@ class Evictor:
                 return (pod,)
         return ()
 
-    async def evict(self, unit: Unit, victims: Sequence[Pod], watched: Watched) -> tuple[Pod, ...]:
+    async def evict(
+        self, unit: Unit, victims: Sequence[Pod], watched: EvictionProgress
+    ) -> tuple[Pod, ...]:
         """Who did not go: the first one met, or those of the last at once."""
         order = sorted(victims, key=lambda pod: not watched.guarded(pod))
         alone = max(1, sum(map(watched.guarded, order)))
@@ -115,7 +117,7 @@ class Evictor:
             logger.info("evicted", extra={"unit": str(unit.key), "pods": len(going)})
         return staying
 
-    async def _ask(self, unit: Unit, pod: Pod, watched: Watched) -> str:
+    async def _ask(self, unit: Unit, pod: Pod, watched: EvictionProgress) -> str:
         """Empty: the pod is going, or gone. Asked until it does, as long as that is wanted."""
         why, attempt, refusals = "nobody has to go any more", 0, 0
         while True:
@@ -137,7 +139,7 @@ class Evictor:
             self.record(events.preempted(pod, unit))
         return why
 
-    def _counts(self, refusals: int, watched: Watched) -> bool:
+    def _counts(self, refusals: int, watched: EvictionProgress) -> bool:
         """Whether a refusal is one, and not a moment's."""
         return not watched.anybody() or refusals >= _REFUSALS or not self._may_write()
 
@@ -216,7 +218,7 @@ def by_budget(error: errors.KubeError) -> bool:
     return any(isinstance(row, dict) and row.get("reason") == "DisruptionBudget" for row in rows)
 
 
-class Nominating:
+class NominationClearer:
     """`done` hears of each task that ended."""
 
     def __init__(self, evictor: Evictor | None, done: Callable[[asyncio.Task[None]], None]) -> None:

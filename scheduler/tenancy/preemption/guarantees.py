@@ -17,7 +17,7 @@ does not, so nothing is overlooked but for the number of looks. Nobody is evicte
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from scheduler.tenancy.preemption.victims import Bundle, Occupant, Verdict, spared
+from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimGroup, spared
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts, total
 
@@ -25,10 +25,10 @@ LOOKS: Final = 16
 """Searches for one unit."""
 
 Reckon = Callable[[Occupant], Amounts]
-Choose = Callable[[list[Bundle]], Verdict | None]
+Choose = Callable[[list[VictimGroup]], PreemptionPlan | None]
 
 
-class Sparing:
+class GuaranteeKeeper:
     """
     `amounts` is what a pod counts for; `unit` names the tenant that gets room, and how much: a
     group above it and a victim loses only the difference. What is `going` is in use no more.
@@ -45,7 +45,7 @@ class Sparing:
         self._ledger, self._amounts, self._unit = ledger, amounts, unit
         self._going = tuple(going)
 
-    def choose(self, bundles: Sequence[Bundle], choose: Choose) -> Verdict | None:
+    def choose(self, bundles: Sequence[VictimGroup], choose: Choose) -> PreemptionPlan | None:
         """`choose` finds who of some bundles suffices; None: nobody may be asked, or all of
         them together are not enough."""
         ledger, (tenant, needed) = self._ledger, self._unit
@@ -59,7 +59,7 @@ class Sparing:
         finally:
             ledger.give(tenant, needed.items())
 
-    def _look(self, bundles: list[Bundle], choose: Choose) -> Verdict | None:
+    def _look(self, bundles: list[VictimGroup], choose: Choose) -> PreemptionPlan | None:
         seen: set[frozenset[str]] = set()
         stack = [bundles]
         while stack and len(seen) < LOOKS:
@@ -78,7 +78,7 @@ class Sparing:
             stack += [_without(one, able) for one in sorted(robbed, key=lambda one: one.cost)]
         return None
 
-    def _robbed(self, chosen: Sequence[Bundle]) -> list[Bundle]:
+    def _robbed(self, chosen: Sequence[VictimGroup]) -> list[VictimGroup]:
         """Bundles of a tenant, or of a group, that falls below its promise without them."""
         foreign = [bundle for bundle in chosen if bundle.foreign]
         less = [(_tenant(b), total(self._amounts(one) for one in b.pods)) for b in foreign]
@@ -90,11 +90,11 @@ class Sparing:
         return [b for b in foreign if any(one.name == member for one in path(_tenant(b)))]
 
 
-def _tenant(bundle: Bundle) -> str:
+def _tenant(bundle: VictimGroup) -> str:
     return bundle.pods[0].pod.terms.tenant
 
 
-def _without(staying: Bundle, bundles: Sequence[Bundle]) -> list[Bundle]:
+def _without(staying: VictimGroup, bundles: Sequence[VictimGroup]) -> list[VictimGroup]:
     """A gang of which somebody above its minimum must stay cannot go as a whole."""
     return [
         b

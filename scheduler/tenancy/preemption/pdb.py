@@ -20,7 +20,7 @@ from scheduler.feed import Feed
 from scheduler.model import label_selector
 from scheduler.model.fields import Json, mapping, whole
 from scheduler.model.pod import Pod
-from scheduler.tenancy.preemption.victims import Bundle, Search, Verdict
+from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch
 
 _ROUNDS: Final = 4  # searches until one keeps within the budgets
 
@@ -28,7 +28,7 @@ Key = tuple[str, str]  # namespace, name
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class DisruptionBudget:
     key: Key
     selector: label_selector.Selector
     allowed: int
@@ -45,25 +45,25 @@ class Budget:
         return cls(key, label_selector.read(spec.get("selector")), allowed)
 
 
-class Budgets:
+class DisruptionBudgets:
     """Every budget of the cluster, by namespace."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[Key, Budget]] = {}
+        self._known: dict[str, dict[Key, DisruptionBudget]] = {}
 
-    def put(self, budget: Budget) -> bool:
+    def put(self, budget: DisruptionBudget) -> bool:
         """False: no unit that waits for a node is helped by it alone."""
         self._known.setdefault(budget.key[0], {})[budget.key] = budget
         return False
 
-    def drop(self, budget: Budget) -> bool:
+    def drop(self, budget: DisruptionBudget) -> bool:
         self._known.get(budget.key[0], {}).pop(budget.key, None)
         return False
 
     def feed(self) -> Feed:
-        return Feed(resources.POD_DISRUPTION_BUDGETS, Budget.read, self.put, self.drop)
+        return Feed(resources.POD_DISRUPTION_BUDGETS, DisruptionBudget.read, self.put, self.drop)
 
-    def of(self, pod: Pod) -> tuple[Budget, ...]:
+    def of(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
         known = self._known.get(pod.key.namespace)
         if not known:
             return ()
@@ -74,7 +74,9 @@ class Budgets:
         """Beside those who were `asked` to go, of whom the budgets do not know yet."""
         return not self._known or self._fit(pods, self._count(asked))
 
-    def beyond(self, bundles: Iterable[Bundle], asked: Iterable[Pod] = ()) -> list[Bundle]:
+    def beyond(
+        self, bundles: Iterable[VictimGroup], asked: Iterable[Pod] = ()
+    ) -> list[VictimGroup]:
         """The dearest that go beyond a budget, counted from the cheapest on."""
         if not self._known:
             return []
@@ -101,12 +103,12 @@ class Budgets:
 
 
 def within(
-    budgets: Budgets,
-    bundles: Sequence[Bundle],
-    search: Callable[[], Search],
+    budgets: DisruptionBudgets,
+    bundles: Sequence[VictimGroup],
+    search: Callable[[], VictimSearch],
     *,
     asked: Sequence[Pod] = (),
-) -> Verdict | None:
+) -> PreemptionPlan | None:
     """
     Who goes, within the budgets.
 
@@ -129,12 +131,12 @@ def within(
     return None
 
 
-def _without(bundles: Sequence[Bundle], staying: Sequence[Bundle]) -> list[Bundle]:
+def _without(bundles: Sequence[VictimGroup], staying: Sequence[VictimGroup]) -> list[VictimGroup]:
     kept = {bundle.key for bundle in staying}
     return _whole([b for b in bundles if b.key not in kept], bundles)
 
 
-def _whole(able: Sequence[Bundle], all_of_them: Sequence[Bundle]) -> list[Bundle]:
+def _whole(able: Sequence[VictimGroup], all_of_them: Sequence[VictimGroup]) -> list[VictimGroup]:
     """A gang whose surplus must stay cannot go as a whole."""
     keys = {bundle.key for bundle in able}
     short = {b.gang for b in all_of_them if b.gang is not None and b.key not in keys}

@@ -13,19 +13,19 @@ from collections.abc import Callable, Collection, Iterator
 from scheduler.cache.cache import Cache
 from scheduler.model.unit import Unit
 from scheduler.tenancy.preemption.controller import Attempt
-from scheduler.tenancy.quota.accounting import Accounts, HeldBack
+from scheduler.tenancy.quota.accounting import OverQuota, QuotaAccounts
 
 Row = tuple[str, tuple[tuple[str, int], ...]]  # tenant, amounts
 
 
-class Pledges:
+class PreemptorQuota:
     """`attempts` are the units for which others go."""
 
     def __init__(self, cache: Cache, attempts: Callable[[], Collection[Attempt]]) -> None:
         self._cache, self._attempts = cache, attempts
-        self._accounts: Accounts = cache.accounts
+        self._accounts: QuotaAccounts = cache.accounts
 
-    def allow(self, unit: Unit) -> Unit | HeldBack:
+    def allow(self, unit: Unit) -> Unit | OverQuota:
         """As many members of the unit as leave the others theirs, at least those that it needs.
 
         A unit for which others go had to leave the others theirs before anybody went."""

@@ -22,7 +22,7 @@ REST: Final = 4.0  # times as long as a search took
 MOST: Final = 4096  # units, and classes of them, that are remembered
 
 
-class Pacing:
+class SearchRateLimit:
     """`like` is equal for units that a search answers alike."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ class Occupant:
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class VictimGroup:
     """Pods that go together or stay together."""
 
     key: str
@@ -62,10 +62,10 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PreemptionPlan:
     """Who goes, and the plan that this makes possible."""
 
-    bundles: tuple[Bundle, ...]
+    bundles: tuple[VictimGroup, ...]
     plan: Placed
 
     @property
@@ -74,7 +74,7 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Search:
+class VictimSearch:
     """One search; `plan` places the unit on the snapshot as it stands, with the memo given."""
 
     snapshot: Snapshot
@@ -91,7 +91,7 @@ class Search:
         """The plan, if nobody else has to go."""
         return self._try(())
 
-    def run(self, bundles: Iterable[Bundle]) -> Verdict | None:
+    def run(self, bundles: Iterable[VictimGroup]) -> PreemptionPlan | None:
         """None: evicting would not help."""
         order = sorted(bundles, key=lambda bundle: bundle.cost)
         if not order or self._try(order) is None:
@@ -103,11 +103,11 @@ class Search:
         while found is not None:
             better = self._reprieve(chosen, found)
             if better is None:
-                return Verdict(tuple(chosen), found)
+                return PreemptionPlan(tuple(chosen), found)
             chosen, found = better
         return None
 
-    def _try(self, going: Sequence[Bundle]) -> Placed | None:
+    def _try(self, going: Sequence[VictimGroup]) -> Placed | None:
         self.trials += 1
         memo = Memo(statics=self.statics.statics)
         with self.snapshot.trial():
@@ -118,7 +118,7 @@ class Search:
         placed = isinstance(found, Placed) and len(found.placements) >= self.need
         return found if placed and isinstance(found, Placed) else None
 
-    def _fewest(self, order: Sequence[Bundle]) -> list[Bundle]:
+    def _fewest(self, order: Sequence[VictimGroup]) -> list[VictimGroup]:
         """The shortest beginning of the order that suffices, each with what must go with it."""
         low, high = 1, len(order)
         while low < high and self.trials < _MOST_TRIALS:
@@ -129,7 +129,9 @@ class Search:
                 low = middle + 1
         return _closed(order[:high], order)
 
-    def _reprieve(self, chosen: list[Bundle], found: Placed) -> tuple[list[Bundle], Placed] | None:
+    def _reprieve(
+        self, chosen: list[VictimGroup], found: Placed
+    ) -> tuple[list[VictimGroup], Placed] | None:
         """A smaller choice that suffices; None: putting back any one makes the plan fail."""
         nodes = {one.node for one in found.placements}
         touched = [b for b in chosen if any(one.node in nodes for one in b.pods)]
@@ -146,14 +148,14 @@ class Search:
         return None
 
 
-def _closed(going: Sequence[Bundle], among: Sequence[Bundle]) -> list[Bundle]:
+def _closed(going: Sequence[VictimGroup], among: Sequence[VictimGroup]) -> list[VictimGroup]:
     """With a gang's core goes all of it."""
     cores = {bundle.gang for bundle in going if bundle.core}
     kept = {bundle.key for bundle in going}
     return [b for b in among if b.key in kept or (b.gang is not None and b.gang in cores)]
 
 
-def _without(bundle: Bundle, chosen: Sequence[Bundle]) -> list[Bundle] | None:
+def _without(bundle: VictimGroup, chosen: Sequence[VictimGroup]) -> list[VictimGroup] | None:
     """The others; None where this one must go with its gang."""
     bound = bundle.gang is not None and not bundle.core
     if bound and any(one.core and one.gang == bundle.gang for one in chosen):
@@ -162,19 +164,19 @@ def _without(bundle: Bundle, chosen: Sequence[Bundle]) -> list[Bundle] | None:
 
 
 def spared(
-    bundles: Sequence[Bundle],
+    bundles: Sequence[VictimGroup],
     ledger: Ledger,
     amounts: Callable[[Occupant], Amounts],
     *,
     going: Iterable[Occupant] = (),
-) -> list[Bundle]:
+) -> list[VictimGroup]:
     """
     The bundles that may go together without touching what their tenants were promised.
 
     The cheapest first; a bundle of the unit's own tenant is no matter of promises. What is `going`
     already is in use no more, though it counts until it is gone.
     """
-    kept: list[Bundle] = []
+    kept: list[VictimGroup] = []
     lost = [(one.pod.terms.tenant, dict(amounts(one))) for one in going]
     for tenant, less in lost:
         ledger.give(tenant, less.items())

@@ -16,18 +16,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from policies import quantity
-from policies.engine.policyset import Tables
+from policies.engine.policyset import PolicyTables
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.tenancy.fairshare.shares import Shares, Standing
+from scheduler.tenancy.fairshare.shares import FairShareOrder, FairShares
 from scheduler.tenancy.quota.ledger import Excess, Ledger
-from scheduler.tenancy.quota.tree import Amounts, Pairs, Tree, total
+from scheduler.tenancy.quota.tree import Amounts, Pairs, TenantTree, total
 
 _FEW = 3
 
 
 @dataclass(frozen=True, slots=True)
-class HeldBack:
+class OverQuota:
     """A unit that its tenant's quota keeps waiting."""
 
     tenant: str
@@ -50,20 +50,20 @@ class HeldBack:
         return said
 
 
-class Accounts:
+class QuotaAccounts:
     """`kinds` tells under which names a quota counts the GPUs of a node."""
 
     def __init__(self, kinds: Callable[[str], tuple[str, ...]] = lambda _: ()) -> None:
         self.ledger = Ledger()
-        self.shares = Shares(self.ledger)
+        self.shares = FairShares(self.ledger)
         self.given = 0
         """Counts what may help a unit that is held back."""
         self.kinds = kinds
         self._taken: dict[str, tuple[str, Pairs]] = {}  # pod uid -> tenant, amounts
 
-    def adopt(self, tables: Tables) -> None:
+    def adopt(self, tables: PolicyTables) -> None:
         """Other policies are in force."""
-        self.ledger.regrow(Tree.of(tables))
+        self.ledger.regrow(TenantTree.of(tables))
         self.given += 1
 
     @property
@@ -97,7 +97,7 @@ class Accounts:
 
     # --- what is allowed ---
 
-    def allow(self, unit: Unit) -> Unit | HeldBack:
+    def allow(self, unit: Unit) -> Unit | OverQuota:
         """The unit with as many members as the quota allows, at least those that it needs."""
         tenant = unit.pods[0].terms.tenant
         if not self.ledger.tree.limited:
@@ -117,7 +117,7 @@ class Accounts:
                 allowed.append(pod)
         return replace(unit, pods=tuple(allowed))
 
-    def over(self, placements: Iterable[tuple[Pod, str]]) -> HeldBack | None:
+    def over(self, placements: Iterable[tuple[Pod, str]]) -> OverQuota | None:
         """Whether a plan goes beyond what the tenant may use of a kind of GPU."""
         placed = tuple(placements)
         if not placed or not self.ledger.tree.kinds:
@@ -167,20 +167,20 @@ class Accounts:
                 beyond.append(node)
         return frozenset(beyond) if within else None
 
-    def _held_back(self, tenant: str, excess: Excess) -> HeldBack:
+    def _held_back(self, tenant: str, excess: Excess) -> OverQuota:
         """Whoever else uses what a group may use together; a limit of its own is nobody else's."""
         if excess.member == tenant:
-            return HeldBack(tenant, excess)
+            return OverQuota(tenant, excess)
         rows = [
             row
             for row in self.ledger.borrowers(excess.resource, but=tenant)
             if any(member.name == excess.member for member in self.ledger.tree.path(row[0]))
         ]
-        return HeldBack(tenant, excess, tuple(rows))
+        return OverQuota(tenant, excess, tuple(rows))
 
     # --- whose turn it is ---
 
-    def standing(self, tenant: str, asked: Amounts) -> Standing:
+    def standing(self, tenant: str, asked: Amounts) -> FairShareOrder:
         return self.shares.standing(tenant, asked)
 
     def state(self) -> dict[str, dict[str, int]]:

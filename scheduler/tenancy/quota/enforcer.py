@@ -16,8 +16,8 @@ from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import PODS
 from scheduler.model.unit import Unit
-from scheduler.queueing.scheduling_queue import Queue
-from scheduler.tenancy.quota.accounting import HeldBack
+from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.tenancy.quota.accounting import OverQuota
 
 Planning = Callable[[Unit, frozenset[str]], Plan]
 
@@ -25,17 +25,17 @@ FADE_EVERY: Final = 1.0  # seconds
 _MOST_LOOKED_AT: Final = 256  # units that are held back, for each change
 
 
-class Quotas:
+class QuotaEnforcer:
     """`epoch` is the time of day: what is remembered outlives the process. `pledged` says as how
     much of a unit others are left what they wait for."""
 
     def __init__(
         self,
         cache: Cache,
-        queue: Queue,
+        queue: SchedulingQueue,
         *,
         epoch: Callable[[], float] = lambda: 0.0,
-        pledged: Callable[[Unit], Unit | HeldBack] = lambda unit: unit,
+        pledged: Callable[[Unit], Unit | OverQuota] = lambda unit: unit,
     ) -> None:
         self._cache, self._queue, self._epoch = cache, queue, epoch
         self._accounts, self._pledged = cache.accounts, pledged
@@ -53,7 +53,7 @@ class Quotas:
             return
         self._given = self._accounts.given
         for unit in self._queue.held_back()[:_MOST_LOOKED_AT]:
-            if not isinstance(self._allow(unit), HeldBack):
+            if not isinstance(self._allow(unit), OverQuota):
                 self._queue.let_go(unit.key, now)
 
     def fade(self) -> None:
@@ -68,7 +68,7 @@ class Quotas:
         if self._accounts.plain:
             return plan(unit, closed)
         allowed = self._allow(unit)
-        if isinstance(allowed, HeldBack):
+        if isinstance(allowed, OverQuota):
             return NoFit(len(snapshot), held_back=allowed.text)
         full = self._accounts.closed(allowed, snapshot.columns.rows)
         found = plan(allowed, closed | full)
@@ -87,12 +87,12 @@ class Quotas:
                 break
         return found if over is None else NoFit(len(snapshot), held_back=over.text)
 
-    def _allow(self, unit: Unit) -> Unit | HeldBack:
+    def _allow(self, unit: Unit) -> Unit | OverQuota:
         """By what is used now, and by what others are going to use."""
         allowed = self._accounts.allow(unit)
-        return allowed if isinstance(allowed, HeldBack) else self._pledged(allowed)
+        return allowed if isinstance(allowed, OverQuota) else self._pledged(allowed)
 
-    def _over(self, found: Plan) -> HeldBack | None:
+    def _over(self, found: Plan) -> OverQuota | None:
         if not isinstance(found, Placed):
             return None
         return self._accounts.over((one.pod, one.node) for one in found.placements)

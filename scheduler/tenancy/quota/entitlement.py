@@ -12,14 +12,14 @@ from typing import Final
 
 from scheduler.cache.cache import Cache
 from scheduler.model.unit import Unit, UnitKey
-from scheduler.queueing.scheduling_queue import Queue
+from scheduler.queueing.scheduling_queue import SchedulingQueue
 
 MOST: Final = 4096  # units that are remembered
 _LOOKED_AT: Final = 256  # for each change
 
 
-class Wanting:
-    def __init__(self, cache: Cache, queue: Queue) -> None:
+class EntitlementTracker:
+    def __init__(self, cache: Cache, queue: SchedulingQueue) -> None:
         self._cache, self._queue = cache, queue
         self._accounts = cache.accounts
         self._beyond: dict[UnitKey, None] = {}

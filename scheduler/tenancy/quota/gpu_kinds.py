@@ -15,7 +15,7 @@ from scheduler.plugins.gpu_classes import CODES, UNKNOWN
 _TIERS = {code: name for name, code in CODES.items()}
 
 
-class Kinds:
+class GpuKinds:
     """Reads the snapshot's nodes and tables; remembers nothing."""
 
     def __init__(self, snapshot: Snapshot) -> None:

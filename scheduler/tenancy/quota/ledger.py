@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
 from policies.pods import requests
-from scheduler.tenancy.quota.tree import Amounts, Member, Tree
+from scheduler.tenancy.quota.tree import Amounts, TenantNode, TenantTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Excess:
 class Ledger:
     """Amounts in use, for every tenant and every group above it."""
 
-    def __init__(self, tree: Tree | None = None) -> None:
-        self.tree = tree or Tree()
+    def __init__(self, tree: TenantTree | None = None) -> None:
+        self.tree = tree or TenantTree()
         self._used: dict[str, dict[str, int]] = {}
         self._own: dict[str, dict[str, int]] = {}  # tenants alone, to move to another tree
 
-    def regrow(self, tree: Tree) -> None:
+    def regrow(self, tree: TenantTree) -> None:
         """Take over another tree; what is used stays."""
         own, self._own, self._used, self.tree = self._own, {}, {}, tree
         for tenant, amounts in own.items():
@@ -111,7 +111,7 @@ class Ledger:
         """
         return any(self._within(member, more) for member in self.tree.path(tenant))
 
-    def _within(self, member: Member, more: Amounts) -> bool:
+    def _within(self, member: TenantNode, more: Amounts) -> bool:
         used = self.used(member.name)
         asked = [(name, amount) for name, amount in member.guaranteed if more.get(name, 0) > 0]
         if requests.gpus(more) and not any(_counts_gpus(name) for name, _ in asked):

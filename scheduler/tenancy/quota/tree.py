@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from policies import duration, quantity
 from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER, Quota
-from policies.engine.policyset import Tables
+from policies.engine.policyset import PolicyTables
 
 Amounts = Mapping[str, int]  # resource name -> amount; CPU in thousandths
 Pairs = tuple[tuple[str, int], ...]
@@ -26,7 +26,7 @@ HALF_LIFE: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class TenantNode:
     """A tenant, or a group of tenants."""
 
     name: str
@@ -36,13 +36,13 @@ class Member:
     max: Pairs = ()
 
 
-class Tree:
+class TenantTree:
     """Found by name; immutable."""
 
-    def __init__(self, members: Iterable[Member] = (), *, half_life: float = HALF_LIFE) -> None:
+    def __init__(self, members: Iterable[TenantNode] = (), *, half_life: float = HALF_LIFE) -> None:
         self.half_life = half_life
         self._members = {member.name: member for member in members}
-        self._paths: dict[str, tuple[Member, ...]] = {}
+        self._paths: dict[str, tuple[TenantNode, ...]] = {}
         self.groups = frozenset(m.parent for m in self._members.values() if m.parent is not None)
         self.kinds = frozenset(
             name
@@ -53,7 +53,7 @@ class Tree:
         """Kinds of GPUs that some quota counts, as it names them."""
 
     @classmethod
-    def of(cls, tables: Tables) -> Self:
+    def of(cls, tables: PolicyTables) -> Self:
         """What the policies say; a quota of a tenant's own goes before its row in the tree."""
         return cls(
             _members(tables),
@@ -69,13 +69,13 @@ class Tree:
     def limited(self) -> bool:
         return any(member.max for member in self._members.values())
 
-    def __iter__(self) -> Iterable[Member]:
+    def __iter__(self) -> Iterable[TenantNode]:
         return iter(self._members.values())
 
-    def member(self, name: str) -> Member:
-        return self._members.get(name) or Member(name)
+    def member(self, name: str) -> TenantNode:
+        return self._members.get(name) or TenantNode(name)
 
-    def path(self, tenant: str) -> tuple[Member, ...]:
+    def path(self, tenant: str) -> tuple[TenantNode, ...]:
         """The tenant, the group that it belongs to, and so on up to the top."""
         known = self._paths.get(tenant)
         if known is None:
@@ -84,14 +84,14 @@ class Tree:
             known = self._paths[tenant] = self._climb(tenant)
         return known
 
-    def _climb(self, tenant: str) -> tuple[Member, ...]:
+    def _climb(self, tenant: str) -> tuple[TenantNode, ...]:
         found = [self.member(tenant)]
         while (parent := found[-1].parent) is not None and len(found) <= len(self._members):
             found.append(self.member(parent))
         return tuple(found)
 
 
-def _members(tables: Tables) -> Iterable[Member]:
+def _members(tables: PolicyTables) -> Iterable[TenantNode]:
     """A tenant that is not listed has the weight of its tier."""
     listed = {share.name: share for share in tables.sharing.tenants}
     quotas = {name: quota for name, quota in tables.quotas.items() if quota.guaranteed or quota.max}
@@ -100,7 +100,7 @@ def _members(tables: Tables) -> Iterable[Member]:
     for name in sorted({*listed, *quotas, *weighty}):
         share, own = listed.get(name), quotas.get(name)
         shared = share.quota if share else Quota()
-        yield Member(
+        yield TenantNode(
             name,
             parent=share.parent if share else None,
             weight=share.weight if share else tiers[name].weight if name in tiers else 1,

@@ -22,22 +22,22 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from cluster.events import correlator
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from policies import quantity
 from policies.documents.reservation import Place, PodGroup
-from scheduler.cache.cache import Cache, Held
+from scheduler.cache.cache import Cache, CachedPod
 from scheduler.model.assignment import NOWHERE, parse
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import like, shape_of
 from scheduler.model.plan import Bound, Placement, Result
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, leads, size_of
 from scheduler.report import events
 from scheduler.tenancy.preemption.victims import Occupant
-from scheduler.tenancy.reservation.members import ALL_CAME, Terms
-from scheduler.tenancy.reservation.objects import Reserved, document, status
-from scheduler.tenancy.reservation.tenant_active import Allotments
-from scheduler.tenancy.reservation.writer import Created, Name, Recorder
+from scheduler.tenancy.reservation.members import ALL_CAME, MemberReservation
+from scheduler.tenancy.reservation.objects import Reservation, document, status
+from scheduler.tenancy.reservation.tenant_active import TenantReservations
+from scheduler.tenancy.reservation.writer import Created, Name, ReservationWriter
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ LONGEST_PAUSE: Final = 30.0
 WRITE_SECONDS: Final = 10.0
 
 
-class Reserving:
+class ReservationController:
     """`opened` hears of gangs for which nothing is kept any more, and why; `now` never jumps.
 
     What an administrator keeps for a tenant is in `allotments`.
@@ -57,22 +57,22 @@ class Reserving:
     def __init__(
         self,
         cache: Cache,
-        recorder: Recorder,
+        recorder: ReservationWriter,
         *,
-        group: Callable[[GangKey], Group | None],
+        group: Callable[[GangKey], PodGroup | None],
         now: Callable[[], float],
         epoch: Callable[[], float],
         kept: Callable[[GangKey], None],
         opened: Callable[[GangKey, str], None],
         freed: Callable[[Iterable[str]], None],
-        record: Callable[[correlator.Report], None] = lambda report: None,
+        record: Callable[[correlator.EventReport], None] = lambda report: None,
     ) -> None:
         self._cache, self._recorder = cache, recorder
         self._rooms = cache.reservations
         self._group, self._now, self._epoch = group, now, epoch
         self._record = record
         self._kept, self._opened, self._freed = kept, opened, freed
-        self._known: dict[Name, Reserved] = {}
+        self._known: dict[Name, Reservation] = {}
         self._objects: dict[GangKey, tuple[Name, str]] = {}  # gang -> its object's name and uid
         self._changed: set[GangKey] = set()
         self._doomed: set[Name] = set()
@@ -85,7 +85,7 @@ class Reserving:
         self._rooms.on_change = self._on_change
         self._told: dict[Name, tuple[str, Json]] = {}  # uid and status, of a tenant's
         self._statuses: set[Name] = set()  # of those, the ones to be written
-        self.allotments = Allotments(
+        self.allotments = TenantReservations(
             cache,
             epoch=epoch,
             publish=self._publish,
@@ -97,9 +97,9 @@ class Reserving:
 
     # --- what the watch says ---
 
-    def on_event(self, event: Event[Reserved | None]) -> None:
+    def on_event(self, event: WatchEvent[Reservation | None]) -> None:
         name = (event.key[0], event.key[1])
-        if event.kind is not Kind.DELETED and event.object is not None:
+        if event.kind is not EventKind.DELETED and event.object is not None:
             self._known[name] = event.object
             if event.object.spec.pod_group is None:
                 self.allotments.put(event.object)
@@ -141,7 +141,7 @@ class Reserving:
                 self._handled.add(one.uid)
                 self._adopt(one, group)
 
-    def _adopt(self, one: Reserved, group: PodGroup) -> None:
+    def _adopt(self, one: Reservation, group: PodGroup) -> None:
         key = GangKey(one.name[0], group.name)
         held = self._cache.held(group.leader)
         if held is None or held.assumed or held.pod.terminating or key in self._objects:
@@ -153,13 +153,15 @@ class Reserving:
         self._objects[key] = (one.name, one.uid)
         left = one.spec.until.timestamp() - self._epoch()
         places, more = self._places(key, held, group, one.places)
-        self._rooms.keep(key, places, Terms(group.leader, self._now() + left), more=more)
+        self._rooms.keep(
+            key, places, MemberReservation(group.leader, self._now() + left), more=more
+        )
         self._on_change(key)  # also where nothing is left to be kept
         self._kept(key)
         logger.info("kept again", extra={"unit": str(key), "places": len(places)})
 
     def _places(
-        self, key: GangKey, leader: Held, group: PodGroup, places: Sequence[Place]
+        self, key: GangKey, leader: CachedPod, group: PodGroup, places: Sequence[Place]
     ) -> tuple[list[Occupant], tuple[Pod, ...]]:
         """Where members that are missing have their place, and those that have none."""
         mates = self._cache.mates(key)
@@ -242,7 +244,7 @@ class Reserving:
             self._changed.add(key)
             self._start()
 
-    def _publish(self, one: Reserved, status: Json) -> None:
+    def _publish(self, one: Reservation, status: Json) -> None:
         if self._told.get(one.name) != (one.uid, status):
             self._told[one.name] = (one.uid, status)
             self._statuses.add(one.name)

@@ -20,21 +20,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from scheduler.cache.reserved_capacity import Holds
+from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.gang import GangKey
 from scheduler.model.placeholder import is_stand_in, like, stand_ins
 from scheduler.model.plan import Placed, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, leads
 from scheduler.tenancy.preemption.victims import Occupant
-from scheduler.tenancy.quota.accounting import Accounts
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 KEPT_SECONDS: Final = 600.0  # at least
 ALL_CAME: Final = "all have come"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class MemberReservation:
     """Of one reservation: whose pods they will be, and how long it is kept."""
 
     leader: str
@@ -42,13 +42,13 @@ class Terms:
     until: float
 
 
-class Reservations:
+class MemberReservations:
     """What is kept for members to come, by their gang."""
 
-    def __init__(self, holds: Holds, accounts: Accounts) -> None:
+    def __init__(self, holds: ReservedCapacity, accounts: QuotaAccounts) -> None:
         self._holds, self._accounts = holds, accounts
         self._planned: dict[UnitKey, tuple[tuple[Occupant, ...], dict[str, Occupant]]] = {}
-        self._terms: dict[GangKey, Terms] = {}
+        self._terms: dict[GangKey, MemberReservation] = {}
         self._wanted: dict[GangKey, tuple[Pod, ...]] = {}  # gang -> those who should have a place
         self._nodes: dict[GangKey, frozenset[str]] = {}  # gang -> where they were last given one
         self.short: set[GangKey] = set()
@@ -87,7 +87,7 @@ class Reservations:
         """Members that the gang may still wait for: with a place, without, or being bound."""
         return len(self.wanted(key)) + len(self._flying.get(key, ()))
 
-    def terms(self, key: UnitKey) -> Terms | None:
+    def terms(self, key: UnitKey) -> MemberReservation | None:
         return self._terms.get(key) if isinstance(key, GangKey) else None
 
     def __len__(self) -> int:
@@ -134,7 +134,7 @@ class Reservations:
         until = known.until if known else now + max(unit.timeout, KEPT_SECONDS)
         if answered and going:
             self._flying[key] = self._flying.get(key, {}) | going
-        return self.keep(key, places, Terms(leader or "", until))
+        return self.keep(key, places, MemberReservation(leader or "", until))
 
     def answered(self, key: GangKey, bound: Mapping[str, bool], *, most: int) -> bool:
         """
@@ -156,7 +156,12 @@ class Reservations:
         return key not in self._terms
 
     def keep(
-        self, key: GangKey, places: Sequence[Occupant], terms: Terms, *, more: Iterable[Pod] = ()
+        self,
+        key: GangKey,
+        places: Sequence[Occupant],
+        terms: MemberReservation,
+        *,
+        more: Iterable[Pod] = (),
     ) -> frozenset[str]:
         """
         Room at these places, and at no others; `more` should have one, and there is none now.

@@ -13,7 +13,7 @@ from policies import quantity, vocabulary
 from policies.documents.reservation import Place, ResourceReservation, Spec, shown
 from scheduler.errors import ModelError
 from scheduler.model.fields import instant
-from scheduler.model.pod import PODS, Pod, Shape
+from scheduler.model.pod import PODS, Pod, SchedulingSpec
 from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.writer import Name
 
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class Reservation:
     """An object as the API holds it."""
 
     name: Name
@@ -35,7 +35,7 @@ class Reserved:
     """As somebody last wrote it."""
 
 
-def read(obj: Json) -> Reserved:
+def read(obj: Json) -> Reservation:
     about = obj.get("metadata") or {}
     name = (str(about.get("namespace")), str(about.get("name")))
     try:
@@ -46,7 +46,7 @@ def read(obj: Json) -> Reserved:
     except ValueError as error:
         raise ModelError(f"ResourceReservation {'/'.join(name)}: {error}") from error
     first = spec.pod_group.places if spec.pod_group is not None else ()
-    return Reserved(
+    return Reservation(
         name,
         str(about.get("uid")),
         spec,
@@ -102,7 +102,7 @@ def status(kept: Sequence[Occupant], wanted: int) -> Json:
     }
 
 
-def held(count: int, shape: Shape) -> str:
+def held(count: int, shape: SchedulingSpec) -> str:
     rows = (f"{name} {text}" for name, text in amounts(shape.requests).items())
     return f"{count} x {', '.join(rows)}"
 

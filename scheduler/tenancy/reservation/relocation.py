@@ -16,7 +16,7 @@ from typing import Final
 
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placed, Plan
 from scheduler.model.unit import Unit
 from scheduler.plan import filters
@@ -27,7 +27,7 @@ from scheduler.tenancy.preemption.victims import Occupant
 _NAMED: Final = 3
 
 
-class Moving:
+class Relocation:
     """`plan` places a unit within its tenant's quota, as if nothing were kept for it; `freed` hears
     of nodes on which less is kept, `regrouped` of gangs for which something else is."""
 
@@ -36,10 +36,10 @@ class Moving:
         cache: Cache,
         *,
         plan: Callable[[Unit], Plan],
-        group: Callable[[GangKey], Group | None],
+        group: Callable[[GangKey], PodGroup | None],
         freed: Callable[[Iterable[str]], None],
         regrouped: Callable[[GangKey], None],
-        record: Callable[[correlator.Report], None],
+        record: Callable[[correlator.EventReport], None],
     ) -> None:
         self._cache, self._rooms, self._snapshot = cache, cache.reservations, cache.snapshot
         self._plan, self._group, self._record = plan, group, record

@@ -23,15 +23,15 @@ from scheduler.model.pod import PODS
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
-from scheduler.tenancy.reservation.objects import Reserved
+from scheduler.tenancy.reservation.objects import Reservation
 from scheduler.tenancy.reservation.tenant_reservation import (
-    Allotment,
     Amounts,
+    TenantReservation,
     listed,
     nodes_text,
     text,
 )
-from scheduler.tenancy.reservation.tenant_upcoming import Coming
+from scheduler.tenancy.reservation.tenant_upcoming import UpcomingReservations
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ ACTIVE: Final = "Active"
 AGAIN: Final = 5.0  # seconds between two searches for places that are missing
 
 
-class Allotments:
+class TenantReservations:
     """`epoch` is the time of day; `publish` takes an object's new status, `say` tells people that
     something began or ended, `lack` that places were lost, `freed` hears of nodes on which less is
     kept."""
@@ -49,22 +49,22 @@ class Allotments:
         cache: Cache,
         *,
         epoch: Callable[[], float],
-        publish: Callable[[Reserved, Json], None],
-        say: Callable[[Reserved, bool, str], None],
-        lack: Callable[[Reserved, str], None],
+        publish: Callable[[Reservation, Json], None],
+        say: Callable[[Reservation, bool, str], None],
+        lack: Callable[[Reservation, str], None],
         freed: Callable[[Iterable[str]], None],
     ) -> None:
         self._cache, self._snapshot, self._holds = cache, cache.snapshot, cache.holds
         self._epoch, self._publish, self._freed = epoch, publish, freed
         self._say, self._lack = say, lack
-        self._known: dict[tuple[str, str], Allotment] = {}
+        self._known: dict[tuple[str, str], TenantReservation] = {}
         self._moved = self._statics = -1
-        self.coming = Coming(cache, epoch=epoch)
+        self.coming = UpcomingReservations(cache, epoch=epoch)
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def put(self, one: Reserved) -> None:
+    def put(self, one: Reservation) -> None:
         """An object that came or changed: other times move it, anything else begins it anew."""
         known = self._known.get(one.name)
         if known is not None and (known.one.uid, known.one.spec) == (one.uid, one.spec):
@@ -75,7 +75,7 @@ class Allotments:
             self._freed(self.coming.drop(one.name))
             return
         self.drop(one.name)
-        made = Allotment.of(one)
+        made = TenantReservation.of(one)
         if known is None and one.phase == ACTIVE and one.spec.resources:
             made.base = Counter(place.node for place in one.places)
         self._known[one.name] = made
@@ -132,24 +132,26 @@ class Allotments:
 
     # --- one of them ---
 
-    def _await(self, one: Allotment, now: float) -> None:
+    def _await(self, one: TenantReservation, now: float) -> None:
         self.coming.put(one)
         self._stop(one, "it begins later")
         if self._stale(one, now) and now >= one.said_at[0] + AGAIN:
             one.said_at = (now, self._snapshot.moved)
             self._publish(one.one, self.coming.status(one))
 
-    def _rest(self, one: Allotment) -> None:
+    def _rest(self, one: TenantReservation) -> None:
         self._stop(one, "its time has ended")
         self._publish(one.one, {"phase": "Expired", "held": "", "message": "", "places": []})
 
-    def _stop(self, one: Allotment, why: str) -> None:
+    def _stop(self, one: TenantReservation, why: str) -> None:
         if one.active:
             one.active = False
             self._freed(self._holds.end(one.key))
             self._say(one.one, False, why)
 
-    def _keep(self, one: Allotment, used: dict[tuple[str, str], Amounts], now: float) -> None:
+    def _keep(
+        self, one: TenantReservation, used: dict[tuple[str, str], Amounts], now: float
+    ) -> None:
         begun = not one.active
         if begun:
             one.active, one.said_at = True, (float("-inf"), -1)
@@ -164,7 +166,7 @@ class Allotments:
             self._say(one.one, True, self._held(one))
         self._publish(one.one, self._status(one, now))
 
-    def _look(self, one: Allotment, memo: Memo) -> None:
+    def _look(self, one: TenantReservation, memo: Memo) -> None:
         """Places that nobody uses are given up on nodes that are gone or take no such pod."""
         if one.whole or not one.base:
             return
@@ -183,17 +185,17 @@ class Allotments:
             one.tried = (one.tried[0], -1)
             self._lack(one.one, listed(lost))
 
-    def _due(self, one: Allotment, now: float) -> bool:
+    def _due(self, one: TenantReservation, now: float) -> bool:
         again = one.short and now >= one.tried[0] + AGAIN
         heard = self._stale(one, now) and now >= one.said_at[0] + AGAIN
         return not one.active or again or heard
 
-    def _stale(self, one: Allotment, now: float) -> bool:
+    def _stale(self, one: TenantReservation, now: float) -> bool:
         """Others may be in its way than was last said."""
         told = one.active and not one.whole
         return now < one.ends and not told and one.said_at[1] != self._snapshot.moved
 
-    def _search(self, one: Allotment, now: float) -> None:
+    def _search(self, one: TenantReservation, now: float) -> None:
         """Places for what is missing, as far as there are any."""
         nodes = self._snapshot.columns.nodes
         if one.tried[1] == self._snapshot.freed and one.base:
@@ -209,7 +211,7 @@ class Allotments:
         one.tried = (now, self._snapshot.freed)
 
     def _amount(
-        self, one: Allotment, used: dict[tuple[str, str], Amounts]
+        self, one: TenantReservation, used: dict[tuple[str, str], Amounts]
     ) -> Iterator[tuple[str, Amounts]]:
         """What is left of the places on each node; `used` is what others of the tenant have not
         been charged with yet."""
@@ -234,7 +236,7 @@ class Allotments:
                 total.update(dict(held.pod.shape.requests))
         return dict(total)
 
-    def _whole(self, one: Allotment) -> Iterator[tuple[str, Amounts]]:
+    def _whole(self, one: TenantReservation) -> Iterator[tuple[str, Amounts]]:
         columns = self._snapshot.columns
         mine = {row.node: dict(row.pod.shape.requests) for row in self._holds.of(one.key)}
         for name, node in sorted(columns.nodes.items()):
@@ -250,12 +252,12 @@ class Allotments:
 
     # --- what is said ---
 
-    def _held(self, one: Allotment) -> str:
+    def _held(self, one: TenantReservation) -> str:
         if one.whole:
             return nodes_text(len(self._holds.of(one.key)))
         return f"{one.base.total()} x {text(one.each)}"
 
-    def _status(self, one: Allotment, now: float) -> Json:
+    def _status(self, one: TenantReservation, now: float) -> Json:
         nodes = [row.node for row in self._holds.of(one.key)] if one.whole else []
         places = nodes or sorted(one.base.elements())
         kept: Counter[str] = Counter()
@@ -269,7 +271,7 @@ class Allotments:
             "places": [{"node": name} for name in places],
         }
 
-    def _message(self, one: Allotment, now: float) -> str:
+    def _message(self, one: TenantReservation, now: float) -> str:
         if not one.whole:
             short = f"room for {one.base.total()} of {one.count}"
             return f"{short}; the rest is kept as it comes free" if one.short else ""

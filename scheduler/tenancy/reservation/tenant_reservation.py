@@ -14,14 +14,14 @@ from scheduler.model.assignment import NOWHERE
 from scheduler.model.node import Node
 from scheduler.model.pod import PODS, Pod, PodKey
 from scheduler.tenancy.preemption.victims import Occupant
-from scheduler.tenancy.reservation.objects import Reserved, amounts
+from scheduler.tenancy.reservation.objects import Reservation, amounts
 
 Amounts = dict[str, int]
 
 
 @dataclass(slots=True)
-class Allotment:
-    one: Reserved
+class TenantReservation:
+    one: Reservation
     key: PodKey
     active: bool = False
     base: Counter[str] = field(default_factory=Counter)  # node -> places there, of an amount
@@ -31,7 +31,7 @@ class Allotment:
     said_at: tuple[float, int] = (float("-inf"), -1)  # when that was last asked, and of what
 
     @classmethod
-    def of(cls, one: Reserved) -> "Allotment":
+    def of(cls, one: Reservation) -> "TenantReservation":
         # No pod's name has a slash.
         return cls(one, PodKey(one.name[0], f"{one.name[1]}/"))
 
@@ -71,7 +71,7 @@ class Allotment:
         named = not spec.nodes or node.name in spec.nodes
         return named and all(labels.get(key) == value for key, value in spec.node_selector.items())
 
-    def differs_in_time(self, other: Reserved) -> bool:
+    def differs_in_time(self, other: Reservation) -> bool:
         """Whether the other is the same object, for another time alone."""
         times = {"from_": other.spec.from_, "until": other.spec.until}
         same = self.one.spec.model_copy(update=times) == other.spec

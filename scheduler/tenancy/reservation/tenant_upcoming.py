@@ -25,12 +25,12 @@ from scheduler.model.unit import Unit
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
 from scheduler.report.events import instant_text
-from scheduler.tenancy.backfill.run_time import Lengths
+from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.backfill.start_time import without
 from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.tenant_reservation import (
-    Allotment,
     Amounts,
+    TenantReservation,
     listed,
     nodes_text,
     text,
@@ -43,10 +43,10 @@ Planning = Callable[[frozenset[str], Memo], Plan]
 
 
 @dataclass(slots=True)
-class _Ahead:
+class _UpcomingReservation:
     """One of them, and what was found out about it."""
 
-    one: Allotment
+    one: TenantReservation
     places: Counter[str] = field(default_factory=Counter)  # node -> places there, of an amount
     looked_at: float = float("-inf")
     shut: frozenset[str] = frozenset()
@@ -55,18 +55,18 @@ class _Ahead:
     """What was free, and which nodes there were, when the last two were found out."""
 
 
-class Coming:
+class UpcomingReservations:
     """`epoch` is the time of day."""
 
     def __init__(self, cache: Cache, *, epoch: Callable[[], float]) -> None:
         self._cache, self._snapshot, self._epoch = cache, cache.snapshot, epoch
-        self._lengths = Lengths(cache.snapshot)
-        self._rows: dict[tuple[str, str], _Ahead] = {}
+        self._lengths = RunTimes(cache.snapshot)
+        self._rows: dict[tuple[str, str], _UpcomingReservation] = {}
 
-    def put(self, one: Allotment) -> None:
+    def put(self, one: TenantReservation) -> None:
         known = self._rows.get(one.one.name)
         if known is None or known.one is not one:
-            self._rows[one.one.name] = _Ahead(one)
+            self._rows[one.one.name] = _UpcomingReservation(one)
 
     def drop(self, name: tuple[str, str]) -> frozenset[str]:
         """The nodes of which others may use more now."""
@@ -108,7 +108,7 @@ class Coming:
             if row.one.tenant != pod.terms.tenant:
                 yield f"{self._what(row)} from {instant_text(row.one.begins)} on for {_whom(row)}"
 
-    def _what(self, row: _Ahead) -> str:
+    def _what(self, row: _UpcomingReservation) -> str:
         self._renew(row)
         if row.one.whole:
             return nodes_text(len(row.shut))
@@ -117,7 +117,7 @@ class Coming:
 
     # --- what is in the way ---
 
-    def status(self, one: Allotment) -> dict[str, Any]:
+    def status(self, one: TenantReservation) -> dict[str, Any]:
         """Of one whose time has not come."""
         row = self._rows[one.one.name]
         self._renew(row)
@@ -135,7 +135,7 @@ class Coming:
             "places": [{"node": name} for name in sorted(row.shut or row.places.elements())],
         }
 
-    def in_the_way(self, one: Allotment, nodes: frozenset[str]) -> str:
+    def in_the_way(self, one: TenantReservation, nodes: frozenset[str]) -> str:
         """Work of others on these nodes that is not known to have ended by the time it begins."""
         found, epoch = [], self._epoch()
         for held in self._cache.on(nodes):
@@ -150,7 +150,7 @@ class Coming:
 
     # --- what must stay free ---
 
-    def _renew(self, row: _Ahead) -> None:
+    def _renew(self, row: _UpcomingReservation) -> None:
         moment = self._snapshot.freed, self._snapshot.columns.statics
         if moment == row.moment:
             return
@@ -163,7 +163,7 @@ class Coming:
             row.shades = tuple(self._shades(row))
         row.moment = moment
 
-    def _place(self, row: _Ahead) -> None:
+    def _place(self, row: _UpcomingReservation) -> None:
         """Where there will be room, for as many as there will be."""
         one, columns = row.one, self._snapshot.columns
         memo, epoch = Memo(), self._epoch()
@@ -194,7 +194,7 @@ class Coming:
             self._snapshot.suppose(held.pod, held.node)
         return planner.plan(unit, self._snapshot, memo=memo, closed=closed)
 
-    def _open(self, one: Allotment, name: str, memo: Memo) -> bool:
+    def _open(self, one: TenantReservation, name: str, memo: Memo) -> bool:
         node = self._snapshot.columns.nodes.get(name)
         if node is None or not one.takes(node):
             return False
@@ -202,7 +202,7 @@ class Coming:
         row = self._snapshot.columns.rows[name]
         return bool(filters.candidates(self._snapshot, shape, memo)[row])
 
-    def _shades(self, row: _Ahead) -> Iterator[Occupant]:
+    def _shades(self, row: _UpcomingReservation) -> Iterator[Occupant]:
         coming: dict[str, Counter[str]] = {}
         for held in self._gone_by(row.one.begins, list(row.places)):
             coming.setdefault(held.node, Counter()).update(dict(held.pod.shape.requests))
@@ -224,11 +224,11 @@ class Coming:
         return [one.occupant for one in endings if one.at <= at]
 
     @staticmethod
-    def _all(one: Allotment, count: int) -> Amounts:
+    def _all(one: TenantReservation, count: int) -> Amounts:
         return {name: amount * count for name, amount in one.each.items()}
 
 
-def _whom(row: _Ahead) -> str:
+def _whom(row: _UpcomingReservation) -> str:
     return f"tenant {row.one.tenant} (ResourceReservation {'/'.join(row.one.one.name)})"
 
 

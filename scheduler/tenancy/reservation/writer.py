@@ -21,7 +21,7 @@ LONGEST_WAIT: Final = 2.0
 _KIND: Final = resources.RESOURCE_RESERVATIONS
 
 
-class Objects(Protocol):
+class ReservationVerbs(Protocol):
     """What is needed of a client."""
 
     async def create(
@@ -59,12 +59,12 @@ class Created:
     why: str = ""
 
 
-class Recorder:
+class ReservationWriter:
     """`may_write` is asked before each write."""
 
     def __init__(
         self,
-        api: Objects,
+        api: ReservationVerbs,
         *,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],

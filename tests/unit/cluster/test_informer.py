@@ -10,7 +10,7 @@ import pytest
 
 from cluster import resources
 from cluster.client import Client
-from cluster.informer import Entry, Event, Informer, Kind, changes
+from cluster.informer import Entry, EventKind, Informer, WatchEvent, changes
 from tests.unit.cluster import fake_api
 from tests.unit.cluster.fake_api import Answer, FarSide, failure, reply, stream
 
@@ -72,7 +72,7 @@ def follow(script: list[Answer], *, stall: float = 30.0, watch_lives: float = 0.
         seen.waits.append(seconds)
         await asyncio.sleep(0)
 
-    def on_event(event: Event[str]) -> None:
+    def on_event(event: WatchEvent[str]) -> None:
         seen.told.append((event.kind.value, event.key[1], event.object, event.old))
 
     async def main() -> None:
@@ -343,7 +343,7 @@ def test_counters_for_metrics() -> None:
 
 def test_a_bug_in_the_callback_ends_the_informer() -> None:
     async def main() -> None:
-        def broken(event: Event[dict[str, Any]]) -> None:
+        def broken(event: WatchEvent[dict[str, Any]]) -> None:
             raise ZeroDivisionError
 
         async with FarSide([a_list(5, A1)]) as far, Client(far.connection) as client:
@@ -361,9 +361,9 @@ def test_the_store_is_up_to_date_when_the_callback_runs() -> None:
         async with FarSide(script) as far, Client(far.connection) as client:
             gone = asyncio.Event()
 
-            def look(event: Event[dict[str, Any]]) -> None:
+            def look(event: WatchEvent[dict[str, Any]]) -> None:
                 known.append(informer.get("a", namespace="ns") is not None)
-                if event.kind is Kind.DELETED:
+                if event.kind is EventKind.DELETED:
                     gone.set()
 
             informer = Informer(client, resources.PODS, on_event=look)

@@ -11,7 +11,7 @@ from cluster.errors import Conflict, Gone, KubeError, Retry
 from cluster.leader_election import (
     Acquire,
     Decision,
-    Elector,
+    LeaderElector,
     Observed,
     Renew,
     Wait,
@@ -151,7 +151,7 @@ def elect(
                 raise over
         await asyncio.sleep(0)
 
-    elector = Elector(
+    elector = LeaderElector(
         server,
         name="l",
         namespace="ns",
@@ -270,7 +270,7 @@ def test_a_frozen_leader_knows_before_it_asks() -> None:
         frozen.set()
         await asyncio.Event().wait()
 
-    elector = Elector(
+    elector = LeaderElector(
         Server(), name="l", namespace="ns", identity="me", now=lambda: at[0], sleep=sleep
     )
 

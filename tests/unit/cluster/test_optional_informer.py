@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from cluster import errors, resources
-from cluster.informer import Event, Informer, Kind
-from cluster.optional_informer import OptionalKind
+from cluster.informer import EventKind, Informer, WatchEvent
+from cluster.optional_informer import OptionalInformer
 
 GROUP = "scheduling.x-k8s.io"
 
@@ -77,8 +77,8 @@ def play(*steps: Step) -> list[tuple[bool, list[str], list[str]]]:
             made.append(resource.version)
             return cast(Informer[str], Watching(resource))
 
-        def on_event(event: Event[str]) -> None:
-            assert event.kind is Kind.DELETED
+        def on_event(event: WatchEvent[str]) -> None:
+            assert event.kind is EventKind.DELETED
             heard.append(f"{event.key[1]} gone")
 
         async def sleep(_: float) -> None:
@@ -90,7 +90,7 @@ def play(*steps: Step) -> list[tuple[bool, list[str], list[str]]]:
                 await asyncio.Event().wait()
             left.pop(0)(server)
 
-        kind: OptionalKind[str] = OptionalKind(
+        kind: OptionalInformer[str] = OptionalInformer(
             server, resources.X_POD_GROUPS, make=make, on_event=on_event, sleep=sleep
         )
         left.pop(0)(server)
@@ -150,7 +150,7 @@ def test_whoever_sees_the_kind_sooner_has_it_watched_at_once() -> None:
         async def never(_: float) -> None:
             await asyncio.Event().wait()
 
-        kind: OptionalKind[str] = OptionalKind(
+        kind: OptionalInformer[str] = OptionalInformer(
             server, resources.X_POD_GROUPS, make=make, on_event=lambda event: None, sleep=never
         )
         task = asyncio.create_task(kind.run())

@@ -174,7 +174,7 @@ def test_a_manifest_is_admitted_and_its_warnings_are_on_the_page(
         object=obj,
     )
     home = a_namespace(namespace, tenant="research", tier="gold") if namespace else None
-    facts = Facts(home, trust=guards.Trust(manages_tenants=True))  # as an administrator
+    facts = Facts(home, trust=guards.TrustedUsers(manages_tenants=True))  # as an administrator
     got = decide.validate(asked, facts, library, now=NOW)
     told = [line for line in got.warnings if f"Warning: {line}\n" not in TEXTS[block.page]]
     assert (got.message, told) == ("", [])

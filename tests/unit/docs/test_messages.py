@@ -31,7 +31,7 @@ from scheduler.model import unit as units
 from scheduler.model.plan import GangCount, NoFit
 from scheduler.model.pod import Pod as SchedulerPod
 from scheduler.model.pod import asked_in_vain, sentence
-from scheduler.model.unit import Half
+from scheduler.model.unit import PartialGang
 from scheduler.plan import colocation, filters, planner
 from scheduler.plan.memo import Memo
 from scheduler.plugins import fabric, node_ports
@@ -40,9 +40,9 @@ from scheduler.plugins.interpod import affinity, topology_spread
 from scheduler.plugins.numa import allocator
 from scheduler.plugins.volumes import binding, csi_limits, pod_claims
 from scheduler.plugins.volumes import plugin as volume_rules
-from scheduler.queueing.entry import Look, State
+from scheduler.queueing.entry import QueueState, UnitView
 from scheduler.report import conditions, events
-from scheduler.tenancy.quota.accounting import HeldBack
+from scheduler.tenancy.quota.accounting import OverQuota
 from scheduler.tenancy.quota.ledger import Excess
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.pages import ROOT
@@ -225,18 +225,18 @@ def guarded() -> dict[str, list[Problem]]:
     bind: Json = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "train"}}
     situations: dict[str, Callable[[], list[Problem]]] = {
         "stamped": lambda: guards.problems(
-            asked(raised, "UPDATE", old_object=stamped), trust=guards.Trust()
+            asked(raised, "UPDATE", old_object=stamped), trust=guards.TrustedUsers()
         ),
         "gate": lambda: guards.problems(
-            asked(a_pod("train"), "UPDATE", old_object=gated, user=bob), trust=guards.Trust()
+            asked(a_pod("train"), "UPDATE", old_object=gated, user=bob), trust=guards.TrustedUsers()
         ),
         "binding": lambda: guards.problems(
             asked(bind, resource="pods", subresource="binding", user=bob),
-            trust=guards.Trust(),
+            trust=guards.TrustedUsers(),
             bound_pod=a_pod("train", schedulerName=vocabulary.SCHEDULER_NAME),
         ),
         "namespace-tenant": lambda: guards.problems(
-            asked(moved, "UPDATE", old_object=HOME, user=bob), trust=guards.Trust()
+            asked(moved, "UPDATE", old_object=HOME, user=bob), trust=guards.TrustedUsers()
         ),
         "gang-size": lambda: guards.problems(
             asked(
@@ -246,7 +246,7 @@ def guarded() -> dict[str, list[Problem]]:
                 subresource="scale",
                 old_object={**scale, "spec": {"replicas": 4}},
             ),
-            trust=guards.Trust(),
+            trust=guards.TrustedUsers(),
             scaled=deployment,
         ),
     }
@@ -308,8 +308,8 @@ def nearness() -> list[str]:
     assert isinstance(plan, NoFit)
     unknown = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
     row = a_gang(2, annotations=unknown)[0].shape.fabric
-    nowhere = colocation.Domains.of(snapshot.columns.codes("none"), snapshot.columns.rank)
-    shares = [colocation.Share("clique", nowhere, pin) for pin in (0, 1)]
+    nowhere = colocation.DomainIndex.of(snapshot.columns.codes("none"), snapshot.columns.rank)
+    shares = [colocation.DomainAttempts("clique", nowhere, pin) for pin in (0, 1)]
     tiers_of = a_node("n", labels={vocabulary.RESERVED_TIER_LABEL: "gold"})
     other = a_node("m", labels={vocabulary.RESERVED_TIER_LABEL: "platinum"})
     picture = Snapshot.of([tiers_of, other])
@@ -327,7 +327,7 @@ def nearness() -> list[str]:
 def said_by_the_scheduler() -> list[str]:
     gang = GangCount("train", 3, 4, "pods exist")
     waits = units.Unit(units.key_of(pod_of()), (pod_of(),))
-    half = Half(waits.key, (pod_of(),), 4, 10.2, True)  # type: ignore[arg-type]  # a gang's key
+    half = PartialGang(waits.key, (pod_of(),), 4, 10.2, True)  # type: ignore[arg-type]  # a gang's key
     vram = f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, largest 40Gi"
     wishes = asked_in_vain({"resourceClaims": [{}]})
     return [
@@ -346,7 +346,7 @@ def said_by_the_scheduler() -> list[str]:
         events.refused_binding(pod_of(), "REASON").note,
         events.gate_not_lifted(pod_of(), "REASON").note,
         f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU",
-        HeldBack("vision", Excess("vision", "cpu", 2000, 3000, 4000), (("language", 8000),)).text,
+        OverQuota("vision", Excess("vision", "cpu", 2000, 3000, 4000), (("language", 8000),)).text,
         events.preempted(pod_of(), waits).note,
         events.preempting(waits, [pod_of()]).note,
         events.reservation_ended(pod_of(), "train", "REASON").note,
@@ -365,7 +365,7 @@ def test_what_why_answers_is_on_the_page() -> None:
     unit = units.Unit(units.key_of(pods[0]), tuple(pods))
     plan = planner.plan(unit, snapshot)
     assert isinstance(plan, NoFit)
-    look = Look(unit, State.PARKED, 3, 0.0, 0.0, plan)
+    look = UnitView(unit, QueueState.PARKED, 3, 0.0, 0.0, plan)
     members = [(pod, "") for pod in pods]
     found = response.answer(Inspection(pods[0], look), snapshot, Memo(), members=members, now=130.0)
     said = "\n".join(render.lines(found)).replace("ns/", "team-a/")

@@ -29,8 +29,8 @@ def reservation_warnings() -> list[str]:
         {"nodeSelector": {"disk": "fast"}},
         {"count": 5, "resources": {"cpu": "3"}},
     )
-    ground = reservation.Ground.of(hosts, (), (), but="")
-    crowded = reservation.Ground.of(hosts, others, ("vision",), but="")
+    ground = reservation.ReservationFacts.of(hosts, (), (), but="")
+    crowded = reservation.ReservationFacts.of(hosts, others, ("vision",), but="")
     now = datetime(2026, 6, 1, tzinfo=UTC)
     objects = [{"spec": {"tenant": "vision", "until": until, **spec}} for spec in specs]
     said = [text for one in objects for text in reservation.warnings(one, ground, now=now)]
@@ -38,7 +38,7 @@ def reservation_warnings() -> list[str]:
     return [*said, *reservation.warnings(large, crowded, now=now)]
 
 
-def reservation_of(tenant: str) -> reserved.Reserved:
+def reservation_of(tenant: str) -> reserved.Reservation:
     spec = {"tenant": tenant, "nodes": ["a"], "until": "2030-01-01T00:00:00Z"}
     return reserved.read({"metadata": {"namespace": "ns", "name": "r", "uid": "u"}, "spec": spec})
 

@@ -19,7 +19,7 @@ from policies import vocabulary
 from scheduler.model import unit as units
 from scheduler.model.pod import Pod
 from scheduler.report import events
-from scheduler.tenancy.quota.accounting import HeldBack
+from scheduler.tenancy.quota.accounting import OverQuota
 from scheduler.tenancy.quota.ledger import Excess
 from scheduler.tenancy.reservation import objects
 from scheduler.tenancy.reservation.members import KEPT_SECONDS
@@ -92,7 +92,7 @@ def a_pod(name: str, namespace: str, tenant: str) -> Pod:
     return Pod.read(obj)
 
 
-def told() -> list[correlator.Report]:
+def told() -> list[correlator.EventReport]:
     """One of each, in the order of the page."""
     mine, other = a_pod("mine", "a", "a"), a_pod("other", "b", "b")
     driver = a_pod("etl-driver", "team-a", "vision")
@@ -125,7 +125,7 @@ def told() -> list[correlator.Report]:
 
 
 @pytest.mark.parametrize("one", told(), ids=lambda one: one.reason)
-def test_an_event_is_on_the_page(one: correlator.Report) -> None:
+def test_an_event_is_on_the_page(one: correlator.EventReport) -> None:
     assert f"{one.reason} {ours(one.note)}" in FLAT, f"{one.reason} {ours(one.note)}"
 
 
@@ -143,7 +143,7 @@ def test_an_event_is_on_the_page(one: correlator.Report) -> None:
 def test_what_a_limit_says_is_on_the_page(
     excess: Excess, borrowers: tuple[tuple[str, int], ...]
 ) -> None:
-    text = HeldBack("vision", excess, borrowers).text
+    text = OverQuota("vision", excess, borrowers).text
     assert text in FLAT, text
 
 

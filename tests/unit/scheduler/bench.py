@@ -6,21 +6,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cluster.events import correlator
-from cluster.informer import Event, Kind
-from scheduler.actuators import Hands
+from cluster.informer import EventKind, WatchEvent
+from scheduler.actuators import Actuators
 from scheduler.bind.binder import Binder
 from scheduler.cycle import Scheduler
-from scheduler.gang.gates import Gates
-from scheduler.gang.stale_gang_eviction import Releaser
+from scheduler.gang.gates import GateRemover
+from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.options import Policy
-from scheduler.plugins.volumes.prebind import Patches, Preparing
-from scheduler.report.conditions import Conditions
+from scheduler.options import StaleGangPolicy
+from scheduler.plugins.volumes.prebind import VolumePreBind, VolumeVerbs
+from scheduler.report.conditions import ConditionWriter
 from scheduler.report.metrics import Metrics
-from scheduler.report.reporter import Telling
+from scheduler.report.reporter import Reporter
 from scheduler.tenancy.preemption.executor import Evictor
-from scheduler.tenancy.reservation.writer import Objects, Recorder
+from scheduler.tenancy.reservation.writer import ReservationVerbs, ReservationWriter
 from tests.unit.scheduler.builders import a_node, pod_json
 from tests.unit.scheduler.fake_api import FarSide
 
@@ -42,24 +42,24 @@ class Bench:
         self,
         api: FarSide | None = None,
         *,
-        policy: Policy = Policy.EVICT,
-        storage: Patches | None = None,
-        reservations: Objects | None = None,
+        policy: StaleGangPolicy = StaleGangPolicy.EVICT,
+        storage: VolumeVerbs | None = None,
+        reservations: ReservationVerbs | None = None,
         **more: Any,
     ) -> None:
         self.api = api or FarSide()
         self.now = 100.0
         self.leading = True
-        self.reports: list[correlator.Report] = []
-        self.conditions = Conditions(
+        self.reports: list[correlator.EventReport] = []
+        self.conditions = ConditionWriter(
             self.api,
             busy=lambda: self.scheduler.binding > 0,
             clock=clock,
             sleep=self.sleep,
         )
         self.metrics = Metrics()
-        telling = Telling(self.reports.append, self.conditions)
-        self.gates = Gates(
+        telling = Reporter(self.reports.append, self.conditions)
+        self.gates = GateRemover(
             self.api,
             may_write=lambda: self.leading,
             on_refusal=telling.gate_not_lifted,
@@ -67,8 +67,8 @@ class Bench:
         )
         self.scheduler = Scheduler(
             name=NAME,
-            hands=Hands(
-                preparing=lambda volumes: Preparing(
+            hands=Actuators(
+                preparing=lambda volumes: VolumePreBind(
                     storage or self.api,
                     volumes,
                     now=lambda: self.now,
@@ -85,7 +85,7 @@ class Bench:
                     may_write=lambda: self.leading,
                 ),
                 gates=self.gates,
-                releaser=Releaser(
+                releaser=StaleGangEvictor(
                     self.api,
                     scheduler=NAME,
                     policy=policy,
@@ -97,7 +97,7 @@ class Bench:
                 telling=telling,
                 recorder=None
                 if reservations is None
-                else Recorder(
+                else ReservationWriter(
                     reservations,
                     now=lambda: self.now,
                     sleep=self.sleep,
@@ -124,11 +124,11 @@ class Bench:
         await asyncio.sleep(0)
 
     def node(self, name: str, **more: Any) -> None:
-        self.scheduler.on_node(Event(Kind.ADDED, ("", name), a_node(name, **more), None))
+        self.scheduler.on_node(WatchEvent(EventKind.ADDED, ("", name), a_node(name, **more), None))
 
     def drop_node(self, name: str) -> None:
         node = Node(name)
-        self.scheduler.on_node(Event(Kind.DELETED, ("", name), node, node))
+        self.scheduler.on_node(WatchEvent(EventKind.DELETED, ("", name), node, node))
 
     def pod(self, name: str, *, owner: str | None = None, **more: Any) -> None:
         obj = copy.deepcopy(pod_json(name, **more))
@@ -141,20 +141,20 @@ class Bench:
         """The watch shows the pod as the API server has it."""
         pod = Pod.read(self.api.pods[name])
         old = self._seen.get(name)
-        kind = Kind.ADDED if old is None else Kind.MODIFIED
+        kind = EventKind.ADDED if old is None else EventKind.MODIFIED
         self._seen[name] = pod
-        self.scheduler.on_pod(Event(kind, ("ns", name), pod, old))
+        self.scheduler.on_pod(WatchEvent(kind, ("ns", name), pod, old))
 
     def delete(self, name: str) -> None:
         del self.api.pods[name]
         pod = self._seen.pop(name)
-        self.scheduler.on_pod(Event(Kind.DELETED, ("ns", name), pod, pod))
+        self.scheduler.on_pod(WatchEvent(EventKind.DELETED, ("ns", name), pod, pod))
 
     def show_all(self) -> None:
         """The watch shows everything as the API server has it, what is gone included."""
         for name in [name for name in self._seen if name not in self.api.pods]:
             pod = self._seen.pop(name)
-            self.scheduler.on_pod(Event(Kind.DELETED, ("ns", name), pod, pod))
+            self.scheduler.on_pod(WatchEvent(EventKind.DELETED, ("ns", name), pod, pod))
         for name in list(self.api.pods):
             self.show(name)
 

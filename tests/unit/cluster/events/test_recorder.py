@@ -11,7 +11,7 @@ import pytest
 
 from cluster.errors import ClusterError, Conflict, Gone, KubeError, Refused, Retry
 from cluster.events import correlator
-from cluster.events.correlator import Correlator, Ref, Report, report
+from cluster.events.correlator import Correlator, EventReport, Ref, report
 from cluster.events.recorder import Recorder
 from cluster.resources import EVENTS, Obj, Resource
 
@@ -19,11 +19,11 @@ POD = Ref("Pod", "p", "ns", "uid-p")
 START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
 
-def a_report(note: str = "does not fit", about: Ref = POD) -> Report:
+def a_report(note: str = "does not fit", about: Ref = POD) -> EventReport:
     return report(about, "FailedScheduling", note, action="Scheduling", warning=True)
 
 
-def by_number(count: int) -> list[Report]:
+def by_number(count: int) -> list[EventReport]:
     """As many reports as asked for, each about a pod of its own."""
     return [a_report(about=Ref("Pod", f"p{n}", "ns")) for n in range(count)]
 
@@ -223,7 +223,7 @@ def test_an_event_that_the_server_forgot_is_told_anew() -> None:
     ],
 )
 def test_a_storm_is_bounded(
-    reports: list[Report], options: dict[str, int], written: int, dropped: dict[str, int]
+    reports: list[EventReport], options: dict[str, int], written: int, dropped: dict[str, int]
 ) -> None:
     async def main() -> tuple[int, dict[str, int]]:
         stage = Stage(Server(), **options)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cluster.net.fast_client import KEEP_SECONDS, Place, Wire, is_safe
-from cluster.net.response_parser import Answer
+from cluster.net.fast_client import KEEP_SECONDS, Endpoint, FastClient, is_safe
+from cluster.net.response_parser import Response
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -44,7 +44,7 @@ class Server:
             await self.asked.wait_for(lambda: self.requests >= requests)
 
 
-def run(scene: Callable[[Wire, Server], Awaitable[Any]], **options: Any) -> Any:
+def run(scene: Callable[[FastClient, Server], Awaitable[Any]], **options: Any) -> Any:
     """Play the scene against a server of this machine; the outcome of the scene."""
 
     async def main() -> Any:
@@ -52,8 +52,8 @@ def run(scene: Callable[[Wire, Server], Awaitable[Any]], **options: Any) -> Any:
         server = Server(**{key: options.pop(key) for key in ("answer",) if key in options})
         listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
         port = listening.sockets[0].getsockname()[1]
-        wire = Wire(
-            Place.of(f"http://127.0.0.1:{port}"),
+        wire = FastClient(
+            Endpoint.of(f"http://127.0.0.1:{port}"),
             tls=None,
             server_name=None,
             limit=options.pop("limit", 2),
@@ -72,15 +72,15 @@ def run(scene: Callable[[Wire, Server], Awaitable[Any]], **options: Any) -> Any:
 
 
 def test_one_call_after_the_other_shares_a_connection() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         answers = [await wire.call(ASK, timeout=30) for _ in range(3)]
         return answers, server.connections
 
-    assert run(scene) == ([Answer(200, b"ok")] * 3, 1)
+    assert run(scene) == ([Response(200, b"ok")] * 3, 1)
 
 
 def test_calls_beyond_the_limit_wait_for_a_connection() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
         calls = [asyncio.create_task(wire.call(ASK, timeout=30)) for _ in range(5)]
         await server.seen(2)
@@ -93,7 +93,7 @@ def test_calls_beyond_the_limit_wait_for_a_connection() -> None:
 
 
 def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         for _ in range(3):
             await wire.call(ASK, timeout=30)
         return server.connections
@@ -103,29 +103,29 @@ def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
 
 
 def test_a_connection_that_was_cut_while_nobody_used_it_is_noticed() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
         (line,) = wire.lines
         server.writers[0].close()
         await line.gone
         return await wire.call(ASK, timeout=30), server.connections
 
-    assert run(scene) == (Answer(200, b"ok"), 2)
+    assert run(scene) == (Response(200, b"ok"), 2)
 
 
 def test_words_that_nobody_asked_for_end_the_connection() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
         (line,) = wire.lines
         server.writers[0].write(b"HTTP/1.1 408 Too Late\r\nContent-Length: 0\r\n\r\n")
         await line.gone
         return await wire.call(ASK, timeout=30), server.connections
 
-    assert run(scene) == (Answer(200, b"ok"), 2)
+    assert run(scene) == (Response(200, b"ok"), 2)
 
 
 def test_who_waits_gets_a_new_connection_when_another_is_lost() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
         first = asyncio.create_task(wire.call(ASK, timeout=30))
         await server.seen(1)
@@ -136,11 +136,11 @@ def test_who_waits_gets_a_new_connection_when_another_is_lost() -> None:
         server.let.set()
         return await second, server.connections
 
-    assert run(scene, limit=1) == (Answer(200, b"ok"), 2)
+    assert run(scene, limit=1) == (Response(200, b"ok"), 2)
 
 
 def test_a_call_that_is_given_up_leaves_no_answer_behind_for_the_next() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
         late = asyncio.create_task(wire.call(ASK, timeout=30))
         await server.seen(1)
@@ -150,11 +150,11 @@ def test_a_call_that_is_given_up_leaves_no_answer_behind_for_the_next() -> None:
         server.let.set()
         return await wire.call(ASK, timeout=30), server.connections
 
-    assert run(scene, limit=1) == (Answer(200, b"ok"), 2)
+    assert run(scene, limit=1) == (Response(200, b"ok"), 2)
 
 
 def test_a_waiting_call_that_is_given_up_passes_its_turn_on() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
         calls = [asyncio.create_task(wire.call(ASK, timeout=30)) for _ in range(3)]
         await server.seen(1)
@@ -163,12 +163,12 @@ def test_a_waiting_call_that_is_given_up_passes_its_turn_on() -> None:
         got = await asyncio.gather(*calls, return_exceptions=True)
         return [type(one).__name__ for one in got], server.requests
 
-    assert run(scene, limit=1) == (["Answer", "CancelledError", "Answer"], 2)
+    assert run(scene, limit=1) == (["Response", "CancelledError", "Response"], 2)
 
 
 def test_a_turn_that_comes_in_the_instant_of_giving_up_is_passed_on() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
-        async def first() -> Answer:
+    async def scene(wire: FastClient, server: Server) -> Any:
+        async def first() -> Response:
             answer = await wire.call(ASK, timeout=30)
             # The connection is handed to the second call by now, which has not run since.
             second.cancel()
@@ -183,11 +183,11 @@ def test_a_turn_that_comes_in_the_instant_of_giving_up_is_passed_on() -> None:
         got = await asyncio.gather(*calls, second, third, return_exceptions=True)
         return [type(one).__name__ for one in got], server.requests, server.connections
 
-    assert run(scene, limit=1) == (["Answer", "CancelledError", "Answer"], 2, 1)
+    assert run(scene, limit=1) == (["Response", "CancelledError", "Response"], 2, 1)
 
 
 def test_out_of_time() -> None:
-    async def scene(wire: Wire, server: Server) -> None:
+    async def scene(wire: FastClient, server: Server) -> None:
         server.let.clear()
         await wire.call(ASK, timeout=0.01)
 
@@ -198,7 +198,7 @@ def test_out_of_time() -> None:
 def test_a_connection_that_nobody_used_for_long_is_dropped() -> None:
     time = [0.0]
 
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
         (line,) = wire.lines
         time[0] = KEEP_SECONDS - 1
@@ -213,7 +213,7 @@ def test_a_connection_that_nobody_used_for_long_is_dropped() -> None:
 
 
 def test_calls_under_way_end_when_the_client_closes() -> None:
-    async def scene(wire: Wire, server: Server) -> Any:
+    async def scene(wire: FastClient, server: Server) -> Any:
         server.let.clear()
         calls = [asyncio.create_task(wire.call(ASK, timeout=30)) for _ in range(2)]
         await server.seen(1)
@@ -228,19 +228,21 @@ def test_calls_under_way_end_when_the_client_closes() -> None:
     ("server", "want"),
     [
         pytest.param(
-            "https://10.0.0.1", Place("10.0.0.1", 443, "10.0.0.1", "", True), id="TLS by default"
+            "https://10.0.0.1", Endpoint("10.0.0.1", 443, "10.0.0.1", "", True), id="TLS by default"
         ),
-        pytest.param("http://a:8080/", Place("a", 8080, "a:8080", "", False), id="plain"),
+        pytest.param("http://a:8080/", Endpoint("a", 8080, "a:8080", "", False), id="plain"),
         pytest.param(
             "https://[::1]:6443/k8s/c-1/",
-            Place("::1", 6443, "[::1]:6443", "/k8s/c-1", True),
+            Endpoint("::1", 6443, "[::1]:6443", "/k8s/c-1", True),
             id="an address in brackets and a path before all paths",
         ),
-        pytest.param("https://u:p@a", Place("a", 443, "a", "", True), id="no credentials in Host"),
+        pytest.param(
+            "https://u:p@a", Endpoint("a", 443, "a", "", True), id="no credentials in Host"
+        ),
     ],
 )
-def test_where_the_server_is(server: str, want: Place) -> None:
-    assert Place.of(server) == want
+def test_where_the_server_is(server: str, want: Endpoint) -> None:
+    assert Endpoint.of(server) == want
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.net.line_splitter import Lines
+from cluster.net.line_splitter import LineSplitter
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from cluster.net.line_splitter import Lines
     ],
 )
 def test_lines_of_chunks(chunks: list[bytes], want: list[list[bytes]], torn: bool) -> None:
-    lines = Lines()
+    lines = LineSplitter()
     assert ([lines.feed(chunk) for chunk in chunks], lines.torn) == (want, torn)
 
 
 def test_a_line_without_end_is_noticed() -> None:
-    lines = Lines(limit=4)
+    lines = LineSplitter(limit=4)
     seen = []
     for _ in range(3):
         lines.feed(b"xx")
@@ -44,6 +44,6 @@ def test_the_cuts_do_not_matter(lines: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(line + b"\n" for line in lines)
     places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     pieces = [stream[start:end] for start, end in pairwise(places)]
-    splitter = Lines()
+    splitter = LineSplitter()
     assert [line for piece in pieces for line in splitter.feed(piece)] == lines
     assert not splitter.torn

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.net.response_parser import HEAD_LIMIT, Answer, Parser
+from cluster.net.response_parser import HEAD_LIMIT, Response, ResponseParser
 
 LENGTH = b"HTTP/1.1 201 Created\r\ncontent-LENGTH:  4 \r\nDate: x\r\n\r\nbody"
 CHUNKS = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nbod\r\n1;x=y\r\ny\r\n0\r\n\r\n"
@@ -11,21 +11,21 @@ INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" 
 LATER = b"HTTP/1.1 429 Too Many\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n"
 
 ANSWERS = [
-    pytest.param(LENGTH, Answer(201, b"body"), True, id="a stated length"),
-    pytest.param(CHUNKS, Answer(200, b"body"), True, id="chunks"),
-    pytest.param(TRAILER, Answer(200, b"body"), True, id="chunks with a trailer"),
-    pytest.param(INTERIM, Answer(201, b"body"), True, id="after interim answers"),
-    pytest.param(LATER, Answer(429, b"", "2"), True, id="told when to come again"),
-    pytest.param(b"HTTP/1.1 204 None\r\n\r\n", Answer(204, b""), True, id="no body at all"),
+    pytest.param(LENGTH, Response(201, b"body"), True, id="a stated length"),
+    pytest.param(CHUNKS, Response(200, b"body"), True, id="chunks"),
+    pytest.param(TRAILER, Response(200, b"body"), True, id="chunks with a trailer"),
+    pytest.param(INTERIM, Response(201, b"body"), True, id="after interim answers"),
+    pytest.param(LATER, Response(429, b"", "2"), True, id="told when to come again"),
+    pytest.param(b"HTTP/1.1 204 None\r\n\r\n", Response(204, b""), True, id="no body at all"),
     pytest.param(
         LENGTH.replace(b"Date: x", b"Connection: CLOSE"),
-        Answer(201, b"body"),
+        Response(201, b"body"),
         False,
         id="the server ends the connection",
     ),
     pytest.param(
         LENGTH.replace(b"HTTP/1.1", b"HTTP/1.0"),
-        Answer(201, b"body"),
+        Response(201, b"body"),
         False,
         id="an old server that keeps no connection",
     ),
@@ -33,22 +33,22 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("raw", "want", "keep"), ANSWERS)
-def test_an_answer_in_one_piece(raw: bytes, want: Answer, keep: bool) -> None:
-    parser = Parser()
+def test_an_answer_in_one_piece(raw: bytes, want: Response, keep: bool) -> None:
+    parser = ResponseParser()
     assert (parser.feed(raw), parser.keep) == (want, keep)
 
 
 @pytest.mark.parametrize(("raw", "want", "keep"), ANSWERS)
-def test_an_answer_byte_by_byte(raw: bytes, want: Answer, keep: bool) -> None:
-    parser = Parser()
+def test_an_answer_byte_by_byte(raw: bytes, want: Response, keep: bool) -> None:
+    parser = ResponseParser()
     got = [parser.feed(raw[at : at + 1]) for at in range(len(raw))]
     assert (got, parser.keep) == ([None] * (len(raw) - 1) + [want], keep)
 
 
 def test_without_a_length_the_end_of_the_connection_is_the_end() -> None:
-    parser = Parser()
+    parser = ResponseParser()
     fed = parser.feed(b"HTTP/1.1 200 OK\r\n\r\nbo"), parser.feed(b"dy")
-    assert (fed, parser.ended(), parser.keep) == ((None, None), Answer(200, b"body"), False)
+    assert (fed, parser.ended(), parser.keep) == ((None, None), Response(200, b"body"), False)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_without_a_length_the_end_of_the_connection_is_the_end() -> None:
     ],
 )
 def test_a_connection_that_ends_too_early_gives_no_answer(raw: bytes) -> None:
-    parser = Parser()
+    parser = ResponseParser()
     assert (parser.feed(raw), parser.ended()) == (None, None)
 
 
@@ -85,4 +85,4 @@ def test_a_connection_that_ends_too_early_gives_no_answer(raw: bytes) -> None:
 )
 def test_what_is_no_answer(raw: bytes, words: str) -> None:
     with pytest.raises(ConnectionError, match=words):
-        Parser().feed(raw)
+        ResponseParser().feed(raw)

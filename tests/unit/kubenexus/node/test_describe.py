@@ -9,7 +9,7 @@ from kubenexus.node import render
 from kubenexus.node.describe import view
 from kubenexus.node.fetch import Found
 from policies import vocabulary
-from scheduler.model.assignment import Assignment, Share
+from scheduler.model.assignment import Assignment, NumaShare
 from tests.unit.scheduler.hostinfo.host_objects import (
     a_device,
     a_slice,
@@ -109,13 +109,13 @@ WHOLE = Found(
     pods=(
         a_pod(
             "train",
-            Assignment((Share(0, 4000, 16 * GIB),), (0,)),
+            Assignment((NumaShare(0, 4000, 16 * GIB),), (0,)),
             cpu="4",
             memory="16Gi",
             gpu="1",
         ),
         a_pod("daemon", cpu="500m", memory="1Gi"),
-        a_pod("done", Assignment((Share(1, 4000, 0),)), cpu="4"),
+        a_pod("done", Assignment((NumaShare(1, 4000, 0),)), cpu="4"),
     ),
     unread=("pods not read: 403",),
 )
@@ -256,7 +256,9 @@ Sources
                     }
                 ),
                 pods=(
-                    a_pod("hpc", Assignment((Share(0, 0, 2 * GIB),), isolated=True), memory="2Gi"),
+                    a_pod(
+                        "hpc", Assignment((NumaShare(0, 0, 2 * GIB),), isolated=True), memory="2Gi"
+                    ),
                 ),
             ),
             DISCOVERED_TEXT,

@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 
 from kubenexus.policy import bench
-from kubenexus.policy.bench import Cost, Report
+from kubenexus.policy.bench import BenchReport, Cost
 from kubenexus.policy.errors import UsageError
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from tests.unit.kubenexus.policy.policy_files import a_policy, a_rule, compiled
 
-BEFORE = Report("e 1", 10, Cost(2.0, 3.0, 4.0), {"a": Cost(4.0, 4.0, 4.0), "gone": Cost(1.0, 1.0, 1.0)})  # fmt: skip
-AFTER = Report("e 2", 10, Cost(1.0, 3.0, 12000.0), {"a": Cost(6.0, 7.0, 8.0), "b": Cost(9.0, 9.0, 9.0)})  # fmt: skip
+BEFORE = BenchReport("e 1", 10, Cost(2.0, 3.0, 4.0), {"a": Cost(4.0, 4.0, 4.0), "gone": Cost(1.0, 1.0, 1.0)})  # fmt: skip
+AFTER = BenchReport("e 2", 10, Cost(1.0, 3.0, 12000.0), {"a": Cost(6.0, 7.0, 8.0), "b": Cost(9.0, 9.0, 9.0)})  # fmt: skip
 
 
 def test_quantiles_are_those_of_the_times_measured() -> None:
     # The clock is asked before and after each request: request n takes n microseconds.
     ticks = itertools.chain.from_iterable((0, n * 1000) for n in itertools.cycle(range(1, 101)))
     report = bench.run(
-        [Admission.of(bench.SAMPLE, namespace={"metadata": {"name": "team"}})],
+        [AdmissionRequest.of(bench.SAMPLE, namespace={"metadata": {"name": "team"}})],
         compiled(a_policy("a"), a_policy("b", validations=[a_rule("x", "true")])),
         rounds=100,
         engine="e",
@@ -27,7 +27,7 @@ def test_quantiles_are_those_of_the_times_measured() -> None:
         clock=lambda: next(ticks),
     )
     cost = Cost(50.0, 95.0, 99.0)
-    assert report == Report("e", 100, cost, {"a": cost, "b": cost})
+    assert report == BenchReport("e", 100, cost, {"a": cost, "b": cost})
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ import pytest
 from rich.console import Console
 
 from kubenexus.simulate import render
-from kubenexus.simulate.result import Fate, Injected, Manifest, Pod, Result, Totals
+from kubenexus.simulate.result import Injected, ManifestResult, Pod, PodOutcome, Result, Totals
 
 LONG = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, " * 3
 
 RESULT = Result(
     Totals(2, {"cpu": "20", "memory": "72Gi", "nvidia.com/gpu": "4"}),
     (
-        Manifest(
+        ManifestResult(
             source="dir/train.yaml",
             line=1,
             kind="Job",
@@ -24,26 +24,26 @@ RESULT = Result(
                 Injected("label b", "2", ("train-1",)),
             ),
             pods=(
-                Pod("train-0", Fate.PLACED, node="gpu", numa=(0,), gpus=(0, 1)),
-                Pod("train-1", Fate.PLACED, node="gpu", numa=(0, 1), gpus=(2, 4)),
+                Pod("train-0", PodOutcome.PLACED, node="gpu", numa=(0,), gpus=(0, 1)),
+                Pod("train-1", PodOutcome.PLACED, node="gpu", numa=(0, 1), gpus=(2, 4)),
             ),
         ),
-        Manifest(
+        ManifestResult(
             source="dir/web.yaml",
             line=1,
             kind="Deployment",
             namespace="ns",
             name="web",
             pods=(
-                Pod("web-0", Fate.LEFT, scheduler="default-scheduler"),
-                Pod("web-1", Fate.LEFT, scheduler="default-scheduler"),
-                Pod("web-2", Fate.PLACED, node="cpu"),
-                Pod("web-3", Fate.PENDING, reasons=("no room",)),
-                Pod("web-4", Fate.PENDING, reasons=("no room",)),
-                Pod("web-5", Fate.REFUSED, reasons=("rule one", "rule two")),
+                Pod("web-0", PodOutcome.LEFT, scheduler="default-scheduler"),
+                Pod("web-1", PodOutcome.LEFT, scheduler="default-scheduler"),
+                Pod("web-2", PodOutcome.PLACED, node="cpu"),
+                Pod("web-3", PodOutcome.PENDING, reasons=("no room",)),
+                Pod("web-4", PodOutcome.PENDING, reasons=("no room",)),
+                Pod("web-5", PodOutcome.REFUSED, reasons=("rule one", "rule two")),
             ),
         ),
-        Manifest(
+        ManifestResult(
             source="dir/bad.yaml",
             line=4,
             kind="Job",
@@ -93,8 +93,8 @@ def test_the_text_of_a_result() -> None:
 
 
 def test_long_lines_are_folded_within_the_width_and_nothing_is_lost() -> None:
-    pod = Pod("p", Fate.PENDING, reasons=(LONG,))
-    one = Manifest("m.yaml", 1, "Pod", "ns", "p", pods=(pod,))
+    pod = Pod("p", PodOutcome.PENDING, reasons=(LONG,))
+    one = ManifestResult("m.yaml", 1, "Pod", "ns", "p", pods=(pod,))
     text = printed(Result(Totals(1, {}), (one,)))
     assert max(map(len, text.splitlines())) <= render.WIDTH
     assert " ".join(LONG.split()) in " ".join(text.split())

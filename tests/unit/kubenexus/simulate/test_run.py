@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from kubenexus.simulate import inputs, run
-from kubenexus.simulate.result import Fate, Injected, Manifest, Pod, Result
+from kubenexus.simulate.result import Injected, ManifestResult, Pod, PodOutcome, Result
 from policies.engine.policyset import PolicySet
 
 CLUSTER = """apiVersion: dev.kubenexus.io/v1alpha1
@@ -92,20 +92,20 @@ def pods(result: Result) -> list[Pod]:
 
 
 def placed(name: str, node: str, numa: tuple[int, ...] = (), gpus: tuple[int, ...] = ()) -> Pod:
-    return Pod(name, Fate.PLACED, scheduler=OURS, node=node, numa=numa, gpus=gpus)
+    return Pod(name, PodOutcome.PLACED, scheduler=OURS, node=node, numa=numa, gpus=gpus)
 
 
 def there(name: str, node: str) -> Pod:
-    return Pod(name, Fate.PLACED, scheduler=OTHER, node=node)
+    return Pod(name, PodOutcome.PLACED, scheduler=OTHER, node=node)
 
 
 def nowhere(name: str) -> Pod:
     reason = "names node gone, which does not exist"
-    return Pod(name, Fate.PENDING, scheduler=OTHER, reasons=(reason,))
+    return Pod(name, PodOutcome.PENDING, scheduler=OTHER, reasons=(reason,))
 
 
 def pending(name: str, reason: str) -> Pod:
-    return Pod(name, Fate.PENDING, scheduler=OURS, reasons=(reason,))
+    return Pod(name, PodOutcome.PENDING, scheduler=OURS, reasons=(reason,))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def pending(name: str, reason: str) -> Pod:
         ),
         pytest.param(
             [a_pod("p", scheduler="default-scheduler")],
-            [Pod("p", Fate.LEFT, scheduler="default-scheduler")],
+            [Pod("p", PodOutcome.LEFT, scheduler="default-scheduler")],
             id="a pod of another scheduler is left to it",
         ),
         pytest.param(
@@ -284,7 +284,7 @@ spec:
 """
     (one,) = simulated(tmp_path, deployment).manifests
     (pod,) = one.pods
-    assert (one.admitted, pod.name, pod.fate, one.injected) == (True, "d-0", Fate.REFUSED, ())
+    assert (one.admitted, pod.name, pod.fate, one.injected) == (True, "d-0", PodOutcome.REFUSED, ())
     assert pod.reasons[0].startswith("kubenexus/workload-type: found 'other', want one of")
 
 
@@ -322,7 +322,7 @@ def test_an_exempt_namespace_is_not_sent_to_the_webhook(tmp_path: Path) -> None:
 def test_a_workload_without_pods_says_why(tmp_path: Path) -> None:
     job = a_gang("g", parallelism=2, need=2).replace("spec:\n", "spec:\n  suspend: true\n", 1)
     (one,) = simulated(tmp_path, job).manifests
-    assert one == Manifest(
+    assert one == ManifestResult(
         source=str(tmp_path / "m.yaml"),
         line=2,
         kind="Job",

@@ -11,8 +11,8 @@ from policies.cel.protocol import (
     ADMISSION,
     Activation,
     EvaluationError,
+    PartialActivation,
     Program,
-    Sparing,
 )
 
 ENGINE = engine_cpp.engine("cel-expr-python")
@@ -25,7 +25,7 @@ def compiled(source: str) -> Program:
 
 def reads(source: str) -> Any:
     program = compiled(source)
-    assert isinstance(program, Sparing)
+    assert isinstance(program, PartialActivation)
     return program.reads().parts
 
 
@@ -96,8 +96,8 @@ def test_kept(parts: Any, want: Any) -> None:
 
 def test_together_reach_what_each_of_them_does() -> None:
     views = [
-        field_usage.View({"object": {"a": {"b": ALL}}}),
-        field_usage.View({"object": {"a": {"c": {}}, "d": ALL}, "oldObject": {}}),
+        field_usage.ReachableFields({"object": {"a": {"b": ALL}}}),
+        field_usage.ReachableFields({"object": {"a": {"c": {}}, "d": ALL}, "oldObject": {}}),
     ]
     want: Any = {"object": {"a": {"b": ALL, "c": {}}, "d": ALL}, "oldObject": {}}
     assert field_usage.together(tuple(views)).parts == want
@@ -152,7 +152,9 @@ def outcome(program: Program, activation: Activation) -> object:
 @given(st.lists(RULES, min_size=1, max_size=4), OBJECTS, OBJECTS)
 def test_what_is_not_reached_makes_no_difference(rules: list[str], obj: Any, old: Any) -> None:
     programs = [compiled(rule) for rule in rules]
-    view = field_usage.together(tuple(one.reads() for one in programs if isinstance(one, Sparing)))
+    view = field_usage.together(
+        tuple(one.reads() for one in programs if isinstance(one, PartialActivation))
+    )
     values = {**dict.fromkeys((name for name, _ in ADMISSION.variables), None)}
     values |= {"object": obj, "oldObject": old}
     plain, trimmed = Activation(dict(values)), Activation(dict(values), view=view)

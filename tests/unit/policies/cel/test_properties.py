@@ -175,7 +175,7 @@ def test_a_rule_says_the_same_twice(one: Any, other: Any) -> None:
     assert outcomes() == outcomes()
 
 
-nodes: st.SearchStrategy[checked_expr.Node] = st.recursive(
+nodes: st.SearchStrategy[checked_expr.ExprNode] = st.recursive(
     st.builds(
         lambda number, text: checked_expr.message(
             "Expr", (2, number), (4, checked_expr.message("Ident", (1, text)))
@@ -194,5 +194,5 @@ nodes: st.SearchStrategy[checked_expr.Node] = st.recursive(
 
 
 @given(node=nodes)
-def test_a_tree_survives_its_bytes(node: checked_expr.Node) -> None:
+def test_a_tree_survives_its_bytes(node: checked_expr.ExprNode) -> None:
     assert checked_expr.decode(checked_expr.encode(node), "Expr") == node

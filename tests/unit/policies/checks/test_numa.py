@@ -4,7 +4,7 @@ import pytest
 
 from policies import vocabulary
 from policies.checks import numa
-from policies.checks.numa import Known, Size
+from policies.checks.numa import NumaSizes, Size
 from policies.pods import intent
 from tests.builders import a_container, a_pod
 
@@ -154,7 +154,7 @@ NOTHING: frozenset[Size] = frozenset()
 def test_what_is_known_follows_the_nodes(
     changes: list[tuple[set[Size], set[Size]]], want: tuple[Size, ...]
 ) -> None:
-    known = Known()
+    known = NumaSizes()
     for before, after in changes:
         known.change(frozenset(before), frozenset(after))
     assert known.largest == want

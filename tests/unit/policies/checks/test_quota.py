@@ -6,11 +6,11 @@ import pytest
 
 from policies.checks import quota
 from policies.documents.tenancy import Quota, Sharing
-from policies.engine.policyset import Tables
+from policies.engine.policyset import PolicyTables
 from policies.pods.members import members_of
 
 GPU = "nvidia.com/gpu"
-TABLES = Tables(
+TABLES = PolicyTables(
     {},
     {},
     {},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from policies.checks import reservation as reservation_rules
-from policies.checks.reservation import Ground
+from policies.checks.reservation import ReservationFacts
 
 Json = dict[str, Any]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -111,5 +111,5 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
     ],
 )
 def test_warnings(obj: Json, others: list[Json], said: list[str]) -> None:
-    ground = Ground.of(NODES, others, {"a"}, but="ns/r")
+    ground = ReservationFacts.of(NODES, others, {"a"}, but="ns/r")
     assert reservation_rules.warnings(obj, ground, now=NOW) == said

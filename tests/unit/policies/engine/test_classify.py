@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from policies.engine.evaluate import evaluate
-from policies.engine.request import Admission
-from policies.engine.result import Conflict, Failure, Said, Skipped, Who
+from policies.engine.request import AdmissionRequest
+from policies.engine.result import Conflict, Failure, PolicyResult, Skipped, TenantIdentity
 from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
@@ -56,7 +56,7 @@ def test_tier_sources_in_order(
         namespace=a_namespace(**labels),
         queue_tier=queue,
     )
-    assert found.who == Who("a", *want, policy="team-a")
+    assert found.who == TenantIdentity("a", *want, policy="team-a")
 
 
 def test_two_tenants_for_one_namespace_are_a_conflict() -> None:
@@ -83,7 +83,7 @@ def test_classification_asks_the_tenant_before_the_cluster() -> None:
         a_tenant_policy("t", classify=rules, failurePolicy="Ignore"),
     )
     assert (found.pods[0].workload_type, found.skipped) == (
-        Said("batch", "t", "classify.workloadType[1]"),
+        PolicyResult("batch", "t", "classify.workloadType[1]"),
         (Skipped("t", "classify.workloadType[0]", 'Key not found in map : "nodeName"'),),
     )
 
@@ -145,6 +145,6 @@ def test_a_namespace_object_is_judged_by_its_own_labels() -> None:
         "t", matchConstraints={"kinds": ["Namespace"]}, validations=[a_rule(FALSE)]
     )
     namespace = {"apiVersion": "v1", "kind": "Namespace", **a_namespace("new", tenant="a")}
-    admission = Admission("CREATE", "Namespace", namespace, namespace="new")
+    admission = AdmissionRequest("CREATE", "Namespace", namespace, namespace="new")
     found = evaluate(admission, loaded(document), now=NOW)
     assert (found.who.tenant, found.refusals) == ("a", (f"t/rule: failed expression: {FALSE}",))

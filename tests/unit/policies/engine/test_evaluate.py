@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
-from kubenexus.policy.explain.tracing import Watch
+from kubenexus.policy.explain.tracing import Tracer
 from policies.engine.evaluate import evaluate
-from policies.engine.request import Admission
-from policies.engine.result import Excepted, Outcome
+from policies.engine.request import AdmissionRequest
+from policies.engine.result import ExemptedFailure, Outcome
 from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
@@ -166,7 +166,7 @@ def test_exceptions(exception: Json, want: bool) -> None:
             exceptions=[{"name": "e", "reason": "migration", **exception}],
         )
     )
-    excepted = (Excepted("t", "rule", "e", "migration"),) if want else ()
+    excepted = (ExemptedFailure("t", "rule", "e", "migration"),) if want else ()
     assert (found.allowed, found.excepted) == (want, excepted)
 
 
@@ -179,7 +179,7 @@ def test_a_tenant_cannot_except_itself_from_the_rules_of_the_cluster() -> None:
 
 
 def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> None:
-    watch = Watch()
+    watch = Tracer()
     policies = loaded(
         a_tenant_policy(
             variables=[
@@ -197,7 +197,7 @@ def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> N
             ],
         )
     )
-    admission = Admission.of(a_pod(), namespace=a_namespace(tenant="a"))
+    admission = AdmissionRequest.of(a_pod(), namespace=a_namespace(tenant="a"))
     found = evaluate(admission, watch.over(policies), now=NOW)
     evaluated = [row.rule for row in watch.seen if row.section == "variables"]
     assert (evaluated, [row.passed for row in found.outcomes], found.refusals[0]) == (
@@ -350,7 +350,7 @@ def test_a_policy_that_names_both_pods_and_the_workload_judges_the_workload_once
 
 
 def test_an_unknown_namespace_is_a_refusal_and_no_mismatch() -> None:
-    found = evaluate(Admission.of(a_pod()), loaded(a_cluster_policy("c")), now=NOW)
+    found = evaluate(AdmissionRequest.of(a_pod()), loaded(a_cluster_policy("c")), now=NOW)
     assert (found.allowed, found.refusals) == (
         False,
         (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from policies.engine.compiled import NOT_JOINED
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
@@ -72,5 +72,5 @@ def test_as_one_and_one_by_one(
         },
     }
     policies = loaded(a_cluster_policy(**spec), a_tenant_policy(**spec))
-    admission = Admission.of(a_pod(), namespace=a_namespace(tenant="a"))
+    admission = AdmissionRequest.of(a_pod(), namespace=a_namespace(tenant="a"))
     assert evaluate(admission, policies, now=NOW) == evaluate(admission, apart(policies), now=NOW)

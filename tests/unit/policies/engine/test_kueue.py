@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies.engine import kueue
-from policies.engine.kueue import ClusterQueue, Queue, Says
+from policies.engine.kueue import ClusterQueue, Queue, QueueResult
 from tests.builders import a_job, a_pod
 
 Json = dict[str, Any]
@@ -30,11 +30,13 @@ def leading_to(cluster_queue: Json) -> Queue:
 @pytest.mark.parametrize(
     ("queue", "want"),
     [
-        pytest.param(leading_to(a_cluster_queue("gold", {})), Says("gold"), id="its label"),
-        pytest.param(leading_to(a_cluster_queue("GOLD", {})), Says("gold"), id="in capitals"),
+        pytest.param(leading_to(a_cluster_queue("gold", {})), QueueResult("gold"), id="its label"),
+        pytest.param(
+            leading_to(a_cluster_queue("GOLD", {})), QueueResult("gold"), id="in capitals"
+        ),
         pytest.param(
             leading_to(a_cluster_queue("gold", {"matchLabels": {"team": "vision"}})),
-            Says("gold"),
+            QueueResult("gold"),
             id="a ClusterQueue for namespaces like this one",
         ),
         pytest.param(
@@ -44,15 +46,17 @@ def leading_to(cluster_queue: Json) -> Queue:
                     {"matchExpressions": [{"key": "team", "operator": "In", "values": ["vision"]}]},
                 )
             ),
-            Says("gold"),
+            QueueResult("gold"),
             id="a ClusterQueue for some values of a label",
         ),
         pytest.param(
-            leading_to(a_cluster_queue(None, {})), Says(), id="no label: it says nothing on purpose"
+            leading_to(a_cluster_queue(None, {})),
+            QueueResult(),
+            id="no label: it says nothing on purpose",
         ),
         pytest.param(
             Queue("gpu", served=False),
-            Says(
+            QueueResult(
                 trouble=f"{SILENT}this cluster has no LocalQueues; "
                 f"install Kueue, or remove the label {NAME}"
             ),
@@ -60,7 +64,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
         pytest.param(
             Queue("gpu"),
-            Says(
+            QueueResult(
                 trouble=f"{SILENT}namespace 'team-a' has no LocalQueue of that name; "
                 f"create it, or correct the label {NAME}"
             ),
@@ -68,7 +72,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
         pytest.param(
             Queue("gpu", "research"),
-            Says(
+            QueueResult(
                 trouble=f"{SILENT}its ClusterQueue 'research' does not exist; "
                 "create it, or name another in the LocalQueue"
             ),
@@ -76,7 +80,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
         pytest.param(
             leading_to(a_cluster_queue("gold", {"matchLabels": {"team": "language"}})),
-            Says(
+            QueueResult(
                 trouble=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
                 "ask the cluster admin to change its spec.namespaceSelector"
             ),
@@ -84,7 +88,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
         pytest.param(
             leading_to(a_cluster_queue("gold")),
-            Says(
+            QueueResult(
                 trouble=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
                 "ask the cluster admin to change its spec.namespaceSelector"
             ),
@@ -92,7 +96,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
         pytest.param(
             leading_to(a_cluster_queue("gold", {"matchExpressions": [{"key": "a"}]})),
-            Says(
+            QueueResult(
                 trouble=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
                 "ask the cluster admin to change its spec.namespaceSelector"
             ),
@@ -100,7 +104,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
         pytest.param(
             leading_to(a_cluster_queue("platinum", {})),
-            Says(
+            QueueResult(
                 trouble=f"{SILENT}its ClusterQueue 'research' has {TIER} 'platinum', want one of "
                 "gold, silver, bronze: ask the cluster admin to correct the label"
             ),
@@ -108,7 +112,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
     ],
 )
-def test_what_a_queue_says(queue: Queue, want: Says) -> None:
+def test_what_a_queue_says(queue: Queue, want: QueueResult) -> None:
     assert kueue.says(queue, namespace="team-a", labels=LABELS, tiers=TIERS) == want
 
 

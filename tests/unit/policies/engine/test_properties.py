@@ -13,7 +13,7 @@ from policies.documents import yaml_reader
 from policies.engine import loader
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from policies.engine.result import Evaluation
 from tests.policy_builders import (
     NOW,
@@ -139,7 +139,7 @@ def pods(sure: bool) -> st.SearchStrategy[Json]:
 
 
 def judged(pod: Json, *, reverse: bool = False) -> Evaluation:
-    admission = Admission.of(pod, namespace=a_namespace("ns", tenant="a"))
+    admission = AdmissionRequest.of(pod, namespace=a_namespace("ns", tenant="a"))
     return evaluate(admission, policy_set(reverse=reverse), now=NOW)
 
 
@@ -167,7 +167,9 @@ def test_judging_the_result_anew_writes_nothing(pod: Json) -> None:
 def test_no_workload_makes_evaluation_raise(kind: str, spec: object, operation: str) -> None:
     group = {"Job": "batch/v1", "Deployment": "apps/v1", "Pod": "v1"}.get(kind, "ray.io/v1")
     obj = {"apiVersion": group, "kind": kind, "metadata": {"name": "n"}, "spec": spec}
-    admission = Admission.of(obj, operation=operation, namespace=a_namespace("ns", tenant="a"))
+    admission = AdmissionRequest.of(
+        obj, operation=operation, namespace=a_namespace("ns", tenant="a")
+    )
     assert evaluate(admission, policy_set(), now=NOW).who.tenant == "a"
 
 

@@ -2,24 +2,24 @@
 
 import pytest
 
-from policies.hosts.merge import Said, merge, said_by
-from policies.hosts.topology import Gpu, Manager, Topology, Zone
+from policies.hosts.merge import HostFacts, merge, said_by
+from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 
 
-def zones(source: str, *, all_of_them: bool = True, **facts: dict[str, object]) -> Said:
+def zones(source: str, *, all_of_them: bool = True, **facts: dict[str, object]) -> HostFacts:
     """`z0={"cpu": 1}`"""
-    return Said(source, {int(k[1:]): v for k, v in facts.items()}, lists_zones=all_of_them)
+    return HostFacts(source, {int(k[1:]): v for k, v in facts.items()}, lists_zones=all_of_them)
 
 
-def gpus(source: str, **facts: dict[str, object]) -> Said:
-    return Said(source, gpus={int(k[1:]): v for k, v in facts.items()})
+def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
+    return HostFacts(source, gpus={int(k[1:]): v for k, v in facts.items()})
 
 
 @pytest.mark.parametrize(
     ("said", "offered", "want"),
     [
         pytest.param([], 8, None, id="nobody says anything"),
-        pytest.param([Said("a"), Said("b")], 0, None, id="two say nothing"),
+        pytest.param([HostFacts("a"), HostFacts("b")], 0, None, id="two say nothing"),
         pytest.param(
             [
                 zones("best", z0={"cpu": 3000}, all_of_them=False),
@@ -55,7 +55,7 @@ def gpus(source: str, **facts: dict[str, object]) -> Said:
             [
                 gpus("driver", g0={"vram": 80, "root": "pci1"}, g1={"vram": 80, "zone": 9}),
                 zones("kernel", z0={"cpus": 1}),
-                Said("labels", each_gpu={"model": "m", "vram": 1}),
+                HostFacts("labels", each_gpu={"model": "m", "vram": 1}),
                 gpus("more", g0={"zone": 0, "switch": "s"}, g7={"vram": 3}),
             ],
             2,
@@ -83,8 +83,8 @@ def gpus(source: str, **facts: dict[str, object]) -> Said:
         pytest.param(
             [
                 zones("nrt", z0={"cpu": 1}, z1={"cpu": 1}),
-                Said("counts", gpu_counts={1: 1, 0: 2}),
-                Said("labels", each_gpu={"vram": 4}),
+                HostFacts("counts", gpu_counts={1: 1, 0: 2}),
+                HostFacts("labels", each_gpu={"vram": 4}),
             ],
             3,
             Topology(
@@ -94,14 +94,20 @@ def gpus(source: str, **facts: dict[str, object]) -> Said:
             id="GPUs that are counted and not named",
         ),
         pytest.param(
-            [Said("counts", gpu_counts={0: 2}, host={"manager": Manager("restricted", "pod")})],
+            [
+                HostFacts(
+                    "counts",
+                    gpu_counts={0: 2},
+                    host={"manager": TopologyManager("restricted", "pod")},
+                )
+            ],
             3,
-            Topology((), manager=Manager("restricted", "pod")),
+            Topology((), manager=TopologyManager("restricted", "pod")),
             id="a count that misses GPUs is none",
         ),
     ],
 )
-def test_merge(said: list[Said], offered: int, want: Topology | None) -> None:
+def test_merge(said: list[HostFacts], offered: int, want: Topology | None) -> None:
     assert merge(said, gpus=offered) == want
 
 
@@ -113,6 +119,6 @@ def test_a_topology_says_itself() -> None:
             Gpu(3, None, switch="0000:aa:00.0"),
         ),
         ("a problem",),
-        Manager("best-effort"),
+        TopologyManager("best-effort"),
     )
-    assert merge([Said("nobody"), said_by(host)], gpus=2) == host
+    assert merge([HostFacts("nobody"), said_by(host)], gpus=2) == host

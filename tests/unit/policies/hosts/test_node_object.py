@@ -7,7 +7,7 @@ import pytest
 
 from policies import vocabulary
 from policies.hosts import node_object, topology
-from policies.hosts.merge import Said
+from policies.hosts.merge import HostFacts
 from policies.hosts.topology import Gpu, Topology, Zone
 
 LABEL = vocabulary.numa_node_label
@@ -199,7 +199,7 @@ def test_topologies(
     ],
 )
 def test_node_feature_discovery(labels: dict[str, str], want: dict[str, Any]) -> None:
-    assert node_object.discovered(labels) == Said(node_object.NFD, host=want)
+    assert node_object.discovered(labels) == HostFacts(node_object.NFD, host=want)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from cluster import errors
 from policies import vocabulary
 from scheduler.bind.binder import Binder
-from scheduler.model.assignment import Assignment, Share
+from scheduler.model.assignment import Assignment, NumaShare
 from scheduler.model.plan import Bound, Result, Unbound
 from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import a_pod, placed, pod_json
@@ -112,7 +112,7 @@ def test_the_assignment_rides_on_the_binding() -> None:
     api = FarSide(pod_json())
     clock = Clock()
     binder = Binder(api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5)
-    held = Assignment((Share(0, 1000, 0),), (1,))
+    held = Assignment((NumaShare(0, 1000, 0),), (1,))
     asyncio.run(binder.bind([placed(a_pod(), "n", held)], deadline=5.0))
     stamp = api.pods["p"]["metadata"]["annotations"][vocabulary.NUMA_ASSIGNED_ANNOTATION]
     assert stamp == held.render()

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.cache.cache import Cache
 from scheduler.errors import InvariantError
-from scheduler.model.assignment import Assignment, Share
+from scheduler.model.assignment import Assignment, NumaShare
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
 from scheduler.model.unit import Unit
@@ -143,7 +143,7 @@ def test_pods_that_came_before_their_node_are_counted_with_it() -> None:
 
 
 def test_assignments_are_rebuilt_from_pods_and_from_a_changed_topology() -> None:
-    held = Assignment((Share(1, 1000, 0),), (2,))
+    held = Assignment((NumaShare(1, 1000, 0),), (2,))
     pod = a_pod(
         "held",
         gpus=1,

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.label_match import (
-    Requirement,
-    Rows,
+    LabelIndex,
+    RowRequirement,
     Terms,
     any_selects,
     read_selector,
@@ -40,7 +40,7 @@ LABELS = {"zone": "z1", "size": "10", "word": "large"}
     ],
 )
 def test_a_requirement(key: str, operator: str, values: tuple[str, ...], want: bool) -> None:
-    assert Requirement(key, operator, values).holds(LABELS) is want
+    assert RowRequirement(key, operator, values).holds(LABELS) is want
 
 
 def test_an_empty_selector_selects_everything_and_an_empty_term_nothing() -> None:
@@ -52,7 +52,7 @@ def test_an_empty_selector_selects_everything_and_an_empty_term_nothing() -> Non
 
 
 RULES = st.builds(
-    Requirement,
+    RowRequirement,
     st.sampled_from(["zone", "size", "none"]),
     st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Unheard"]),
     st.lists(st.sampled_from(["z1", "z2", "5", "10"]), max_size=2).map(tuple),
@@ -69,7 +69,7 @@ def test_all_nodes_at_once_is_each_node_by_itself(
     nodes: list[dict[str, str]], terms: Terms
 ) -> None:
     snapshot = Snapshot.of(a_node(f"n{i}", labels=labels) for i, labels in enumerate(nodes))
-    rows = Rows(snapshot.columns)
+    rows = LabelIndex(snapshot.columns)
     want = [i for i, labels in enumerate(nodes) if any_selects(terms, labels)]
     for _ in range(2):
         assert rows.where(terms).tolist() == want

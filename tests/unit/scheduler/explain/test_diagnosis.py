@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.explain.diagnosis import Explanation, Nearest, Short, explain
+from scheduler.explain.diagnosis import Explanation, NearestNode, Shortfall, explain
 from scheduler.model.node import Node
 from scheduler.plan.memo import Memo
 from tests.unit.scheduler.builders import a_node, a_pod
@@ -23,7 +23,7 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
             Explanation(
                 "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu.",
                 (("Insufficient cpu", 2), ("node(s) had untolerated taint(s)", 1)),
-                Nearest("b", ("Insufficient cpu",), (Short("cpu", "4", "3"),)),
+                NearestNode("b", ("Insufficient cpu",), (Shortfall("cpu", "4", "3"),)),
                 (
                     "ask for at most 3 cpu instead of 4: node b has it",
                     "tolerate the taints: 1 node would do",
@@ -37,7 +37,7 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
             Explanation(
                 "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu.",
                 (("Insufficient cpu", 2), ("Insufficient memory", 1)),
-                Nearest("a", ("Insufficient cpu",), (Short("cpu", "4500m", "2"),)),
+                NearestNode("a", ("Insufficient cpu",), (Shortfall("cpu", "4500m", "2"),)),
                 ("ask for at most 2 cpu instead of 4500m: node a has it",),
             ),
             id="the nearest node is the one with the fewest reasons",
@@ -48,7 +48,7 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
             Explanation(
                 f"0/2 nodes are available: 1 {SELECTED}, 1 node(s) were unschedulable.",
                 ((SELECTED, 1), ("node(s) were unschedulable", 1)),
-                Nearest("a", (SELECTED,), ()),
+                NearestNode("a", (SELECTED,), ()),
                 (
                     "tolerate the taints: 1 node would do",
                     "drop the node selector and affinity: 1 node would do",

@@ -12,18 +12,20 @@ from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
-from scheduler.queueing.entry import Look, State
+from scheduler.queueing.entry import QueueState, UnitView
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 NOW = 100.0
 
 
-def waiting(pods: list[Pod], snapshot: Snapshot, state: State = State.PARKED) -> Inspection:
+def waiting(
+    pods: list[Pod], snapshot: Snapshot, state: QueueState = QueueState.PARKED
+) -> Inspection:
     """Pods that were planned three times, the last time on this snapshot."""
     unit = Unit(key_of(pods[0]), tuple(pods))
     plan = planner.plan(unit, snapshot)
     why = plan if isinstance(plan, NoFit) and not plan.forming else None
-    return Inspection(pods[0], Look(unit, state, 3, 40.0, 40.0, why))
+    return Inspection(pods[0], UnitView(unit, state, 3, 40.0, 40.0, why))
 
 
 def asked(seen: Inspection, snapshot: Snapshot, *members: tuple[Pod, str]) -> dict[str, Any]:
@@ -82,7 +84,7 @@ def test_a_gang_whose_members_fit_one_by_one_and_not_together() -> None:
 def test_a_gang_that_forms() -> None:
     snapshot = Snapshot.of([a_node("a")])
     (pod,) = a_gang(1, size=2)
-    found = asked(waiting([pod], snapshot, State.FORMING), snapshot, (pod, ""))
+    found = asked(waiting([pod], snapshot, QueueState.FORMING), snapshot, (pod, ""))
     assert found == {
         "pod": "ns/g-0",
         "state": "its pod group is forming",

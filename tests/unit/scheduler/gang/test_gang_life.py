@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from policies import vocabulary
-from scheduler.model.gang import GangKey, Group
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.pod import PodKey
-from scheduler.queueing.entry import State
+from scheduler.queueing.entry import QueueState
 from tests.unit.scheduler.bench import Bench
 
 pytestmark = pytest.mark.timeout(30)
@@ -55,7 +55,7 @@ def test_the_gang_gate_is_lifted_when_the_gang_is_complete_and_not_before() -> N
     none = {f"g-{i}": "" for i in range(3)}
     assert play(story) == (
         [],
-        (none, State.GATED),
+        (none, QueueState.GATED),
         ["g-0", "g-1"],
         {f"g-{i}": "a" for i in range(3)},
     )
@@ -77,7 +77,7 @@ def test_a_gate_of_somebody_else_keeps_the_pod_out_and_stays() -> None:
         await bench.settle()
         return kept, bench.api.nodes()
 
-    assert play(story) == (([OURS, FOREIGN], State.FORMING), {"g-0": "a", "g-1": "a"})
+    assert play(story) == (([OURS, FOREIGN], QueueState.FORMING), {"g-0": "a", "g-1": "a"})
 
 
 def test_a_gated_pod_has_events_and_keeps_its_condition() -> None:
@@ -126,7 +126,7 @@ def test_a_gate_that_cannot_be_lifted_is_reported_and_asked_for_again() -> None:
 
 
 def x_group(bench: Bench, size: int) -> None:
-    bench.scheduler.groups.on_x(Event(Kind.ADDED, ("ns", "g"), Group(size), None))
+    bench.scheduler.groups.on_x(WatchEvent(EventKind.ADDED, ("ns", "g"), PodGroup(size), None))
 
 
 def test_a_gang_waits_for_its_object_and_follows_its_size() -> None:
@@ -252,7 +252,7 @@ def test_a_waiting_pod_can_be_inspected_by_uid_and_by_key() -> None:
     text = "0/1 nodes are available: 1 Insufficient cpu. waiting for pod group g: 1/2 members fit"
     assert play(story) == (
         True,
-        (State.PARKED, 1, 100.0, 1),
+        (QueueState.PARKED, 1, 100.0, 1),
         text,
         (None, "a", True),
         None,

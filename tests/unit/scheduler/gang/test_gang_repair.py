@@ -9,8 +9,8 @@ import pytest
 from cluster import errors
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import PodKey
-from scheduler.options import Policy, Settings
-from scheduler.queueing.entry import State
+from scheduler.options import CycleSettings, StaleGangPolicy
+from scheduler.queueing.entry import QueueState
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.fake_api import FarSide
 
@@ -106,12 +106,12 @@ def test_room_that_appears_in_time_completes_the_gang_instead() -> None:
 @pytest.mark.parametrize(
     ("owner", "policy", "why"),
     [
-        pytest.param(None, Policy.EVICT, "nobody would recreate it", id="bare pods"),
-        pytest.param("job-1", Policy.HOLD, "releasing is off", id="the policy holds them"),
+        pytest.param(None, StaleGangPolicy.EVICT, "nobody would recreate it", id="bare pods"),
+        pytest.param("job-1", StaleGangPolicy.HOLD, "releasing is off", id="the policy holds them"),
     ],
 )
 def test_members_that_are_not_deleted_are_reported_once(
-    owner: str | None, policy: Policy, why: str
+    owner: str | None, policy: StaleGangPolicy, why: str
 ) -> None:
     async def story(bench: Bench) -> Any:
         await half_bound(bench, owner=owner)
@@ -233,7 +233,7 @@ def test_nobody_plans_a_gang_while_it_is_released() -> None:
         await bench.settle()
         return state, meanwhile, sorted(api.deletes), api.nodes()["g-2"]
 
-    assert asyncio.run(story()) == (State.SUSPENDED, "", ["g-0", "g-1"], "")
+    assert asyncio.run(story()) == (QueueState.SUSPENDED, "", ["g-0", "g-1"], "")
 
 
 # --- refused for good ---
@@ -253,7 +253,7 @@ def test_a_pod_that_may_not_be_bound_is_left_alone_for_minutes_and_says_so() -> 
         return state, binds, written, bench.api.nodes()
 
     text = "the API server refuses to bind: admission webhook denied the request"
-    assert play(story) == (State.REFUSED, 1, [("p", "BindingRefused", text)], {"p": "a"})
+    assert play(story) == (QueueState.REFUSED, 1, [("p", "BindingRefused", text)], {"p": "a"})
 
 
 def test_a_gang_with_a_refused_member_is_released_once_and_then_tried_by_that_member_first() -> (
@@ -334,5 +334,5 @@ def test_a_hold_ends_after_a_bounded_time_and_others_are_woken() -> None:
         await bench.settle(10.0)
         return held, early, sorted(bench.scheduler.keeping.held), bench.api.nodes()["small"]
 
-    options = Settings(hold_seconds=50.0)
+    options = CycleSettings(hold_seconds=50.0)
     assert play(story, settings=options) == (["a"], "", [], "a")

@@ -7,7 +7,7 @@ import pytest
 
 from cluster import errors
 from policies import vocabulary
-from scheduler.gang.gates import Gates
+from scheduler.gang.gates import GateRemover
 from scheduler.model.pod import Pod, held_by_our_gate_only, is_schedulable
 from tests.unit.scheduler.builders import a_pod, pod_json
 from tests.unit.scheduler.fake_api import FarSide
@@ -44,7 +44,7 @@ def lift(
         async def sleep(_: float) -> None:
             await asyncio.sleep(0)
 
-        gates = Gates(
+        gates = GateRemover(
             api,
             may_write=lambda: may_write,
             on_refusal=lambda pod, why: refusals.append(f"{pod.key.name}: {why}"),

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.gang.partial_gangs import Wholeness
-from scheduler.model.gang import GangKey, Group
+from scheduler.gang.partial_gangs import PartialGangTracker
+from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.pod import Pod
 from tests.unit.scheduler.bench import an_owner
 from tests.unit.scheduler.builders import a_pod, pod_json
@@ -71,7 +71,7 @@ DONE = {"phase": "Succeeded"}
     ],
 )
 def test_half_bound(story: list[Pod], half: bool) -> None:
-    books = Wholeness()
+    books = PartialGangTracker()
     for pod in story:
         books.put(pod)
     assert (books.half_bound(G), len(books)) == (half, int(half))
@@ -85,7 +85,7 @@ def test_half_bound(story: list[Pod], half: bool) -> None:
     ],
 )
 def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) -> None:
-    books = Wholeness()
+    books = PartialGangTracker()
     for i in range(2):
         books.put(member(i, status={"phase": phase}))
     books.committed(G)
@@ -95,7 +95,7 @@ def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) ->
 
 
 def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_whole() -> None:
-    books = Wholeness()
+    books = PartialGangTracker()
     books.committed(G)
     for i in range(3):
         books.bound(member(i, node=None), "n")
@@ -106,7 +106,7 @@ def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_who
 
 
 def test_time_counts_from_when_the_leader_looks() -> None:
-    books = Wholeness()
+    books = PartialGangTracker()
     books.put(member(0))
     never = books.due_at(G)
     books.see(50.0)
@@ -117,21 +117,21 @@ def test_time_counts_from_when_the_leader_looks() -> None:
 
 
 def test_the_size_may_stand_in_an_object_that_changes() -> None:
-    sizes: dict[GangKey, Group] = {}
-    books = Wholeness(sizes.get)
+    sizes: dict[GangKey, PodGroup] = {}
+    books = PartialGangTracker(sizes.get)
     label = {"scheduling.x-k8s.io/pod-group": "g"}
     books.put(a_pod("a", node="n", labels=label))
     unknown = books.half_bound(G)
-    sizes[G] = Group(2, timeout=7.0)
+    sizes[G] = PodGroup(2, timeout=7.0)
     books.regroup(G)
     known, timeout = books.half_bound(G), books.half(G).timeout
-    sizes[G] = Group(1)
+    sizes[G] = PodGroup(1)
     books.regroup(G)
     assert (unknown, known, timeout, books.half_bound(G)) == (False, True, 7.0, False)
 
 
 def test_nothing_is_kept_about_gangs_that_are_gone() -> None:
-    books = Wholeness()
+    books = PartialGangTracker()
     for i in range(2):
         books.put(member(i))
     books.put(member(1, status=DONE))

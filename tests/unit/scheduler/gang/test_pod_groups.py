@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from scheduler.errors import ModelError
-from scheduler.gang.pod_groups import Groups
-from scheduler.model.gang import GangKey, Group, read_native, read_x
+from scheduler.gang.pod_groups import PodGroups
+from scheduler.model.gang import GangKey, PodGroup, read_native, read_x
 from scheduler.model.unit import Unit, waiting_text
 from tests.unit.scheduler.builders import a_pod
 
@@ -25,17 +25,17 @@ def x_group(**spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(read_native(native({"gang": {"minCount": 4}})), Group(4), id="native gang"),
-        pytest.param(read_native(native({"basic": {}})), Group(1), id="basic holds nobody back"),
-        pytest.param(read_x(x_group(minMember=3)), Group(3), id="scheduler-plugins"),
+        pytest.param(read_native(native({"gang": {"minCount": 4}})), PodGroup(4), id="native gang"),
+        pytest.param(read_native(native({"basic": {}})), PodGroup(1), id="basic holds nobody back"),
+        pytest.param(read_x(x_group(minMember=3)), PodGroup(3), id="scheduler-plugins"),
         pytest.param(
             read_x(x_group(minMember=3, scheduleTimeoutSeconds=90)),
-            Group(3, 90.0),
+            PodGroup(3, 90.0),
             id="with a timeout",
         ),
     ],
 )
-def test_objects_are_read(found: Group, want: Group) -> None:
+def test_objects_are_read(found: PodGroup, want: PodGroup) -> None:
     assert found == want
 
 
@@ -69,26 +69,26 @@ def test_what_cannot_be_read_is_named(read: Any, obj: dict[str, Any], text: str)
     assert str(caught.value) == text
 
 
-def put(kind: Kind, group: Group | None) -> Event[Group | None]:
-    return Event(kind, ("ns", "g"), group, None)
+def put(kind: EventKind, group: PodGroup | None) -> WatchEvent[PodGroup | None]:
+    return WatchEvent(kind, ("ns", "g"), group, None)
 
 
 def test_changes_are_heard_once_and_the_larger_size_counts() -> None:
     heard: list[GangKey] = []
-    groups = Groups(heard.append)
+    groups = PodGroups(heard.append)
     found = [groups.find(G)]
-    groups.on_native(put(Kind.ADDED, Group(4)))
-    groups.on_native(put(Kind.MODIFIED, Group(4)))
+    groups.on_native(put(EventKind.ADDED, PodGroup(4)))
+    groups.on_native(put(EventKind.MODIFIED, PodGroup(4)))
     found.append(groups.find(G))
-    groups.on_x(put(Kind.ADDED, Group(6, 30.0)))
+    groups.on_x(put(EventKind.ADDED, PodGroup(6, 30.0)))
     found.append(groups.find(G))
-    groups.on_native(put(Kind.DELETED, Group(4)))
-    groups.on_x(put(Kind.MODIFIED, None))
+    groups.on_native(put(EventKind.DELETED, PodGroup(4)))
+    groups.on_x(put(EventKind.MODIFIED, None))
     found.append(groups.find(G))
-    assert (heard, found) == ([G] * 4, [None, Group(4), Group(6, 30.0), None])
+    assert (heard, found) == ([G] * 4, [None, PodGroup(4), PodGroup(6, 30.0), None])
 
 
-def a_unit(*, group: Group | None, sizes: tuple[int | None, ...], **more: Any) -> Unit:
+def a_unit(*, group: PodGroup | None, sizes: tuple[int | None, ...], **more: Any) -> Unit:
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
     pods = tuple(
         a_pod(f"g-{i}", **({"labels": labels} if size is None else {"gang": ("g", size)}))
@@ -106,17 +106,17 @@ def a_unit(*, group: Group | None, sizes: tuple[int | None, ...], **more: Any) -
             id="the object is missing",
         ),
         pytest.param(
-            a_unit(group=Group(3), sizes=(None, None)),
+            a_unit(group=PodGroup(3), sizes=(None, None)),
             (True, "waiting for pod group g: 2/3 pods exist"),
             id="the object asks for more",
         ),
         pytest.param(
-            a_unit(group=Group(2), sizes=(None, None)),
+            a_unit(group=PodGroup(2), sizes=(None, None)),
             (False, "waiting for pod group g: 2/2 pods exist"),
             id="complete",
         ),
         pytest.param(
-            a_unit(group=Group(2), sizes=(None, 3)),
+            a_unit(group=PodGroup(2), sizes=(None, 3)),
             (True, "waiting for pod group g: 2/3 pods exist"),
             id="a member that says more is believed",
         ),
@@ -133,6 +133,6 @@ def test_forming(unit: Unit, want: tuple[bool, str]) -> None:
 
 def test_the_timeout_of_the_object_yields_to_that_of_the_pods() -> None:
     said = {"pod-group.scheduling.kubenexus.io/timeout": "7s"}
-    plain = a_unit(group=Group(2, 90.0), sizes=(None, None))
+    plain = a_unit(group=PodGroup(2, 90.0), sizes=(None, None))
     pods = (*plain.pods, a_pod("g-9", gang=("g", 2), annotations=said))
-    assert (plain.timeout, Unit(G, pods, group=Group(2, 90.0)).timeout) == (90.0, 7.0)
+    assert (plain.timeout, Unit(G, pods, group=PodGroup(2, 90.0)).timeout) == (90.0, 7.0)

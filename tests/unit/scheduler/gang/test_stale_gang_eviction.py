@@ -9,11 +9,18 @@ import pytest
 
 from cluster import errors
 from cluster.events import correlator
-from scheduler.gang.stale_gang_eviction import Fate, Outcome, Releaser, bind_time, fate, was_whole
+from scheduler.gang.stale_gang_eviction import (
+    EvictionOutcome,
+    MemberFate,
+    StaleGangEvictor,
+    bind_time,
+    fate,
+    was_whole,
+)
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Half
-from scheduler.options import Policy
+from scheduler.model.unit import PartialGang
+from scheduler.options import StaleGangPolicy
 from tests.unit.scheduler.bench import NAME, an_owner, clock
 from tests.unit.scheduler.builders import a_pod, pod_json
 from tests.unit.scheduler.fake_api import FarSide
@@ -31,13 +38,25 @@ def member(name: str, *, owned: bool = True, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("obj", "policy", "want"),
     [
-        pytest.param(member("p"), Policy.EVICT, Fate.EVICTED, id="a controller recreates it"),
-        pytest.param(member("p"), Policy.HOLD, Fate.HELD, id="the policy says hold"),
-        pytest.param(member("p", owned=False), Policy.EVICT, Fate.BARE, id="nobody recreates it"),
-        pytest.param(member("p", schedulerName="other"), Policy.EVICT, Fate.FOREIGN, id="not ours"),
+        pytest.param(
+            member("p"), StaleGangPolicy.EVICT, MemberFate.EVICTED, id="a controller recreates it"
+        ),
+        pytest.param(member("p"), StaleGangPolicy.HOLD, MemberFate.HELD, id="the policy says hold"),
+        pytest.param(
+            member("p", owned=False),
+            StaleGangPolicy.EVICT,
+            MemberFate.BARE,
+            id="nobody recreates it",
+        ),
+        pytest.param(
+            member("p", schedulerName="other"),
+            StaleGangPolicy.EVICT,
+            MemberFate.FOREIGN,
+            id="not ours",
+        ),
     ],
 )
-def test_fates(obj: dict[str, Any], policy: Policy, want: Fate) -> None:
+def test_fates(obj: dict[str, Any], policy: StaleGangPolicy, want: MemberFate) -> None:
     assert fate(Pod.read(obj), policy=policy, scheduler=NAME) is want
 
 
@@ -84,22 +103,22 @@ def test_bind_time(pod: dict[str, Any], want: float | None) -> None:
 
 def release(
     api: FarSide, *pods: dict[str, Any], may_write: bool = True
-) -> tuple[Outcome, list[str]]:
-    reports: list[correlator.Report] = []
+) -> tuple[EvictionOutcome, list[str]]:
+    reports: list[correlator.EventReport] = []
 
     async def sleep(_: float) -> None: ...
 
-    releaser = Releaser(
+    releaser = StaleGangEvictor(
         api,
         scheduler=NAME,
-        policy=Policy.EVICT,
+        policy=StaleGangPolicy.EVICT,
         record=reports.append,
         may_write=lambda: may_write,
         clock=clock,
         sleep=sleep,
     )
     live = tuple(Pod.read(pod) for pod in pods)
-    half = Half(GangKey("ns", "g"), live, 3, 10.0, witnessed=True)
+    half = PartialGang(GangKey("ns", "g"), live, 3, 10.0, witnessed=True)
     return asyncio.run(releaser.release(half, ())), [report.reason for report in reports]
 
 
@@ -122,16 +141,22 @@ def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:
 @pytest.mark.parametrize(
     ("there", "faults", "want"),
     [
-        pytest.param([], [], Fate.EVICTED, id="it is gone already"),
-        pytest.param([member("a", uid="another")], [], Fate.EVICTED, id="a namesake came after"),
-        pytest.param([member("a")], [errors.Retry("503")] * 2, Fate.EVICTED, id="at the third try"),
-        pytest.param([member("a")], [errors.Retry("503")] * 9, Fate.UNREACHED, id="no answer"),
+        pytest.param([], [], MemberFate.EVICTED, id="it is gone already"),
         pytest.param(
-            [member("a")], [errors.Refused("no", status=403)], Fate.UNREACHED, id="no right"
+            [member("a", uid="another")], [], MemberFate.EVICTED, id="a namesake came after"
+        ),
+        pytest.param(
+            [member("a")], [errors.Retry("503")] * 2, MemberFate.EVICTED, id="at the third try"
+        ),
+        pytest.param(
+            [member("a")], [errors.Retry("503")] * 9, MemberFate.UNREACHED, id="no answer"
+        ),
+        pytest.param(
+            [member("a")], [errors.Refused("no", status=403)], MemberFate.UNREACHED, id="no right"
         ),
     ],
 )
-def test_answers(there: list[dict[str, Any]], faults: list[Exception], want: Fate) -> None:
+def test_answers(there: list[dict[str, Any]], faults: list[Exception], want: MemberFate) -> None:
     api = FarSide(*there)
     api.delete_faults.extend(faults)
     outcome, _ = release(api, member("a"))
@@ -142,4 +167,4 @@ def test_answers(there: list[dict[str, Any]], faults: list[Exception], want: Fat
 def test_who_leads_no_more_deletes_nothing() -> None:
     api = FarSide(member("a"))
     outcome, told = release(api, member("a"), may_write=False)
-    assert (outcome.fates, api.deletes, told) == ((("uid-a", Fate.UNREACHED),), [], [])
+    assert (outcome.fates, api.deletes, told) == ((("uid-a", MemberFate.UNREACHED),), [], [])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.gang.starvation import Holding, choose
+from scheduler.gang.starvation import StarvationProtection, choose
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of, order
@@ -72,13 +72,13 @@ GANG = a_unit(a_gang(2, priority=5))
     ],
 )
 def test_who_is_kept_out(pod: dict[str, Any], want: set[str]) -> None:
-    holding = Holding(seconds=100.0)
+    holding = StarvationProtection(seconds=100.0)
     holding.begin(GANG, frozenset({"n"}), 0.0)
     assert holding.closed_to(a_unit([a_pod(**pod)])) == want
 
 
 def test_one_hold_at_a_time_and_the_next_only_after_as_long_again() -> None:
-    holding = Holding(seconds=100.0)
+    holding = StarvationProtection(seconds=100.0)
     other = a_unit(a_gang(2, name="h"))
     wanted = [holding.wanted(GANG, 0.0), holding.wanted(a_unit([a_pod()]), 0.0)]
     holding.begin(GANG, frozenset({"n"}), 0.0)
@@ -93,7 +93,7 @@ def test_one_hold_at_a_time_and_the_next_only_after_as_long_again() -> None:
 
 
 def test_a_search_in_vain_is_not_repeated_at_once() -> None:
-    holding = Holding(seconds=100.0)
+    holding = StarvationProtection(seconds=100.0)
     holding.begin(GANG, frozenset(), 0.0)
     assert (holding.hold, holding.wanted(GANG, 150.0), holding.wanted(GANG, 200.0)) == (
         None,

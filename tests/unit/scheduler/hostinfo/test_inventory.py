@@ -7,15 +7,15 @@ import pytest
 
 from policies import vocabulary
 from policies.hosts import node_object
-from policies.hosts.topology import Gpu, Manager, Topology, Zone
+from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.cache.cache import Cache
 from scheduler.hostinfo import provenance
-from scheduler.hostinfo.inventory import Hosts, fill, read_topology
+from scheduler.hostinfo.inventory import HostInventory, fill, read_topology
 from scheduler.hostinfo.provenance import Contradiction
-from scheduler.model.assignment import Assignment, Share
+from scheduler.model.assignment import Assignment, NumaShare
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
-from scheduler.plugins.dra.device_types import Slice
+from scheduler.plugins.dra.device_types import ResourceSlice
 from tests.unit.scheduler.hostinfo.host_objects import (
     H100,
     TWO_ZONES,
@@ -80,14 +80,14 @@ WHOLE = Topology(
         h100(0, 0, minor=1, switch="0000:16:00.0", pci="0000:1b:00.0"),
         h100(1, 1, minor=0, switch="0000:98:00.0", pci="0000:9d:00.0"),
     ),
-    manager=Manager("single-numa-node", "pod"),
+    manager=TopologyManager("single-numa-node", "pod"),
 )
 TOPOLOGY = a_topology(*TWO_ZONES, policy="single-numa-node", scope="pod")
 
 
 def put_slices(cache: Cache, *objects: Json) -> None:
     for obj in objects:
-        cache.snapshot.devices.facts.put_slice(Slice.read(obj))
+        cache.snapshot.devices.facts.put_slice(ResourceSlice.read(obj))
 
 
 @pytest.mark.parametrize("node_first", [True, False], ids=["node first", "node last"])
@@ -115,7 +115,7 @@ def test_sources_that_go_leave_what_the_node_says_itself() -> None:
     gone = a_slice("gpu.nvidia.com", *PAIR)
     put_slices(cache, gone)
     cache.hosts.put_topology(read_topology(TOPOLOGY))
-    cache.snapshot.devices.facts.drop_slice(Slice.read(gone))
+    cache.snapshot.devices.facts.drop_slice(ResourceSlice.read(gone))
     cache.hosts.drop_topology(read_topology(TOPOLOGY))
     found = cache.snapshot.columns.nodes["n"]
     assert (found.topology, found.vram, cache.hosts.said("n")) == (OWN, 0, [])
@@ -172,7 +172,7 @@ def test_which_slices_count(objects: list[Json], devices: list[str]) -> None:
 def test_pods_keep_what_they_hold_when_the_host_is_known_better() -> None:
     cache = Cache()
     cache.put_node(Node.read(a_node()))
-    held = Assignment((Share(0, 4000, GIB),), (0,))
+    held = Assignment((NumaShare(0, 4000, GIB),), (0,))
     pod = {
         "metadata": {
             "name": "p",
@@ -286,7 +286,9 @@ def test_who_says_what_and_who_disagrees() -> None:
 
 def test_hosts_tell_of_nothing_that_stays_the_same() -> None:
     cache, told = Cache(), list[tuple[str, ...]]()
-    hosts = Hosts(cache.snapshot.devices.facts, changed=lambda nodes: told.append(tuple(nodes)))
+    hosts = HostInventory(
+        cache.snapshot.devices.facts, changed=lambda nodes: told.append(tuple(nodes))
+    )
     for version in ("1", "2"):
         obj = a_slice("gpu.nvidia.com", *PAIR)
         obj["metadata"]["resourceVersion"] = version

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from policies.hosts.merge import merge
-from policies.hosts.topology import Gpu, Manager, Topology, Zone
+from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.hostinfo import node_resource_topology, resource_slices
-from scheduler.plugins.dra.device_types import Slice
+from scheduler.plugins.dra.device_types import ResourceSlice
 from tests.unit.scheduler.hostinfo.host_objects import (
     TWO_ZONES,
     a_cpu,
@@ -184,7 +184,7 @@ MIB, GIB = 2**20, 2**30
     ],
 )
 def test_slices(objects: list[Json], want: Topology) -> None:
-    assert merge(resource_slices.said(map(Slice.read, objects)), gpus=0) == want
+    assert merge(resource_slices.said(map(ResourceSlice.read, objects)), gpus=0) == want
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_slices(objects: list[Json], want: Topology) -> None:
                     ),
                     Zone(1, 32_000, 0, distances=((0, 21), (1, 10))),
                 ),
-                manager=Manager("single-numa-node", "pod"),
+                manager=TopologyManager("single-numa-node", "pod"),
             ),
             id="zones with costs; what pods may have counts, not what was last seen free",
         ),
@@ -214,7 +214,7 @@ def test_slices(objects: list[Json], want: Topology) -> None:
             Topology(
                 (Zone(1, 32_000, 0, distances=((1, 10),)),),
                 (Gpu(0, 1), Gpu(1, 1)),
-                manager=Manager("restricted", "pod"),
+                manager=TopologyManager("restricted", "pod"),
             ),
             id="GPUs that are counted; a policy in the older form",
         ),
@@ -233,14 +233,14 @@ def test_slices(objects: list[Json], want: Topology) -> None:
                     "NodeResourceTopology: zone node-0, cpu: found 'much', want a quantity such as "
                     "500m, 2, 1.5Gi or 80G",
                 ),
-                manager=Manager("single-numa-node", "container"),
+                manager=TopologyManager("single-numa-node", "container"),
             ),
             id="what cannot be read is named",
         ),
         pytest.param(
             a_topology(policy="best-effort", old="None"),
             0,
-            Topology((), manager=Manager("best-effort", "container")),
+            Topology((), manager=TopologyManager("best-effort", "container")),
             id="attributes before the older form; container is the default",
         ),
         pytest.param(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from scheduler.model.numa_request import EVERYTHING, Ask, Need
+from scheduler.model.numa_request import EVERYTHING, ContainerRequest, HostRequest
 from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import pod_json
 
@@ -22,38 +22,40 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("more", "want"),
     [
-        pytest.param({}, Ask(cpu=1000), id="a plain pod"),
+        pytest.param({}, HostRequest(cpu=1000), id="a plain pod"),
         pytest.param(
             {"cpu": "4", "memory": "17Gi"},
-            Ask(cpu=4000, memory=17 * GIB, intensive=True),
+            HostRequest(cpu=4000, memory=17 * GIB, intensive=True),
             id="much memory for few cores",
         ),
         pytest.param(
             {"cpu": "5", "memory": "20Gi"},
-            Ask(cpu=5000, memory=20 * GIB),
+            HostRequest(cpu=5000, memory=20 * GIB),
             id="not more than 4Gi for a core",
         ),
         pytest.param(
-            {"cpu": "1", "memory": "16Gi"}, Ask(cpu=1000, memory=16 * GIB), id="not above 16Gi"
+            {"cpu": "1", "memory": "16Gi"},
+            HostRequest(cpu=1000, memory=16 * GIB),
+            id="not above 16Gi",
         ),
         pytest.param(
             {"cpu": "4", "memory": "17Gi", "annotations": {INTENSIVE: "false"}},
-            Ask(cpu=4000, memory=17 * GIB),
+            HostRequest(cpu=4000, memory=17 * GIB),
             id="said otherwise",
         ),
         pytest.param(
             {"annotations": {INTENSIVE: "true", WEIGHT: "80", SPREAD: "isolated"}},
-            Ask(cpu=1000, intensive=True, distance=80),
+            HostRequest(cpu=1000, intensive=True, distance=80),
             id="a pod without a gang has nobody to be apart from",
         ),
         pytest.param(
             {"gang": ("g", 2), "annotations": {SPREAD: "isolated"}},
-            Ask(cpu=1000, spread="isolated"),
+            HostRequest(cpu=1000, spread="isolated"),
             id="a member of a gang",
         ),
         pytest.param(
             {"containers": [container(cpu="2", memory="1Gi")]},
-            Ask(cpu=2000, memory=GIB, guaranteed=True),
+            HostRequest(cpu=2000, memory=GIB, guaranteed=True),
             id="guaranteed",
         ),
         pytest.param(
@@ -68,12 +70,12 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
                     }
                 ]
             },
-            Ask(cpu=2000, memory=GIB // 2),
+            HostRequest(cpu=2000, memory=GIB // 2),
             id="burstable",
         ),
         pytest.param(
             {"containers": [container(cpu="1", memory="1Gi", **{"hugepages-2Mi": "4Mi"})]},
-            Ask(
+            HostRequest(
                 cpu=1000,
                 memory=GIB,
                 aligned=EVERYTHING | {"hugepages-2Mi"},
@@ -87,7 +89,7 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
                 "containers": [container(cpu="1", memory="1Gi", **{"hugepages-2Mi": "4Mi"})],
                 "annotations": {vocabulary.NUMA_RESOURCES_ANNOTATION: "cpu,hugepages-2Mi"},
             },
-            Ask(
+            HostRequest(
                 cpu=1000,
                 memory=GIB,
                 aligned=frozenset({"cpu", "hugepages-2Mi"}),
@@ -104,22 +106,22 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
                     container("b", cpu="1500m", memory="1Gi", **{"nvidia.com/gpu": "1"}),
                 ],
             },
-            Ask(
+            HostRequest(
                 cpu=3500,
                 memory=2 * GIB,
                 gpus=1,
                 guaranteed=True,
                 containers=(
-                    Need(1000, GIB, passing=True),
-                    Need(2000, GIB),
-                    Need(0, GIB, 1),
+                    ContainerRequest(1000, GIB, passing=True),
+                    ContainerRequest(2000, GIB),
+                    ContainerRequest(0, GIB, 1),
                 ),
             ),
             id="each container as the kubelet sees it",
         ),
     ],
 )
-def test_asks(more: dict[str, Any], want: Ask) -> None:
+def test_asks(more: dict[str, Any], want: HostRequest) -> None:
     containers = more.pop("containers", None)
     body = pod_json("p", **more)
     if containers is not None:

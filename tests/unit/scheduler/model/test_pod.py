@@ -8,7 +8,7 @@ from policies import vocabulary
 from scheduler.errors import ModelError
 from scheduler.model.gang import Gang, GangKey
 from scheduler.model.node import Node
-from scheduler.model.pod import Condition, Pod, PodKey, Shape
+from scheduler.model.pod import Pod, PodKey, ScheduledCondition, SchedulingSpec
 from scheduler.model.taints import Taint
 from scheduler.model.unit import UnitKey, order, units
 from scheduler.plugins.numa.allocator import Ask
@@ -42,7 +42,7 @@ def test_a_whole_pod() -> None:
     assert pod == Pod(
         key=PodKey("ns", "p"),
         uid="uid-p",
-        shape=Shape(
+        shape=SchedulingSpec(
             requests=(("cpu", 1500), ("memory", 1024), ("nvidia.com/gpu", 2), ("pods", 1)),
             selector=(("a", "1"), ("b", "2")),
             ask=Ask(1500, 1024, 2, "restricted", frozenset({"cpu", "gpu"})),
@@ -57,7 +57,7 @@ def test_a_whole_pod() -> None:
         node="n",
         phase="Running",
         gang=Gang(GangKey("ns", "g"), 4),
-        condition=Condition("True", "", ""),
+        condition=ScheduledCondition("True", "", ""),
     )
 
 

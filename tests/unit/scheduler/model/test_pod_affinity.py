@@ -6,8 +6,14 @@ import pytest
 
 from scheduler.model import pod_affinity as wishes
 from scheduler.model.fields import pairs
-from scheduler.model.label_selector import Requirement
-from scheduler.model.pod_affinity import NO_PEERS, PeerWish, Scope, Spread, Term
+from scheduler.model.label_selector import LabelRequirement
+from scheduler.model.pod_affinity import (
+    NO_PEERS,
+    InterPodConstraints,
+    NamespaceScope,
+    PodAffinityTerm,
+    SpreadConstraint,
+)
 from tests.unit.scheduler.plugins.interpod.builders import (
     HOST,
     ZONE,
@@ -19,11 +25,11 @@ from tests.unit.scheduler.plugins.interpod.builders import (
     term,
 )
 
-OWN = Scope(("ns",))
-IS_X = Requirement("app", "In", ("x",))
+OWN = NamespaceScope(("ns",))
+IS_X = LabelRequirement("app", "In", ("x",))
 
 
-def read(labels: dict[str, str] | None = None, **spec: Any) -> PeerWish:
+def read(labels: dict[str, str] | None = None, **spec: Any) -> InterPodConstraints:
     return wishes.read("ns", pairs(labels or {"app": "x", "version": "1"}), spec)
 
 
@@ -32,17 +38,17 @@ WISHES = [
     pytest.param({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}, NO_PEERS, id="empty ones"),
     pytest.param(
         {"affinity": near(term(ZONE))},
-        PeerWish(affinity=(Term(OWN, (IS_X,), ZONE),)),
+        InterPodConstraints(affinity=(PodAffinityTerm(OWN, (IS_X,), ZONE),)),
         id="the namespace is its own",
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, namespaces=["b", "a", "b"]))},
-        PeerWish(anti=(Term(Scope(("a", "b")), (IS_X,), ZONE),)),
+        InterPodConstraints(anti=(PodAffinityTerm(NamespaceScope(("a", "b")), (IS_X,), ZONE),)),
         id="or those that are named",
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, namespaceSelector={}))},
-        PeerWish(anti=(Term(Scope((), ()), (IS_X,), ZONE),)),
+        InterPodConstraints(anti=(PodAffinityTerm(NamespaceScope((), ()), (IS_X,), ZONE),)),
         id="or all",
     ),
     pytest.param(
@@ -50,7 +56,12 @@ WISHES = [
             "affinity": rather("podAntiAffinity", 7, term(ZONE))
             | rather("podAffinity", 5, term(HOST))
         },
-        PeerWish(preferred=((Term(OWN, (IS_X,), HOST), 5), (Term(OWN, (IS_X,), ZONE), -7))),
+        InterPodConstraints(
+            preferred=(
+                (PodAffinityTerm(OWN, (IS_X,), HOST), 5),
+                (PodAffinityTerm(OWN, (IS_X,), ZONE), -7),
+            )
+        ),
         id="preferences weigh for and against",
     ),
     pytest.param(
@@ -59,14 +70,14 @@ WISHES = [
                 term(ZONE, matchLabelKeys=["version", "none"], mismatchLabelKeys=["app"])
             )
         },
-        PeerWish(
+        InterPodConstraints(
             anti=(
-                Term(
+                PodAffinityTerm(
                     OWN,
                     (
                         IS_X,
-                        Requirement("app", "NotIn", ("x",)),
-                        Requirement("version", "In", ("1",)),
+                        LabelRequirement("app", "NotIn", ("x",)),
+                        LabelRequirement("version", "In", ("1",)),
                     ),
                     ZONE,
                 ),
@@ -84,12 +95,14 @@ WISHES = [
                 )
             )
         },
-        PeerWish(anti=(Term(OWN, (Requirement("version", "In", ("0",)),), ZONE),)),
+        InterPodConstraints(
+            anti=(PodAffinityTerm(OWN, (LabelRequirement("version", "In", ("0",)),), ZONE),)
+        ),
         id="what the API server resolved when the pod was made is left alone",
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, None, matchLabelKeys=["version"]))},
-        PeerWish(anti=(Term(OWN, None, ZONE),)),
+        InterPodConstraints(anti=(PodAffinityTerm(OWN, None, ZONE),)),
         id="no selector stays none",
     ),
     pytest.param(
@@ -99,25 +112,29 @@ WISHES = [
                 spread(HOST, soft=True, nodeAffinityPolicy="Ignore"),
             ]
         },
-        PeerWish(
+        InterPodConstraints(
             hard=(
-                Spread(
-                    ZONE, 1, (IS_X, Requirement("version", "In", ("1",))), domains=3, by_taints=True
+                SpreadConstraint(
+                    ZONE,
+                    1,
+                    (IS_X, LabelRequirement("version", "In", ("1",))),
+                    domains=3,
+                    by_taints=True,
                 ),
             ),
-            soft=(Spread(HOST, 1, (IS_X,), by_affinity=False),),
+            soft=(SpreadConstraint(HOST, 1, (IS_X,), by_affinity=False),),
         ),
         id="spread with its policies",
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, {"matchExpressions": [{"key": "app", "operator": "Near"}]}))},
-        PeerWish(anti=(Term(OWN, (Requirement("app", "Near"),), ZONE),)),
+        InterPodConstraints(anti=(PodAffinityTerm(OWN, (LabelRequirement("app", "Near"),), ZONE),)),
         id="an operator that is not known stays, and selects nobody",
     ),
 ]
 
 
 @pytest.mark.parametrize(("spec", "want"), WISHES)
-def test_wishes_are_read(spec: Json, want: PeerWish) -> None:
+def test_wishes_are_read(spec: Json, want: InterPodConstraints) -> None:
     found = read(**spec)
     assert (found, hash(found)) == (want, hash(want))

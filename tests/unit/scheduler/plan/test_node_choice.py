@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.plan import node_choice
-from scheduler.plan.node_choice import Choice
+from scheduler.plan.node_choice import NodeChoice
 
 RACKS = [1, 1, 1, 2, 2, 2]
 
 
-def choose(room: list[int], wanted: int, *levels: list[int]) -> Choice | None:
+def choose(room: list[int], wanted: int, *levels: list[int]) -> NodeChoice | None:
     return node_choice.choose(
         np.array(room, dtype=np.int64),
         wanted,
@@ -26,58 +26,68 @@ def choose(room: list[int], wanted: int, *levels: list[int]) -> Choice | None:
 @pytest.mark.parametrize(
     ("room", "wanted", "levels", "want"),
     [
-        pytest.param([8, 5, 6], 5, [], Choice((1,), 0), id="one row that holds all, the tightest"),
+        pytest.param(
+            [8, 5, 6], 5, [], NodeChoice((1,), 0), id="one row that holds all, the tightest"
+        ),
         pytest.param([8, 8], 17, [], None, id="more than there is room for"),
         pytest.param([0, -3], 1, [], None, id="nothing is free"),
-        pytest.param([8, 3, 4, 8], 12, [], Choice((0, 2), 0), id="the last one is the tightest"),
         pytest.param(
-            [8, 6, 6, 8], 12, [], Choice((1, 2), 0), id="two holes rather than one and a whole node"
+            [8, 3, 4, 8], 12, [], NodeChoice((0, 2), 0), id="the last one is the tightest"
+        ),
+        pytest.param(
+            [8, 6, 6, 8],
+            12,
+            [],
+            NodeChoice((1, 2), 0),
+            id="two holes rather than one and a whole node",
         ),
         pytest.param(
             [8, 4, 4, 8, 8, 0],
             16,
             [RACKS],
-            Choice((3, 4), 0),
+            NodeChoice((3, 4), 0),
             id="one rack rather than two with as many nodes",
         ),
         pytest.param(
             [8, 4, 4, 0, 6, 6],
             16,
             [RACKS],
-            Choice((0, 1, 2), 0),
+            NodeChoice((0, 1, 2), 0),
             id="the rack with the least left over, however many nodes are needed",
         ),
         pytest.param(
             [8, 1, 1, 8, 2, 1],
             16,
             [RACKS],
-            Choice((3, 0), 0),
+            NodeChoice((3, 0), 0),
             id="fewer nodes come before fewer racks",
         ),
         pytest.param(
             [8, 0, 0, 8, 0, 0, 8],
             16,
             [[*RACKS, 3], [1, 1, 1, 2, 2, 2, 2]],
-            Choice((3, 6), 0),
+            NodeChoice((3, 6), 0),
             id="one zone when no rack can hold them",
         ),
         pytest.param(
             [8, 8, 8, 8],
             16,
             [[0, 0, 2, 2]],
-            Choice((2, 3), 0),
+            NodeChoice((2, 3), 0),
             id="nodes that tell no rack are no rack",
         ),
         pytest.param(
             [4, 8, 4, 2],
             4,
             [[1, 1, 2, 2]],
-            Choice((2,), 0),
+            NodeChoice((2,), 0),
             id="among equal nodes the one in the fuller rack",
         ),
     ],
 )
-def test_choice(room: list[int], wanted: int, levels: list[list[int]], want: Choice | None) -> None:
+def test_choice(
+    room: list[int], wanted: int, levels: list[list[int]], want: NodeChoice | None
+) -> None:
     assert choose(room, wanted, *levels) == want
 
 

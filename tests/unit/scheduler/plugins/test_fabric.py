@@ -14,11 +14,11 @@ from scheduler.gang import starvation
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
 from scheduler.model.pod import Pod
-from scheduler.model.policy import Level, Tables
+from scheduler.model.policy import PlacementTables, TopologyLevel
 from scheduler.model.unit import Unit, key_of, order
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
-from scheduler.queueing.entry import Look, State
+from scheduler.queueing.entry import QueueState, UnitView
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 CLIQUE = {vocabulary.REQUIRE_CLIQUE_ANNOTATION: "true"}
@@ -287,7 +287,7 @@ def test_levels_and_their_labels_are_configuration() -> None:
             a_node("b1", cpu="4", labels={"row": "2", "aisle": "1"}),
         ]
     )
-    snapshot.adopt(Tables(levels=(Level("row", ("row", "aisle")),)))
+    snapshot.adopt(PlacementTables(levels=(TopologyLevel("row", ("row", "aisle")),)))
     plan = planner.plan(unit_of(a_gang(3, annotations=co_locate("strict:row"))), snapshot)
     first = planner.plan(unit_of(a_gang(5, annotations=co_locate("strict:row"))), snapshot)
     assert isinstance(plan, Placed)
@@ -306,7 +306,7 @@ def test_why_names_what_is_missing_in_the_best_clique() -> None:
     unit = unit_of(pods)
     misfit = planner.plan(unit, snapshot)
     assert isinstance(misfit, NoFit)
-    seen = Inspection(pods[0], Look(unit, State.PARKED, 1, 0.0, 0.0, misfit))
+    seen = Inspection(pods[0], UnitView(unit, QueueState.PARKED, 1, 0.0, 0.0, misfit))
     before = snapshot.state()
     found = answer(seen, snapshot, Memo(), now=0.0)
     assert (found["message"], found["reasons"], snapshot.state()) == (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.host_ports import Port
+from scheduler.model.host_ports import HostPort
 from scheduler.model.pod import Pod
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
@@ -34,7 +34,7 @@ def port(number: int = 80, protocol: str | None = None, ip: str | None = None) -
         pytest.param({"containers": [{"ports": [{"containerPort": 80}]}]}, [], id="no host port"),
         pytest.param(
             {"containers": [{"ports": [port(81), port(80)]}, {"ports": [port(80)]}]},
-            [Port("TCP", "0.0.0.0", 80), Port("TCP", "0.0.0.0", 81)],
+            [HostPort("TCP", "0.0.0.0", 80), HostPort("TCP", "0.0.0.0", 81)],
             id="sorted, each once",
         ),
         pytest.param(
@@ -44,17 +44,17 @@ def port(number: int = 80, protocol: str | None = None, ip: str | None = None) -
                     {"ports": [port(2, "UDP", "::1")], "restartPolicy": "Always"},
                 ]
             },
-            [Port("UDP", "::1", 2)],
+            [HostPort("UDP", "::1", 2)],
             id="of the init containers only sidecars",
         ),
         pytest.param(
             {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]},
-            [Port("TCP", "0.0.0.0", 80)],
+            [HostPort("TCP", "0.0.0.0", 80)],
             id="on the host's network every port is a host port",
         ),
     ],
 )
-def test_what_is_read(spec: Json, want: list[Port]) -> None:
+def test_what_is_read(spec: Json, want: list[HostPort]) -> None:
     assert a_pod(**spec).shape.ports == tuple(want)
 
 

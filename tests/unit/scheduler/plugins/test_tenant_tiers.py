@@ -9,22 +9,22 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
 from scheduler.model.pod import Pod
-from scheduler.model.policy import GpuKind, Tables, Tier
+from scheduler.model.policy import GpuModel, PlacementTables, TenantTier
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
-TABLES = Tables(
+TABLES = PlacementTables(
     models={
-        "H100": GpuKind("premium", 80 * 2**30, high_end=True),
-        "A100": GpuKind("standard", 40 * 2**30),
-        "L4": GpuKind("economy", 24 * 2**30),
-        "T4": GpuKind("economy", 16 * 2**30),
+        "H100": GpuModel("premium", 80 * 2**30, high_end=True),
+        "A100": GpuModel("standard", 40 * 2**30),
+        "L4": GpuModel("economy", 24 * 2**30),
+        "T4": GpuModel("economy", 16 * 2**30),
     },
     tiers={
-        "gold": Tier("gold", 2, preferred=("premium", "standard")),
-        "silver": Tier("silver", 1, ("standard", "economy"), ("standard", "economy")),
-        "bronze": Tier("bronze", 0, ("economy",), ("economy",)),
+        "gold": TenantTier("gold", 2, preferred=("premium", "standard")),
+        "silver": TenantTier("silver", 1, ("standard", "economy"), ("standard", "economy")),
+        "bronze": TenantTier("bronze", 0, ("economy",), ("economy",)),
     },
 )
 

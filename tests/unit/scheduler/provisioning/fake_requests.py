@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cluster import errors, resources
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from policies.documents.tenancy import Quota, Sharing
-from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model.policy import Tables
+from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler.model.policy import PlacementTables
 from scheduler.provisioning import objects
-from scheduler.provisioning.writer import Writer
+from scheduler.provisioning.writer import RequestWriter
 from tests.unit.scheduler.bench import NAME, Bench
 from tests.unit.scheduler.fake_api import FarSide
 
@@ -94,10 +94,10 @@ class Scene:
         self.shelf = shelf or Shelf()
         self.shelf.pods = self.bench.api.pods
         self.asking = self.bench.scheduler.provisioning
-        self.asking.writer = Writer(
+        self.asking.writer = RequestWriter(
             self.shelf, class_name=CLASS, scheduler=NAME, may_write=lambda: self.bench.leading
         )
-        self._shown: dict[str, objects.Request] = {}
+        self._shown: dict[str, objects.ProvisioningRequest] = {}
         if served:
             self.asking.served(True)
             self.asking.kind = resources.PROVISIONING_REQUESTS
@@ -112,12 +112,12 @@ class Scene:
             one = objects.read(obj, scheduler=NAME)
             assert one is not None
             old = self._shown.get(name)
-            kind = Kind.ADDED if old is None else Kind.MODIFIED
+            kind = EventKind.ADDED if old is None else EventKind.MODIFIED
             self._shown[name] = one
-            self.asking.on_event(Event(kind, ("ns", name), one, old))
+            self.asking.on_event(WatchEvent(kind, ("ns", name), one, old))
         for name in [name for name in self._shown if name not in self.shelf.requests]:
             gone = self._shown.pop(name)
-            self.asking.on_event(Event(Kind.DELETED, ("ns", name), gone, gone))
+            self.asking.on_event(WatchEvent(EventKind.DELETED, ("ns", name), gone, gone))
 
     def answer(self, kind: str, message: str, *, status: str = "True") -> None:
         """The autoscaler's word about the request that stands, now."""
@@ -163,7 +163,7 @@ def all_of(count: int, reason: str) -> dict[str, str]:
     return {f"g-{number}": reason for number in range(count)}
 
 
-def quota(**most: str) -> Tables:
+def quota(**most: str) -> PlacementTables:
     limits = {"a": Quota.model_validate({"max": most})}
     said = PolicyTables({}, {}, {}, (), sharing=Sharing.model_validate({}), quotas=limits)
-    return Tables(policy=said)
+    return PlacementTables(policy=said)

@@ -12,17 +12,17 @@ from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.provisioning import objects
-from scheduler.provisioning.decision import Standing, Step, classes, decide, missing, pause
-from scheduler.provisioning.objects import Phase, Request
+from scheduler.provisioning.decision import ProvisioningState, Step, classes, decide, missing, pause
+from scheduler.provisioning.objects import Phase, ProvisioningRequest
 from tests.unit.scheduler.builders import a_gang, a_pod, pod_json
 
 G = GangKey("ns", "g")
 SHORT = NoFit(1, reasons=(("Insufficient cpu", 1),))
 
 
-def a_request(attempt: int = 1, *, digest: str = "same", **more: Any) -> Request:
+def a_request(attempt: int = 1, *, digest: str = "same", **more: Any) -> ProvisioningRequest:
     name = f"g-{digest}-{attempt}"
-    return Request(("ns", name), f"uid-{name}", G, digest, attempt, **more)
+    return ProvisioningRequest(("ns", name), f"uid-{name}", G, digest, attempt, **more)
 
 
 FAILED = a_request(phase=Phase.FAILED, since=1000.0)
@@ -76,8 +76,10 @@ STANDS = a_request()
         ),
     ],
 )
-def test_what_is_done(standing: str, requests: list[Request], epoch: float, want: Step) -> None:
-    assert decide(Standing(standing), "same", requests, epoch=epoch) == want
+def test_what_is_done(
+    standing: str, requests: list[ProvisioningRequest], epoch: float, want: Step
+) -> None:
+    assert decide(ProvisioningState(standing), "same", requests, epoch=epoch) == want
 
 
 def test_pauses_double_up_to_half_an_hour() -> None:
@@ -195,7 +197,7 @@ def test_what_an_autoscaler_says(rows: list[Any], want: tuple[Phase, str, float]
         "status": {"conditions": rows},
     }
     name = ("ns", "a-b-c-deadbeef00-12")
-    assert objects.read(obj, scheduler="me") == Request(
+    assert objects.read(obj, scheduler="me") == ProvisioningRequest(
         name, "u", G, "deadbeef00", 12, *want, ("t",)
     )
     assert objects.read(obj, scheduler="you") is None
@@ -232,7 +234,7 @@ def stored(name: str, index: int = 0, *, owned: bool = True, **more: Any) -> dic
     return obj
 
 
-def drafted(stores: list[dict[str, Any]], class_name: str = "c") -> objects.Draft:
+def drafted(stores: list[dict[str, Any]], class_name: str = "c") -> objects.RequestDraft:
     pods, raw = [Pod.read(obj) for obj in stores], {o["metadata"]["uid"]: o for o in stores}
     return objects.draft(
         G,

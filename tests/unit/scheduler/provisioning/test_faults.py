@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from scheduler.provisioning import objects
 from tests.unit.scheduler.bench import NAME
 from tests.unit.scheduler.provisioning.fake_requests import Scene
@@ -102,7 +102,7 @@ def test_a_late_word_about_a_request_that_was_deleted_is_not_heard() -> None:
         await scene.bench.settle(1.0)
         while scene.asking.writing:
             await asyncio.sleep(0)
-        scene.asking.on_event(Event(Kind.MODIFIED, ("ns", name), one, one))
+        scene.asking.on_event(WatchEvent(EventKind.MODIFIED, ("ns", name), one, one))
         return scene.asked(), scene.asking.next_at()
 
     assert play(run) == ([], None)

@@ -10,9 +10,9 @@ from policies import vocabulary
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
-from scheduler.queueing.entry import State
-from scheduler.queueing.scheduling_queue import Queue
-from scheduler.queueing.unschedulable import Help
+from scheduler.queueing.entry import QueueState
+from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.queueing.unschedulable import QueueingHint
 from tests.unit.scheduler.builders import a_pod
 
 GANGS = (None, ("g", 2), ("h", 3))
@@ -32,7 +32,7 @@ class Waiting(RuleBasedStateMachine):
         self.suspended: set[GangKey] = set()
         self.refused: set[str] = set()
         self.numbers = 0
-        self.queue = Queue(
+        self.queue = SchedulingQueue(
             bound=lambda gang: self.bound[gang] + self.aloft(gang),
             half_bound=lambda gang: 0 < self.bound[gang] < SIZES[gang],
         )
@@ -103,7 +103,7 @@ class Waiting(RuleBasedStateMachine):
     def check_popped(self, unit: Unit) -> None:
         assert unit.plannable
         assert unit.key not in self.suspended
-        assert self.queue.state(unit.key) is State.PLANNING
+        assert self.queue.state(unit.key) is QueueState.PLANNING
         for pod in unit.pods:
             assert self.waiting[pod.uid] == pod
             assert not pod.gates
@@ -121,8 +121,8 @@ class Waiting(RuleBasedStateMachine):
         put_back = self.queue.put_back if result == "failed" else self.queue.put_back_refused
         put_back([pod], self.now)
 
-    @rule(help=st.sampled_from(Help))
-    def wake(self, help: Help) -> None:
+    @rule(help=st.sampled_from(QueueingHint))
+    def wake(self, help: QueueingHint) -> None:
         self.queue.wake(self.now, lambda _: help)
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 15.0, 400.0]))
@@ -148,7 +148,7 @@ class Waiting(RuleBasedStateMachine):
         assert len(self.queue) == len(self.waiting) + len(self.flying)
         counts = self.queue.counts()
         assert sum(counts.values()) == len(self.queue)
-        assert counts[State.PLANNING] == 0
+        assert counts[QueueState.PLANNING] == 0
         for uid, pod in {**self.waiting, **self.flying}.items():
             assert self.queue.key(uid) == key_of(pod)
         self.suspended = {gang for gang in self.suspended if self.queue.state(gang) is not None}
@@ -163,7 +163,7 @@ class Waiting(RuleBasedStateMachine):
         for _ in range(3 * len(self.waiting) + 3):
             self.now += 4000.0
             self.queue.tick(self.now)
-            self.queue.wake(self.now, lambda _: Help.FITS)
+            self.queue.wake(self.now, lambda _: QueueingHint.FITS)
             while (unit := self.queue.pop(self.now)) is not None:
                 self.check_popped(unit)
                 tried |= {pod.uid for pod in unit.pods}

@@ -8,18 +8,18 @@ import pytest
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
-from scheduler.queueing.entry import State
-from scheduler.queueing.scheduling_queue import LONGEST_PARKING, Queue
-from scheduler.queueing.unschedulable import Help
+from scheduler.queueing.entry import QueueState
+from scheduler.queueing.scheduling_queue import LONGEST_PARKING, SchedulingQueue
+from scheduler.queueing.unschedulable import QueueingHint
 from tests.unit.scheduler.builders import a_gang, a_pod
 
 
-def always(_: Pod) -> Help:
-    return Help.FITS
+def always(_: Pod) -> QueueingHint:
+    return QueueingHint.FITS
 
 
-def never(_: Pod) -> Help:
-    return Help.NONE
+def never(_: Pod) -> QueueingHint:
+    return QueueingHint.NONE
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Desk:
     bound: dict[GangKey, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.queue = Queue(bound=lambda gang: self.bound.get(gang, 0))
+        self.queue = SchedulingQueue(bound=lambda gang: self.bound.get(gang, 0))
 
     def put(self, *pods: Pod) -> None:
         for pod in pods:
@@ -51,7 +51,7 @@ class Desk:
         self.now += seconds
         return self.queue.tick(self.now)
 
-    def state(self, pod: Pod) -> State | None:
+    def state(self, pod: Pod) -> QueueState | None:
         return self.queue.state(key_of(pod))
 
 
@@ -113,7 +113,7 @@ def test_a_unit_woken_after_its_backoff_is_tried_at_once() -> None:
     desk.fail(pod)
     desk.after(1.5)
     desk.queue.wake(desk.now, always)
-    assert desk.state(pod) is State.ACTIVE
+    assert desk.state(pod) is QueueState.ACTIVE
 
 
 def test_a_pod_whose_bind_failed_waits_out_a_backoff() -> None:
@@ -135,25 +135,27 @@ def test_a_gang_of_which_all_binds_failed_comes_back_whole() -> None:
     desk.queue.put_back(pods, desk.now)
     state = desk.state(pods[0])
     desk.after(1.0)
-    assert (state, desk.pop()) == (State.BACKOFF, ["g-0", "g-1", "g-2"])
+    assert (state, desk.pop()) == (QueueState.BACKOFF, ["g-0", "g-1", "g-2"])
 
 
 @pytest.mark.parametrize(
     ("act", "want"),
     [
-        pytest.param(lambda desk, pods: None, State.FORMING, id="a member is missing"),
-        pytest.param(lambda desk, pods: desk.put(pods[2]), State.ACTIVE, id="the last one came"),
+        pytest.param(lambda desk, pods: None, QueueState.FORMING, id="a member is missing"),
+        pytest.param(
+            lambda desk, pods: desk.put(pods[2]), QueueState.ACTIVE, id="the last one came"
+        ),
         pytest.param(
             lambda desk, pods: (
                 desk.bound.update({GangKey("ns", "g"): 1}),
                 desk.queue.reconsider(GangKey("ns", "g"), desk.now),
             ),
-            State.ACTIVE,
+            QueueState.ACTIVE,
             id="a member was found to have a node",
         ),
         pytest.param(
             lambda desk, pods: (desk.put(pods[2]), desk.queue.remove(pods[0].uid, desk.now)),
-            State.FORMING,
+            QueueState.FORMING,
             id="a member went again",
         ),
         pytest.param(
@@ -163,7 +165,7 @@ def test_a_gang_of_which_all_binds_failed_comes_back_whole() -> None:
         ),
     ],
 )
-def test_forming(act: Callable[[Desk, list[Pod]], object], want: State | None) -> None:
+def test_forming(act: Callable[[Desk, list[Pod]], object], want: QueueState | None) -> None:
     desk, pods = Desk(), a_gang(3)
     desk.put(*pods[:2])
     act(desk, pods)
@@ -185,7 +187,7 @@ def test_a_gang_that_lost_a_bound_member_forms_again_instead_of_being_planned() 
     desk, pods = Desk(bound={GangKey("ns", "g"): 1}), a_gang(3)
     desk.put(*pods[:2])
     desk.bound.clear()
-    assert (desk.pop(), desk.state(pods[0])) == (None, State.FORMING)
+    assert (desk.pop(), desk.state(pods[0])) == (None, QueueState.FORMING)
 
 
 def test_a_parked_gang_is_tried_when_a_member_joins() -> None:
@@ -217,7 +219,7 @@ def test_an_unchanged_pod_is_not_tried_again() -> None:
     desk.put(a_pod())
     unchanged = desk.state(pod)
     desk.put(a_pod(cpu="2"))
-    assert (unchanged, desk.state(pod)) == (State.PARKED, State.ACTIVE)
+    assert (unchanged, desk.state(pod)) == (QueueState.PARKED, QueueState.ACTIVE)
 
 
 def test_counts_are_of_pods_by_state() -> None:
@@ -227,6 +229,6 @@ def test_counts_are_of_pods_by_state() -> None:
     desk.fail(parked)
     desk.put(a_pod("a"), *a_gang(3)[:2])
     assert (dict(desk.queue.counts()), len(desk.queue)) == (
-        {State.PARKED: 1, State.ACTIVE: 1, State.FORMING: 2},
+        {QueueState.PARKED: 1, QueueState.ACTIVE: 1, QueueState.FORMING: 2},
         4,
     )

@@ -9,9 +9,9 @@ import pytest
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
 from scheduler.plan import planner
-from scheduler.queueing.entry import State
-from scheduler.queueing.scheduling_queue import LONGEST_PARKING, Queue
-from scheduler.queueing.unschedulable import Help
+from scheduler.queueing.entry import QueueState
+from scheduler.queueing.scheduling_queue import LONGEST_PARKING, SchedulingQueue
+from scheduler.queueing.unschedulable import QueueingHint
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.builders import a_pod
 
@@ -21,7 +21,7 @@ class Desk:
 
     def __init__(self, each: int, classes: int = 3) -> None:
         self.now = 100.0
-        self.queue = Queue(bound=lambda _: 0)
+        self.queue = SchedulingQueue(bound=lambda _: 0)
         self.asked: Counter[str] = Counter()
         self.pods = [
             a_pod(f"c{kind}-{i:04}", cpu=str(10 + kind))
@@ -33,8 +33,8 @@ class Desk:
         while (unit := self.queue.pop(self.now)) is not None:
             self.queue.park(unit.key, self.now)
 
-    def wake(self, help: Help) -> int:
-        def helps(pod: Pod) -> Help:
+    def wake(self, help: QueueingHint) -> int:
+        def helps(pod: Pod) -> QueueingHint:
             self.asked[pod.key.name[:2]] += 1
             return help
 
@@ -51,14 +51,14 @@ class Desk:
 def test_a_change_costs_one_question_and_one_plan_for_each_class() -> None:
     desk = Desk(each=1700)
     desk.now += 60.0
-    woken = desk.wake(Help.FITS)
+    woken = desk.wake(QueueingHint.FITS)
     assert (woken, dict(desk.asked), len(desk.popped())) == (3, {"c0": 1, "c1": 1, "c2": 1}, 3)
 
 
 def test_equals_follow_as_long_as_they_fit() -> None:
     desk = Desk(each=5, classes=1)
     desk.now += 60.0
-    desk.wake(Help.FITS)
+    desk.wake(QueueingHint.FITS)
     placed = []
     for _ in range(3):
         unit = desk.queue.pop(desk.now)
@@ -72,7 +72,7 @@ def test_equals_follow_as_long_as_they_fit() -> None:
 def test_the_next_one_follows_when_the_one_that_was_woken_goes() -> None:
     desk = Desk(each=3, classes=1)
     desk.now += 60.0
-    desk.wake(Help.FITS)
+    desk.wake(QueueingHint.FITS)
     desk.queue.remove(desk.pods[0].uid, desk.now)
     assert [unit.key.name for unit in desk.popped()] == ["c0-0001"]
 
@@ -80,9 +80,9 @@ def test_the_next_one_follows_when_the_one_that_was_woken_goes() -> None:
 def test_after_a_failure_room_is_offered_to_the_first_whose_backoff_is_over() -> None:
     desk = Desk(each=3, classes=1)
     desk.now += 60.0
-    desk.wake(Help.FITS)
+    desk.wake(QueueingHint.FITS)
     first = desk.popped()
-    desk.wake(Help.FITS)
+    desk.wake(QueueingHint.FITS)
     assert [[unit.key.name for unit in found] for found in (first, desk.popped())] == [
         ["c0-0000"],
         ["c0-0001"],
@@ -96,7 +96,7 @@ def test_what_may_help_without_anybody_knowing_is_tried_by_one_at_a_time() -> No
     for _ in range(100):
         desk.now += 0.1
         desk.queue.tick(desk.now)
-        desk.wake(Help.PERHAPS)
+        desk.wake(QueueingHint.PERHAPS)
         tries += len(desk.popped())
     # Ten seconds: at once, then after its backoff of 2, 4 and 8 seconds at most.
     assert tries <= 4
@@ -124,12 +124,12 @@ def test_who_answers_for_whom(other: dict[str, Any], together: bool) -> None:
     desk.queue.put(pod, desk.now)
     desk.popped()
     desk.now += 60.0
-    assert desk.wake(Help.FITS) == (1 if together else 2)
-    assert desk.queue.state(key_of(pod)) in (State.ACTIVE, State.PARKED)
+    assert desk.wake(QueueingHint.FITS) == (1 if together else 2)
+    assert desk.queue.state(key_of(pod)) in (QueueState.ACTIVE, QueueState.PARKED)
 
 
 def test_a_standby_keeps_nothing_about_pods_that_others_placed() -> None:
-    queue = Queue(bound=lambda _: 0)
+    queue = SchedulingQueue(bound=lambda _: 0)
     for i in range(5000):
         pod = a_pod(f"p{i}", gang=("g", 2) if i % 2 else None)
         queue.put(pod, float(i))
@@ -146,7 +146,7 @@ def test_a_unit_that_is_tried_for_days_stands_in_line_once() -> None:
     desk = Desk(each=2, classes=1)
     for _ in range(200):
         desk.now += 20.0
-        desk.wake(Help.FITS)
+        desk.wake(QueueingHint.FITS)
         desk.popped()
     ((line),) = vars(desk.queue)["_parking"]._lines.values()
     assert len(line) == 2

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster import errors, resources
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from scheduler.tenancy.reservation import objects
 from tests.unit.scheduler.bench import Bench
 
@@ -83,8 +83,8 @@ class Shelf:
     def show(self, bench: Bench) -> None:
         """The watch of a scheduler shows what is there."""
         for name, obj in self.objects.items():
-            found: objects.Reserved | None = objects.read(obj)
-            event = Event(Kind.ADDED, ("ns", name), found, None)
+            found: objects.Reservation | None = objects.read(obj)
+            event = WatchEvent(EventKind.ADDED, ("ns", name), found, None)
             bench.scheduler.tenancy.on_reservation(event)
 
     def told(self) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from scheduler.tenancy.reservation import objects
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.fake_reservations import Shelf, follow
@@ -82,7 +82,9 @@ async def somebody_deletes_the_object(scene: Scene) -> None:
     await a_driver_waits(scene)
     (name, obj) = scene.shelf.objects.popitem()
     gone = objects.read(obj)
-    scene.bench.scheduler.tenancy.on_reservation(Event(Kind.DELETED, ("ns", name), gone, gone))
+    scene.bench.scheduler.tenancy.on_reservation(
+        WatchEvent(EventKind.DELETED, ("ns", name), gone, gone)
+    )
     await follow(scene.bench)
 
 

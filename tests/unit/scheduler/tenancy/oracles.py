@@ -18,7 +18,7 @@ from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import planner
 from scheduler.report import events
@@ -36,7 +36,7 @@ class Picture:
     pods: tuple[tuple[Pod, str], ...]
     kept: tuple[tuple[UnitKey, Pod, str], ...]
     """Room that is kept for units, by whom it is kept for."""
-    promised: tuple[Promise, ...] = ()
+    promised: tuple[StartReservation, ...] = ()
     asked: frozenset[str] = frozenset()
     """Pods that were asked to go for anybody, by uid: the room of which somebody keeps already."""
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cluster import errors
 from policies.documents.tenancy import Backfill, Quota, Sharing
-from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model.policy import Tables
+from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.fake_api import Lost
 
 GPU = "nvidia.com/gpu"
@@ -129,7 +129,7 @@ class World:
     def promised(self, name: str) -> int:
         return self.quota(name).get("guaranteed", {}).get(GPU, 0)
 
-    def tables(self) -> Tables:
+    def tables(self) -> PlacementTables:
         names: list[dict[str, Any]] = []
         if self.grouped:
             names = [{"name": name, "parent": GROUP} for name in GROUPED]
@@ -138,7 +138,7 @@ class World:
         sharing = Sharing.model_validate({"tenants": names})
         backfill = Backfill.model_validate({"overrun": self.overrun})
         said = PolicyTables({}, {}, {}, (), sharing=sharing, quotas=quotas, backfill=backfill)
-        return Tables(policy=said)
+        return PlacementTables(policy=said)
 
 
 def unit_of(pod: str) -> str:

@@ -7,13 +7,20 @@ from typing import Any
 
 import pytest
 
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from policies import vocabulary
 from policies.documents.faults import Fault
 from policies.engine import loader
-from scheduler.model.policy import LEVELS, PLAIN, GpuKind, Level, Tables, Tier
+from scheduler.model.policy import (
+    LEVELS,
+    PLAIN,
+    GpuModel,
+    PlacementTables,
+    TenantTier,
+    TopologyLevel,
+)
 from scheduler.report import events
-from scheduler.watch.policies import Following
+from scheduler.watch.policies import PolicyWatch
 
 Json = dict[str, Any]
 
@@ -32,24 +39,24 @@ GOOD = policy("mine", topologyLevels=[LEVEL])
 OTHER = policy("mine", topologyLevels=[{"name": "hall", "labels": ["hall"]}, LEVEL])
 BAD = policy("mine", topologyLevels=[{"name": "row"}])
 
-Step = Callable[[Following], None]
+Step = Callable[[PolicyWatch], None]
 
 
 def put(obj: Json) -> Step:
-    def step(following: Following) -> None:
-        following.on_object(Event(Kind.ADDED, ("", obj["metadata"]["name"]), obj, None))
+    def step(following: PolicyWatch) -> None:
+        following.on_object(WatchEvent(EventKind.ADDED, ("", obj["metadata"]["name"]), obj, None))
 
     return step
 
 
 def drop(obj: Json) -> Step:
-    def step(following: Following) -> None:
-        following.on_object(Event(Kind.DELETED, ("", obj["metadata"]["name"]), obj, obj))
+    def step(following: PolicyWatch) -> None:
+        following.on_object(WatchEvent(EventKind.DELETED, ("", obj["metadata"]["name"]), obj, obj))
 
     return step
 
 
-def nothing(following: Following) -> None:
+def nothing(following: PolicyWatch) -> None:
     """Nothing changed."""
 
 
@@ -57,13 +64,13 @@ async def story(paths: Sequence[Path], steps: Sequence[Step]) -> list[str]:
     """After each step what was adopted (level names) or refused, else a dash."""
     told: list[str] = []
 
-    def adopt(tables: Tables) -> None:
+    def adopt(tables: PlacementTables) -> None:
         told.append(" ".join(level.name for level in tables.levels))
 
     def refused(faults: Sequence[Fault]) -> None:
         told.append(f"{len(faults)} refused")
 
-    following = Following(paths, adopt=adopt, refused=refused)
+    following = PolicyWatch(paths, adopt=adopt, refused=refused)
     found = []
     for number, step in enumerate(steps):
         step(following)
@@ -100,7 +107,7 @@ def test_objects(steps: list[Step], want: list[str]) -> None:
 
 def test_a_status_alone_is_no_reason_to_read_policies_again() -> None:
     async def run() -> tuple[bool, bool, Json]:
-        following = Following([], adopt=lambda _: None, refused=lambda _: None)
+        following = PolicyWatch([], adopt=lambda _: None, refused=lambda _: None)
         put(GOOD)(following)
         await following.look()
         put({**GOOD, "status": {"usage": {"share": "0.5"}}})(following)
@@ -119,7 +126,7 @@ def test_files_are_read_when_they_change(tmp_path: Path) -> None:
     )
 
     def write(what: str) -> Step:
-        def step(following: Following) -> None:
+        def step(following: PolicyWatch) -> None:
             file.write_text(what)
 
         return step
@@ -134,7 +141,7 @@ def test_files_are_read_when_they_change(tmp_path: Path) -> None:
 
 
 def test_the_policies_that_ship() -> None:
-    following = Following([loader.LIBRARY], adopt=lambda _: None, refused=lambda _: None)
+    following = PolicyWatch([loader.LIBRARY], adopt=lambda _: None, refused=lambda _: None)
     asyncio.run(following.look(force=True))
     tables = following.tables
     assert (
@@ -147,11 +154,11 @@ def test_the_policies_that_ship() -> None:
         [tables.rank(name) for name in ("gold", "silver", "bronze", "platinum")],
     ) == (
         True,
-        Level("zone", (vocabulary.ZONE_LABEL, vocabulary.AZ_LABEL)),
-        GpuKind("premium", 80 * 2**30, high_end=True),
-        GpuKind("economy", 16 * 2**30),
+        TopologyLevel("zone", (vocabulary.ZONE_LABEL, vocabulary.AZ_LABEL)),
+        GpuModel("premium", 80 * 2**30, high_end=True),
+        GpuModel("economy", 16 * 2**30),
         None,
-        Tier("silver", 1, ("standard", "economy"), ("standard", "economy"), 10),
+        TenantTier("silver", 1, ("standard", "economy"), ("standard", "economy"), 10),
         [2, 1, 0, None],
     )
 

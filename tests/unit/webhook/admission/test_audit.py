@@ -6,11 +6,11 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.events.correlator import NOTE_LIMIT, Ref, Report
+from cluster.events.correlator import NOTE_LIMIT, EventReport, Ref
 from policies import vocabulary
 from policies.engine import loader
 from policies.engine.policyset import PolicySet
-from policies.engine.result import Excepted, Failure, Injection
+from policies.engine.result import ExemptedFailure, Failure, Injection
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.policy_builders import NOW, a_compiler, a_rule, a_tenant_policy, loaded
 from tests.unit.webhook.serve.test_app import FakePolicies, FakeWorld, a_body
@@ -186,7 +186,7 @@ def test_one_event_a_reason_with_every_rule_of_it() -> None:
             Failure("t", "d", "psst", actions=("Audit",)),
             Failure("t", "e", "soon", advisory=True),
         ),
-        excepted=(Excepted("t", "f", "late", "migration"),),
+        excepted=(ExemptedFailure("t", "f", "late", "migration"),),
         injections=(Injection(("spec", "nodeSelector", "pool"), "secret", "t", "defaults[0]"),),
     )
     told = reports(made(a_pod()), decision, NONE, defaults=True)
@@ -243,7 +243,7 @@ def test_a_note_is_bounded(failures: list[Failure], shown: int, end: str) -> Non
     assert "\n" not in told.note
 
 
-def judged(policies: PolicySet, pod: Json) -> tuple[Report, ...]:
+def judged(policies: PolicySet, pod: Json) -> tuple[EventReport, ...]:
     asked = made(pod)
     decision = decide.validate(asked, Facts(a_namespace(tenant="a")), policies, now=NOW)
     return reports(asked, decision, policies)
@@ -316,9 +316,9 @@ def test_audit_annotations(decision: Decision, want: dict[str, str]) -> None:
 
 
 def test_the_answer_does_not_depend_on_what_becomes_of_its_events() -> None:
-    told: list[Report] = []
+    told: list[EventReport] = []
 
-    def record(report: Report) -> None:
+    def record(report: EventReport) -> None:
         told.append(report)
         raise RuntimeError("nobody can be told")
 
@@ -350,7 +350,7 @@ def test_what_is_injected_is_told_on_request(asked_for: bool, want: list[str]) -
             )
         )
 
-    told: list[Report] = []
+    told: list[EventReport] = []
     app = create_app(FakeWorld(), Injecting(), record=told.append, event_defaults=asked_for)
     answer = app.test_client().post("/mutate", data=a_body(a_pod()))
     assert answer.status_code == 200

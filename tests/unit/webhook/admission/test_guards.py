@@ -5,7 +5,7 @@ import pytest
 from policies import vocabulary
 from tests.builders import a_namespace, a_pod, a_template, in_gang
 from webhook.admission import guards
-from webhook.admission.guards import Trust
+from webhook.admission.guards import TrustedUsers
 from webhook.review.codec import Review
 
 Json = dict[str, Any]
@@ -44,25 +44,25 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
     ("review", "trust", "pod", "want"),
     [
         pytest.param(
-            asked("CREATE", a_pod(schedulerName=OURS)), Trust(), None, [], id="a plain pod"
+            asked("CREATE", a_pod(schedulerName=OURS)), TrustedUsers(), None, [], id="a plain pod"
         ),
         pytest.param(
             asked("CREATE", a_pod(schedulerName=OURS, nodeName="n")),
-            Trust(),
+            TrustedUsers(),
             None,
             ["node-preset: found 'n', but kubenexus-scheduler chooses the node"],
             id="a pod that chooses its node itself",
         ),
         pytest.param(
             asked("CREATE", a_pod(schedulerName="other", nodeName="n")),
-            Trust(),
+            TrustedUsers(),
             None,
             [],
             id="other schedulers' pods are their own affair",
         ),
         pytest.param(
             asked("CREATE", a_pod(schedulerName=OURS, annotations=ASSIGNED)),
-            Trust(),
+            TrustedUsers(),
             None,
             [
                 "assignment-preset: found '{\"numa\":[0]}', but NUMA nodes and GPUs are assigned by the scheduler"
@@ -77,7 +77,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
                     a_pod(labels=in_gang("g")),
                     subresource=subresource,
                 ),
-                Trust(is_scheduler=True),
+                TrustedUsers(is_scheduler=True),
                 None,
                 ["stamped: changed from 'g' to 'h'"],
                 id=f"another gang by way of {subresource or 'the pod itself'}",
@@ -88,42 +88,42 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             asked(
                 "UPDATE", a_pod(annotations={"pod-group.scheduling.sigs.k8s.io/name": "g"}), a_pod()
             ),
-            Trust(),
+            TrustedUsers(),
             None,
             ["stamped: changed from nothing to 'g'"],
             id="a gang key of another family",
         ),
         pytest.param(
             asked("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
-            Trust(),
+            TrustedUsers(),
             None,
             ["stamped: changed from nothing to '{\"numa\":[0]}'"],
             id="an assignment by somebody else",
         ),
         pytest.param(
             asked("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
-            Trust(is_scheduler=True),
+            TrustedUsers(is_scheduler=True),
             None,
             [],
             id="an assignment by the scheduler",
         ),
         pytest.param(
             asked("UPDATE", a_pod(schedulingGates=GATED[1:]), a_pod(schedulingGates=GATED)),
-            Trust(),
+            TrustedUsers(),
             None,
             ["gate: the gate scheduling.kubenexus.io/gang was removed by 'eve'"],
             id="a gate lifted by somebody else",
         ),
         pytest.param(
             asked("UPDATE", a_pod(), a_pod(schedulingGates=GATED)),
-            Trust(is_scheduler=True),
+            TrustedUsers(is_scheduler=True),
             None,
             [],
             id="a gate lifted by the scheduler",
         ),
         pytest.param(
             asked("UPDATE", a_pod(schedulingGates=GATED[:1]), a_pod(schedulingGates=GATED)),
-            Trust(),
+            TrustedUsers(),
             None,
             [],
             id="another gate is another's affair",
@@ -131,7 +131,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
         *(
             pytest.param(
                 bound(resource, subresource),
-                Trust(),
+                TrustedUsers(),
                 a_pod(schedulerName=OURS),
                 ["binding: 'eve' binds a pod that names kubenexus-scheduler"],
                 id=f"a foreign Binding by way of {resource}",
@@ -140,19 +140,21 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
         ),
         pytest.param(
             bound(),
-            Trust(is_scheduler=True),
+            TrustedUsers(is_scheduler=True),
             a_pod(schedulerName=OURS),
             [],
             id="a Binding of the scheduler",
         ),
         pytest.param(
             bound(),
-            Trust(),
+            TrustedUsers(),
             a_pod(schedulerName="other"),
             [],
             id="a Binding of another scheduler's pod",
         ),
-        pytest.param(bound(), Trust(), None, [], id="a Binding for a pod that does not exist"),
+        pytest.param(
+            bound(), TrustedUsers(), None, [], id="a Binding for a pod that does not exist"
+        ),
         pytest.param(
             asked(
                 "UPDATE",
@@ -160,7 +162,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
                 a_namespace(tier="bronze"),
                 resource="namespaces",
             ),
-            Trust(),
+            TrustedUsers(),
             None,
             [
                 "namespace-tenant: changed from 'bronze' to 'gold' by 'eve', who does not manage tenants"
@@ -174,18 +176,22 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
                 a_namespace(tier="bronze"),
                 resource="namespaces",
             ),
-            Trust(manages_tenants=True),
+            TrustedUsers(manages_tenants=True),
             None,
             [],
             id="a namespace promoted by an admin",
         ),
         pytest.param(
-            asked("DELETE", None, a_pod(labels=in_gang())), Trust(), None, [], id="a deletion"
+            asked("DELETE", None, a_pod(labels=in_gang())),
+            TrustedUsers(),
+            None,
+            [],
+            id="a deletion",
         ),
     ],
 )
 def test_what_goes_around_admission_is_stopped(
-    review: Review, trust: Trust, pod: Json | None, want: list[str]
+    review: Review, trust: TrustedUsers, pod: Json | None, want: list[str]
 ) -> None:
     got = guards.problems(review, trust=trust, bound_pod=pod)
     assert [f"{problem.rule}: {problem.message}" for problem in got] == want
@@ -235,49 +241,57 @@ TOLD = "reservation-kept: written by 'eve', but the scheduler says what is kept"
 @pytest.mark.parametrize(
     ("review", "trust", "want"),
     [
-        pytest.param(reserved(FOR_A_TENANT), Trust(), [RIGHT], id="for a tenant, by anybody"),
+        pytest.param(
+            reserved(FOR_A_TENANT), TrustedUsers(), [RIGHT], id="for a tenant, by anybody"
+        ),
         pytest.param(
             reserved({**FOR_A_TENANT, "nodes": ["m"]}, FOR_A_TENANT),
-            Trust(),
+            TrustedUsers(),
             [RIGHT],
             id="another one for a tenant, by anybody",
         ),
         pytest.param(
-            reserved(FOR_A_TENANT), Trust(manages_tenants=True), [], id="by who manages tenants"
+            reserved(FOR_A_TENANT),
+            TrustedUsers(manages_tenants=True),
+            [],
+            id="by who manages tenants",
         ),
         pytest.param(
             reserved(FOR_A_TENANT, FOR_A_GROUP),
-            Trust(manages_tenants=True),
+            TrustedUsers(manages_tenants=True),
             [KEPT],
             id="the scheduler's own, turned into one for a tenant",
         ),
         pytest.param(
-            reserved(FOR_A_GROUP, FOR_A_GROUP), Trust(), [KEPT], id="the scheduler's own, changed"
+            reserved(FOR_A_GROUP, FOR_A_GROUP),
+            TrustedUsers(),
+            [KEPT],
+            id="the scheduler's own, changed",
         ),
         pytest.param(
-            reserved(FOR_A_GROUP), Trust(is_scheduler=True), [], id="made by the scheduler"
+            reserved(FOR_A_GROUP), TrustedUsers(is_scheduler=True), [], id="made by the scheduler"
         ),
         pytest.param(
             reserved(FOR_A_GROUP, FOR_A_GROUP),
-            Trust(is_scheduler=True),
+            TrustedUsers(is_scheduler=True),
             [],
             id="changed by the scheduler",
         ),
         pytest.param(
             reserved(FOR_A_TENANT, FOR_A_TENANT, subresource="status"),
-            Trust(manages_tenants=True),
+            TrustedUsers(manages_tenants=True),
             [TOLD],
             id="a status by somebody else",
         ),
         pytest.param(
             reserved(FOR_A_TENANT, FOR_A_TENANT, subresource="status"),
-            Trust(is_scheduler=True),
+            TrustedUsers(is_scheduler=True),
             [],
             id="a status by the scheduler",
         ),
     ],
 )
-def test_who_keeps_room(review: Review, trust: Trust, want: list[str]) -> None:
+def test_who_keeps_room(review: Review, trust: TrustedUsers, want: list[str]) -> None:
     got = guards.problems(review, trust=trust)
     assert [f"{problem.rule}: {problem.message}" for problem in got] == want
 
@@ -322,7 +336,7 @@ def scaled(before: int, after: int | None) -> Review:
 def test_a_gang_is_not_scaled_below_its_size(
     before: int, after: int | None, workload: Json | None, want: bool
 ) -> None:
-    got = guards.problems(scaled(before, after), trust=Trust(), scaled=workload)
+    got = guards.problems(scaled(before, after), trust=TrustedUsers(), scaled=workload)
     found = [(problem.rule, problem.path) for problem in got]
     assert found == ([("gang-size", "spec.replicas")] if want else [])
 

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from policies.checks.reservation import Ground
-from policies.engine.policyset import PolicySet, Tables
+from policies.checks.reservation import ReservationFacts
+from policies.engine.policyset import PolicySet, PolicyTables
 from tests.builders import a_namespace
 from webhook.admission import decide
 from webhook.admission.decide import Facts
-from webhook.admission.guards import Trust
+from webhook.admission.guards import TrustedUsers
 from webhook.review.codec import Review
 
 Json = dict[str, Any]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
-MANAGER, ANYBODY = Trust(manages_tenants=True), Trust()
+MANAGER, ANYBODY = TrustedUsers(manages_tenants=True), TrustedUsers()
 NODE: Json = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}}
-GROUND = Ground.of([NODE], [], {"a"}, but="ns/r")
+GROUND = ReservationFacts.of([NODE], [], {"a"}, but="ns/r")
 NONE = PolicySet()
 HOME = a_namespace("ns")
 WHOLE: Json = {"tenant": "a", "nodes": ["n"], "until": "2026-07-01T00:00:00Z"}
@@ -88,7 +88,12 @@ PAST = (
         ),
         pytest.param(asked(GROUP), MANAGER, GROUND, [ALONE], [], id="in the scheduler's name"),
         pytest.param(
-            asked(GROUP), Trust(is_scheduler=True), GROUND, [], [], id="by the scheduler itself"
+            asked(GROUP),
+            TrustedUsers(is_scheduler=True),
+            GROUND,
+            [],
+            [],
+            id="by the scheduler itself",
         ),
         pytest.param(
             asked({**WHOLE, "tenant": "b"}),
@@ -112,7 +117,11 @@ PAST = (
     ],
 )
 def test_verdicts(
-    review: Review, trust: Trust, ground: Ground | None, refused: list[str], warned: list[str]
+    review: Review,
+    trust: TrustedUsers,
+    ground: ReservationFacts | None,
+    refused: list[str],
+    warned: list[str],
 ) -> None:
     facts = Facts(namespace=HOME, trust=trust, ground=ground)
     found = decide.validate(review, facts, NONE, now=NOW)
@@ -121,6 +130,6 @@ def test_verdicts(
 
 def test_a_tenant_that_a_policy_names_is_known() -> None:
     facts = Facts(namespace=HOME, trust=MANAGER, ground=GROUND)
-    policies = PolicySet(tables=replace(Tables.of(()), tenants={"b": None}))
+    policies = PolicySet(tables=replace(PolicyTables.of(()), tenants={"b": None}))
     found = decide.validate(asked({**WHOLE, "tenant": "b"}), facts, policies, now=NOW)
     assert found.warnings == ()

@@ -15,7 +15,7 @@ from cluster.responses import Page
 from policies.documents.rules import Selector
 from policies.engine.kueue import ClusterQueue, Queue
 from webhook.facts import kueue_queues
-from webhook.facts.kueue_queues import UNSERVED_SECONDS, Queues
+from webhook.facts.kueue_queues import UNSERVED_SECONDS, KueueQueues
 
 Json = dict[str, Any]
 
@@ -91,7 +91,7 @@ class Server:
         return found
 
 
-Story = Callable[[Server, Queues], Awaitable[Any]]
+Story = Callable[[Server, KueueQueues], Awaitable[Any]]
 
 
 def told(story: Story, *, install: tuple[str, ...] = (), down: bool = False) -> Any:
@@ -102,7 +102,7 @@ def told(story: Story, *, install: tuple[str, ...] = (), down: bool = False) -> 
         server.down = down
         if install:
             server.install(*install)
-        queues = Queues(cast(Client, server), sleep=server.sleep)
+        queues = KueueQueues(cast(Client, server), sleep=server.sleep)
         following = asyncio.create_task(queues.run())
         await queues.awaited.wait()
         try:
@@ -121,7 +121,7 @@ async def settled() -> None:
 
 @pytest.mark.parametrize("versions", [("v1beta2", "v1beta1"), ("v1beta1",)])
 def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...]) -> None:
-    async def story(server: Server, queues: Queues) -> Any:
+    async def story(server: Server, queues: KueueQueues) -> Any:
         listed = sorted(row for row in server.asked if row.startswith("list"))
         server.asked.clear()
         found = queues.known("team-a", "gpu"), queues.known("team-a", "no"), queues.may_hold("b")
@@ -157,7 +157,7 @@ def test_where_kueue_is_installed_everything_is_at_hand(versions: tuple[str, ...
     ],
 )
 def test_what_is_not_at_hand_is_asked_for(name: str, want: Queue, questions: list[str]) -> None:
-    async def story(server: Server, queues: Queues) -> Any:
+    async def story(server: Server, queues: KueueQueues) -> Any:
         server.add("localqueues", "new", {"clusterQueue": "newer"}, "team-a")
         server.add("clusterqueues", "newer", {"namespaceSelector": {}}, tier="silver")
         server.asked.clear()
@@ -167,7 +167,7 @@ def test_what_is_not_at_hand_is_asked_for(name: str, want: Queue, questions: lis
 
 
 def test_a_cluster_without_kueue_is_asked_now_and_then_and_watches_nothing() -> None:
-    async def story(server: Server, queues: Queues) -> Any:
+    async def story(server: Server, queues: KueueQueues) -> Any:
         before = list(server.asked), queues.may_hold("team-a"), queues.known("team-a", "gpu")
         server.asked.clear()
         looked = await queues.look("team-a", "gpu"), list(server.asked)
@@ -184,7 +184,7 @@ def test_a_cluster_without_kueue_is_asked_now_and_then_and_watches_nothing() -> 
 def test_that_there_is_no_kueue_is_remembered_for_a_moment() -> None:
     async def run() -> list[Queue | None]:
         times = iter((0.0, 0.0, UNSERVED_SECONDS - 1, UNSERVED_SECONDS + 1))
-        queues = Queues(cast(Client, Server()), now=lambda: next(times))
+        queues = KueueQueues(cast(Client, Server()), now=lambda: next(times))
         await queues.look("team-a", "gpu")
         return [queues.known("team-a", "gpu") for _ in range(3)]
 
@@ -193,7 +193,7 @@ def test_that_there_is_no_kueue_is_remembered_for_a_moment() -> None:
 
 
 def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> None:
-    async def story(server: Server, queues: Queues) -> Any:
+    async def story(server: Server, queues: KueueQueues) -> Any:
         server.install("v1beta2")
         first = queues.may_hold("team-a"), await queues.look("team-a", "gpu")
         # Pods without a label of their own come next, and somebody above them may have one.
@@ -207,7 +207,7 @@ def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> N
 
 
 def test_kueue_installed_later_may_hold_anybody_until_its_queues_are_read() -> None:
-    async def story(server: Server, queues: Queues) -> Any:
+    async def story(server: Server, queues: KueueQueues) -> Any:
         server.install("v1beta2")
         await queues.look("team-a", "gpu")
         server.down = True
@@ -218,7 +218,7 @@ def test_kueue_installed_later_may_hold_anybody_until_its_queues_are_read() -> N
 
 
 def test_kueue_that_is_removed_is_forgotten() -> None:
-    async def story(server: Server, queues: Queues) -> Any:
+    async def story(server: Server, queues: KueueQueues) -> Any:
         before = queues.may_hold("team-a"), queues.known("team-a", "gpu")
         server.versions = []
         server.minute.set()
@@ -236,7 +236,7 @@ def test_while_queues_cannot_be_read_work_in_them_is_not_judged(
     monkeypatch.setattr(kueue_queues, "READY_SECONDS", 0.01)
     monkeypatch.setattr(kueue_queues.logger, "warning", said.append)
 
-    async def story(server: Server, queues: Queues) -> Any:
+    async def story(server: Server, queues: KueueQueues) -> Any:
         may_hold = queues.may_hold("team-a")
         with pytest.raises(errors.Retry, match="conversion webhook"):
             await queues.look("team-a", "gpu")

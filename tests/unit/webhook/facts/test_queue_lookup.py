@@ -8,7 +8,7 @@ import pytest
 
 from policies.engine.kueue import ClusterQueue, Queue
 from tests.builders import a_job, a_pod
-from webhook.facts.queue_lookup import REMEMBERED_SECONDS, Standing
+from webhook.facts.queue_lookup import REMEMBERED_SECONDS, QueueLookup
 from webhook.review.codec import Review
 
 Json = dict[str, Any]
@@ -42,8 +42,8 @@ class Cluster:
         self.asked.append(f"LocalQueue {name}")
         return Queue(name)
 
-    def standing(self) -> Standing:
-        return Standing(self, controller=self.controller, look=self.look, now=lambda: self.time)
+    def standing(self) -> QueueLookup:
+        return QueueLookup(self, controller=self.controller, look=self.look, now=lambda: self.time)
 
 
 def made_by(

@@ -9,8 +9,8 @@ from policies.pods import workloads
 from tests.policy_builders import a_cluster_policy, a_tenant_policy, loaded
 from webhook.registration import rule_sync
 from webhook.registration import rules as sending
-from webhook.registration.rule_sync import LEAVE_SECONDS, Surplus
-from webhook.registration.rules import Sent
+from webhook.registration.rule_sync import LEAVE_SECONDS, SurplusRules
+from webhook.registration.rules import RegisteredRule
 
 CHANGES = frozenset({"CREATE", "UPDATE"})
 
@@ -53,11 +53,11 @@ SERVED = [
 def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
     rows = sending.fixed()
     assert {
-        Sent("", "pods", "CREATE"),
-        Sent("", "pods/resize", "UPDATE"),
-        Sent("", "pods/ephemeralcontainers", "UPDATE"),
-        Sent("apps", "deployments/scale", "UPDATE"),
-        Sent("kubeflow.org", "pytorchjobs/scale", "UPDATE"),
+        RegisteredRule("", "pods", "CREATE"),
+        RegisteredRule("", "pods/resize", "UPDATE"),
+        RegisteredRule("", "pods/ephemeralcontainers", "UPDATE"),
+        RegisteredRule("apps", "deployments/scale", "UPDATE"),
+        RegisteredRule("kubeflow.org", "pytorchjobs/scale", "UPDATE"),
     } <= rows
     whole = {(row.group, row.resource) for row in rows if "/" not in row.resource}
     assert whole == {(group, workloads.plural(kind)) for group, kind in workloads.KINDS}
@@ -70,27 +70,30 @@ def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
         pytest.param({"Pod": CHANGES}, set(), id="what is sent anyway"),
         pytest.param(
             {"Pod": frozenset({"DELETE"})},
-            {Sent("", "pods", "DELETE")},
+            {RegisteredRule("", "pods", "DELETE")},
             id="another operation on it",
         ),
         pytest.param(
             {"Service": frozenset({"CREATE"})},
-            {Sent("", "services", "CREATE"), Sent("serving.example", "services", "CREATE")},
+            {
+                RegisteredRule("", "services", "CREATE"),
+                RegisteredRule("serving.example", "services", "CREATE"),
+            },
             id="a kind of any group",
         ),
         pytest.param(
             {"serving.example/Service": frozenset({"CREATE"})},
-            {Sent("serving.example", "services", "CREATE")},
+            {RegisteredRule("serving.example", "services", "CREATE")},
             id="a kind of one group",
         ),
         pytest.param(
             {"Node": frozenset({"UPDATE"})},
-            {Sent("", "nodes", "UPDATE", "Cluster")},
+            {RegisteredRule("", "nodes", "UPDATE", "Cluster")},
             id="a kind without a namespace",
         ),
         pytest.param(
             {"PodExecOptions": frozenset({"CONNECT"})},
-            {Sent("", "pods/exec", "CONNECT")},
+            {RegisteredRule("", "pods/exec", "CONNECT")},
             id="a connection to a part of a pod",
         ),
         pytest.param(
@@ -101,7 +104,7 @@ def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
         ),
         pytest.param(
             {"autoscaling/Scale": frozenset({"CREATE"})},
-            {Sent("apps", "deployments/scale", "CREATE")},
+            {RegisteredRule("apps", "deployments/scale", "CREATE")},
             id="a part whose kind is of another group",
         ),
         pytest.param({"Widget": CHANGES}, set(), id="a kind that is not installed"),
@@ -112,12 +115,14 @@ def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
         ),
         pytest.param(
             {"*": frozenset({"CREATE", "CONNECT"})},
-            {Sent("*", "*", "CREATE"), Sent("*", "*/*", "CONNECT")},
+            {RegisteredRule("*", "*", "CREATE"), RegisteredRule("*", "*/*", "CONNECT")},
             id="everything",
         ),
     ],
 )
-def test_what_policies_name_is_added(kinds: dict[str, frozenset[str]], want: set[Sent]) -> None:
+def test_what_policies_name_is_added(
+    kinds: dict[str, frozenset[str]], want: set[RegisteredRule]
+) -> None:
     assert sending.wanted(kinds, SERVED) - sending.fixed() == want
 
 
@@ -168,11 +173,11 @@ def test_the_kinds_of_a_set_are_those_of_all_its_policies() -> None:
 
 # --- what is written ---
 
-A, B, C = (Sent("", name, "CREATE") for name in "abc")
+A, B, C = (RegisteredRule("", name, "CREATE") for name in "abc")
 
 
 def test_rows_come_at_once_and_go_late() -> None:
-    surplus, late = Surplus(), LEAVE_SECONDS
+    surplus, late = SurplusRules(), LEAVE_SECONDS
     said = [
         surplus.kept(frozenset(wanted), frozenset(present), now=now)
         for wanted, present, now in [

@@ -10,7 +10,7 @@ from tests.builders import a_namespace, a_pod, in_gang
 from webhook.admission.decide import Facts
 from webhook.review.codec import Review
 from webhook.serve import app as shell
-from webhook.serve.app import NotKnown, create_app
+from webhook.serve.app import FactsUnavailable, create_app
 
 Json = dict[str, Any]
 
@@ -101,7 +101,7 @@ def test_a_refusal_is_http_200_with_every_failed_rule() -> None:
     ("broken", "want"),
     [
         pytest.param(
-            NotKnown("namespaces 'team-a' cannot be read: 500"),
+            FactsUnavailable("namespaces 'team-a' cannot be read: 500"),
             "kubenexus/facts: cannot be judged now: namespaces 'team-a' cannot be read: 500: "
             "try again; if it goes on, tell the admin",
             id="a fact that cannot be had",
@@ -223,7 +223,7 @@ def test_a_namespace_that_was_lost_is_looked_up_by_others() -> None:
     world = FakeWorld()
     app = create_app(world, FakePolicies())
     app.test_client().post("/validate", data=a_body(a_pod()))
-    world.broken = NotKnown("gone")
+    world.broken = FactsUnavailable("gone")
     refused = app.at_once("/validate", a_body(a_pod()))
     assert refused is not None
     assert orjson.loads(refused)["response"]["allowed"] is False

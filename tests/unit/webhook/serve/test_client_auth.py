@@ -1,9 +1,9 @@
 import pytest
 
-from webhook.serve.client_auth import CLIENT, Access, Environ, guarded
+from webhook.serve.client_auth import CLIENT, AccessRules, Environ, guarded
 
 
-def status(access: Access, path: str, client: str | None) -> int:
+def status(access: AccessRules, path: str, client: str | None) -> int:
     """What the guard answers, 200 standing for the app behind it."""
     seen: list[str] = []
 
@@ -22,41 +22,51 @@ def status(access: Access, path: str, client: str | None) -> int:
 @pytest.mark.parametrize(
     ("access", "path", "client", "want"),
     [
-        pytest.param(Access(), "/validate", None, 200, id="anybody may ask by default"),
-        pytest.param(Access(), "/metrics", None, 200, id="metrics without a port of their own"),
-        pytest.param(Access(metrics=False), "/metrics", None, 404, id="metrics elsewhere"),
-        pytest.param(Access(proven=True), "/validate", None, 403, id="no certificate"),
-        pytest.param(Access(proven=True), "/mutate", None, 403, id="no certificate to mutate"),
-        pytest.param(Access(proven=True), "/mutate", "x", 200, id="any certificate"),
-        pytest.param(Access(proven=True), "/mutate", "", 200, id="a certificate without a name"),
-        pytest.param(Access(True, {"a"}), "/mutate", "", 403, id="no name where one is wanted"),
-        pytest.param(Access(True, {"a"}), "/mutate", "a", 200, id="the right name"),
-        pytest.param(Access(True, {"a"}), "/mutate", "b", 403, id="another name"),
-        pytest.param(Access(True, {"a"}), "/healthz", None, 200, id="a kubelet asks for health"),
-        pytest.param(Access(True, {"a"}), "/readyz", None, 200, id="a kubelet asks for readiness"),
+        pytest.param(AccessRules(), "/validate", None, 200, id="anybody may ask by default"),
+        pytest.param(
+            AccessRules(), "/metrics", None, 200, id="metrics without a port of their own"
+        ),
+        pytest.param(AccessRules(metrics=False), "/metrics", None, 404, id="metrics elsewhere"),
+        pytest.param(AccessRules(proven=True), "/validate", None, 403, id="no certificate"),
+        pytest.param(AccessRules(proven=True), "/mutate", None, 403, id="no certificate to mutate"),
+        pytest.param(AccessRules(proven=True), "/mutate", "x", 200, id="any certificate"),
+        pytest.param(
+            AccessRules(proven=True), "/mutate", "", 200, id="a certificate without a name"
+        ),
+        pytest.param(
+            AccessRules(True, {"a"}), "/mutate", "", 403, id="no name where one is wanted"
+        ),
+        pytest.param(AccessRules(True, {"a"}), "/mutate", "a", 200, id="the right name"),
+        pytest.param(AccessRules(True, {"a"}), "/mutate", "b", 403, id="another name"),
+        pytest.param(
+            AccessRules(True, {"a"}), "/healthz", None, 200, id="a kubelet asks for health"
+        ),
+        pytest.param(
+            AccessRules(True, {"a"}), "/readyz", None, 200, id="a kubelet asks for readiness"
+        ),
     ],
 )
-def test_who_may_ask_what(access: Access, path: str, client: str | None, want: int) -> None:
+def test_who_may_ask_what(access: AccessRules, path: str, client: str | None, want: int) -> None:
     assert status(access, path, client) == want
 
 
 @pytest.mark.parametrize(
     ("access", "client", "want"),
     [
-        pytest.param(Access(), None, b"/mutate {}", id="anybody may ask by default"),
-        pytest.param(Access(proven=True), None, None, id="no certificate"),
-        pytest.param(Access(True, {"a"}), "a", b"/mutate {}", id="the right name"),
-        pytest.param(Access(True, {"a"}), "b", None, id="another name"),
+        pytest.param(AccessRules(), None, b"/mutate {}", id="anybody may ask by default"),
+        pytest.param(AccessRules(proven=True), None, None, id="no certificate"),
+        pytest.param(AccessRules(True, {"a"}), "a", b"/mutate {}", id="the right name"),
+        pytest.param(AccessRules(True, {"a"}), "b", None, id="another name"),
     ],
 )
 def test_the_door_without_wsgi_has_the_same_guard(
-    access: Access, client: str | None, want: bytes | None
+    access: AccessRules, client: str | None, want: bytes | None
 ) -> None:
     assert guarded(Prompt(), access).at_once("/mutate", b"{}", client) == want
 
 
 def test_an_app_without_such_a_door_is_asked_by_wsgi() -> None:
-    assert guarded(lambda environ, start: [], Access()).at_once("/mutate", b"{}", None) is None
+    assert guarded(lambda environ, start: [], AccessRules()).at_once("/mutate", b"{}", None) is None
 
 
 class Prompt:

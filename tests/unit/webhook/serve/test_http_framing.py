@@ -1,6 +1,12 @@
 import pytest
 
-from webhook.serve.http_framing import HEAD_LIMIT, LINE_LIMIT, Framer, Refused, review
+from webhook.serve.http_framing import (
+    HEAD_LIMIT,
+    LINE_LIMIT,
+    RequestFramer,
+    RequestRejected,
+    review,
+)
 
 LIMIT = 1000
 
@@ -11,7 +17,7 @@ def head(*lines: str) -> bytes:
 
 def fed(data: bytes, *, piece: int) -> int | None:
     """What the framer says after the data came in pieces of this size."""
-    framer, came = Framer(body_limit=LIMIT), bytearray()
+    framer, came = RequestFramer(body_limit=LIMIT), bytearray()
     for start in range(0, len(data), piece):
         came += data[start : start + piece]
         found = framer.end(came)
@@ -92,7 +98,7 @@ def test_what_cannot_be_taken_is_refused_as_soon_as_it_shows(
 ) -> None:
     if piece == 1 and len(data) > 2 * HEAD_LIMIT:
         piece = 1000
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRejected) as caught:
         fed(data, piece=piece)
     assert caught.value.status.startswith(f"{status} ")
 

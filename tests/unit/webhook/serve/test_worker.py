@@ -18,8 +18,8 @@ from gunicorn.config import Config
 from kubenexus.dev.process import ports
 from tests.unit.webhook.serve.serving import PATIENCE, an_authority, put_pair
 from webhook.serve import worker as workers
-from webhook.serve.client_auth import Access, Environ, guarded
-from webhook.serve.worker import PatientWorker
+from webhook.serve.client_auth import AccessRules, Environ, guarded
+from webhook.serve.worker import WholeRequestWorker
 
 
 @dataclass
@@ -48,7 +48,7 @@ class App:
 @dataclass(frozen=True)
 class Running:
     app: App
-    worker: PatientWorker
+    worker: WholeRequestWorker
     address: tuple[str, int]
     context: ssl.SSLContext
 
@@ -74,8 +74,8 @@ def serving(folder: Path) -> Iterator[Running]:
     address = listener.getsockname()
     log: Any = logging.getLogger()
     nothing: Any = None  # the worker asks its application for `wsgi`, which is given below
-    worker = PatientWorker(1, os.getppid(), [listener], nothing, 30, config, log)
-    worker.wsgi = cast(Any, guarded(app, Access()))
+    worker = WholeRequestWorker(1, os.getppid(), [listener], nothing, 30, config, log)
+    worker.wsgi = cast(Any, guarded(app, AccessRules()))
     worker.prepare()
     thread = threading.Thread(target=worker.run)
     thread.start()

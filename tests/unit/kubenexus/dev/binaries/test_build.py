@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kubenexus.dev.binaries import build, cache_manifest
-from kubenexus.dev.binaries.progress import Standing
+from kubenexus.dev.binaries.progress import BuildProgress
 from kubenexus.dev.binaries.versions import Program
 from kubenexus.dev.errors import BinariesUnavailable
 from tests.pages import ROOT
@@ -44,7 +44,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        self.standings: list[Standing] = []
+        self.standings: list[BuildProgress] = []
         self.waiting = threading.Event()
 
     def note(self, line: str) -> None:
@@ -52,7 +52,7 @@ class Heard:
         if "waiting" in line:
             self.waiting.set()
 
-    def standing(self, standing: Standing) -> None:
+    def standing(self, standing: BuildProgress) -> None:
         self.standings.append(standing)
 
 

@@ -1,11 +1,11 @@
 import pytest
 
-from kubenexus.dev.binaries.progress import Lines, Standing
+from kubenexus.dev.binaries.progress import BuildProgress, Lines
 
 
-def a_standing(done: int = 0, *, linked: int = 0, elapsed: float = 0.0) -> Standing:
+def a_standing(done: int = 0, *, linked: int = 0, elapsed: float = 0.0) -> BuildProgress:
     # 160 packages and one link that counts as 40: the whole is 200.
-    return Standing("kubectl", done, 160, linked=linked, programs=1, elapsed=elapsed)
+    return BuildProgress("kubectl", done, 160, linked=linked, programs=1, elapsed=elapsed)
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def a_standing(done: int = 0, *, linked: int = 0, elapsed: float = 0.0) -> Stand
             id="done",
         ),
         pytest.param(
-            Standing("kubectl", 0, 0, linked=0, programs=0, elapsed=9),
+            BuildProgress("kubectl", 0, 0, linked=0, programs=0, elapsed=9),
             "kubectl  0/0 packages  0:09 elapsed, about 0:00 left",
             id="nothing to do",
         ),
     ],
 )
-def test_how_far_it_is(standing: Standing, want: str) -> None:
+def test_how_far_it_is(standing: BuildProgress, want: str) -> None:
     assert str(standing) == want
 
 

@@ -6,13 +6,13 @@ import pytest
 
 from kubenexus.policy.explain import explain
 from kubenexus.policy.explain import text as explain_text
-from kubenexus.policy.explain.tracing import Part, PartsEngine, Watch
+from kubenexus.policy.explain.tracing import PartsEngine, TracedExpression, Tracer
 from policies import vocabulary
 from policies.cel import engine_cpp
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.evaluate import evaluate
-from policies.engine.request import Admission
+from policies.engine.request import AdmissionRequest
 from tests.builders import a_container, a_job, a_pod
 from tests.unit.kubenexus.policy.policy_files import a_policy, a_rule, compiled
 
@@ -103,12 +103,12 @@ def test_each_expression_with_its_parts() -> None:
     ]
     assert (row.seen.value, row.seen.section) == (False, "validations")
     assert row.seen.parts == (
-        Part("object.spec.containers.all(c, c.image.startsWith(params.registry))", 1, False),
-        Part("object.spec.containers", 2, containers),
-        Part("params.registry", 2, "registry.ada.example/"),
-        Part("size(variables.names) > 0", 1, True),
-        Part("size(variables.names)", 2, 1),
-        Part("variables.names", 3, ["main"]),
+        TracedExpression("object.spec.containers.all(c, c.image.startsWith(params.registry))", 1, False),
+        TracedExpression("object.spec.containers", 2, containers),
+        TracedExpression("params.registry", 2, "registry.ada.example/"),
+        TracedExpression("size(variables.names) > 0", 1, True),
+        TracedExpression("size(variables.names)", 2, 1),
+        TracedExpression("variables.names", 3, ["main"]),
     )  # fmt: skip
 
 
@@ -133,9 +133,11 @@ def test_an_expression_that_changes_with_the_defaults_is_shown_twice() -> None:
 
 def test_watching_changes_no_outcome() -> None:
     policies = compiled(ADA, compiler=COMPILER)
-    admission = Admission.of(a_pod(), namespace={"metadata": {"name": "team-a", "labels": TENANT}})
+    admission = AdmissionRequest.of(
+        a_pod(), namespace={"metadata": {"name": "team-a", "labels": TENANT}}
+    )
     plain = evaluate(admission, policies, now=NOW)
-    assert evaluate(admission, Watch().over(policies), now=NOW) == plain
+    assert evaluate(admission, Tracer().over(policies), now=NOW) == plain
     assert not plain.allowed
 
 

@@ -29,7 +29,7 @@ def a_case(pod: Json, name: str = "case", **expect: Any) -> Json:
     return {"name": name, "object": pod, "expect": expect}
 
 
-def run(folder: Path, *, policies: list[Path] | None = None) -> runner.Report:
+def run(folder: Path, *, policies: list[Path] | None = None) -> runner.PolicyTestReport:
     return runner.run([folder], policies=policies or [], compiler=COMPILER)
 
 

@@ -8,16 +8,16 @@ import pytest
 
 from kubenexus.simulate.virtual_time import engine
 from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS
-from kubenexus.simulate.virtual_time.timeline import Job, What
+from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job
 from policies.documents.tenancy import Quota
-from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model.pod import Owner, PodKey
-from scheduler.model.policy import Tables
+from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler.model.pod import OwnerRef, PodKey
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 TENANT = "tenant.kubenexus.io/name"
 LASTS = "scheduling.kubenexus.io/expected-duration"
-JOB = Owner("Job", "j", "uid-j")
+JOB = OwnerRef("Job", "j", "uid-j")
 
 
 def job(
@@ -48,12 +48,14 @@ def job(
     return Job(pods, arrives, lasts)
 
 
-def quotas(**by_tenant: dict[str, dict[str, Any]]) -> Tables:
+def quotas(**by_tenant: dict[str, dict[str, Any]]) -> PlacementTables:
     found = {name: Quota.model_validate(quota) for name, quota in by_tenant.items()}
-    return Tables(policy=PolicyTables({}, {}, {}, (), quotas=found))
+    return PlacementTables(policy=PolicyTables({}, {}, {}, (), quotas=found))
 
 
-def told(jobs: list[Job], way: str = OURS, *, gpus: int = 2, tables: Tables | None = None) -> Any:
+def told(
+    jobs: list[Job], way: str = OURS, *, gpus: int = 2, tables: PlacementTables | None = None
+) -> Any:
     run = engine.run([a_node("n", gpus=gpus)], jobs, way, tables=tables, cpu=lambda: 0.0)
     return [(one.at, str(one.what), one.key.name) for one in run.happened]
 
@@ -251,7 +253,7 @@ def test_work_that_overran_is_expected_to_overrun_as_long_again() -> None:
         OURS,
         cpu=lambda: 0.0,
     )
-    told = [one for one in run.happened if one.what in (What.PROMISED, What.MOVED)]
+    told = [one for one in run.happened if one.what in (ChangeKind.PROMISED, ChangeKind.MOVED)]
     why = ": ns/x overran its expected duration"
     assert [(one.at, one.text) for one in told] == [
         (1, "by 50s, when ns/x have ended"),

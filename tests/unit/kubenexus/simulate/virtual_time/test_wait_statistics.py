@@ -5,9 +5,9 @@ import math
 import pytest
 
 from kubenexus.simulate.virtual_time import wait_statistics
-from kubenexus.simulate.virtual_time.timeline import Happening, Job, Run, Span, What
+from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run, Span, TimelineEntry
 from scheduler.model.pod import PodKey
-from scheduler.tenancy.quota.tree import Member, Tree
+from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 from tests.unit.scheduler.builders import a_gang, a_pod
 
 HALVES = {"a": 0.5, "b": 0.5}
@@ -65,33 +65,35 @@ def test_a_row_for_each_tenant_and_one_for_all() -> None:
             waits("b1", "b", 0, 30),
         ],
         happened=[
-            Happening(0.0, What.PROMISED, key("b1"), "b"),
-            Happening(10.0, What.MOVED, key("b1"), "b"),
-            Happening(20.0, What.MOVED, key("b1"), "b"),
-            Happening(100.0, What.PREEMPTED, key("a1"), "a"),
+            TimelineEntry(0.0, ChangeKind.PROMISED, key("b1"), "b"),
+            TimelineEntry(10.0, ChangeKind.MOVED, key("b1"), "b"),
+            TimelineEntry(20.0, ChangeKind.MOVED, key("b1"), "b"),
+            TimelineEntry(100.0, ChangeKind.PREEMPTED, key("a1"), "a"),
         ],
     )
     found = wait_statistics.tenants(
         jobs, run, {"a": 0.75, "b": 0.25}, until=130.0, of=wait_statistics.gpus
     )
     assert found == (
-        wait_statistics.Tenant(
+        wait_statistics.TenantStatistics(
             "a", 2, 1, 20.0, math.inf, math.inf, 300.0, 0.75, 0.75, 1, 300.0, 0, 0
         ),
-        wait_statistics.Tenant("b", 1, 0, 30.0, 30.0, 30.0, 100.0, 0.25, 0.25, 0, 0.0, 1, 1),
-        wait_statistics.Tenant(
+        wait_statistics.TenantStatistics(
+            "b", 1, 0, 30.0, 30.0, 30.0, 100.0, 0.25, 0.25, 0, 0.0, 1, 1
+        ),
+        wait_statistics.TenantStatistics(
             "all", 3, 1, 30.0, math.inf, math.inf, 400.0, 1.0, 1.0, 1, 300.0, 1, 1
         ),
     )
 
 
 def test_what_is_due_goes_by_the_weights_of_those_that_have_work() -> None:
-    tree = Tree(
+    tree = TenantTree(
         [
-            Member("research", weight=3),
-            Member("vision", "research", weight=2),
-            Member("language", "research"),
-            Member("idle", "research", weight=9),
+            TenantNode("research", weight=3),
+            TenantNode("vision", "research", weight=2),
+            TenantNode("language", "research"),
+            TenantNode("idle", "research", weight=9),
         ]
     )
     found = wait_statistics.due(tree, ["vision", "language", "shop"])

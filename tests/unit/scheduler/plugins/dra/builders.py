@@ -4,8 +4,8 @@ from typing import Any
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.pod import Pod
-from scheduler.plugins.dra.claim_types import Claim, DeviceClass
-from scheduler.plugins.dra.device_types import Slice
+from scheduler.plugins.dra.claim_types import DeviceClass, ResourceClaim
+from scheduler.plugins.dra.device_types import ResourceSlice
 from tests.unit.scheduler.builders import a_pod
 
 Json = dict[str, Any]
@@ -150,9 +150,9 @@ def tell(snapshot: Snapshot, *objects: Json) -> None:
     facts = snapshot.devices.facts
     for obj in objects:
         if obj.get("kind") == "ResourceClaim":
-            facts.put_claim(Claim.read(obj))
+            facts.put_claim(ResourceClaim.read(obj))
         elif "pool" in obj["spec"]:
-            facts.put_slice(Slice.read(obj))
+            facts.put_slice(ResourceSlice.read(obj))
         else:
             facts.put_class(DeviceClass.read(obj))
 

@@ -10,12 +10,20 @@ from hypothesis import given as having
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from scheduler.plugins.dra.allocator import CANNOT, GAVE_UP, Found, Outcome, Shelf, World, allocate
-from scheduler.plugins.dra.cel_selectors import Selecting
-from scheduler.plugins.dra.claim_types import DeviceClass, Spec
+from scheduler.plugins.dra.allocator import (
+    CANNOT,
+    GAVE_UP,
+    Allocated,
+    DeviceSource,
+    NodeDevices,
+    Outcome,
+    allocate,
+)
+from scheduler.plugins.dra.cel_selectors import DeviceSelectors
+from scheduler.plugins.dra.claim_types import ClaimSpec, DeviceClass
 from scheduler.plugins.dra.device_order import place_of
-from scheduler.plugins.dra.device_types import Device, Slice
-from scheduler.plugins.dra.node_selector import Nodes
+from scheduler.plugins.dra.device_types import Device, ResourceSlice
+from scheduler.plugins.dra.node_selector import NodeReach
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
     a_device,
@@ -32,18 +40,18 @@ Json = dict[str, Any]
 
 ROOT = "resource.kubernetes.io/pcieRoot"
 BIG = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("80Gi")) >= 0'
-SELECTING = Selecting()
+SELECTING = DeviceSelectors()
 CLASSES = {"gpu": DeviceClass.read(class_json())}
 
 
-def spec_of(*requests: Json, **more: Any) -> Spec:
-    return Spec.read(claim_json("c", *requests, **more)["spec"])
+def spec_of(*requests: Json, **more: Any) -> ClaimSpec:
+    return ClaimSpec.read(claim_json("c", *requests, **more)["spec"])
 
 
-def a_world(taken: Iterable[str] = (), counters: dict[str, int] | None = None) -> World:
+def a_world(taken: Iterable[str] = (), counters: dict[str, int] | None = None) -> DeviceSource:
     held = set(taken)
     left = {("set", name): Decimal(amount) for name, amount in (counters or {}).items()}
-    return World(
+    return DeviceSource(
         classes=CLASSES,
         selecting=SELECTING,
         in_use=lambda found: found.device in held,
@@ -52,15 +60,15 @@ def a_world(taken: Iterable[str] = (), counters: dict[str, int] | None = None) -
     )
 
 
-def a_shelf(rows: list[Json], *, unsettled: Sequence[str] = ()) -> Shelf:
-    found: tuple[Device, ...] = Slice.read(slice_json("a", rows)).devices
-    where = [(device, Nodes(name="a")) for device in found]
-    return Shelf(where, [place_of(device) for device in found], unsettled=unsettled)
+def a_shelf(rows: list[Json], *, unsettled: Sequence[str] = ()) -> NodeDevices:
+    found: tuple[Device, ...] = ResourceSlice.read(slice_json("a", rows)).devices
+    where = [(device, NodeReach(name="a")) for device in found]
+    return NodeDevices(where, [place_of(device) for device in found], unsettled=unsettled)
 
 
 def shown(outcome: Outcome) -> str:
     """`request=device` for each device, claims apart by a bar; or the reason."""
-    if not isinstance(outcome, Found):
+    if not isinstance(outcome, Allocated):
         return outcome.text(["ns/c", "ns/d"])
     return " | ".join(
         " ".join(f"{pick.ask.name}={pick.device.device.removeprefix('gpu-')}" for pick in one.picks)
@@ -215,7 +223,7 @@ SLICED = [
         ),
     ],
 )
-def test_allocations(rows: list[Json], taken: str, specs: list[Spec], want: str) -> None:
+def test_allocations(rows: list[Json], taken: str, specs: list[ClaimSpec], want: str) -> None:
     world = a_world((f"gpu-{n}" for n in taken), {"mem": 70})
     assert shown(allocate(specs, a_shelf(rows), world)) == want
 
@@ -250,7 +258,7 @@ def test_a_search_that_takes_too_long_says_so() -> None:
 
 def test_how_many_more_pods_a_node_could_hold() -> None:
     found = allocate([spec_of(exactly(count=2))], a_shelf(devices(7)), a_world(["gpu-0"]))
-    assert isinstance(found, Found)
+    assert isinstance(found, Allocated)
     assert found.room == 3
 
 
@@ -260,7 +268,7 @@ KINDS = ("x", "y", "z")
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[list[Json], set[str], list[Spec]]:
+def cases(draw: st.DrawFn) -> tuple[list[Json], set[str], list[ClaimSpec]]:
     count = draw(st.integers(1, 6))
     rows = [
         a_device(f"gpu-{n}", model=draw(st.sampled_from(KINDS)), root=draw(st.sampled_from("pq")))
@@ -272,7 +280,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Json], set[str], list[Spec]]:
 
 
 @st.composite
-def claims(draw: st.DrawFn) -> Spec:
+def claims(draw: st.DrawFn) -> ClaimSpec:
     def way(number: int) -> Json:
         kind = draw(st.sampled_from(("", *KINDS)))
         cel = f'device.attributes["{DRIVER}"].model == "{kind}"' if kind else ""
@@ -290,7 +298,7 @@ def claims(draw: st.DrawFn) -> Spec:
     return spec_of(*requests, constraints=rules)
 
 
-def brute(rows: list[Json], taken: set[str], specs: list[Spec]) -> bool:
+def brute(rows: list[Json], taken: set[str], specs: list[ClaimSpec]) -> bool:
     """Whether any choice of ways and devices satisfies everything; tries all of them."""
     free = [row for row in rows if row["name"] not in taken]
     slots = [(claim, request) for claim, spec in enumerate(specs) for request in spec.requests]
@@ -307,7 +315,7 @@ def brute(rows: list[Json], taken: set[str], specs: list[Spec]) -> bool:
     return False
 
 
-def _satisfied(specs: list[Spec], slots: list[Any], chosen: tuple[Any, ...]) -> bool:
+def _satisfied(specs: list[ClaimSpec], slots: list[Any], chosen: tuple[Any, ...]) -> bool:
     for claim, spec in enumerate(specs):
         for rule in spec.constraints:
             values = [
@@ -323,11 +331,13 @@ def _satisfied(specs: list[Spec], slots: list[Any], chosen: tuple[Any, ...]) -> 
 
 @settings(max_examples=150, deadline=None)
 @having(cases())
-def test_a_way_is_found_where_there_is_one(case: tuple[list[Json], set[str], list[Spec]]) -> None:
+def test_a_way_is_found_where_there_is_one(
+    case: tuple[list[Json], set[str], list[ClaimSpec]],
+) -> None:
     rows, taken, specs = case
     found = allocate(specs, a_shelf(rows), a_world(taken))
-    assert isinstance(found, Found) is brute(rows, taken, specs)
-    if isinstance(found, Found):
+    assert isinstance(found, Allocated) is brute(rows, taken, specs)
+    if isinstance(found, Allocated):
         names = [pick.device.device for one in found.allotments for pick in one.picks]
         assert not set(names) & taken
         assert len(set(names)) == len(names)

@@ -3,8 +3,8 @@
 import pytest
 
 from policies.cel import engine_cpp
-from scheduler.plugins.dra.cel_selectors import Answer, Selecting
-from scheduler.plugins.dra.device_types import Device, Slice
+from scheduler.plugins.dra.cel_selectors import Answer, DeviceSelectors
+from scheduler.plugins.dra.device_types import Device, ResourceSlice
 from tests.unit.scheduler.plugins.dra.builders import DRIVER, a_device, slice_json
 
 ATTRIBUTES = {
@@ -21,7 +21,7 @@ ON = f"{DRIVER}/a/gpu-0"
 
 def the_device() -> Device:
     row = a_device("gpu-0", attributes=ATTRIBUTES)
-    return Slice.read(slice_json("a", [row])).devices[0]
+    return ResourceSlice.read(slice_json("a", [row])).devices[0]
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def the_device() -> Device:
     ],
 )
 def test_selectors(source: str, want: Answer) -> None:
-    assert Selecting().matches([source], the_device()) == want
+    assert DeviceSelectors().matches([source], the_device()) == want
 
 
 def test_a_selector_that_cannot_be_read_is_told() -> None:
-    found = Selecting().matches(["true", "device.driver =="], the_device())
+    found = DeviceSelectors().matches(["true", "device.driver =="], the_device())
     assert isinstance(found, str)
     assert found.startswith("selector #1: CEL compile error: ")
 
@@ -78,10 +78,10 @@ def test_a_device_is_asked_about_once_until_it_changes() -> None:
         made.append("engine")
         return engine_cpp.engine()
 
-    selecting, device = Selecting(engine), the_device()
+    selecting, device = DeviceSelectors(engine), the_device()
     first = [selecting.matches([f'{HERE}.model == "H100"'], device) for _ in range(3)]
     changed = a_device("gpu-0", model="A100")
-    other = Slice.read(slice_json("a", [changed])).devices[0]
+    other = ResourceSlice.read(slice_json("a", [changed])).devices[0]
     assert (first, selecting.matches([f'{HERE}.model == "H100"'], other), made) == (
         [True] * 3,
         False,
@@ -91,6 +91,6 @@ def test_a_device_is_asked_about_once_until_it_changes() -> None:
 
 @pytest.mark.parametrize("name", engine_cpp.ENGINES)
 def test_both_engines_agree_on_plain_selectors(name: str) -> None:
-    selecting = Selecting(lambda: engine_cpp.engine(name))
+    selecting = DeviceSelectors(lambda: engine_cpp.engine(name))
     sources = [f'{SIZE}.compareTo(quantity("80Gi")) >= 0', f'{HERE}.model in ["H100", "H200"]']
     assert selecting.matches(sources, the_device()) is True

@@ -10,9 +10,9 @@ from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
 from scheduler.model.unit import units
 from scheduler.plan.planner import plan
-from scheduler.plugins.dra.claim_types import Claim
-from scheduler.plugins.dra.device_types import Slice
-from scheduler.plugins.dra.unready_pods import Aside
+from scheduler.plugins.dra.claim_types import ResourceClaim
+from scheduler.plugins.dra.device_types import ResourceSlice
+from scheduler.plugins.dra.unready_pods import UnreadyPods
 from tests.unit.scheduler.builders import a_node, a_pod
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
@@ -249,7 +249,7 @@ def test_what_a_node_offers_is_asked_again_when_it_changes() -> None:
     snapshot = a_picture(claim_json("one", exactly(count=5)))
     pod = a_claimer("p", "one")
     before = outcome(snapshot, pod)
-    snapshot.devices.facts.put_slice(Slice.read(slice_json("b", devices(5), generation=2)))
+    snapshot.devices.facts.put_slice(ResourceSlice.read(slice_json("b", devices(5), generation=2)))
     snapshot.stirred()
     assert (before, outcome(snapshot, pod)) == (
         "0/3 nodes are available: 3 cannot allocate all claims.",
@@ -302,14 +302,14 @@ def test_pods_wait_aside_until_their_claims_are_shown() -> None:
     snapshot = a_picture()
     back: list[str] = []
     facts = snapshot.devices.facts
-    aside = Aside(facts, lambda pod: back.append(pod.key.name))
+    aside = UnreadyPods(facts, lambda pod: back.append(pod.key.name))
     kept = [
         aside.keep(a_pod("plain")),
         aside.keep(a_claimer("named", "nobody-made-it")),
         aside.keep(a_templated("early", made=None)),
         aside.keep(a_templated("p")),
     ]
-    facts.put_claim(Claim.read(claim_json("other-gpu")))
-    facts.put_claim(Claim.read(claim_json("p-gpu")))
+    facts.put_claim(ResourceClaim.read(claim_json("other-gpu")))
+    facts.put_claim(ResourceClaim.read(claim_json("p-gpu")))
     aside.drop("uid-early")
     assert (kept, back, len(aside)) == ([False, False, True, True], ["p"], 0)

@@ -12,10 +12,10 @@ from cluster import client, errors, resources
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
-from scheduler.plugins.dra.claim_types import FINALIZER, Claim
+from scheduler.plugins.dra.claim_types import FINALIZER, ResourceClaim
 from scheduler.plugins.dra.plugin import UNAVAILABLE
-from scheduler.plugins.dra.prebind import Claiming
-from scheduler.plugins.volumes.prebind import Prepared
+from scheduler.plugins.dra.prebind import ClaimPreBind
+from scheduler.plugins.volumes.prebind import PreBindResult
 from tests.unit.scheduler.builders import a_node, placed
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
@@ -118,7 +118,7 @@ class Scene:
         slices = (slice_json("a", devices(2)), slice_json("b", devices(2)))
         tell(self.snapshot, classes or class_json(), *slices, *claims)
         self.clock, self.stirs = 0.0, 0
-        self.claiming = Claiming(
+        self.claiming = ClaimPreBind(
             self.store,
             self.snapshot.devices,
             now=lambda: self.clock,
@@ -139,7 +139,7 @@ class Scene:
         self.snapshot.place(pod, "a")
         return placed(pod, "a")
 
-    def prepare(self, *placements: Placement) -> Prepared:
+    def prepare(self, *placements: Placement) -> PreBindResult:
         return run(self.claiming.prepare(placements, deadline=30.0))
 
 
@@ -147,7 +147,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def failures(found: Prepared) -> list[str]:
+def failures(found: PreBindResult) -> list[str]:
     return [one.why.removeprefix("allocating devices: ") for one in found.failed]
 
 
@@ -272,7 +272,7 @@ def test_whoever_allocates_first_wins() -> None:
 def test_a_claim_that_is_gone_fails_its_pod() -> None:
     scene = Scene(claim_json("one"))
     placement = scene.place("p", "one")
-    scene.snapshot.devices.facts.drop_claim(Claim.read(claim_json("one")))
+    scene.snapshot.devices.facts.drop_claim(ResourceClaim.read(claim_json("one")))
     assert failures(scene.prepare(placement)) == ["claim ns/one is gone"]
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from scheduler.columns.label_match import Requirement
-from scheduler.plugins.dra.claim_types import Claim
-from scheduler.plugins.dra.device_order import Item, Place, ordered, place_of
-from scheduler.plugins.dra.device_types import DeviceId, Rule, Slice
-from scheduler.plugins.dra.node_selector import EVERYWHERE, Nodes, common, written
-from scheduler.plugins.dra.store import DeviceFacts
+from scheduler.columns.label_match import RowRequirement
+from scheduler.plugins.dra.claim_types import ResourceClaim
+from scheduler.plugins.dra.device_order import DevicePosition, OrderedDevice, ordered, place_of
+from scheduler.plugins.dra.device_types import DeviceId, DeviceTaintRule, ResourceSlice
+from scheduler.plugins.dra.node_selector import EVERYWHERE, NodeReach, common, written
+from scheduler.plugins.dra.store import DeviceStore
 from tests.unit.scheduler.builders import a_node
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
@@ -24,10 +24,10 @@ from tests.unit.scheduler.plugins.dra.builders import (
 Json = dict[str, Any]
 
 
-def facts_of(*slices: Json) -> DeviceFacts:
-    facts = DeviceFacts()
+def facts_of(*slices: Json) -> DeviceStore:
+    facts = DeviceStore()
     for one in slices:
-        facts.put_slice(Slice.read(one))
+        facts.put_slice(ResourceSlice.read(one))
     return facts
 
 
@@ -74,28 +74,30 @@ def test_pools(slices: list[Json], want: list[tuple[str, bool, list[str]]]) -> N
 
 def test_a_slice_that_goes_takes_its_pool_with_it() -> None:
     facts = facts_of(slice_json("a", devices(1)))
-    gone = facts.drop_slice(Slice.read(slice_json("a", devices(1))))
+    gone = facts.drop_slice(ResourceSlice.read(slice_json("a", devices(1))))
     assert (gone, facts.visible("a"), facts.pools, facts.at_node) == (True, [], {}, {})
 
 
 @pytest.mark.parametrize(
     ("nodes", "want"),
     [
-        pytest.param(Nodes(name="a"), True, id="by name"),
-        pytest.param(Nodes(name="b"), False, id="by another name"),
+        pytest.param(NodeReach(name="a"), True, id="by name"),
+        pytest.param(NodeReach(name="b"), False, id="by another name"),
         pytest.param(EVERYWHERE, True, id="everywhere"),
         pytest.param(
-            Nodes(terms=((Requirement("zone", "In", ("z",)),),)), True, id="by a label that it has"
+            NodeReach(terms=((RowRequirement("zone", "In", ("z",)),),)),
+            True,
+            id="by a label that it has",
         ),
-        pytest.param(Nodes(terms=((),)), False, id="an empty term selects nothing"),
+        pytest.param(NodeReach(terms=((),)), False, id="an empty term selects nothing"),
         pytest.param(
-            Nodes(terms=((Requirement("field:metadata.name", "In", ("a",)),),)),
+            NodeReach(terms=((RowRequirement("field:metadata.name", "In", ("a",)),),)),
             True,
             id="by a rule about names",
         ),
     ],
 )
-def test_where_devices_are(nodes: Nodes, want: bool) -> None:
+def test_where_devices_are(nodes: NodeReach, want: bool) -> None:
     assert nodes.has(a_node("a", labels={"zone": "z"})) is want
 
 
@@ -104,14 +106,14 @@ def test_where_devices_are(nodes: Nodes, want: bool) -> None:
     [
         pytest.param((EVERYWHERE,), None, id="no node is excluded"),
         pytest.param(
-            (EVERYWHERE, Nodes(name="a")),
+            (EVERYWHERE, NodeReach(name="a")),
             [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}],
             id="one device of the node decides",
         ),
         pytest.param(
             (
-                Nodes(terms=((Requirement("zone", "In", ("z",)),),)),
-                Nodes(terms=((Requirement("rack", "Exists"),),)),
+                NodeReach(terms=((RowRequirement("zone", "In", ("z",)),),)),
+                NodeReach(terms=((RowRequirement("rack", "Exists"),),)),
             ),
             [
                 {
@@ -125,7 +127,7 @@ def test_where_devices_are(nodes: Nodes, want: bool) -> None:
         ),
     ],
 )
-def test_the_nodes_of_an_allocation(nodes: tuple[Nodes, ...], want: list[Json] | None) -> None:
+def test_the_nodes_of_an_allocation(nodes: tuple[NodeReach, ...], want: list[Json] | None) -> None:
     found = written(common(nodes))
     assert (None if found is None else found["nodeSelectorTerms"]) == want
 
@@ -135,12 +137,12 @@ def test_claims_hold_devices_and_give_them_back() -> None:
     free, first = DeviceId(DRIVER, "a", "gpu-1"), DeviceId(DRIVER, "a", "gpu-0")
     told: list[object] = []
     facts.on_taken.append(told.append)
-    facts.put_claim(Claim.read(claim_json("c", status=given("gpu-0"))))
+    facts.put_claim(ResourceClaim.read(claim_json("c", status=given("gpu-0"))))
     held = set(facts.taken)
-    stale = facts.put_claim(Claim.read(claim_json("c", version="0")))
-    facts.put_claim(Claim.read(claim_json("c", version="2", status=given("gpu-1"))))
+    stale = facts.put_claim(ResourceClaim.read(claim_json("c", version="0")))
+    facts.put_claim(ResourceClaim.read(claim_json("c", version="2", status=given("gpu-1"))))
     moved = set(facts.taken)
-    facts.drop_claim(Claim.read(claim_json("c", version="3")))
+    facts.drop_claim(ResourceClaim.read(claim_json("c", version="3")))
     assert (held, stale, moved, facts.taken, told) == (
         {first},
         False,
@@ -151,9 +153,9 @@ def test_claims_hold_devices_and_give_them_back() -> None:
 
 
 def test_equal_specs_have_one_number() -> None:
-    facts = DeviceFacts()
+    facts = DeviceStore()
     for name, count in (("a", 1), ("b", 1), ("c", 2)):
-        facts.put_claim(Claim.read(claim_json(name, exactly(count=count))))
+        facts.put_claim(ResourceClaim.read(claim_json(name, exactly(count=count))))
     one, same, other = (facts.numbers["ns", name] for name in "abc")
     assert one == same != other
 
@@ -163,17 +165,17 @@ def test_a_rule_taints_the_devices_that_it_selects() -> None:
     taint = {"key": "sick", "effect": "NoSchedule"}
     selector = {"driver": DRIVER, "device": "gpu-1"}
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": taint}}
-    facts.put_rule(Rule.read(rule))
+    facts.put_rule(DeviceTaintRule.read(rule))
     (pool,) = facts.visible("a")
     found = [[mark.key for mark in facts.marks(device)] for device in pool.slices[0].devices]
     assert found == [[], ["sick"]]
 
 
 def test_a_device_tells_where_it_sits() -> None:
-    (device,) = Slice.read(
+    (device,) = ResourceSlice.read(
         slice_json("a", [a_device("x", numa=1, root="pci0000:01", island="i-0")])
     ).devices
-    assert place_of(device) == Place(1, "pci0000:01", "i-0")
+    assert place_of(device) == DevicePosition(1, "pci0000:01", "i-0")
 
 
 ISLANDS = ["i"] * 4 + ["j"] * 4
@@ -192,9 +194,9 @@ ISLANDS = ["i"] * 4 + ["j"] * 4
     ],
 )
 def test_the_order_of_devices(islands: list[str], taken: set[int], wanted: int, want: str) -> None:
-    found = Slice.read(slice_json("a", devices(len(islands)))).devices
+    found = ResourceSlice.read(slice_json("a", devices(len(islands)))).devices
     items = [
-        Item(n, device, Place(island=island))
+        OrderedDevice(n, device, DevicePosition(island=island))
         for n, (device, island) in enumerate(zip(found, islands, strict=True))
     ]
     free = {item.number for item in items} - taken

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.pod import Owner, Pod
-from scheduler.plugins.interpod.default_spread import Serving
-from scheduler.plugins.interpod.plugin import Peers
+from scheduler.model.pod import OwnerRef, Pod
+from scheduler.plugins.interpod.default_spread import WorkloadSelector
+from scheduler.plugins.interpod.plugin import InterPod
 from tests.unit.scheduler.builders import a_node
 from tests.unit.scheduler.plugins.interpod.builders import (
     HOST,
@@ -111,14 +111,16 @@ def test_scores(there: list[tuple[Pod, str]], pod: Pod, want: list[dict[str, int
 
 def owned(name: str, kind: str = "ReplicaSet") -> Pod:
     raw = a_peer(name)
-    return Pod(raw.key, raw.uid, raw.shape, labels=raw.labels, owner=Owner(kind, "web", "u"))
+    return Pod(raw.key, raw.uid, raw.shape, labels=raw.labels, owner=OwnerRef(kind, "web", "u"))
 
 
-def serving(kind: str, name: str = "web", **spec: Any) -> Serving:
-    return Serving.read(kind, {"metadata": {"namespace": "ns", "name": name}, "spec": spec})
+def serving(kind: str, name: str = "web", **spec: Any) -> WorkloadSelector:
+    return WorkloadSelector.read(
+        kind, {"metadata": {"namespace": "ns", "name": name}, "spec": spec}
+    )
 
 
-def told(snapshot: Snapshot, kind: str) -> Peers:
+def told(snapshot: Snapshot, kind: str) -> InterPod:
     plain = kind in ("Service", "ReplicationController")
     snapshot.peers.defaults.put(serving(kind, selector={"app": "x"} if plain else X))
     return snapshot.peers

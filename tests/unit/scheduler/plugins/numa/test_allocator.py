@@ -7,27 +7,29 @@ import pytest
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model import assignment
-from scheduler.model.assignment import NOWHERE, Assignment, Share
+from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
 from scheduler.plugins.numa.allocator import (
     AVOIDED,
     HELD_BY_ISOLATED,
     NONE_UNSHARED,
     TOO_WIDE,
     Ask,
-    Misfit,
+    NumaMisfit,
     choose,
 )
-from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 TWO = Topology((Zone(0, 4000, 100), Zone(1, 4000, 100)), tuple(Gpu(i, i // 2) for i in range(4)))
 
 
-def taken(zone: int, cpu: int = 0, *, gpus: tuple[int, ...] = (), isolated: bool = False) -> Claim:
-    return Claim(cpu, 0, len(gpus), Assignment((Share(zone, cpu),), gpus, isolated))
+def taken(
+    zone: int, cpu: int = 0, *, gpus: tuple[int, ...] = (), isolated: bool = False
+) -> PodUsage:
+    return PodUsage(cpu, 0, len(gpus), Assignment((NumaShare(zone, cpu),), gpus, isolated))
 
 
-def floating(cpu: int = 0, gpus: int = 0) -> Claim:
-    return Claim(cpu, 0, gpus)
+def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
+    return PodUsage(cpu, 0, gpus)
 
 
 @pytest.mark.parametrize(
@@ -36,109 +38,109 @@ def floating(cpu: int = 0, gpus: int = 0) -> Claim:
         pytest.param(
             [],
             Ask(cpu=2000, memory=10, gpus=2, policy="single-numa"),
-            Assignment((Share(0, 2000, 10),), (0, 1)),
+            Assignment((NumaShare(0, 2000, 10),), (0, 1)),
             id="equals go to the lowest id, GPUs with the CPUs",
         ),
         pytest.param(
             [taken(1, 1000)],
             Ask(cpu=3000),
-            Assignment((Share(1, 3000),)),
+            Assignment((NumaShare(1, 3000),)),
             id="without a policy the tightest NUMA node wins",
         ),
         pytest.param(
             [taken(1, 1000)],
             Ask(cpu=3000, policy="single-numa"),
-            Assignment((Share(0, 3000),)),
+            Assignment((NumaShare(0, 3000),)),
             id="with a policy the one whose use comes nearest to three fifths",
         ),
         pytest.param(
             [taken(0, 1000), taken(1, 500)],
             Ask(cpu=1000, policy="best-effort"),
-            Assignment((Share(0, 1000),)),
+            Assignment((NumaShare(0, 1000),)),
             id="with a policy a NUMA node that is little in use is filled first",
         ),
         pytest.param(
             [taken(1, 1000)],
             Ask(cpu=2000, policy="best-effort", prefer=(0,)),
-            Assignment((Share(0, 2000),)),
+            Assignment((NumaShare(0, 2000),)),
             id="a preferred id comes before tightness",
         ),
         pytest.param(
             [],
             Ask(cpu=1000, policy="single-numa", avoid=(0, 7)),
-            Assignment((Share(1, 1000),)),
+            Assignment((NumaShare(1, 1000),)),
             id="an id to avoid is closed, one the host lacks is ignored",
         ),
         pytest.param(
             [],
             Ask(cpu=1000, policy="single-numa", avoid=(0, 1)),
-            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="nothing is left to a pod that avoids all",
         ),
         pytest.param(
             [],
             Ask(cpu=6000, policy="single-numa"),
-            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="single-numa never spans",
         ),
         pytest.param(
             [],
             Ask(cpu=6000, memory=120, policy="restricted"),
-            Assignment((Share(0, 4000, 100), Share(1, 2000, 20))),
+            Assignment((NumaShare(0, 4000, 100), NumaShare(1, 2000, 20))),
             id="restricted spans as few as an empty host needs",
         ),
         pytest.param(
             [taken(0, 2000), taken(1, 2000)],
             Ask(cpu=3000, policy="restricted"),
-            Misfit(TOO_WIDE),
+            NumaMisfit(TOO_WIDE),
             id="restricted does not span for want of room",
         ),
         pytest.param(
             [taken(0, 2000), taken(1, 2000)],
             Ask(cpu=3000, policy="best-effort"),
-            Assignment((Share(0, 2000), Share(1, 1000))),
+            Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="best-effort spans when one has no room",
         ),
         pytest.param(
             [taken(0, 2000)],
             Ask(cpu=1000, policy="isolated"),
-            Assignment((Share(1, 1000),), isolated=True),
+            Assignment((NumaShare(1, 1000),), isolated=True),
             id="isolated takes what nobody shares",
         ),
         pytest.param(
             [taken(0, 1), taken(1, 1)],
             Ask(cpu=1000, policy="isolated"),
-            Misfit(NONE_UNSHARED),
+            NumaMisfit(NONE_UNSHARED),
             id="isolated refuses to share",
         ),
         pytest.param(
             [taken(0, 1000, isolated=True)],
             Ask(cpu=2000),
-            Assignment((Share(1, 2000),)),
+            Assignment((NumaShare(1, 2000),)),
             id="an isolated NUMA node is closed to others",
         ),
         pytest.param(
             [taken(0, 1000, isolated=True)],
             Ask(cpu=5000),
-            Misfit(HELD_BY_ISOLATED),
+            NumaMisfit(HELD_BY_ISOLATED),
             id="nobody floats over an isolated NUMA node",
         ),
         pytest.param(
             [taken(1, 3000)],
             Ask(cpu=2000, avoid=(0,)),
-            Misfit(AVOIDED),
+            NumaMisfit(AVOIDED),
             id="nobody floats over a NUMA node that it avoids",
         ),
         pytest.param(
             [taken(0, gpus=(0,), isolated=True)],
             Ask(cpu=1000, gpus=2, aligned=frozenset({"cpu"})),
-            Assignment((Share(1, 1000),), (2, 3)),
+            Assignment((NumaShare(1, 1000),), (2, 3)),
             id="GPUs beside an isolated pod are not shared either",
         ),
         pytest.param(
-            [Claim(0, 0, 1, Assignment((), (0,)))],
+            [PodUsage(0, 0, 1, Assignment((), (0,)))],
             Ask(cpu=1000, policy="isolated"),
-            Assignment((Share(1, 1000),), isolated=True),
+            Assignment((NumaShare(1, 1000),), isolated=True),
             id="who holds a GPU shares its NUMA node",
         ),
         pytest.param(
@@ -150,7 +152,7 @@ def floating(cpu: int = 0, gpus: int = 0) -> Claim:
         pytest.param(
             [floating(3000)],
             Ask(cpu=2000, policy="single-numa"),
-            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="what floats may sit on any NUMA node",
         ),
         pytest.param(
@@ -159,25 +161,25 @@ def floating(cpu: int = 0, gpus: int = 0) -> Claim:
         pytest.param(
             [taken(0, gpus=(0,))],
             Ask(gpus=2, policy="single-numa"),
-            Assignment((Share(1),), (2, 3)),
+            Assignment((NumaShare(1),), (2, 3)),
             id="GPUs of one NUMA node",
         ),
         pytest.param(
             [floating(gpus=1)],
             Ask(gpus=2, policy="single-numa"),
-            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="a GPU taken by a stranger may be any",
         ),
         pytest.param(
             [taken(0, gpus=(0,)), taken(1, gpus=(2,))],
             Ask(cpu=1000, gpus=2, policy="single-numa", aligned=frozenset({"cpu"})),
-            Assignment((Share(0, 1000),), (1, 3)),
+            Assignment((NumaShare(0, 1000),), (1, 3)),
             id="a resource left out of the list may sit anywhere",
         ),
     ],
 )
-def test_choices(claims: list[Claim], ask: Ask, want: Assignment | Misfit) -> None:
-    layout = Layout.of(TWO, tuple(claims))
+def test_choices(claims: list[PodUsage], ask: Ask, want: Assignment | NumaMisfit) -> None:
+    layout = HostUsage.of(TWO, tuple(claims))
     before = layout.state()
     assert (choose(layout, ask), layout.state()) == (want, before)
 
@@ -186,10 +188,10 @@ PAGES = "hugepages-2Mi"
 PAGED = Topology((Zone(0, 4000, 100, ((PAGES, 4),)), Zone(1, 4000, 100, ((PAGES, 6),))))
 
 
-def pages(count: int, zone: int | None = None) -> Claim:
+def pages(count: int, zone: int | None = None) -> PodUsage:
     """A pod with huge pages, somewhere or on one NUMA node."""
-    held = NOWHERE if zone is None else Assignment((Share(zone, 0, 0, ((PAGES, count),)),))
-    return Claim(0, 0, 0, held, ((PAGES, count),))
+    held = NOWHERE if zone is None else Assignment((NumaShare(zone, 0, 0, ((PAGES, count),)),))
+    return PodUsage(0, 0, 0, held, ((PAGES, count),))
 
 
 def paged(count: int, policy: str = "single-numa", *, together: bool = True) -> Ask:
@@ -204,46 +206,46 @@ def paged(count: int, policy: str = "single-numa", *, together: bool = True) -> 
             PAGED,
             [],
             paged(5),
-            Assignment((Share(1, 0, 0, ((PAGES, 5),)),)),
+            Assignment((NumaShare(1, 0, 0, ((PAGES, 5),)),)),
             id="where there are enough",
         ),
         pytest.param(
             PAGED,
             [pages(3, 1)],
             paged(4),
-            Assignment((Share(0, 0, 0, ((PAGES, 4),)),)),
+            Assignment((NumaShare(0, 0, 0, ((PAGES, 4),)),)),
             id="what is held there counts there alone",
         ),
         pytest.param(
             PAGED,
             [pages(3)],
             paged(4),
-            Misfit(vocabulary.NO_SINGLE_NUMA_NODE),
+            NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="what is held somewhere counts everywhere",
         ),
         pytest.param(
             PAGED,
             [],
             paged(8, "restricted"),
-            Assignment((Share(0, 0, 0, ((PAGES, 4),)), Share(1, 0, 0, ((PAGES, 4),)))),
+            Assignment((NumaShare(0, 0, 0, ((PAGES, 4),)), NumaShare(1, 0, 0, ((PAGES, 4),)))),
             id="over both NUMA nodes",
         ),
         pytest.param(
             PAGED,
             [],
             paged(8, together=False),
-            Assignment((Share(0),)),
+            Assignment((NumaShare(0),)),
             id="left out of the list they may sit anywhere",
         ),
         pytest.param(
-            TWO, [], paged(8), Assignment((Share(0),)), id="a host that tells nothing of them"
+            TWO, [], paged(8), Assignment((NumaShare(0),)), id="a host that tells nothing of them"
         ),
     ],
 )
 def test_huge_pages(
-    topology: Topology, claims: list[Claim], ask: Ask, want: Assignment | Misfit
+    topology: Topology, claims: list[PodUsage], ask: Ask, want: Assignment | NumaMisfit
 ) -> None:
-    assert choose(Layout.of(topology, tuple(claims)), ask) == want
+    assert choose(HostUsage.of(topology, tuple(claims)), ask) == want
 
 
 def test_books_are_exact_even_where_claims_overlap() -> None:
@@ -254,7 +256,7 @@ def test_books_are_exact_even_where_claims_overlap() -> None:
         floating(300, gpus=1),
         taken(1, 100, isolated=True),
     ]
-    layout = Layout(TWO)
+    layout = HostUsage(TWO)
     states = [layout.state()]
     for claim in claims:
         layout.take(claim)
@@ -268,10 +270,13 @@ def test_books_are_exact_even_where_claims_overlap() -> None:
     "value",
     [
         pytest.param(NOWHERE, id="nothing"),
-        pytest.param(Assignment((Share(0, 1, 2), Share(3, 4, 5)), (0, 7)), id="shares and GPUs"),
-        pytest.param(Assignment((Share(0, 1, 2),), isolated=True), id="isolated"),
         pytest.param(
-            Assignment((Share(0, 1, 2, (("hugepages-2Mi", 4),)), Share(1, 1, 2))), id="huge pages"
+            Assignment((NumaShare(0, 1, 2), NumaShare(3, 4, 5)), (0, 7)), id="shares and GPUs"
+        ),
+        pytest.param(Assignment((NumaShare(0, 1, 2),), isolated=True), id="isolated"),
+        pytest.param(
+            Assignment((NumaShare(0, 1, 2, (("hugepages-2Mi", 4),)), NumaShare(1, 1, 2))),
+            id="huge pages",
         ),
     ],
 )
@@ -282,7 +287,9 @@ def test_an_assignment_reads_back_as_it_was_written(value: Assignment) -> None:
 @pytest.mark.parametrize(
     ("text", "want"),
     [
-        pytest.param('{"numa":[0],"gpus":[0,1]}', Assignment((Share(0),), (0, 1)), id="no shares"),
+        pytest.param(
+            '{"numa":[0],"gpus":[0,1]}', Assignment((NumaShare(0),), (0, 1)), id="no shares"
+        ),
         pytest.param(None, None, id="absent"),
         pytest.param("nonsense", None, id="not JSON"),
         pytest.param("[]", None, id="not an object"),

@@ -4,10 +4,10 @@ import pytest
 
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
-from scheduler.model.assignment import NOWHERE, Assignment, Share
-from scheduler.plugins.numa.allocator import Ask, Misfit, choose
-from scheduler.plugins.numa.gpu_islands import Pick, pick, tiers
-from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.plugins.numa.gpu_islands import GpuPick, pick, tiers
+from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 GIB = 2**30
 EIGHT = tuple(Gpu(i, i // 4, switch=f"s{i // 2}", island=f"i{i // 4}") for i in range(8))
@@ -22,63 +22,75 @@ def free_but(*held: int) -> list[int]:
 @pytest.mark.parametrize(
     ("gpus", "free", "count", "want"),
     [
-        pytest.param(EIGHT, free_but(), 4, Pick(0, 1, 1, 0, (0, 1, 2, 3)), id="a whole island"),
+        pytest.param(EIGHT, free_but(), 4, GpuPick(0, 1, 1, 0, (0, 1, 2, 3)), id="a whole island"),
         pytest.param(
-            EIGHT, free_but(4), 1, Pick(0, 1, 2, 2, (5,)), id="one goes where one is gone already"
+            EIGHT,
+            free_but(4),
+            1,
+            GpuPick(0, 1, 2, 2, (5,)),
+            id="one goes where one is gone already",
         ),
         pytest.param(
-            EIGHT, free_but(0, 1, 2), 1, Pick(0, 1, 0, 0, (3,)), id="the last of an island is best"
+            EIGHT,
+            free_but(0, 1, 2),
+            1,
+            GpuPick(0, 1, 0, 0, (3,)),
+            id="the last of an island is best",
         ),
         pytest.param(
-            EIGHT, free_but(0, 1), 4, Pick(0, 1, 1, 0, (4, 5, 6, 7)), id="four stay together"
+            EIGHT, free_but(0, 1), 4, GpuPick(0, 1, 1, 0, (4, 5, 6, 7)), id="four stay together"
         ),
         pytest.param(
-            EIGHT, free_but(0), 2, Pick(0, 1, 2, 1, (2, 3)), id="two share a switch of the island"
+            EIGHT,
+            free_but(0),
+            2,
+            GpuPick(0, 1, 2, 1, (2, 3)),
+            id="two share a switch of the island",
         ),
         pytest.param(
             EIGHT,
             free_but(0, 2, 5),
             3,
-            Pick(0, 1, 0, 0, (4, 6, 7)),
+            GpuPick(0, 1, 0, 0, (4, 6, 7)),
             id="three of a broken island, on two switches",
         ),
         pytest.param(
             EIGHT,
             free_but(0, 5),
             6,
-            Pick(3, 2, 0, 0, (1, 2, 3, 4, 6, 7)),
+            GpuPick(3, 2, 0, 0, (1, 2, 3, 4, 6, 7)),
             id="six need both islands",
         ),
         pytest.param(
             EIGHT,
             free_but(0),
             5,
-            Pick(3, 2, 0, 2, (1, 4, 5, 6, 7)),
+            GpuPick(3, 2, 0, 2, (1, 4, 5, 6, 7)),
             id="a whole island and one of the other",
         ),
         pytest.param(EIGHT, free_but(0, 1, 2, 3, 4), 4, None, id="too few"),
         pytest.param(
-            PAIRS, free_but(0), 2, Pick(1, 1, 1, 0, (2, 3)), id="without islands one switch"
+            PAIRS, free_but(0), 2, GpuPick(1, 1, 1, 0, (2, 3)), id="without islands one switch"
         ),
         pytest.param(
-            PAIRS, free_but(), 3, Pick(2, 1, 3, 1, (0, 1, 2)), id="beyond a switch one NUMA node"
+            PAIRS, free_but(), 3, GpuPick(2, 1, 3, 1, (0, 1, 2)), id="beyond a switch one NUMA node"
         ),
         pytest.param(
             (Gpu(0, None), Gpu(1, None), Gpu(2, None)),
             [0, 2],
             1,
-            Pick(3, 1, 0, 1, (0,)),
+            GpuPick(3, 1, 0, 1, (0,)),
             id="where nothing is said the lowest",
         ),
     ],
 )
-def test_picks(gpus: tuple[Gpu, ...], free: list[int], count: int, want: Pick | None) -> None:
+def test_picks(gpus: tuple[Gpu, ...], free: list[int], count: int, want: GpuPick | None) -> None:
     assert pick(tiers(gpus), count, usable=free, free=set(free)) == want
 
 
 def test_a_stranger_may_hold_any_gpu() -> None:
     found = pick(tiers(EIGHT), 4, usable=range(8), free=set(range(8)), floating=1)
-    assert found == Pick(3, 1, 0, 4, (0, 1, 2, 3))
+    assert found == GpuPick(3, 1, 0, 4, (0, 1, 2, 3))
 
 
 SOCKETS = Topology((Zone(0, 8000, 64 * GIB), Zone(1, 8000, 64 * GIB)), EIGHT)
@@ -88,8 +100,8 @@ MIXED = Topology(
 )
 
 
-def holding(*gpus: int) -> Claim:
-    return Claim(0, 0, len(gpus), Assignment((), gpus))
+def holding(*gpus: int) -> PodUsage:
+    return PodUsage(0, 0, len(gpus), Assignment((), gpus))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +112,7 @@ def holding(*gpus: int) -> Claim:
             [holding(5)],
             Ask(cpu=1000, gpus=1),
             0,
-            Assignment((Share(1, 1000),), (4,)),
+            Assignment((NumaShare(1, 1000),), (4,)),
             id="a broken island comes before an untouched one, and decides the NUMA node",
         ),
         pytest.param(
@@ -108,7 +120,7 @@ def holding(*gpus: int) -> Claim:
             [holding(5)],
             Ask(cpu=1000, gpus=1, policy="single-numa", prefer=(0,)),
             0,
-            Assignment((Share(1, 1000),), (4,)),
+            Assignment((NumaShare(1, 1000),), (4,)),
             id="a preferred id breaks no untouched island",
         ),
         pytest.param(
@@ -116,7 +128,7 @@ def holding(*gpus: int) -> Claim:
             [holding(0), holding(5)],
             Ask(cpu=1000, gpus=1, prefer=(1,)),
             0,
-            Assignment((Share(1, 1000),), (4,)),
+            Assignment((NumaShare(1, 1000),), (4,)),
             id="a preferred id decides between broken islands",
         ),
         pytest.param(
@@ -124,7 +136,7 @@ def holding(*gpus: int) -> Claim:
             [holding(0, 1)],
             Ask(cpu=12000, gpus=6),
             0,
-            Assignment((Share(0, 8000), Share(1, 4000)), (2, 3, 4, 5, 6, 7)),
+            Assignment((NumaShare(0, 8000), NumaShare(1, 4000)), (2, 3, 4, 5, 6, 7)),
             id="GPUs of both NUMA nodes",
         ),
         pytest.param(
@@ -133,7 +145,7 @@ def holding(*gpus: int) -> Claim:
         pytest.param(ALONE, [], Ask(cpu=1000), 0, NOWHERE, id="no GPU asked for"),
         pytest.param(
             ALONE,
-            [holding(0, 1, 2, 3, 4, 5), Claim(0, 0, 1)],
+            [holding(0, 1, 2, 3, 4, 5), PodUsage(0, 0, 1)],
             Ask(gpus=2),
             0,
             NOWHERE,
@@ -144,7 +156,7 @@ def holding(*gpus: int) -> Claim:
             [],
             Ask(gpus=1, policy="single-numa"),
             0,
-            Misfit("node(s) had no NUMA topology"),
+            NumaMisfit("node(s) had no NUMA topology"),
             id="GPUs alone are no NUMA node",
         ),
         pytest.param(
@@ -163,7 +175,7 @@ def holding(*gpus: int) -> Claim:
             [],
             Ask(gpus=2),
             80 * GIB,
-            Misfit(
+            NumaMisfit(
                 f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, "
                 "fewer than 2 free GPUs of the node have it"
             ),
@@ -172,6 +184,6 @@ def holding(*gpus: int) -> Claim:
     ],
 )
 def test_choices_with_gpus(
-    topology: Topology, claims: list[Claim], ask: Ask, vram: int, want: Assignment | Misfit
+    topology: Topology, claims: list[PodUsage], ask: Ask, vram: int, want: Assignment | NumaMisfit
 ) -> None:
-    assert choose(Layout.of(topology, tuple(claims)), ask, vram=vram) == want
+    assert choose(HostUsage.of(topology, tuple(claims)), ask, vram=vram) == want

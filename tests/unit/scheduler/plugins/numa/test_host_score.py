@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from policies import vocabulary
 from policies.hosts.topology import Topology, Zone
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.numa_request import Ask
+from scheduler.model.numa_request import HostRequest
 from scheduler.model.plan import Placed
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from scheduler.plugins.numa import host_score, numa_score
-from scheduler.plugins.numa.host_usage import Layout
-from scheduler.plugins.numa.numa_table import Grid
+from scheduler.plugins.numa.host_usage import HostUsage
+from scheduler.plugins.numa.numa_table import NumaTable
 from tests.unit.scheduler.builders import a_node, a_pod
 
 GIB = 2**30
@@ -83,8 +83,8 @@ def test_the_same_as_one_host_after_the_other(
     distance: int,
     prefer: tuple[int, ...],
 ) -> None:
-    layouts = {f"n{i}": Layout(Topology(zones(rows))) for i, rows in enumerate(hosts)}
-    ask = Ask(
+    layouts = {f"n{i}": HostUsage(Topology(zones(rows))) for i, rows in enumerate(hosts)}
+    ask = HostRequest(
         cpu=cpu * 1000,
         memory=memory * GIB,
         policy="best-effort",
@@ -92,7 +92,7 @@ def test_the_same_as_one_host_after_the_other(
         distance=distance,
         prefer=prefer,
     )
-    found = host_score.scores(Grid(Rows(len(hosts)), layouts), ask)
+    found = host_score.scores(NumaTable(Rows(len(hosts)), layouts), ask)
     for row, layout in enumerate(layouts.values()):
         able = [
             zone.id

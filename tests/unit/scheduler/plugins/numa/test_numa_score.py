@@ -3,9 +3,9 @@
 import pytest
 
 from policies.hosts.topology import Topology, Zone
-from scheduler.model.assignment import Assignment, Share
-from scheduler.model.numa_request import Ask
-from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.model.assignment import Assignment, NumaShare
+from scheduler.model.numa_request import HostRequest
+from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 from scheduler.plugins.numa.numa_score import score
 
 GIB = 2**30
@@ -18,47 +18,62 @@ FAR = Topology(
 )
 
 
-def mate(zone: int) -> Claim:
-    return Claim(0, 0, 0, Assignment((Share(zone),)), gang="g")
+def mate(zone: int) -> PodUsage:
+    return PodUsage(0, 0, 0, Assignment((NumaShare(zone),)), gang="g")
 
 
 @pytest.mark.parametrize(
     ("topology", "claims", "ask", "zones", "want"),
     [
         pytest.param(
-            PLAIN, [], Ask(cpu=6000), (0,), 40 + 12.5 + 10 + 7.5, id="three fifths in use"
+            PLAIN, [], HostRequest(cpu=6000), (0,), 40 + 12.5 + 10 + 7.5, id="three fifths in use"
         ),
-        pytest.param(PLAIN, [], Ask(cpu=10_000), (0,), 24 + 30, id="all in use"),
+        pytest.param(PLAIN, [], HostRequest(cpu=10_000), (0,), 24 + 30, id="all in use"),
         pytest.param(
             PLAIN,
-            [Claim(2000, 0, 0, Assignment((Share(0, 2000),)))],
-            Ask(cpu=4000),
+            [PodUsage(2000, 0, 0, Assignment((NumaShare(0, 2000),)))],
+            HostRequest(cpu=4000),
             (0,),
             40 + 30,
             id="what others use counts",
         ),
-        pytest.param(PLAIN, [], Ask(memory=60), (0,), 40 + 30, id="memory alone"),
+        pytest.param(PLAIN, [], HostRequest(memory=60), (0,), 40 + 30, id="memory alone"),
         pytest.param(
-            PLAIN, [], Ask(cpu=10_000, memory=0), (0, 1), 36 + 30, id="use over both NUMA nodes"
+            PLAIN,
+            [],
+            HostRequest(cpu=10_000, memory=0),
+            (0, 1),
+            36 + 30,
+            id="use over both NUMA nodes",
         ),
         pytest.param(
             PLAIN,
             [],
-            Ask(cpu=1000, prefer=(0,)),
+            HostRequest(cpu=1000, prefer=(0,)),
             (0,),
             0.4 * 60 + 30,
             id="a fifth more if preferred",
         ),
         pytest.param(
-            FAR, [], Ask(cpu=19_200), (0,), 40 + 12.5 + 10 + 7.5, id="a distance of ten more"
-        ),
-        pytest.param(
-            FAR, [], Ask(cpu=19_200, distance=100), (0,), 40 + 12.5 + 0 + 7.5, id="weighed twice"
+            FAR,
+            [],
+            HostRequest(cpu=19_200),
+            (0,),
+            40 + 12.5 + 10 + 7.5,
+            id="a distance of ten more",
         ),
         pytest.param(
             FAR,
             [],
-            Ask(cpu=19_200, distance=0),
+            HostRequest(cpu=19_200, distance=100),
+            (0,),
+            40 + 12.5 + 0 + 7.5,
+            id="weighed twice",
+        ),
+        pytest.param(
+            FAR,
+            [],
+            HostRequest(cpu=19_200, distance=0),
             (0,),
             40 + 12.5 + 20 + 7.5,
             id="weighed not at all",
@@ -66,7 +81,7 @@ def mate(zone: int) -> Claim:
         pytest.param(
             FAR,
             [],
-            Ask(cpu=19_200, memory=32 * GIB, intensive=True),
+            HostRequest(cpu=19_200, memory=32 * GIB, intensive=True),
             (0,),
             0.4 * 96 + 12.5 + 10 + 7.5,
             id="half of the memory of the NUMA node with the best bandwidth",
@@ -74,29 +89,42 @@ def mate(zone: int) -> Claim:
         pytest.param(
             FAR,
             [],
-            Ask(cpu=19_200, memory=32 * GIB, intensive=True),
+            HostRequest(cpu=19_200, memory=32 * GIB, intensive=True),
             (1,),
             0.4 * 96 + 6.25 + 10 + 7.5,
             id="half the bandwidth counts half",
         ),
-        pytest.param(PLAIN, [mate(0)], Ask(cpu=6000), (0,), 40 + 22.5 + 15, id="beside a mate"),
-        pytest.param(PLAIN, [mate(0)], Ask(cpu=6000), (1,), 40 + 22.5 + 3, id="away from a mate"),
+        pytest.param(
+            PLAIN, [mate(0)], HostRequest(cpu=6000), (0,), 40 + 22.5 + 15, id="beside a mate"
+        ),
+        pytest.param(
+            PLAIN, [mate(0)], HostRequest(cpu=6000), (1,), 40 + 22.5 + 3, id="away from a mate"
+        ),
         pytest.param(
             PLAIN,
             [mate(0), mate(0)],
-            Ask(cpu=6000, spread="balanced"),
+            HostRequest(cpu=6000, spread="balanced"),
             (0,),
             40 + 22.5 + 9,
             id="balanced beside two mates",
         ),
         pytest.param(
-            PLAIN, [mate(0)], Ask(cpu=6000, spread="isolated"), (0,), 40 + 22.5, id="not apart"
+            PLAIN,
+            [mate(0)],
+            HostRequest(cpu=6000, spread="isolated"),
+            (0,),
+            40 + 22.5,
+            id="not apart",
         ),
-        pytest.param(PLAIN, [], Ask(cpu=6000), (), 50, id="no NUMA node"),
+        pytest.param(PLAIN, [], HostRequest(cpu=6000), (), 50, id="no NUMA node"),
     ],
 )
 def test_scores(
-    topology: Topology, claims: list[Claim], ask: Ask, zones: tuple[int, ...], want: float
+    topology: Topology,
+    claims: list[PodUsage],
+    ask: HostRequest,
+    zones: tuple[int, ...],
+    want: float,
 ) -> None:
-    layout = Layout.of(topology, tuple(claims))
+    layout = HostUsage.of(topology, tuple(claims))
     assert score(layout, ask, zones, "g") == pytest.approx(want, abs=1e-5)

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import vocabulary
-from policies.hosts.topology import Gpu, Manager, Topology, Zone
+from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NOWHERE, Assignment, Share
+from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
 from scheduler.model.node import Node
-from scheduler.model.pod import Pod, PodKey, Shape
-from scheduler.plugins.numa.allocator import Ask, Misfit, choose
-from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.model.pod import Pod, PodKey, SchedulingSpec
+from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 from scheduler.plugins.numa.numa_table import ANY
 from tests.unit.scheduler.builders import a_node
 
@@ -26,7 +26,7 @@ def a_host(name: str, topology: Topology | None) -> Node:
 
 
 def a_guest(name: str, ask: Ask, where: Assignment = NOWHERE) -> Pod:
-    return Pod(PodKey("ns", name), name, Shape((("pods", 1),), ask=ask), assignment=where)
+    return Pod(PodKey("ns", name), name, SchedulingSpec((("pods", 1),), ask=ask), assignment=where)
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_bounds(ask: Ask, want: int) -> None:
     ],
 )
 def test_bounds_of_the_topology_manager(policy: str, ask: Ask, want: int) -> None:
-    snapshot = Snapshot.of([a_host("a", replace(TWO, manager=Manager(policy)))])
+    snapshot = Snapshot.of([a_host("a", replace(TWO, manager=TopologyManager(policy)))])
     assert int(snapshot.grid.most(ask)[0]) == want
 
 
 def test_bounds_follow_what_comes_and_goes() -> None:
     snapshot, ask = Snapshot.of([a_host("a", TWO)]), Ask(cpu=2000, policy="single-numa")
-    known = a_guest("k", Ask(cpu=3000), Assignment((Share(0, 3000),)))
+    known = a_guest("k", Ask(cpu=3000), Assignment((NumaShare(0, 3000),)))
     stranger = a_guest("s", Ask(cpu=1000))
     found = [int(snapshot.grid.most(ask)[0])]
     for step in (
@@ -119,7 +119,7 @@ def hosts(draw: st.DrawFn) -> Topology:
     ]
     place = st.one_of(st.none(), st.integers(0, len(zones) - 1))
     gpus = tuple(Gpu(i, draw(place)) for i in range(draw(st.integers(0, 4))))
-    return Topology(tuple(zones), gpus, manager=Manager(policy, "pod") if policy else None)
+    return Topology(tuple(zones), gpus, manager=TopologyManager(policy, "pod") if policy else None)
 
 
 @settings(max_examples=150, deadline=None)
@@ -139,13 +139,13 @@ def test_a_bound_is_never_below_the_truth(host: Topology, others: list[Ask], ask
         assert bound == ANY
 
 
-def filled(layout: Layout, ask: Ask) -> int:
+def filled(layout: HostUsage, ask: Ask) -> int:
     """Pods of one gang placed one after the other, up to 40."""
     for count in range(40):
         found = choose(layout, ask, gang="g")
-        if isinstance(found, Misfit):
+        if isinstance(found, NumaMisfit):
             return count
-        layout.take(Claim(ask.cpu, ask.memory, ask.gpus, found, gang="g", apart=ask.apart))
+        layout.take(PodUsage(ask.cpu, ask.memory, ask.gpus, found, gang="g", apart=ask.apart))
     return 40
 
 
@@ -153,25 +153,25 @@ def filled(layout: Layout, ask: Ask) -> int:
     ("held", "ask", "want"),
     [
         pytest.param(
-            Assignment((Share(0, 500, 1), Share(1, 0, 1))),
+            Assignment((NumaShare(0, 500, 1), NumaShare(1, 0, 1))),
             Ask(cpu=5000, memory=20 * GIB, policy="single-numa"),
             "need cpu 5, memory 20Gi; largest free cpu 3, memory 7Gi",
             id="whole cores and Gi, rounded down",
         ),
         pytest.param(
-            Assignment((Share(0, 500),)),
+            Assignment((NumaShare(0, 500),)),
             Ask(cpu=3500, gpus=3, policy="single-numa", aligned=frozenset({"cpu", "gpu"})),
             "need cpu 3500m, gpu 3; largest free cpu 3, gpu 2",
             id="what must sit together",
         ),
         pytest.param(
-            Assignment((Share(0, 500, 1),)),
+            Assignment((NumaShare(0, 500, 1),)),
             Ask(cpu=3000, memory=8 * GIB, policy="single-numa"),
             "need cpu 3, memory 8Gi; largest free cpu 3, memory 8Gi, not on one NUMA node",
             id="each is there, and not together",
         ),
         pytest.param(
-            Assignment((Share(0, 500),), isolated=True),
+            Assignment((NumaShare(0, 500),), isolated=True),
             Ask(cpu=3000, policy="single-numa"),
             "need cpu 3; largest free cpu 2",
             id="what is closed to the pod is not free",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model.assignment import Assignment, parse
-from scheduler.plugins.numa.allocator import Ask, Misfit, choose
-from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 MANY = settings(max_examples=150, deadline=None)
 PAGES = "hugepages-2Mi"
@@ -25,9 +25,11 @@ class Guest:
     ask: Ask
     gang: str | None
 
-    def claim(self, assignment: Assignment) -> Claim:
+    def claim(self, assignment: Assignment) -> PodUsage:
         ask = self.ask
-        return Claim(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, self.gang, ask.apart)
+        return PodUsage(
+            ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, self.gang, ask.apart
+        )
 
 
 @st.composite
@@ -83,13 +85,13 @@ Held = list[tuple[Guest, Assignment]]
 @MANY
 @given(hosts(), st.lists(st.tuples(guests(), st.booleans()), max_size=10))
 def test_a_host_is_never_given_away_twice(host: Topology, steps: list[tuple[Guest, bool]]) -> None:
-    layout = Layout(host)
+    layout = HostUsage(host)
     held: Held = []
     for guest, goes in steps:
         before = layout.state()
         found = choose(layout, guest.ask, gang=guest.gang)
         assert (layout.state(), choose(layout, guest.ask, gang=guest.gang)) == (before, found)
-        if isinstance(found, Misfit):
+        if isinstance(found, NumaMisfit):
             continue
         assert parse(found.render()) == found
         layout.take(guest.claim(found))
@@ -101,7 +103,7 @@ def test_a_host_is_never_given_away_twice(host: Topology, steps: list[tuple[Gues
         if goes:
             gone, where = held.pop(0)
             layout.give(gone.claim(where))
-    recount = Layout.of(host, tuple(guest.claim(where) for guest, where in reversed(held)))
+    recount = HostUsage.of(host, tuple(guest.claim(where) for guest, where in reversed(held)))
     assert recount.state() == layout.state()
 
 
@@ -149,7 +151,7 @@ def check_neighbours(here: list[Guest]) -> None:
 def test_a_strict_pod_is_refused_only_where_nothing_would_do(
     host: Topology, others: list[Guest], guest: Guest
 ) -> None:
-    layout = Layout(host)
+    layout = HostUsage(host)
     for other in others:
         found = choose(layout, other.ask, gang=other.gang)
         if isinstance(found, Assignment):
@@ -159,7 +161,7 @@ def test_a_strict_pod_is_refused_only_where_nothing_would_do(
         assert isinstance(found, Assignment) == could(layout, guest)
 
 
-def could(layout: Layout, guest: Guest) -> bool:
+def could(layout: HostUsage, guest: Guest) -> bool:
     """Every set of NUMA nodes tried, amount by amount."""
     ask, zones = guest.ask, layout.topology.zones
     if ask.apart and layout.adrift.get(guest.gang):
@@ -179,14 +181,14 @@ def could(layout: Layout, guest: Guest) -> bool:
     )
 
 
-def is_open(layout: Layout, guest: Guest, zone: int) -> bool:
+def is_open(layout: HostUsage, guest: Guest, zone: int) -> bool:
     room, gang = layout.rooms[zone], guest.gang
     if zone in guest.ask.avoid or room.isolated or (guest.ask.isolated and room.tenants):
         return False
     return not (room.apart.get(gang) or (guest.ask.apart and room.mates.get(gang)))
 
 
-def enough(layout: Layout, guest: Guest, group: set[int], *, empty: bool) -> bool:
+def enough(layout: HostUsage, guest: Guest, group: set[int], *, empty: bool) -> bool:
     """By amounts; what floats may sit on each of the NUMA nodes."""
     ask = guest.ask
     rooms = [layout.rooms[zone] for zone in group]
@@ -217,7 +219,7 @@ def enough(layout: Layout, guest: Guest, group: set[int], *, empty: bool) -> boo
 
 
 def enough_gpus(
-    layout: Layout, guest: Guest, group: set[int], floating: int, *, empty: bool
+    layout: HostUsage, guest: Guest, group: set[int], floating: int, *, empty: bool
 ) -> bool:
     ask = guest.ask
     if not ask.gpus:

@@ -2,30 +2,30 @@
 
 import pytest
 
-from policies.hosts.topology import Gpu, Manager, Topology, Zone
-from scheduler.model.assignment import NOWHERE, Assignment, Share
-from scheduler.model.numa_request import Need
+from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
+from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.numa_request import ContainerRequest
 from scheduler.plugins.numa import topology_manager
-from scheduler.plugins.numa.allocator import Ask, Misfit, choose
-from scheduler.plugins.numa.host_usage import Claim, Layout
+from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 GPUS = tuple(Gpu(i, i // 2) for i in range(4))
 
 
 def host(policy: str, scope: str = "container", gpus: tuple[Gpu, ...] = GPUS) -> Topology:
     zones = (Zone(0, 4000, 100), Zone(1, 4000, 100))
-    return Topology(zones, gpus, manager=Manager(policy, scope))
+    return Topology(zones, gpus, manager=TopologyManager(policy, scope))
 
 
-def refused(policy: str, scope: str = "container") -> Misfit:
-    return Misfit(f"{topology_manager.REFUSED}: policy {policy}, scope {scope}")
+def refused(policy: str, scope: str = "container") -> NumaMisfit:
+    return NumaMisfit(f"{topology_manager.REFUSED}: policy {policy}, scope {scope}")
 
 
-def taken(zone: int, cpu: int = 0, memory: int = 0, gpus: tuple[int, ...] = ()) -> Claim:
-    return Claim(cpu, memory, len(gpus), Assignment((Share(zone, cpu, memory),), gpus))
+def taken(zone: int, cpu: int = 0, memory: int = 0, gpus: tuple[int, ...] = ()) -> PodUsage:
+    return PodUsage(cpu, memory, len(gpus), Assignment((NumaShare(zone, cpu, memory),), gpus))
 
 
-TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
+TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memory=10))
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,14 @@ TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
             host("none"),
             [taken(0, 2000), taken(1, 2000)],
             Ask(cpu=3000, guaranteed=True),
-            Assignment((Share(0, 2000), Share(1, 1000))),
+            Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="policy none refuses nobody",
         ),
         pytest.param(
             host("best-effort"),
             [taken(0, 2000), taken(1, 2000)],
             Ask(cpu=3000, guaranteed=True),
-            Assignment((Share(0, 2000), Share(1, 1000))),
+            Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="best-effort refuses nobody",
         ),
         pytest.param(
@@ -56,14 +56,14 @@ TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
             host("single-numa-node"),
             [taken(0, 2000), taken(1, 2000)],
             Ask(cpu=3000),
-            Assignment((Share(0, 2000), Share(1, 1000))),
+            Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="a burstable pod has no CPUs of its own",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 2000), taken(1, 2000)],
             Ask(cpu=2500, guaranteed=True),
-            Assignment((Share(0, 2000), Share(1, 500))),
+            Assignment((NumaShare(0, 2000), NumaShare(1, 500))),
             id="nor has a guaranteed one with a part of a CPU",
         ),
         pytest.param(
@@ -84,14 +84,14 @@ TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
             host("single-numa-node", gpus=()),
             [],
             Ask(cpu=500, gpus=2),
-            Assignment((Share(0, 500),)),
+            Assignment((NumaShare(0, 500),)),
             id="GPUs that are said to be nowhere give no hint",
         ),
         pytest.param(
             host("restricted"),
             [],
             Ask(cpu=6000, gpus=4, guaranteed=True),
-            Assignment((Share(0, 4000), Share(1, 2000)), (0, 1, 2, 3)),
+            Assignment((NumaShare(0, 4000), NumaShare(1, 2000)), (0, 1, 2, 3)),
             id="restricted admits two where an empty host would need two",
         ),
         pytest.param(
@@ -119,7 +119,7 @@ TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
             host("single-numa-node"),
             [],
             Ask(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
-            Assignment((Share(0, 4000, 20), Share(1, 2000, 0))),
+            Assignment((NumaShare(0, 4000, 20), NumaShare(1, 2000, 0))),
             id="scope container aligns one after the other",
         ),
         pytest.param(
@@ -135,28 +135,28 @@ TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
             Ask(
                 cpu=3000,
                 guaranteed=True,
-                containers=(Need(cpu=3000, passing=True), Need(cpu=3000)),
+                containers=(ContainerRequest(cpu=3000, passing=True), ContainerRequest(cpu=3000)),
             ),
-            Assignment((Share(0, 3000),)),
+            Assignment((NumaShare(0, 3000),)),
             id="an init container gives back what it took",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 1000)],
             Ask(cpu=1000, policy="single-numa", guaranteed=True),
-            Assignment((Share(0, 1000),)),
+            Assignment((NumaShare(0, 1000),)),
             id="as the kubelet would, the lowest id",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 3000)],
             Ask(cpu=2000, policy="isolated", guaranteed=True),
-            Assignment((Share(1, 2000),), isolated=True),
+            Assignment((NumaShare(1, 2000),), isolated=True),
             id="the pod's own policy holds as well",
         ),
         pytest.param(
             host("restricted"),
-            [Claim(3000, 0, 0, NOWHERE)],
+            [PodUsage(3000, 0, 0, NOWHERE)],
             Ask(cpu=2000, guaranteed=True),
             refused("restricted"),
             id="a stranger may sit anywhere",
@@ -164,6 +164,6 @@ TWICE = (Need(cpu=3000, memory=10), Need(cpu=3000, memory=10))
     ],
 )
 def test_admission(
-    topology: Topology, claims: list[Claim], ask: Ask, want: Assignment | Misfit
+    topology: Topology, claims: list[PodUsage], ask: Ask, want: Assignment | NumaMisfit
 ) -> None:
-    assert choose(Layout.of(topology, tuple(claims)), ask) == want
+    assert choose(HostUsage.of(topology, tuple(claims)), ask) == want

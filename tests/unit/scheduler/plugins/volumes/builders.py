@@ -14,7 +14,7 @@ from scheduler.model.node import Node
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
 from scheduler.plugins.volumes.informers import feeds
-from scheduler.plugins.volumes.plugin import Volumes
+from scheduler.plugins.volumes.plugin import VolumePlugin
 from tests.unit.scheduler.builders import a_node, a_pod
 
 Json = dict[str, Any]
@@ -164,7 +164,7 @@ def an_attachment(name: str, node: str, volume: str, attacher: str = DRIVER) -> 
     return {"kind": "VolumeAttachment", "metadata": {"name": name}, "spec": spec}
 
 
-def tell(volumes: Volumes | Snapshot, *objects: Json) -> None:
+def tell(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
     """What the watches would."""
     books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
     known = {feed.resource.kind: feed for feed in feeds(books.facts)}
@@ -172,7 +172,7 @@ def tell(volumes: Volumes | Snapshot, *objects: Json) -> None:
         known[obj["kind"]].put(known[obj["kind"]].read(obj))
 
 
-def untell(volumes: Volumes | Snapshot, *objects: Json) -> None:
+def untell(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
     books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
     known = {feed.resource.kind: feed for feed in feeds(books.facts)}
     for obj in objects:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster import errors, resources
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from policies import vocabulary
 from scheduler.plugins.volumes.informers import feeds
 from tests.unit.scheduler.bench import Bench
@@ -52,7 +52,7 @@ def tell(bench: Bench, *objects: Json) -> None:
     known = {f.resource.kind: f for f in feeds(bench.scheduler.cache.snapshot.volumes.facts)}
     for obj in objects:
         feed = known[obj["kind"]]
-        event = Event(Kind.MODIFIED, ("", obj["metadata"]["name"]), feed.read(obj), None)
+        event = WatchEvent(EventKind.MODIFIED, ("", obj["metadata"]["name"]), feed.read(obj), None)
         bench.scheduler.on_feed(feed, event)
 
 

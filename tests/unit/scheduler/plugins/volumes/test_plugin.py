@@ -339,7 +339,7 @@ def test_two_claims_of_a_pod_get_two_volumes() -> None:
     ):
         with snapshot.trial():
             snapshot.place(pod, node)
-            assert snapshot.volumes.decision(pod, node) == binding.Decision(given=want)
+            assert snapshot.volumes.decision(pod, node) == binding.VolumeDecision(given=want)
 
 
 def test_two_equal_claims_need_two_volumes_that_hold_either() -> None:

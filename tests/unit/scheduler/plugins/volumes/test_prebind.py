@@ -12,7 +12,7 @@ from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
-from scheduler.plugins.volumes.prebind import Prepared, Preparing
+from scheduler.plugins.volumes.prebind import PreBindResult, VolumePreBind
 from tests.unit.scheduler.builders import a_node, a_pod, placed
 from tests.unit.scheduler.plugins.volumes.builders import (
     CLASSES,
@@ -74,7 +74,7 @@ class Store:
         return found
 
 
-async def soon(prepared: Awaitable[Prepared]) -> Prepared:
+async def soon(prepared: Awaitable[PreBindResult]) -> PreBindResult:
     async with asyncio.timeout(20):
         return await prepared
 
@@ -92,7 +92,7 @@ class Scene:
         self.snapshot = Snapshot.of(hosts)
         tell(self.snapshot, *CLASSES, claim, *objects)
         self.clock = 0.0
-        self.preparing = Preparing(
+        self.preparing = VolumePreBind(
             self.store,
             self.snapshot.volumes,
             now=lambda: self.clock,
@@ -115,7 +115,7 @@ class Scene:
     def told(self, *objects: Json) -> None:
         tell(self.snapshot, *objects)
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> PreBindResult:
         return asyncio.run(soon(self.preparing.prepare([self.placement], deadline=600.0)))
 
     def why(self) -> str:
@@ -154,7 +154,7 @@ def a_scene_of_a_driver() -> Scene:
 def test_a_volume_that_is_there_is_given_to_the_claim() -> None:
     scene = a_scene_of_a_disk()
     scene.binds_at_once("pv")
-    assert scene.prepared() == Prepared((scene.placement,))
+    assert scene.prepared() == PreBindResult((scene.placement,))
     volume = scene.store.objects[("PersistentVolume", "pv")]
     assert volume["spec"]["claimRef"] == {
         "apiVersion": "v1",
@@ -170,7 +170,7 @@ def test_a_volume_that_is_there_is_given_to_the_claim() -> None:
 def test_a_volume_that_a_person_kept_for_the_claim_stays_theirs() -> None:
     scene = Scene(a_claim(), a_volume(on="a", claim="data"))
     scene.binds_at_once("pv")
-    assert scene.prepared() == Prepared((scene.placement,))
+    assert scene.prepared() == PreBindResult((scene.placement,))
     volume = scene.store.objects[("PersistentVolume", "pv")]
     assert (volume["spec"]["claimRef"]["uid"], volume["metadata"]["annotations"]) == (
         "uid-data",
@@ -181,7 +181,7 @@ def test_a_volume_that_a_person_kept_for_the_claim_stays_theirs() -> None:
 def test_the_node_is_written_on_a_claim_whose_volume_is_made() -> None:
     scene = a_scene_of_a_driver()
     scene.binds_at_once("made-pv")
-    assert scene.prepared() == Prepared((scene.placement,))
+    assert scene.prepared() == PreBindResult((scene.placement,))
     claim = scene.store.objects[("PersistentVolumeClaim", "data")]
     assert claim["metadata"]["annotations"] == {SELECTED: "a"}
 
@@ -190,14 +190,14 @@ def test_a_claim_that_names_the_node_already_is_only_waited_for() -> None:
     """As after a restart between the write and the bind."""
     scene = Scene(a_claim(class_name=MADE, selected="a"))
 
-    async def run() -> Prepared:
+    async def run() -> PreBindResult:
         waiting = asyncio.create_task(scene.preparing.prepare([scene.placement], deadline=600.0))
         while not scene.preparing.waiting:
             await asyncio.sleep(0)
         scene.told(a_csi_volume("new"), a_claim(class_name=MADE, selected="a", volume="new"))
         return await soon(waiting)
 
-    assert asyncio.run(run()) == Prepared((scene.placement,))
+    assert asyncio.run(run()) == PreBindResult((scene.placement,))
     assert (scene.store.patched, scene.preparing.waiting) == ([], 0)
 
 
@@ -207,7 +207,7 @@ def test_pods_without_late_claims_wait_for_nothing() -> None:
     assert scene.preparing.needed([plain]) is False
     assert scene.preparing.needed([plain, scene.placement]) is True
     found = asyncio.run(scene.preparing.prepare([plain], deadline=600.0))
-    assert found == Prepared((plain,))
+    assert found == PreBindResult((plain,))
 
 
 def test_members_are_told_apart() -> None:
@@ -240,7 +240,7 @@ def test_a_write_is_tried_again(fault: errors.KubeError, class_name: str) -> Non
     scene = a_scene_of_a_disk() if class_name == LATE else a_scene_of_a_driver()
     scene.binds_at_once("pv" if class_name == LATE else "made-pv")
     scene.store.faults.append(fault)
-    assert scene.prepared() == Prepared((scene.placement,))
+    assert scene.prepared() == PreBindResult((scene.placement,))
     assert len(scene.store.patched) == 1
 
 
@@ -320,7 +320,7 @@ def test_a_state_from_before_the_write_says_nothing() -> None:
         loop.call_soon(lambda: loop.call_soon(late[0]))
 
     scene.store.then = controllers
-    assert scene.prepared() == Prepared((scene.placement,))
+    assert scene.prepared() == PreBindResult((scene.placement,))
 
 
 def test_a_pod_that_no_longer_waits() -> None:

@@ -14,7 +14,7 @@ of the cluster shows it and whatever the scheduler says.
 
 from dataclasses import dataclass
 
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.report import events
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import Wish, unit_of
@@ -56,7 +56,7 @@ class Witness:
     def __init__(self) -> None:
         self.moves: list[Move] = []
         self.kept: list[Kept] = []
-        self._given: dict[str, tuple[float, Promise]] = {}
+        self._given: dict[str, tuple[float, StartReservation]] = {}
         self._told = 0
         self._placed: dict[str, tuple[float, str]] = {}  # pod -> when, and its node
 
@@ -101,7 +101,14 @@ class Witness:
         return frozenset(found)
 
     def _caused(
-        self, story: Story, pod: str, when: float, since: float, promise: Promise, *, near: bool
+        self,
+        story: Story,
+        pod: str,
+        when: float,
+        since: float,
+        promise: StartReservation,
+        *,
+        near: bool,
     ) -> set[str]:
         wish, now, found = story.wishes[unit_of(pod)], story.bench.now, set()
         stays = story.ended.get(pod, now) >= now
@@ -118,7 +125,7 @@ class Witness:
         return any(unit_of(pod) == unit and node in story.lost for pod, (_, node) in placed)
 
 
-def shares_quota(story: Story, wish: Wish, promise: Promise) -> bool:
+def shares_quota(story: Story, wish: Wish, promise: StartReservation) -> bool:
     other = story.wishes[unit_of(promise.key.name)]
     paths = (set(story.world.path(one.tenant)) for one in (wish, other))
     return bool(set.intersection(*paths) & story.world.limits.keys())

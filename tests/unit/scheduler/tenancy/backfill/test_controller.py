@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from policies.documents.tenancy import Backfill, Quota
-from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model.policy import Tables
+from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
 
 pytestmark = pytest.mark.timeout(30)
@@ -17,8 +17,10 @@ Story = Callable[[Bench], Awaitable[None]]
 BEGAN = {"phase": "Running", "startTime": "1970-01-01T00:01:40Z"}  # when the clock begins
 
 
-def backfill(**said: Any) -> Tables:
-    return Tables(policy=PolicyTables({}, {}, {}, (), backfill=Backfill.model_validate(said)))
+def backfill(**said: Any) -> PlacementTables:
+    return PlacementTables(
+        policy=PolicyTables({}, {}, {}, (), backfill=Backfill.model_validate(said))
+    )
 
 
 def runs(bench: Bench, name: str, node: str, lasts: str | None = None, **more: Any) -> None:
@@ -34,7 +36,7 @@ def _lasting(lasts: str | None, more: dict[str, Any]) -> dict[str, Any]:
     return {"cpu": "0", "gpus": 1, "annotations": notes, **more}
 
 
-async def scene(bench: Bench, *, policy: Tables | None = None) -> None:
+async def scene(bench: Bench, *, policy: PlacementTables | None = None) -> None:
     """Two nodes of two GPUs, half of each in use; a gang that needs both nodes whole waits."""
     bench.scheduler.adopt(policy or backfill())
     bench.node("n1", gpus=2)
@@ -66,7 +68,7 @@ async def long_work_waits(bench: Bench) -> None:
 async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
     quota = Quota.model_validate({"guaranteed": {"nvidia.com/gpu": 1}})
     said = PolicyTables({}, {}, {}, (), quotas={"t": quota})
-    await scene(bench, policy=Tables(policy=said))
+    await scene(bench, policy=PlacementTables(policy=said))
     for name in ("first", "second"):
         comes(bench, name, "400s", labels={"tenant.kubenexus.io/name": "t"})
         await bench.settle()

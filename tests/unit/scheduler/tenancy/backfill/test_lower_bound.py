@@ -9,7 +9,7 @@ from scheduler.model.unit import units
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill import lower_bound
-from scheduler.tenancy.backfill.start_time import Ending, earliest
+from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest
 from scheduler.tenancy.preemption.victims import Occupant
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
@@ -35,7 +35,7 @@ def test_the_search_from_the_bound_on_finds_the_same_start(
         [(pod, node) for pod, node, _ in placed],
     )
     endings = sorted(
-        (Ending(ends, Occupant(pod, node, NOWHERE)) for pod, node, ends in placed),
+        (ExpectedEnd(ends, Occupant(pod, node, NOWHERE)) for pod, node, ends in placed),
         key=lambda one: (one.at, one.occupant.pod.uid),
     )
     [unit] = units(a_gang(want[0], gpus=want[1], cpu="0"))
@@ -63,7 +63,7 @@ def test_the_search_from_the_bound_on_finds_the_same_start(
     assert (None if bound is None else search(bound)) == search(0.0) == whole
 
 
-def _fits(snapshot: Snapshot, endings: list[Ending], at: float, need: int, gpus: int) -> bool:
+def _fits(snapshot: Snapshot, endings: list[ExpectedEnd], at: float, need: int, gpus: int) -> bool:
     """Counted by hand."""
     room = {name: snapshot.columns.free_at(row, "nvidia.com/gpu") for name, row in _rows(snapshot)}
     for one in endings:

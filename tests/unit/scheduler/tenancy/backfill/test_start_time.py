@@ -8,11 +8,11 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Plan
-from scheduler.model.start_reservation import Promise
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
-from scheduler.tenancy.backfill.start_time import Ending, earliest, keeps
+from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps
 from scheduler.tenancy.preemption.victims import Occupant
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
@@ -21,11 +21,11 @@ Running = list[tuple[str, str, int, float | None]]  # name, node, GPUs, expected
 
 def scene(
     nodes: dict[str, int], running: Running, want: tuple[int, int]
-) -> tuple[Snapshot, list[Ending], Callable[[Memo], Plan]]:
+) -> tuple[Snapshot, list[ExpectedEnd], Callable[[Memo], Plan]]:
     placed = [(a_pod(name, gpus=gpus, cpu="0"), node) for name, node, gpus, _ in running]
     snapshot = Snapshot.of([a_node(name, gpus=gpus) for name, gpus in nodes.items()], placed)
     endings = [
-        Ending(row[3], Occupant(pod, node, NOWHERE))
+        ExpectedEnd(row[3], Occupant(pod, node, NOWHERE))
         for row, (pod, node) in zip(running, placed, strict=True)
         if row[3] is not None
     ]
@@ -43,14 +43,14 @@ KEY = GangKey("ns", "g")
             {"n1": 4, "n2": 4},
             [("a", "n1", 4, 300.0), ("b", "n2", 4, 200.0)],
             (1, 4),
-            Promise(KEY, 200.0, frozenset({"n2"}), ("ns/b",)),
+            StartReservation(KEY, 200.0, frozenset({"n2"}), ("ns/b",)),
             id="the first node that comes free",
         ),
         pytest.param(
             {"n1": 4, "n2": 4},
             [("a", "n1", 4, 300.0), ("b", "n2", 4, 200.0)],
             (2, 4),
-            Promise(KEY, 300.0, frozenset({"n1", "n2"}), ("ns/a", "ns/b")),
+            StartReservation(KEY, 300.0, frozenset({"n1", "n2"}), ("ns/a", "ns/b")),
             id="the whole gang at once",
         ),
         pytest.param(
@@ -64,7 +64,7 @@ KEY = GangKey("ns", "g")
             {"n1": 4},
             [("a", "n1", 4, 50.0)],
             (1, 4),
-            Promise(KEY, 100.0, frozenset({"n1"}), ("ns/a",)),
+            StartReservation(KEY, 100.0, frozenset({"n1"}), ("ns/a",)),
             id="what is overdue ends now at the earliest",
         ),
         pytest.param(
@@ -73,7 +73,7 @@ KEY = GangKey("ns", "g")
     ],
 )
 def test_when_it_can_start(
-    nodes: dict[str, int], running: Running, want: tuple[int, int], promise: Promise | None
+    nodes: dict[str, int], running: Running, want: tuple[int, int], promise: StartReservation | None
 ) -> None:
     snapshot, endings, plan = scene(nodes, running, want)
     before = snapshot.state()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cluster import client, errors, resources
-from scheduler.tenancy.fairshare.persistence import EVERY, Remembering, recalled
-from scheduler.tenancy.fairshare.shares import Memory
-from scheduler.tenancy.quota.accounting import Accounts
-from scheduler.tenancy.quota.tree import Member, Tree
+from scheduler.tenancy.fairshare.persistence import EVERY, UsagePersistence, recalled
+from scheduler.tenancy.fairshare.shares import DecayedShare
+from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 
 Json = dict[str, Any]
 NOW = 1_000_000.0
@@ -74,9 +74,9 @@ class Scene:
     def __init__(self, *objects: Json) -> None:
         self.now, self.leads = NOW, True
         self.server = Server(*objects)
-        self.accounts = Accounts()
-        self.accounts.ledger.regrow(Tree([Member("all"), Member("a", parent="all")]))
-        self.remembering = Remembering(
+        self.accounts = QuotaAccounts()
+        self.accounts.ledger.regrow(TenantTree([TenantNode("all"), TenantNode("a", parent="all")]))
+        self.remembering = UsagePersistence(
             self.server,
             self.accounts,
             lambda: self.server.objects,
@@ -152,7 +152,7 @@ def test_a_standby_writes_nothing() -> None:
 def test_nothing_is_written_over_before_it_was_read() -> None:
     scene = Scene(tenant("a"))
     scene.use("a", cpu=4000)
-    fresh = Remembering(
+    fresh = UsagePersistence(
         scene.server,
         scene.accounts,
         lambda: scene.server.objects,
@@ -191,22 +191,24 @@ def test_a_successor_knows_what_was_used_faded_since() -> None:
     [
         pytest.param([tenant("a")], {}, id="nothing was written"),
         pytest.param(
-            [tenant("a", usage={"share": "0.500", "at": AT})], {"a": Memory(0.5, NOW)}, id="usage"
+            [tenant("a", usage={"share": "0.500", "at": AT})],
+            {"a": DecayedShare(0.5, NOW)},
+            id="usage",
         ),
         pytest.param(
             [
                 tenant("a", policy="1", usage={"share": "0.500", "at": AT}),
                 tenant("a", policy="2", usage={"share": "0.100", "at": "1970-01-01T00:00:00Z"}),
             ],
-            {"a": Memory(0.5, NOW)},
+            {"a": DecayedShare(0.5, NOW)},
             id="the newest counts",
         ),
         pytest.param(
             [tenant("a", usage={"share": "much", "at": 7})],
-            {"a": Memory(0.0, 0.0)},
+            {"a": DecayedShare(0.0, 0.0)},
             id="what cannot be read says nothing",
         ),
     ],
 )
-def test_recalled(objects: list[Json], known: dict[str, Memory]) -> None:
+def test_recalled(objects: list[Json], known: dict[str, DecayedShare]) -> None:
     assert recalled(objects) == known

@@ -7,13 +7,13 @@ import pytest
 from policies.cel import engine_cpp
 from policies.engine import loader
 from policies.engine.compiler import Compiler
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
 
 pytestmark = pytest.mark.timeout(30)
 
 # Gold adds 20, silver 10, bronze nothing.
-TABLES = Tables.of(
+TABLES = PlacementTables.of(
     loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine())).policies
 )
 

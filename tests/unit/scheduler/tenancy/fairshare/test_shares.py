@@ -2,19 +2,21 @@
 
 import pytest
 
-from scheduler.tenancy.fairshare.shares import Memory, Shares
+from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.ledger import Ledger
-from scheduler.tenancy.quota.tree import Member, Tree
+from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 
 GPU = "nvidia.com/gpu"
 TOTALS = {GPU: 100, "cpu": 1000}
 
 
-def turn(tree: Tree, used: dict[str, dict[str, int]], waiting: list[str], *, at: float = 0) -> str:
+def turn(
+    tree: TenantTree, used: dict[str, dict[str, int]], waiting: list[str], *, at: float = 0
+) -> str:
     book = Ledger(tree)
     for tenant, amounts in used.items():
         book.take(tenant, amounts.items())
-    shares = Shares(book)
+    shares = FairShares(book)
     shares.advance(TOTALS, at)
     return " ".join(sorted(waiting, key=lambda name: shares.standing(name, {GPU: 1})))
 
@@ -24,7 +26,7 @@ def turn(tree: Tree, used: dict[str, dict[str, int]], waiting: list[str], *, at:
     [
         pytest.param([], {"a": {GPU: 2}, "b": {GPU: 1}}, "b a", id="who uses less goes first"),
         pytest.param(
-            [Member("a", weight=3)],
+            [TenantNode("a", weight=3)],
             {"a": {GPU: 2}, "b": {GPU: 1}},
             "a b",
             id="a weight divides what is used",
@@ -36,25 +38,25 @@ def turn(tree: Tree, used: dict[str, dict[str, int]], waiting: list[str], *, at:
             id="the resource counts of which most is used",
         ),
         pytest.param(
-            [Member("a", guaranteed=((GPU, 40),))],
+            [TenantNode("a", guaranteed=((GPU, 40),))],
             {"a": {GPU: 30}, "b": {GPU: 1}},
             "a b",
             id="who has less than was promised goes before all others",
         ),
         pytest.param(
-            [Member("a", guaranteed=(("cpu", 40),))],
+            [TenantNode("a", guaranteed=(("cpu", 40),))],
             {"a": {GPU: 30}, "b": {GPU: 1}},
             "b a",
             id="a promise of something else is no reason to go first",
         ),
         pytest.param(
-            [Member("a", guaranteed=(("gpu-model/H100", 40),))],
+            [TenantNode("a", guaranteed=(("gpu-model/H100", 40),))],
             {"a": {GPU: 30, "gpu-model/H100": 30}, "b": {GPU: 1}},
             "a b",
             id="a promise of a kind of GPU counts for whoever asks for GPUs",
         ),
         pytest.param(
-            [Member("g"), Member("a", "g"), Member("c", "g")],
+            [TenantNode("g"), TenantNode("a", "g"), TenantNode("c", "g")],
             {"a": {GPU: 1}, "b": {GPU: 5}, "c": {GPU: 5}},
             "b a c",
             id="groups are compared before their tenants",
@@ -62,13 +64,13 @@ def turn(tree: Tree, used: dict[str, dict[str, int]], waiting: list[str], *, at:
         pytest.param([], {}, "a b", id="equals go by name"),
     ],
 )
-def test_the_order(members: list[Member], used: dict[str, dict[str, int]], order: str) -> None:
-    assert turn(Tree(members), used, sorted(order.split())) == order
+def test_the_order(members: list[TenantNode], used: dict[str, dict[str, int]], order: str) -> None:
+    assert turn(TenantTree(members), used, sorted(order.split())) == order
 
 
 def test_what_was_used_fades_by_half_in_a_half_life() -> None:
-    book = Ledger(Tree([Member("a"), Member("b")], half_life=100))
-    shares = Shares(book)
+    book = Ledger(TenantTree([TenantNode("a"), TenantNode("b")], half_life=100))
+    shares = FairShares(book)
     book.take("a", [(GPU, 80)])
     shares.advance(TOTALS, 0)
     shares.advance(TOTALS, 1000)  # long enough to count as always
@@ -82,15 +84,15 @@ def test_what_was_used_fades_by_half_in_a_half_life() -> None:
 
 
 def test_a_successor_takes_over_what_was_remembered() -> None:
-    book = Ledger(Tree(half_life=100))
-    shares = Shares(book)
-    shares.recall({"a": Memory(0.8, 0.0), "b": Memory(0.1, 0.0)}, 100)
-    assert dict(shares.remember()) == {"a": Memory(0.4, 100), "b": Memory(0.05, 100)}
+    book = Ledger(TenantTree(half_life=100))
+    shares = FairShares(book)
+    shares.recall({"a": DecayedShare(0.8, 0.0), "b": DecayedShare(0.1, 0.0)}, 100)
+    assert dict(shares.remember()) == {"a": DecayedShare(0.4, 100), "b": DecayedShare(0.05, 100)}
 
 
 def test_a_tenant_that_left_long_ago_is_forgotten() -> None:
-    book = Ledger(Tree(half_life=1))
-    shares = Shares(book)
-    shares.recall({"a": Memory(0.8, 0.0)}, 0)
+    book = Ledger(TenantTree(half_life=1))
+    shares = FairShares(book)
+    shares.recall({"a": DecayedShare(0.8, 0.0)}, 0)
     shares.advance(TOTALS, 60)
     assert dict(shares.remember()) == {}

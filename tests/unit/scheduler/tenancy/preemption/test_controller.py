@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from scheduler.model.policy import Tables
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
 
@@ -29,7 +29,7 @@ def gone(bench: Bench) -> None:
             bench.delete(name)
 
 
-async def scene(bench: Bench, policy: Tables | None = None, gpus: int = 2) -> None:
+async def scene(bench: Bench, policy: PlacementTables | None = None, gpus: int = 2) -> None:
     bench.scheduler.adopt(policy or tables())
     bench.node("n", gpus=gpus)
 

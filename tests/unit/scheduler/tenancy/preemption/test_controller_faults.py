@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from scheduler.tenancy.preemption.pdb import Budget
+from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.fake_api import Lost
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
@@ -69,7 +69,7 @@ async def those_under_a_budget_are_asked_first(bench: Bench) -> None:
         "spec": {"selector": {"matchLabels": {"app": "x"}}},
         "status": {"disruptionsAllowed": 1, "observedGeneration": 1},
     }
-    bench.scheduler.cache.budgets.put(Budget.read(row))
+    bench.scheduler.cache.budgets.put(DisruptionBudget.read(row))
     bench.api.in_earnest["kept"] = deque([BUDGET] * 50)
     await scene(bench)
     of(bench, "a", "free", node="n")

@@ -12,7 +12,7 @@ import pytest
 from cluster import errors
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.tenancy.preemption.executor import Evictor, Watched
+from scheduler.tenancy.preemption.executor import EvictionProgress, Evictor
 from tests.unit.scheduler.builders import a_pod, pod_json
 from tests.unit.scheduler.fake_api import FarSide, Lost
 
@@ -80,7 +80,7 @@ def test_evictions(
 ) -> None:
     api = Counting("v w", leads=leads)
     api.in_earnest["v"] = deque(answers)
-    watched, new = Watched(wanted=lambda: wanted, ends=api.ends), a_pod("new")
+    watched, new = EvictionProgress(wanted=lambda: wanted, ends=api.ends), a_pod("new")
     found = asyncio.run(api.evictor().evict(Unit(new.key, (new,)), api.victims(), watched))
     assert (" ".join(api.calls), names(found)) == (calls, staying)
 

@@ -4,10 +4,10 @@ import pytest
 
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.plan import Placed
-from scheduler.tenancy.preemption.guarantees import Sparing
-from scheduler.tenancy.preemption.victims import Bundle, Occupant, Verdict
+from scheduler.tenancy.preemption.guarantees import GuaranteeKeeper
+from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimGroup
 from scheduler.tenancy.quota.ledger import Ledger
-from scheduler.tenancy.quota.tree import Member, Tree
+from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 from tests.unit.scheduler.builders import a_pod
 
 GPU = "nvidia.com/gpu"
@@ -15,25 +15,25 @@ GPU = "nvidia.com/gpu"
 
 def group(**promises: int) -> Ledger:
     """Tenants a and b under g, c beside them; each pod of `bundles` counts one GPU."""
-    members = [Member("g", guaranteed=_pairs(promises.get("g", 0)))]
+    members = [TenantNode("g", guaranteed=_pairs(promises.get("g", 0)))]
     members += [
-        Member(name, "g" if name in "ab" else None, guaranteed=_pairs(promises.get(name, 0)))
+        TenantNode(name, "g" if name in "ab" else None, guaranteed=_pairs(promises.get(name, 0)))
         for name in "abc"
     ]
-    return Ledger(Tree(members))
+    return Ledger(TenantTree(members))
 
 
 def _pairs(amount: int) -> tuple[tuple[str, int], ...]:
     return ((GPU, amount),) if amount else ()
 
 
-def bundles(names: str, ledger: Ledger) -> list[Bundle]:
+def bundles(names: str, ledger: Ledger) -> list[VictimGroup]:
     """`a1 a2 c1`: each a pod of the tenant that it begins with, foreign to the unit."""
     found = []
     for name in names.split():
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": name[0]})
         ledger.take(name[0], [(GPU, 1)])
-        found.append(Bundle(name, (Occupant(pod, "n", NOWHERE),), foreign=True))
+        found.append(VictimGroup(name, (Occupant(pod, "n", NOWHERE),), foreign=True))
     return found
 
 
@@ -55,11 +55,11 @@ def test_who_goes(promises: dict[str, int], pods: str, unit: str, wanted: str, f
     before = ledger.state()
     needed = set(wanted.split())
 
-    def choose(among: list[Bundle]) -> Verdict | None:
+    def choose(among: list[VictimGroup]) -> PreemptionPlan | None:
         chosen = tuple(one for one in among if one.key in needed)
-        return Verdict(chosen, Placed(())) if len(chosen) == len(needed) else None
+        return PreemptionPlan(chosen, Placed(())) if len(chosen) == len(needed) else None
 
-    sparing = Sparing(ledger, lambda one: {GPU: 1}, unit=(unit, {GPU: 1}))
+    sparing = GuaranteeKeeper(ledger, lambda one: {GPU: 1}, unit=(unit, {GPU: 1}))
     verdict = sparing.choose(able, choose)
     names = " ".join(one.key for one in verdict.bundles) if verdict else ""
     assert (names, ledger.state()) == (found, before)

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from scheduler.tenancy.preemption.pdb import Budget
+from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.preemption.test_controller import gone, of, scene
 
 pytestmark = pytest.mark.timeout(30)
 
 
-def budget(name: str, allowed: int, **more: Any) -> Budget:
-    return Budget.read(
+def budget(name: str, allowed: int, **more: Any) -> DisruptionBudget:
+    return DisruptionBudget.read(
         {
             "metadata": {"name": name, "namespace": "ns", "generation": 1},
             "spec": {"selector": {"matchLabels": {"app": "x"}}},
@@ -23,7 +23,7 @@ def budget(name: str, allowed: int, **more: Any) -> Budget:
     )
 
 
-async def story(bench: Bench, *budgets: Budget, asked: int) -> None:
+async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
     """Three pods of two GPUs on three nodes, all under the label of the budget."""
     await scene(bench)
     for node in ("n", "o", "p"):
@@ -62,7 +62,7 @@ async def story(bench: Bench, *budgets: Budget, asked: int) -> None:
         ),
     ],
 )
-def test_stories(budgets: list[Budget], asked: int, evicted: int) -> None:
+def test_stories(budgets: list[DisruptionBudget], asked: int, evicted: int) -> None:
     async def run() -> Bench:
         bench = Bench()
         await story(bench, *budgets, asked=asked)

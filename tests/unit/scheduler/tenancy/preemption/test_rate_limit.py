@@ -1,13 +1,13 @@
 """How often somebody is looked for who could go."""
 
 from scheduler.model.pod import PodKey
-from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, REST, Pacing
+from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, REST, SearchRateLimit
 
 A, B = PodKey("ns", "a"), PodKey("ns", "b")
 
 
 def test_a_unit_waits_longer_after_every_search_that_found_nobody() -> None:
-    pacing, now, pauses = Pacing(), 0.0, []
+    pacing, now, pauses = SearchRateLimit(), 0.0, []
     for _ in range(6):
         assert pacing.may(A, "like", now)
         pacing.failed(A, "like", now)
@@ -21,14 +21,14 @@ def test_a_unit_waits_longer_after_every_search_that_found_nobody() -> None:
 
 
 def test_an_equal_waits_for_a_short_while_and_is_called() -> None:
-    pacing = Pacing()
+    pacing = SearchRateLimit()
     pacing.failed(A, "like", 0.0)
     assert (pacing.may(B, "like", 1.0), pacing.may(B, "other", 1.0)) == (False, True)
     assert (pacing.due(FIRST), pacing.may(B, "like", FIRST)) == ([A, B], True)
 
 
 def test_searching_leaves_time_for_placing() -> None:
-    pacing = Pacing()
+    pacing = SearchRateLimit()
     pacing.took(10.0, 11.0)
     later = 11.0 + REST
     assert (pacing.may(A, "like", later - 0.1), pacing.next_at()) == (False, later)
@@ -36,7 +36,7 @@ def test_searching_leaves_time_for_placing() -> None:
 
 
 def test_whoever_is_placed_is_forgotten_and_whoever_was_refused_starts_anew() -> None:
-    pacing = Pacing()
+    pacing = SearchRateLimit()
     pacing.failed(A, "like", 0.0)
     pacing.failed(B, "other", 0.0)
     pacing.forget(A)
@@ -46,7 +46,7 @@ def test_whoever_is_placed_is_forgotten_and_whoever_was_refused_starts_anew() ->
 
 def test_a_pause_ends_when_the_rights_of_the_unit_are_others() -> None:
     """What did not help by the old ones may help by the new; the pause begins anew with them."""
-    pacing = Pacing()
+    pacing = SearchRateLimit()
     for now in (0.0, 5.0, 15.0):
         pacing.failed(A, "beyond its promise", now)
     found = (pacing.may(A, "beyond its promise", 21.0), pacing.may(A, "within its promise", 21.0))
@@ -61,7 +61,7 @@ def test_a_pause_ends_when_the_rights_of_the_unit_are_others() -> None:
 
 def test_a_unit_for_which_nobody_could_be_asked_pauses_whatever_its_rights() -> None:
     """It failed by itself and not by what it is like: its equals may search."""
-    pacing = Pacing()
+    pacing = SearchRateLimit()
     pacing.failed(A, A, 0.0)
     found = [pacing.may(key, "like", now) for key, now in ((A, 1.0), (B, 1.0), (A, FIRST))]
     assert found == [False, True, True]

@@ -13,9 +13,15 @@ from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
 from scheduler.plan import planner
-from scheduler.tenancy.preemption.victims import Bundle, Occupant, Search, Verdict, spared
+from scheduler.tenancy.preemption.victims import (
+    Occupant,
+    PreemptionPlan,
+    VictimGroup,
+    VictimSearch,
+    spared,
+)
 from scheduler.tenancy.quota.ledger import Ledger
-from scheduler.tenancy.quota.tree import Member, Tree
+from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 GPU = "nvidia.com/gpu"
@@ -25,26 +31,32 @@ def occupant(pod: Pod, node: str) -> Occupant:
     return Occupant(pod, node, NOWHERE)
 
 
-def single(name: str, node: str, *, gpus: int = 1, **more: Any) -> Bundle:
-    return Bundle(name, (occupant(a_pod(name, gpus=gpus, cpu="0"), node),), **more)
+def single(name: str, node: str, *, gpus: int = 1, **more: Any) -> VictimGroup:
+    return VictimGroup(name, (occupant(a_pod(name, gpus=gpus, cpu="0"), node),), **more)
 
 
-def gang(name: str, nodes: list[str], *, size: int, gpus: int = 1, **more: Any) -> list[Bundle]:
+def gang(
+    name: str, nodes: list[str], *, size: int, gpus: int = 1, **more: Any
+) -> list[VictimGroup]:
     """The gang's surplus, one by one, and what keeps it alive."""
     pods = a_gang(len(nodes), size=size, name=name, gpus=gpus, cpu="0")
     held = [occupant(pod, node) for pod, node in zip(pods, nodes, strict=True)]
     key = GangKey("ns", name)
-    surplus = [Bundle(f"{name}+{i}", (one,), gang=key, **more) for i, one in enumerate(held[size:])]
-    return [*surplus, Bundle(name, tuple(held[:size]), gang=key, core=True, **more)]
+    surplus = [
+        VictimGroup(f"{name}+{i}", (one,), gang=key, **more) for i, one in enumerate(held[size:])
+    ]
+    return [*surplus, VictimGroup(name, tuple(held[:size]), gang=key, core=True, **more)]
 
 
-def search(nodes: dict[str, int], bundles: list[Bundle], unit: Unit) -> tuple[Snapshot, Search]:
+def search(
+    nodes: dict[str, int], bundles: list[VictimGroup], unit: Unit
+) -> tuple[Snapshot, VictimSearch]:
     snapshot = Snapshot.of(
         [a_node(name, gpus=gpus) for name, gpus in nodes.items()],
         [(one.pod, one.node) for bundle in bundles for one in bundle.pods],
     )
     plan = lambda memo: planner.plan(unit, snapshot, memo=memo)  # noqa: E731 (bound to the unit)
-    return snapshot, Search(snapshot, plan, unit.need)
+    return snapshot, VictimSearch(snapshot, plan, unit.need)
 
 
 def wanting(count: int, gpus: int) -> Unit:
@@ -101,7 +113,7 @@ def wanting(count: int, gpus: int) -> Unit:
     ],
 )
 def test_who_goes(
-    nodes: dict[str, int], bundles: list[Bundle], unit: Unit, gone: list[str] | None
+    nodes: dict[str, int], bundles: list[VictimGroup], unit: Unit, gone: list[str] | None
 ) -> None:
     snapshot, found = search(nodes, bundles, unit)
     before = snapshot.state()
@@ -129,7 +141,7 @@ CASES = st.fixed_dictionaries(
 def test_no_eviction_without_a_place_and_no_victim_too_many(case: dict[str, Any]) -> None:
     names = [f"n{i}" for i in range(len(case["nodes"]))]
     free = dict(zip(names, case["nodes"], strict=True))
-    bundles: list[Bundle] = []
+    bundles: list[VictimGroup] = []
     for i, (at, gpus, priority) in enumerate(case["singles"]):
         node = names[at % len(names)]
         if free[node] >= gpus:
@@ -154,12 +166,12 @@ def test_no_eviction_without_a_place_and_no_victim_too_many(case: dict[str, Any]
 
 
 def test_nothing_of_a_promise_goes() -> None:
-    ledger = Ledger(Tree([Member("a", guaranteed=((GPU, 2),)), Member("b")]))
+    ledger = Ledger(TenantTree([TenantNode("a", guaranteed=((GPU, 2),)), TenantNode("b")]))
     bundles = []
     for name, tenant in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("own", "me")):
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": tenant})
         ledger.take(tenant, [(GPU, 1)])
-        bundles.append(Bundle(name, (occupant(pod, "n"),), foreign=tenant != "me"))
+        bundles.append(VictimGroup(name, (occupant(pod, "n"),), foreign=tenant != "me"))
     before = ledger.state()
     kept = spared(bundles, ledger, lambda one: {GPU: 1})
     assert ([bundle.key for bundle in kept], ledger.state()) == (["a1", "b1", "own"], before)
@@ -167,5 +179,5 @@ def test_nothing_of_a_promise_goes() -> None:
 
 def test_a_verdict_lists_its_pods() -> None:
     bundles = gang("g", ["n1", "n1"], size=1)
-    verdict = Verdict(tuple(bundles), Placed(()))
+    verdict = PreemptionPlan(tuple(bundles), Placed(()))
     assert sorted(one.pod.key.name for one in verdict.pods) == ["g-0", "g-1"]

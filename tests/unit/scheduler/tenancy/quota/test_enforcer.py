@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from policies.documents.tenancy import Quota, Sharing
-from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model.policy import Tables
+from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
 
 pytestmark = pytest.mark.timeout(30)
@@ -17,7 +17,7 @@ GPU = "nvidia.com/gpu"
 Story = Callable[[Bench], Awaitable[None]]
 
 
-def tables(sharing: dict[str, Any] | None = None, **quotas: dict[str, Any]) -> Tables:
+def tables(sharing: dict[str, Any] | None = None, **quotas: dict[str, Any]) -> PlacementTables:
     said = PolicyTables(
         {},
         {},
@@ -26,7 +26,7 @@ def tables(sharing: dict[str, Any] | None = None, **quotas: dict[str, Any]) -> T
         sharing=Sharing.model_validate(sharing or {}),
         quotas={name: Quota.model_validate(row) for name, row in quotas.items()},
     )
-    return Tables(policy=said)
+    return PlacementTables(policy=said)
 
 
 def play(story: Story) -> Bench:

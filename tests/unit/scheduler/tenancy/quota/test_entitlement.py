@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from policies.documents.tenancy import Sharing
-from policies.engine.policyset import Tables as PolicyTables
-from scheduler.model.policy import Tables
+from policies.engine.policyset import PolicyTables as PolicyTables
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
 
 pytestmark = pytest.mark.timeout(30)
@@ -24,7 +24,7 @@ async def story(*, busy: bool) -> Counter[str]:
     """`a` has three times the weight of `b`; four of their eight pods find room."""
     bench = Bench()
     sharing = Sharing.model_validate({"tenants": [{"name": "a", "weight": 3}, {"name": "b"}]})
-    bench.scheduler.adopt(Tables(policy=PolicyTables({}, {}, {}, (), sharing=sharing)))
+    bench.scheduler.adopt(PlacementTables(policy=PolicyTables({}, {}, {}, (), sharing=sharing)))
     if busy:
         bench.node("plain", cpu="4")
         pods(bench, "c", cpu="1")

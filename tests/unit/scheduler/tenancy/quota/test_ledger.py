@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 
 from policies.documents.policy import TierSpec
 from policies.documents.tenancy import Quota, Sharing
-from policies.engine.policyset import Tables
+from policies.engine.policyset import PolicyTables
 from scheduler.tenancy.quota.ledger import Excess, Ledger
-from scheduler.tenancy.quota.tree import Member, Tree
+from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 
 GPU = "nvidia.com/gpu"
-TREE = Tree(
+TREE = TenantTree(
     [
-        Member("research", max=((GPU, 12),), guaranteed=((GPU, 8),)),
-        Member("vision", "research", weight=3, guaranteed=((GPU, 4),), max=((GPU, 8),)),
-        Member("speech", "research"),
-        Member("web", max=(("cpu", 4000),)),
-        Member("office", guaranteed=(("cpu", 4000),)),
-        Member("render", guaranteed=(("gpu-model/L4", 2),)),
+        TenantNode("research", max=((GPU, 12),), guaranteed=((GPU, 8),)),
+        TenantNode("vision", "research", weight=3, guaranteed=((GPU, 4),), max=((GPU, 8),)),
+        TenantNode("speech", "research"),
+        TenantNode("web", max=(("cpu", 4000),)),
+        TenantNode("office", guaranteed=(("cpu", 4000),)),
+        TenantNode("render", guaranteed=(("gpu-model/L4", 2),)),
     ]
 )
 
@@ -124,7 +124,7 @@ def test_giving_back_leaves_nothing_behind_and_a_new_tree_changes_no_amount(
     for tenant, gpus in moves:
         book.take(tenant, [(GPU, gpus), ("cpu", 7)])
     full = book.state()
-    book.regrow(Tree([Member("vision", "a"), Member("a", "b"), Member("b")]))
+    book.regrow(TenantTree([TenantNode("vision", "a"), TenantNode("a", "b"), TenantNode("b")]))
     assert book.state() == full
     assert book.used("b") == book.used("vision")
     for tenant, gpus in moves:
@@ -143,14 +143,14 @@ def test_the_tree_is_what_the_policies_say() -> None:
         }
     )
     quotas = {"vision": Quota.model_validate({"guaranteed": {"cpu": "1500m"}, "max": {GPU: "8"}})}
-    tree = Tree.of(Tables({}, {}, {}, (), sharing=sharing, quotas=quotas))
+    tree = TenantTree.of(PolicyTables({}, {}, {}, (), sharing=sharing, quotas=quotas))
     assert (tree.half_life, tree.path("vision"), tree.path("else")) == (
         1800.0,
         (
-            Member("vision", "research", 3, (("cpu", 1500),), ((GPU, 8),)),
-            Member("research", None, 2, (), ((GPU, 12),)),
+            TenantNode("vision", "research", 3, (("cpu", 1500),), ((GPU, 8),)),
+            TenantNode("research", None, 2, (), ((GPU, 12),)),
         ),
-        (Member("else"),),
+        (TenantNode("else"),),
     )
 
 
@@ -158,5 +158,5 @@ def test_a_tenant_has_the_weight_of_its_tier_where_it_is_not_listed() -> None:
     gold = TierSpec.model_validate({"name": "gold", "rank": 2, "weight": 4})
     sharing = Sharing.model_validate({"tenants": [{"name": "vision", "weight": 2}]})
     tenants = {"vision": "gold", "speech": "gold", "web": None}
-    tree = Tree.of(Tables({"gold": gold}, {}, {}, (), sharing=sharing, tenants=tenants))
+    tree = TenantTree.of(PolicyTables({"gold": gold}, {}, {}, (), sharing=sharing, tenants=tenants))
     assert [tree.member(name).weight for name in ("vision", "speech", "web")] == [2, 4, 1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
-from cluster.informer import Event, Kind
+from cluster.informer import EventKind, WatchEvent
 from policies.documents.reservation import shown
 from scheduler.tenancy.reservation import objects
 from tests.unit.scheduler.bench import Bench
@@ -49,8 +49,8 @@ class Scene:
         self.shelf.show(self.bench)
 
     def delete(self, name: str = "r") -> None:
-        gone: objects.Reserved | None = objects.read(self.shelf.objects.pop(name))
-        event = Event(Kind.DELETED, ("ns", name), gone, gone)
+        gone: objects.Reservation | None = objects.read(self.shelf.objects.pop(name))
+        event = WatchEvent(EventKind.DELETED, ("ns", name), gone, gone)
         self.bench.scheduler.tenancy.on_reservation(event)
 
     def pod(self, name: str, cpu: str, *, tenant: str = "other", **more: Any) -> None:

@@ -4,7 +4,7 @@ The scheduler at work: what the watches say in, bindings out.
     watch events ──▶ cache, queue ──▶ 1. what changed wakes the units it may help
                                       2. forming gangs that stand still are told about; the gates
                                          of complete ones are lifted
-                                      3. gangs half bound for too long are released (`keeping`)
+                                      3. gangs half bound for too long are released (`recovery`)
                                       4. pop a unit, plan it, assume the plan
                                       5. bind in a task of its own; planning goes on
     bind answered ──▶ confirm, or forget and put back
@@ -61,7 +61,7 @@ class Scheduler:
         self,
         *,
         name: str,
-        hands: Actuators,
+        actuators: Actuators,
         metrics: Metrics,
         now: Callable[[], float],
         leading: Callable[[], bool] = lambda: True,
@@ -72,37 +72,37 @@ class Scheduler:
         self._wake = asyncio.Event()
         self.cache = Cache()
         self.groups = PodGroups(self._regroup)
-        self.wholeness = PartialGangTracker(self.groups.find, self.cache.reservations.owed)
+        self.partial_gangs = PartialGangTracker(self.groups.find, self.cache.reservations.owed)
         self.queue = SchedulingQueue(
             bound=self.cache.bound,
             group=self.groups.find,
-            half_bound=self.wholeness.half_bound,
-            done=self.wholeness.done,
+            half_bound=self.partial_gangs.half_bound,
+            done=self.partial_gangs.done,
             class_of=self._class_of,
             starving_after=settings.starving_after,
             standing=self.cache.accounts.standing,
             reserved=self.cache.reservations,
         )
-        self.keeping = GangRecovery(
+        self.recovery = GangRecovery(
             queue=self.queue,
-            wholeness=self.wholeness,
-            releaser=hands.releaser,
+            partial_gangs=self.partial_gangs,
+            releaser=actuators.releaser,
             metrics=metrics,
             now=now,
             wake=self._wake.set,
             hold_seconds=settings.hold_seconds,
         )
-        self._name, self._telling = name, hands.telling
-        self._gates = hands.gates
+        self._name, self._reporter = name, actuators.reporter
+        self._gates = actuators.gates
         self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
         self._memo = planner.Memo()
         self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
-        around = SchedulingContext(
+        context = SchedulingContext(
             scheduler=name,
             cache=self.cache,
             queue=self.queue,
             metrics=metrics,
-            evictor=hands.evictor,
+            evictor=actuators.evictor,
             group=self.groups.find,
             now=now,
             epoch=epoch,
@@ -111,17 +111,17 @@ class Scheduler:
             leads=self._goes_on,
             reserved=self._unreserved,
             regrouped=self._regroup,
-            record=hands.telling.record,
-            recorder=hands.recorder,
+            record=actuators.reporter.record,
+            recorder=actuators.recorder,
         )
-        self.tenancy = TenancyManager(around, self._plan, self._memo)
+        self.tenancy = TenancyManager(context, self._plan, self._memo)
         asked = self.tenancy.preempting.asked
-        self.provisioning = ProvisioningController(hands.provisioner, around, evicting=asked)
-        self._looking = Inspector(
+        self.provisioning = ProvisioningController(actuators.provisioner, context, evicting=asked)
+        self._inspector = Inspector(
             cache=self.cache,
             queue=self.queue,
-            wholeness=self.wholeness,
-            keeping=self.keeping,
+            partial_gangs=self.partial_gangs,
+            recovery=self.recovery,
             memo=self._memo,
             now=now,
             pods=self._pods,
@@ -135,19 +135,21 @@ class Scheduler:
         self._most_flying = settings.most_in_flight  # pods
         self._ending = False
         self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
-        self._claiming = hands.claiming and hands.claiming(self.cache.snapshot.devices, self.stir)
-        self.flights = BindingCycles(
+        self._claiming = actuators.claiming and actuators.claiming(
+            self.cache.snapshot.devices, self.stir
+        )
+        self.binding_cycles = BindingCycles(
             cache=self.cache,
             queue=self.queue,
-            wholeness=self.wholeness,
-            binder=hands.binder,
-            telling=hands.telling,
+            partial_gangs=self.partial_gangs,
+            binder=actuators.binder,
+            reporter=actuators.reporter,
             metrics=metrics,
             now=now,
             pending=self._pods.get,
             freed=self._note,
             wake=self._wake.set,
-            preparing=hands.preparing and hands.preparing(self.cache.snapshot.volumes),
+            preparing=actuators.preparing and actuators.preparing(self.cache.snapshot.volumes),
             claiming=self._claiming,
             reserving=self.tenancy.reserving,
         )
@@ -155,7 +157,7 @@ class Scheduler:
     @property
     def binding(self) -> int:
         """Plans whose binds are in flight."""
-        return len(self.flights)
+        return len(self.binding_cycles)
 
     def waits(self, uid: str) -> bool:
         """Whether this pod still wants a node, as far as the watch has said."""
@@ -164,9 +166,9 @@ class Scheduler:
     def _class_of(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods that fit the same nodes; members with a node may pin a gang to theirs."""
         signature = self.cache.snapshot.signature(pod)
-        if pod.gang is None or not pod.shape.fabric.gathers or not self.cache.bound(pod.gang.key):
-            return pod.shape, signature
-        return pod.shape, signature, pod.gang.key
+        if pod.gang is None or not pod.spec.fabric.gathers or not self.cache.bound(pod.gang.key):
+            return pod.spec, signature
+        return pod.spec, signature, pod.gang.key
 
     # --- what the watches say ---
 
@@ -190,7 +192,7 @@ class Scheduler:
         self._stirred = self._stirred or self.cache.snapshot.moved != moved
         held = self.cache.held(pod.uid)
         if pod.node or held is None:
-            self.wholeness.put(pod)
+            self.partial_gangs.put(pod)
         if not pod.gates:
             self._gates.drop(pod.uid)
         if pod.scheduler == self._name and is_schedulable(pod):
@@ -222,15 +224,15 @@ class Scheduler:
         self.cache.accounts.adopt(tables.policy)
         self.cache.recount()
         self._stirred = True
-        self._note(tuple(self.cache.snapshot.columns.rows))
+        self._note(tuple(self.cache.snapshot.table.rows))
         self._wake.set()
 
     def _lost(self, pod: Pod) -> None:
         self._note(self.cache.drop_pod(pod.uid))
         self._stirred = True
         self.tenancy.gone(pod)
-        self.wholeness.drop(pod.uid)
-        self.keeping.lost(pod)
+        self.partial_gangs.drop(pod.uid)
+        self.recovery.lost(pod)
         self._settle(pod)
 
     def _settle(self, pod: Pod) -> None:
@@ -238,7 +240,7 @@ class Scheduler:
         self._pods.pop(pod.uid, None)
         self._aside.drop(pod.uid)
         self.queue.remove(pod.uid, self._now())
-        self._telling.drop(pod.uid)
+        self._reporter.drop(pod.uid)
         self._gates.drop(pod.uid)
         if pod.gang is not None:
             self.queue.reconsider(pod.gang.key, self._now())
@@ -250,13 +252,13 @@ class Scheduler:
         return uid in self._pods or (held is not None and not held.pod.terminating)
 
     def _unreserved(self, gang: GangKey, why: str) -> None:
-        told = self._telling.unreserved(gang, why, self._known())
+        told = self._reporter.unreserved(gang, why, self._known())
         if not told and self.tenancy.reserving is not None:
             self.tenancy.reserving.untold(gang, why)
         self._regroup(gang)
 
     def _regroup(self, gang: GangKey) -> None:
-        self.wholeness.regroup(gang)
+        self.partial_gangs.regroup(gang)
         self.queue.regroup(gang, self._now())
         self._wake.set()
 
@@ -271,7 +273,7 @@ class Scheduler:
         """Until cancelled; an exception that leaves it is a bug of this program."""
         while True:
             self._wake.clear()
-            parts = (self.flights, self.keeping, self.tenancy, self.provisioning)
+            parts = (self.binding_cycles, self.recovery, self.tenancy, self.provisioning)
             broken = next((one.broken for one in parts if one.broken is not None), None)
             if broken is not None:
                 raise broken
@@ -295,26 +297,26 @@ class Scheduler:
     def _prepare(self) -> None:
         if not self._leading():
             return
-        self._note(self.keeping.tick())
+        self._note(self.recovery.tick())
         self._wake_parked()
         now = self._now()
         self.tenancy.tick(now)
         self.provisioning.tick()
         for forming in self.queue.tick(now):
             timed_out = self.queue.timed_out(forming, now)
-            self._telling.forming(forming, timed_out=timed_out)
+            self._reporter.forming(forming, timed_out=timed_out)
             if timed_out:
                 self._metrics.gangs.labels("timed_out").inc()
         self._gates.lift(self.queue.lifts())
 
     def _may_plan(self) -> bool:
         """A gang goes whole, so the limit is one to begin under, not one to stay under."""
-        return not self._ending and self.flights.pods < self._most_flying and self._leading()
+        return not self._ending and self.binding_cycles.pods < self._most_flying and self._leading()
 
     async def finish(self, seconds: float) -> None:
         """Plan nothing more, and wait for binds in flight, at most so long."""
         self._ending = True
-        await self.flights.finish(seconds)
+        await self.binding_cycles.finish(seconds)
 
     def _wake_parked(self) -> None:
         now, snapshot = self._now(), self.cache.snapshot
@@ -326,7 +328,7 @@ class Scheduler:
             self._stirred, self._stir_at = False, now + STIR_EVERY
 
         def helps(pod: Pod) -> QueueingHint:
-            if any(planner.helps(pod.shape, snapshot, node, self._memo) for node in nodes):
+            if any(planner.helps(pod.spec, snapshot, node, self._memo) for node in nodes):
                 return QueueingHint.FITS
             # Ports, volumes and other pods may be what such a pod waits for, on any node.
             return (
@@ -338,7 +340,7 @@ class Scheduler:
         self.queue.wake(now, helps)
 
     def _next_at(self) -> float | None:
-        parts = (self.queue, self.keeping, self.tenancy, self.provisioning)
+        parts = (self.queue, self.recovery, self.tenancy, self.provisioning)
         due = [one.next_at() for one in parts]
         if self._stirred:
             due.append(self._stir_at)
@@ -346,17 +348,17 @@ class Scheduler:
 
     def _schedule(self, unit: Unit) -> None:
         start = self._now()
-        found = self.tenancy.plan(unit, self.keeping.closed_to(unit))
+        found = self.tenancy.plan(unit, self.recovery.closed_to(unit))
         self._metrics.planning.observe(self._now() - start)
         match found:
             case NoFit(held_back=why) if why:
                 self._metrics.attempts.labels("held_back").inc()
                 self.queue.hold_back(unit.key, self._now(), found)
-                self._telling.held_back(unit, found)
+                self._reporter.held_back(unit, found)
             case Placed():
                 self._metrics.attempts.labels("placed").inc()
                 self.tenancy.placed(unit, found)
-                self.flights.start(unit, found)
+                self.binding_cycles.start(unit, found)
                 self._stirred = True
             case NoFit():
                 self._metrics.attempts.labels("no_fit").inc()
@@ -365,7 +367,7 @@ class Scheduler:
                 self.queue.park(unit.key, self._now(), found)
                 self.tenancy.misfit(unit)
                 self._tell_misfit(unit, found)
-                self.keeping.hold(unit, self.cache.snapshot, self._known)
+                self.recovery.hold(unit, self.cache.snapshot, self._known)
                 if self._claiming is not None:
                     self._claiming.free(unit.pods, found)
 
@@ -375,24 +377,30 @@ class Scheduler:
             allowed = self.cache.accounts.allow(unit)
         within = allowed if isinstance(allowed, Unit) else unit
         asked = self.provisioning.misfit(within, found)
-        self._telling.misfit(unit, within.pods, found, provisioning=asked)
+        self._reporter.misfit(unit, within.pods, found, provisioning=asked)
         if within is not unit:
             mine = {pod.uid for pod in within.pods}
-            self._telling.beyond_quota(unit, [pod for pod in unit.pods if pod.uid not in mine])
+            self._reporter.beyond_quota(unit, [pod for pod in unit.pods if pod.uid not in mine])
 
     def _plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
-        mates = self.cache.mates(unit.key) if isinstance(unit.key, GangKey) and unit.bound else ()
-        return planner.plan(unit, self.cache.snapshot, memo=memo, closed=closed, mates=mates)
+        bound_members = (
+            self.cache.bound_members(unit.key)
+            if isinstance(unit.key, GangKey) and unit.bound
+            else ()
+        )
+        return planner.plan(
+            unit, self.cache.snapshot, memo=memo, closed=closed, bound_members=bound_members
+        )
 
     # --- looking in ---
 
     def inspect(self, which: str | PodKey) -> Inspection | None:
         """A pod by its uid or its key; None: no such pod is waiting or was shown."""
-        return self._looking.inspect(which)
+        return self._inspector.inspect(which)
 
     def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Why a pod waits, see `answers`; None: no such pod is known."""
-        return self._looking.explain(PodKey(namespace, name))
+        return self._inspector.explain(PodKey(namespace, name))
 
     def drift(self) -> Mismatch:
         """How far the books are from what the pods hold; nothing, or there is a bug."""

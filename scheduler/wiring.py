@@ -74,13 +74,13 @@ class Wiring:
             clock=lambda: datetime.now(UTC),
             sleep=asyncio.sleep,
         )
-        telling = Reporter(recorder.record, self._conditions)
+        reporter = Reporter(recorder.record, self._conditions)
         self._gates = GateRemover(
-            client, may_write=self._leads, on_refusal=telling.gate_not_lifted, sleep=asyncio.sleep
+            client, may_write=self._leads, on_refusal=reporter.gate_not_lifted, sleep=asyncio.sleep
         )
         self.scheduler = Scheduler(
             name=options.scheduler_name,
-            hands=Actuators(
+            actuators=Actuators(
                 binder=Binder(
                     client,
                     now=time.monotonic,
@@ -90,7 +90,7 @@ class Wiring:
                 ),
                 gates=self._gates,
                 releaser=self._releaser(recorder),
-                telling=telling,
+                reporter=reporter,
                 evictor=Evictor(
                     client,
                     record=recorder.record,
@@ -291,7 +291,7 @@ class Wiring:
             await asyncio.wait([tasks[0], started], return_when=asyncio.FIRST_COMPLETED)
             started.cancel()
             if self._leading.is_set():
-                logger.info("leading", extra={"half_bound": len(self.scheduler.wholeness)})
+                logger.info("leading", extra={"half_bound": len(self.scheduler.partial_gangs)})
                 self._remembering.recall()
                 tasks.append(asyncio.create_task(self.scheduler.run(), name="plan"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

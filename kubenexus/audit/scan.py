@@ -36,7 +36,7 @@ class NoNamespace(Exception):
     """The one namespace to be audited does not exist."""
 
 
-class Reads(discovery.Asks, Protocol):
+class Reads(discovery.DiscoveryVerb, Protocol):
     """What a scan needs of a client."""
 
     async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Obj:

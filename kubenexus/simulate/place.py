@@ -68,8 +68,8 @@ def _named(pod: model.Pod, snapshot: Snapshot) -> Pod:
     return Pod(pod.key.name, PodOutcome.PLACED, scheduler=pod.scheduler, node=pod.node)
 
 
-def _planned(unit: units.Unit, snapshot: Snapshot, mates: Mates) -> dict[str, Pod]:
-    match planner.plan(unit, snapshot, mates=mates):
+def _planned(unit: units.Unit, snapshot: Snapshot, bound_members: Mates) -> dict[str, Pod]:
+    match planner.plan(unit, snapshot, bound_members=bound_members):
         case NoFit() as misfit:
             return {pod.uid: _pending(pod, misfit.text) for pod in unit.pods}
         case Placed() as plan:

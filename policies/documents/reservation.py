@@ -33,7 +33,7 @@ class Place(Part):
     )
 
 
-class PodGroup(Part):
+class PodGroupMembers(Part):
     """A gang whose leader makes the members."""
 
     name: LabelValue = Field(min_length=1, description="Name of the gang.")
@@ -51,7 +51,7 @@ class Spec(Part):
     """For whom room is kept, where, how much and how long."""
 
     tenant: TenantName | None = Field(default=None, description="Whose pods may use it.")
-    pod_group: PodGroup | None = Field(
+    pod_group: PodGroupMembers | None = Field(
         default=None, description="Written by the scheduler: a gang whose members are to come."
     )
     nodes: Many[Name] = Field(

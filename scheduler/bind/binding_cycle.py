@@ -56,9 +56,9 @@ class BindingCycles:
         *,
         cache: Cache,
         queue: SchedulingQueue,
-        wholeness: PartialGangTracker,
+        partial_gangs: PartialGangTracker,
         binder: Binder,
-        telling: Reporter,
+        reporter: Reporter,
         metrics: Metrics,
         now: Callable[[], float],
         pending: Callable[[str], Pod | None],
@@ -69,8 +69,8 @@ class BindingCycles:
         reserving: ReservationController | None = None,
     ) -> None:
         self._preparing, self._claiming, self._reserving = preparing, claiming, reserving
-        self._cache, self._queue, self._wholeness = cache, queue, wholeness
-        self._binder, self._telling, self._metrics, self._now = binder, telling, metrics, now
+        self._cache, self._queue, self._partial_gangs = cache, queue, partial_gangs
+        self._binder, self._reporter, self._metrics, self._now = binder, reporter, metrics, now
         self._pending, self._freed, self._wake = pending, freed, wake
         self._tasks: set[asyncio.Task[None]] = set()
         self.pods = 0  # whose binds are in flight
@@ -93,11 +93,11 @@ class BindingCycles:
         self._queue.take(unit.key, uids, now)
         if plan.left and plan.why_left is not None:
             self._queue.park(unit.key, now, plan.why_left)
-            self._telling.misfit(unit, plan.left, plan.why_left)
+            self._reporter.misfit(unit, plan.left, plan.why_left)
         live = 0
         if isinstance(unit.key, GangKey):
-            live = self._wholeness.live(unit.key)
-            self._wholeness.committed(unit.key)
+            live = self._partial_gangs.live(unit.key)
+            self._partial_gangs.committed(unit.key)
         since = now if look is None else look.since
         self.pods += len(plan.placements)
         task = asyncio.create_task(self._bind(_Binding(unit, plan.placements, first, since, live)))
@@ -135,7 +135,7 @@ class BindingCycles:
         self._take(unit, results)
         if isinstance(unit.key, GangKey):
             self._end(flight, unit.key, len(bound))
-        self._telling.bound(unit, bound)
+        self._reporter.bound(unit, bound)
 
     async def _prepare(self, flight: _Binding) -> tuple[tuple[Placement, ...], list[Result]]:
         """
@@ -200,7 +200,7 @@ class BindingCycles:
         self._queue.finish(uid, self._now())
         held = self._cache.held(uid)
         if held is not None:  # else it is gone already, and the watch has said so
-            self._wholeness.bound(held.pod, placement.node)
+            self._partial_gangs.bound(held.pod, placement.node)
 
     def _put_back(self, failures: list[Unbound], *, permanent: bool) -> None:
         pods: list[Pod] = []
@@ -210,7 +210,7 @@ class BindingCycles:
             pod = self._pending(failure.placement.pod.uid)
             if pod is not None:  # else gone, or bound by somebody else and shown so by the watch
                 pods.append(pod)
-                self._telling.not_bound(pod, failure.why, permanent=permanent)
+                self._reporter.not_bound(pod, failure.why, permanent=permanent)
         if pods:
             put_back = self._queue.put_back_refused if permanent else self._queue.put_back
             put_back(pods, self._now())
@@ -220,9 +220,9 @@ class BindingCycles:
         size = flight.unit.size
         if flight.live + bound >= size:
             # Whole, whoever may have gone since.
-            self._wholeness.completed(gang)
+            self._partial_gangs.completed(gang)
             if flight.live < size:
                 self._metrics.gangs.labels("scheduled").inc()
                 self._metrics.gang_completion.observe(self._now() - flight.since)
-        self._wholeness.ended(gang)
+        self._partial_gangs.ended(gang)
         self._queue.reconsider(gang, self._now())

@@ -35,7 +35,6 @@ from scheduler.model.node import Node
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.tenancy.preemption.pdb import DisruptionBudgets
-from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.gpu_kinds import GpuKinds
 from scheduler.tenancy.reservation.members import MemberReservations
@@ -88,15 +87,15 @@ class Cache:
         """Members with a node, neither finished nor terminating."""
         return len(self._members.get(gang, ()))
 
-    def occupants(self) -> list[Occupant]:
+    def occupants(self) -> list[Placement]:
         """Every pod that has its node for certain, with its place there, by uid."""
         found = (self._held[uid] for uid in sorted(self._held))
-        return [Occupant(one.pod, one.node, one.assignment) for one in found if not one.assumed]
+        return [Placement(one.pod, one.node, one.assignment) for one in found if not one.assumed]
 
-    def on(self, nodes: Iterable[str] | None = None) -> list[Occupant]:
+    def on(self, nodes: Iterable[str] | None = None) -> list[Placement]:
         """Every pod that counts on these nodes, or on all, by node and uid."""
         return [
-            Occupant(one.pod, one.node, one.assignment)
+            Placement(one.pod, one.node, one.assignment)
             for node in sorted(self._on if nodes is None else nodes)
             for one in self._pods_on(node)
         ]
@@ -105,7 +104,7 @@ class Cache:
         """The lowest priority among the tenant's pods that have a node."""
         return min(self._priorities.get(tenant, ()), default=None)
 
-    def mates(self, gang: GangKey) -> tuple[tuple[Pod, str], ...]:
+    def bound_members(self, gang: GangKey) -> tuple[tuple[Pod, str], ...]:
         """The same members, each with its node's name, by uid."""
         found = (self._held[uid] for uid in sorted(self._members.get(gang, ())))
         return tuple((held.pod, held.node) for held in found)
@@ -236,16 +235,16 @@ class Cache:
         return [*((one.pod, one.assignment) for one in held), *kept]
 
     def _rank(self, pod: Pod, sign: int) -> None:
-        self.yielding += sign if pod.terms.preemptible else 0
-        self.timed += sign if pod.terms.lasts is not None else 0
-        counts = self._priorities.get(pod.terms.tenant)
+        self.yielding += sign if pod.attributes.preemptible else 0
+        self.timed += sign if pod.attributes.lasts is not None else 0
+        counts = self._priorities.get(pod.attributes.tenant)
         if counts is None:
-            counts = self._priorities[pod.terms.tenant] = Counter()
+            counts = self._priorities[pod.attributes.tenant] = Counter()
         counts[pod.priority] += sign
         if not counts[pod.priority]:
             del counts[pod.priority]
             if not counts:
-                del self._priorities[pod.terms.tenant]
+                del self._priorities[pod.attributes.tenant]
 
     def _count(self, pod: Pod) -> None:
         if pod.gang is None:
@@ -267,4 +266,4 @@ class Cache:
 def _counted(held: CachedPod) -> tuple[object, ...]:
     """Whatever the snapshot's books were told of the pod."""
     pod = held.pod
-    return pod.shape, pod.labels, pod.terminating, held.assignment, pod.gang and pod.gang.key
+    return pod.spec, pod.labels, pod.terminating, held.assignment, pod.gang and pod.gang.key

@@ -29,16 +29,16 @@ def compare(cache: Cache, uids: Iterable[str]) -> Mismatch:
     """`uids`: every pod that the API knows, as far as the watch has shown."""
     held = [found for uid in uids if (found := cache.held(uid)) is not None]
     fresh = _recount(cache, held)
-    nodes = (name for name in fresh.columns.rows if _of(fresh, name) != _of(cache.snapshot, name))
+    nodes = (name for name in fresh.table.rows if _of(fresh, name) != _of(cache.snapshot, name))
     return Mismatch(tuple(sorted(nodes)), len(cache) - len(held))
 
 
 def _recount(cache: Cache, held: Iterable[CachedPod]) -> Snapshot:
-    snapshot = Snapshot.of(cache.snapshot.columns.nodes.values())
+    snapshot = Snapshot.of(cache.snapshot.table.nodes.values())
     for one in held:
         if one.node in snapshot:
             snapshot.charge(one.pod, one.node, one.assignment)
-    for name in snapshot.columns.rows:
+    for name in snapshot.table.rows:
         for kept in cache.holds.on(name):
             snapshot.charge(kept.pod, name, kept.assignment)
     return snapshot
@@ -49,6 +49,6 @@ def _of(snapshot: Snapshot, node: str) -> tuple[object, ...]:
 
     Not the books that are filled as they are asked for: they differ by who asked.
     """
-    row, layout = snapshot.columns.rows[node], snapshot.layouts.get(node)
+    row, layout = snapshot.table.rows[node], snapshot.layouts.get(node)
     inside = () if layout is None else layout.state()
-    return snapshot.columns.used_at(row), inside, snapshot.ports.state(row)
+    return snapshot.table.used_at(row), inside, snapshot.ports.state(row)

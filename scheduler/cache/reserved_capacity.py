@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.plan import Placement
 from scheduler.model.unit import UnitKey
-from scheduler.tenancy.preemption.victims import Occupant
 
 
 class ReservedCapacity:
@@ -22,7 +22,7 @@ class ReservedCapacity:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._kept: dict[UnitKey, tuple[Occupant, ...]] = {}
+        self._kept: dict[UnitKey, tuple[Placement, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -33,15 +33,15 @@ class ReservedCapacity:
     def __iter__(self) -> Iterator[UnitKey]:
         return iter(tuple(self._kept))
 
-    def of(self, key: UnitKey) -> tuple[Occupant, ...]:
+    def of(self, key: UnitKey) -> tuple[Placement, ...]:
         return self._kept.get(key, ())
 
-    def on(self, node: str) -> Iterator[Occupant]:
+    def on(self, node: str) -> Iterator[Placement]:
         """What is kept on the node, in a fixed order."""
         for key in sorted(self._kept, key=str):
             yield from (one for one in self._kept[key] if one.node == node)
 
-    def put(self, key: UnitKey, places: Iterable[Occupant]) -> None:
+    def put(self, key: UnitKey, places: Iterable[Placement]) -> None:
         self.end(key)
         kept = tuple(one for one in places if one.node in self._snapshot)
         for one in kept:

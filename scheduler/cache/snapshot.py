@@ -5,7 +5,7 @@ What is free, node by node: the one picture that plans are made on.
     place               a decision: must fit, else the books are wrong and the program stops
     trial               everything placed inside is taken back at its end, exactly
 
-Amounts of whole nodes live in `columns`, the insides of hosts with NUMA data in a `HostUsage` each.
+Amounts of whole nodes live in `table`, the insides of hosts with NUMA data in a `HostUsage` each.
 Who the pods are is not known here: `cache` remembers, and feeds this picture from watches.
 """
 
@@ -39,17 +39,17 @@ class Snapshot:
     """
 
     def __init__(self) -> None:
-        self.columns = NodeTable()
+        self.table = NodeTable()
         self.layouts: dict[str, HostUsage] = {}  # node name -> its inside, where known
-        self.grid = NumaTable(self.columns, self.layouts)
+        self.grid = NumaTable(self.table, self.layouts)
         self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler makes room for
         self.freed = 0
         self.moved = 0
-        self.ports = NodePorts(self.columns)
-        self.peers = InterPod(self.columns)
-        self.volumes = VolumePlugin(self.columns)
-        self.devices = DynamicResources(self.columns)
-        self.places = PlacementPolicy(self.columns)
+        self.ports = NodePorts(self.table)
+        self.peers = InterPod(self.table)
+        self.volumes = VolumePlugin(self.table)
+        self.devices = DynamicResources(self.table)
+        self.places = PlacementPolicy(self.table)
         self._books = (self.ports, self.volumes, self.peers)
         self._trail: list[tuple[str, Pod, Assignment, int]] = []  # the sign undoes it
         self._trials = 0
@@ -65,19 +65,19 @@ class Snapshot:
         return snapshot
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self.table)
 
     def __contains__(self, node: str) -> bool:
-        return node in self.columns.rows
+        return node in self.table.rows
 
     # --- nodes ---
 
     def put_node(self, node: Node, held: Iterable[tuple[Pod, Assignment]] = ()) -> bool:
         """Add or change a node; `held` is what its pods hold. True when that may help a pod."""
-        old = self.columns.nodes.get(node.name)
+        old = self.table.nodes.get(node.name)
         if old == node:
             return False
-        self.columns.put(node)
+        self.table.put(node)
         if old is not None and replace(old, images=node.images) == node:
             return False  # pulled images make a node better, and let nobody in
         if node.topology is None:
@@ -92,9 +92,9 @@ class Snapshot:
 
     def drop_node(self, name: str) -> None:
         for book in self._books:
-            book.drop(self.columns.rows[name])
-        self.devices.drop(self.columns.rows[name])
-        self.columns.drop(name)
+            book.drop(self.table.rows[name])
+        self.devices.drop(self.table.rows[name])
+        self.table.drop(name)
         self.layouts.pop(name, None)
         self.moved += 1
 
@@ -109,9 +109,9 @@ class Snapshot:
 
     def place(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
         self._move(pod, node, assignment, +1)
-        row = self.columns.rows[node]
-        for name, _ in pod.shape.requests:
-            if self.columns.free_at(row, name) < 0:
+        row = self.table.rows[node]
+        for name, _ in pod.spec.requests:
+            if self.table.free_at(row, name) < 0:
                 raise InvariantError(f"node {node} has less than nothing left of {name}")
         if self._trials:
             self._trail.append((node, pod, assignment, -1))
@@ -119,7 +119,7 @@ class Snapshot:
     def adopt(self, tables: PlacementTables) -> None:
         """Go by these tables from now on: what was derived from others is derived anew."""
         self.places.adopt(tables)
-        self.columns.statics += 1
+        self.table.statics += 1
         self.stirred()
 
     def stirred(self) -> None:
@@ -151,15 +151,15 @@ class Snapshot:
         if layout is None:
             return NOWHERE
         gang = pod.gang.key if pod.gang is not None else None
-        if pod.shape.claims is NO_CLAIMS:
-            return choose(layout, pod.shape.ask, gang=gang, vram=pod.shape.vram)
-        decide = partial(choose, layout, gang=gang, vram=pod.shape.vram)
-        return self.devices.choose(pod, self.columns.rows[node], layout.rooms, decide)
+        if pod.spec.claims is NO_CLAIMS:
+            return choose(layout, pod.spec.host_request, gang=gang, vram=pod.spec.vram)
+        decide = partial(choose, layout, gang=gang, vram=pod.spec.vram)
+        return self.devices.choose(pod, self.table.rows[node], layout.rooms, decide)
 
     def signature(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods of one shape that fit the same nodes."""
         mine = self.peers.signature(pod)
-        return mine if pod.shape.claims is NO_CLAIMS else (*mine, *self.devices.signature(pod))
+        return mine if pod.spec.claims is NO_CLAIMS else (*mine, *self.devices.signature(pod))
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -174,13 +174,13 @@ class Snapshot:
                 self._move(pod, node, assignment, sign)
 
     def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
-        row = self.columns.rows[node]
-        self.columns.use(row, pod.shape.requests, sign)
-        if pod.shape.unsaid != (0, 0):
-            self.columns.pretend(row, pod.shape.unsaid, sign)
+        row = self.table.rows[node]
+        self.table.use(row, pod.spec.requests, sign)
+        if pod.spec.unsaid != (0, 0):
+            self.table.pretend(row, pod.spec.unsaid, sign)
         for book in self._books:
             (book.take if sign > 0 else book.give)(pod, row)
-        if pod.shape.claims is not NO_CLAIMS:
+        if pod.spec.claims is not NO_CLAIMS:
             if sign > 0:
                 self.devices.take(pod, row, assignment)
             else:
@@ -195,17 +195,17 @@ class Snapshot:
         """Everything that placing changes, by node: for comparing two moments."""
         return {
             name: (
-                self.columns.used_at(row),
+                self.table.used_at(row),
                 self.layouts[name].state() if name in self.layouts else (),
                 *(book.state(row) for book in self._books),
                 self.devices.state(row),
             )
-            for name, row in self.columns.rows.items()
+            for name, row in self.table.rows.items()
         }
 
 
 def _claim(pod: Pod, assignment: Assignment) -> PodUsage:
-    ask = pod.shape.ask
+    ask = pod.spec.host_request
     if pod.gang is None:
         return PodUsage(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages)
     return PodUsage(

@@ -2,8 +2,8 @@
 Selectors over labels: of one object, and over all nodes at once.
 
 A `Selector` is a conjunction of requirements; the empty one selects everything. Node selector terms
-are alternatives, of which an empty one selects nothing, as Kubernetes has it. `LabelIndex` answers for
-all nodes and keeps the answers while the nodes' labels stand still.
+are alternatives, of which an empty one selects nothing, as Kubernetes has it. `LabelIndex` answers
+for all nodes and keeps the answers while the nodes' labels stand still.
 """
 
 from collections.abc import Mapping
@@ -115,29 +115,29 @@ def _number(text: str) -> int | None:
 class LabelIndex:
     """Selectors answered for every node."""
 
-    def __init__(self, columns: NodeTable) -> None:
-        self._columns = columns
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
         self._statics = -1
         self._known: dict[Terms, NDArray[np.intp]] = {}
 
     def alternatives(self, terms: Terms) -> Bools:
         """The rows that at least one of the terms selects."""
-        found = np.zeros_like(self._columns.alive)
+        found = np.zeros_like(self._table.alive)
         for term in terms:
             if term:
                 found |= self.all_of(term)
         return found
 
     def all_of(self, selector: Selector) -> Bools:
-        found = self._columns.alive.copy()
+        found = self._table.alive.copy()
         for rule in selector:
             found &= self._rule(rule)
         return found
 
     def where(self, terms: Terms) -> NDArray[np.intp]:
         """The numbers of the rows that the terms select: short for a disk of one node."""
-        if self._statics != self._columns.statics or len(self._known) > _MOST_KEPT:
-            self._statics = self._columns.statics
+        if self._statics != self._table.statics or len(self._known) > _MOST_KEPT:
+            self._statics = self._table.statics
             self._known.clear()
         found = self._known.get(terms)
         if found is None:
@@ -145,24 +145,24 @@ class LabelIndex:
         return found
 
     def _rule(self, rule: RowRequirement) -> Bools:
-        columns = self._columns
+        table = self._table
         match rule.operator:
             case "In":
                 return self._one_of(rule)
             case "NotIn":
                 return ~self._one_of(rule)
             case "Exists":
-                return np.not_equal(columns.codes(rule.key), ABSENT)
+                return np.not_equal(table.codes(rule.key), ABSENT)
             case "DoesNotExist":
-                return np.equal(columns.codes(rule.key), ABSENT)
+                return np.equal(table.codes(rule.key), ABSENT)
             case _:
-                found = np.zeros_like(columns.alive)
-                for name, row in columns.rows.items():
-                    found[row] = rule.holds(dict(columns.nodes[name].labels))
+                found = np.zeros_like(table.alive)
+                for name, row in table.rows.items():
+                    found[row] = rule.holds(dict(table.nodes[name].labels))
                 return found
 
     def _one_of(self, rule: RowRequirement) -> Bools:
-        found = np.zeros_like(self._columns.alive)
+        found = np.zeros_like(self._table.alive)
         for value in rule.values:
-            found |= self._columns.labelled(rule.key, value)
+            found |= self._table.labelled(rule.key, value)
         return found

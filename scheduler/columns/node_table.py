@@ -221,9 +221,9 @@ class NodeTable:
         self.against, self.features = _longer(self.against, extra), _longer(self.features, extra)
         cpu, memory = self.unsaid
         self.unsaid = _longer(cpu, extra), _longer(memory, extra)
-        for columns in (self._allocatable, self._free):
-            for name in columns:
-                columns[name] = _longer(columns[name], extra)
+        for table in (self._allocatable, self._free):
+            for name in table:
+                table[name] = _longer(table[name], extra)
         for key in self._labels:
             self._labels[key] = _longer(self._labels[key], extra)
 

@@ -86,48 +86,46 @@ def explain(
 def _nearest(
     pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
 ) -> NearestNode | None:
-    columns, shape = snapshot.columns, pod.shape
-    if len(snapshot) == 0 or shape.refusals:
+    table, spec = snapshot.table, pod.spec
+    if len(snapshot) == 0 or spec.refusals:
         return None
-    refused = [(code_of, hit & columns.alive) for code_of, hit in _refusals(pod, snapshot, memo)]
+    refused = [(code_of, hit & table.alive) for code_of, hit in _refusals(pod, snapshot, memo)]
     if closed is not None:
-        refused.append((filters.HELD, closed & columns.alive))
-    count = sum(
-        (hit.astype(np.int64) for _, hit in refused), np.zeros(len(columns.alive), np.int64)
-    )
-    lack = np.zeros(len(columns.alive))
-    for name, asked in shape.requests:
-        missing = np.maximum(asked - columns.free(name), 0)
-        lack += missing / np.maximum(columns.allocatable(name), 1)
-    rows = np.flatnonzero(columns.alive)
+        refused.append((filters.HELD, closed & table.alive))
+    count = sum((hit.astype(np.int64) for _, hit in refused), np.zeros(len(table.alive), np.int64))
+    lack = np.zeros(len(table.alive))
+    for name, asked in spec.requests:
+        missing = np.maximum(asked - table.free(name), 0)
+        lack += missing / np.maximum(table.allocatable(name), 1)
+    rows = np.flatnonzero(table.alive)
     # A node that the pod may use and that is too full is nearer than one that is shut to it.
-    shut = filters.statics(snapshot, shape, memo)[rows] > 0
-    row = int(rows[np.lexsort((columns.rank[rows], lack[rows], count[rows], shut))[0]])
+    shut = filters.statics(snapshot, spec, memo)[rows] > 0
+    row = int(rows[np.lexsort((table.rank[rows], lack[rows], count[rows], shut))[0]])
     short = tuple(
         Shortfall(
             name,
             quantity.show(name, asked),
-            quantity.show(name, max(0, columns.free_at(row, name))),
+            quantity.show(name, max(0, table.free_at(row, name))),
         )
-        for name, asked in shape.requests
-        if columns.free_at(row, name) < asked
+        for name, asked in spec.requests
+        if table.free_at(row, name) < asked
     )
-    return NearestNode(columns.names[row], tuple(text for text, hit in refused if hit[row]), short)
+    return NearestNode(table.names[row], tuple(text for text, hit in refused if hit[row]), short)
 
 
 def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, Bools]]:
     """Every filter asked about every node, not only the first that refuses it."""
-    columns, shape = snapshot.columns, pod.shape
-    codes = filters.statics(snapshot, shape, memo)
+    table, spec = snapshot.table, pod.spec
+    codes = filters.statics(snapshot, spec, memo)
     for code, text in enumerate(filters.STATIC):
         if code:
             yield text, codes == code
-    yield from snapshot.places.refused(shape)
+    yield from snapshot.places.refused(spec)
     for book in (snapshot.ports, snapshot.volumes, snapshot.peers, snapshot.devices):
-        yield from book.refuse(pod, columns.alive)
-    for name, asked in shape.requests:
+        yield from book.refuse(pod, table.alive)
+    for name, asked in spec.requests:
         text = filters.TOO_MANY_PODS if name == PODS else f"Insufficient {name}"
-        yield text, columns.free(name) < asked
+        yield text, table.free(name) < asked
 
 
 # --- what would help ---
@@ -136,53 +134,53 @@ def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, B
 def _changes(
     pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
 ) -> Iterator[str]:
-    open_ = snapshot.columns.alive if closed is None else snapshot.columns.alive & ~closed
+    open_ = snapshot.table.alive if closed is None else snapshot.table.alive & ~closed
     yield from _less(pod, snapshot, memo, open_)
-    for sentence, shape in _relaxed(pod.shape):
-        rows = filters.feasible(snapshot, replace(pod, shape=shape), memo) & open_
+    for sentence, spec in _relaxed(pod.spec):
+        rows = filters.feasible(snapshot, replace(pod, spec=spec), memo) & open_
         if rows.any():
             yield f"{sentence}: {_nodes(rows)} would do"
 
 
 def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[str]:
     """Asking for less of one resource, down to the most that a node has left."""
-    columns = snapshot.columns
-    for name, asked in pod.shape.requests:
-        if name == PODS or not (columns.free(name)[columns.alive] < asked).any():
+    table = snapshot.table
+    for name, asked in pod.spec.requests:
+        if name == PODS or not (table.free(name)[table.alive] < asked).any():
             continue
-        without = tuple(row for row in pod.shape.requests if row[0] != name)
-        shape = replace(pod.shape, requests=without)
-        fits = filters.feasible(snapshot, replace(pod, shape=shape), memo)
+        without = tuple(row for row in pod.spec.requests if row[0] != name)
+        spec = replace(pod.spec, requests=without)
+        fits = filters.feasible(snapshot, replace(pod, spec=spec), memo)
         rows = np.flatnonzero(fits & open_)
-        most = int(columns.free(name)[rows].max(initial=0))
+        most = int(table.free(name)[rows].max(initial=0))
         if 0 < most < asked:
-            row = min(rows[columns.free(name)[rows] == most], key=lambda one: columns.rank[one])
+            row = min(rows[table.free(name)[rows] == most], key=lambda one: table.rank[one])
             want, have = quantity.show(name, asked), quantity.show(name, most)
             yield (
-                f"ask for at most {have} {name} instead of {want}: node {columns.names[row]} has it"
+                f"ask for at most {have} {name} instead of {want}: node {table.names[row]} has it"
             )
 
 
-def _relaxed(shape: SchedulingSpec) -> Iterator[tuple[str, SchedulingSpec]]:
+def _relaxed(spec: SchedulingSpec) -> Iterator[tuple[str, SchedulingSpec]]:
     """The same pod with one kind of rule taken away."""
-    yield "tolerate the taints", replace(shape, tolerations=_ALL)
-    if shape.selector or shape.nodes != ANY_NODE:
-        yield "drop the node selector and affinity", replace(shape, selector=(), nodes=ANY_NODE)
-    if shape.ports:
-        yield "use no host ports", replace(shape, ports=())
-    if shape.peers != NO_PEERS:
-        yield "drop the pod affinity and topology spread", replace(shape, peers=NO_PEERS)
-    if shape.volumes != NO_VOLUMES:
-        yield "use other volumes", replace(shape, volumes=NO_VOLUMES)
-    if shape.claims is not NO_CLAIMS:
-        yield "claim no devices", replace(shape, claims=NO_CLAIMS)
-    if shape.vram:
-        yield "ask for less VRAM", replace(shape, vram=0)
-    if shape.fabric is not NO_FABRIC:
-        yield "ask for no topology level and no fabric", replace(shape, fabric=NO_FABRIC)
-    if shape.ask.strict:
-        loose = replace(shape.ask, policy="best-effort")
-        yield "use NUMA policy best-effort", replace(shape, ask=loose)
+    yield "tolerate the taints", replace(spec, tolerations=_ALL)
+    if spec.selector or spec.nodes != ANY_NODE:
+        yield "drop the node selector and affinity", replace(spec, selector=(), nodes=ANY_NODE)
+    if spec.ports:
+        yield "use no host ports", replace(spec, ports=())
+    if spec.peers != NO_PEERS:
+        yield "drop the pod affinity and topology spread", replace(spec, peers=NO_PEERS)
+    if spec.volumes != NO_VOLUMES:
+        yield "use other volumes", replace(spec, volumes=NO_VOLUMES)
+    if spec.claims is not NO_CLAIMS:
+        yield "claim no devices", replace(spec, claims=NO_CLAIMS)
+    if spec.vram:
+        yield "ask for less VRAM", replace(spec, vram=0)
+    if spec.fabric is not NO_FABRIC:
+        yield "ask for no topology level and no fabric", replace(spec, fabric=NO_FABRIC)
+    if spec.host_request.strict:
+        loose = replace(spec.host_request, policy="best-effort")
+        yield "use NUMA policy best-effort", replace(spec, host_request=loose)
 
 
 def _nodes(rows: Bools) -> str:

@@ -20,7 +20,7 @@ class Inspection:
     """Members of its gang that have a node in the API."""
     half_bound: bool = False
     """Its gang is being completed, or released if that takes too long."""
-    mates: tuple[tuple[Pod, str], ...] = ()
+    bound_members: tuple[tuple[Pod, str], ...] = ()
     """Members of its gang that have a node, by plan or by the API, with its name."""
     closed: frozenset[str] = frozenset()
     """Nodes that it must leave alone, because they are held for a gang that waits too long."""

@@ -13,6 +13,7 @@ from scheduler.explain.inspection import Inspection
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.recovery import GangRecovery
 from scheduler.model.gang import GangKey
+from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod, PodKey
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import UnitKey, key_of
@@ -20,7 +21,6 @@ from scheduler.plan.filters import HELD
 from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import UnitView
 from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.objects import amounts
 
 
@@ -32,8 +32,8 @@ class Inspector:
         *,
         cache: Cache,
         queue: SchedulingQueue,
-        wholeness: PartialGangTracker,
-        keeping: GangRecovery,
+        partial_gangs: PartialGangTracker,
+        recovery: GangRecovery,
         memo: Memo,
         now: Callable[[], float],
         pods: Mapping[str, Pod],
@@ -41,7 +41,7 @@ class Inspector:
         asked_for: Callable[[GangKey], list[str]] = lambda _: [],
     ) -> None:
         self._cache, self._queue = cache, queue
-        self._wholeness, self._keeping = wholeness, keeping
+        self._partial_gangs, self._recovery = partial_gangs, recovery
         self._memo, self._now, self._pods, self._known = memo, now, pods, known
         self._asked_for = asked_for
 
@@ -58,15 +58,15 @@ class Inspector:
             pod,
             look,
             node=held.node if held else pod.node,
-            bound=self._wholeness.live(gang) if gang else 0,
-            half_bound=gang is not None and self._wholeness.half_bound(gang),
-            mates=self._cache.mates(gang) if gang else (),
+            bound=self._partial_gangs.live(gang) if gang else 0,
+            half_bound=gang is not None and self._partial_gangs.half_bound(gang),
+            bound_members=self._cache.bound_members(gang) if gang else (),
             closed=self._closed(look) if look else frozenset(),
         )
 
     def _closed(self, look: UnitView) -> frozenset[str]:
         """Nodes that were held for others when the unit was last tried."""
-        closed = self._keeping.closed_to(look.unit)
+        closed = self._recovery.closed_to(look.unit)
         return closed.union(*(one.nodes for one in self._ahead(look)))
 
     def _ahead(self, look: UnitView) -> list[StartReservation]:
@@ -137,23 +137,23 @@ def _allotted(key: UnitKey) -> bool:
     return not isinstance(key, GangKey) and key.name.endswith("/")
 
 
-def _may_use(pod: Pod, key: UnitKey, rows: Sequence[Occupant]) -> bool:
-    return _allotted(key) and rows[0].pod.terms.tenant == pod.terms.tenant
+def _may_use(pod: Pod, key: UnitKey, rows: Sequence[Placement]) -> bool:
+    return _allotted(key) and rows[0].pod.attributes.tenant == pod.attributes.tenant
 
 
-def _amount(rows: Sequence[Occupant]) -> str:
+def _amount(rows: Sequence[Placement]) -> str:
     total: Counter[str] = Counter()
     for row in rows:
-        total.update(dict(row.pod.shape.requests))
+        total.update(dict(row.pod.spec.requests))
     return ", ".join(f"{name} {text}" for name, text in amounts(sorted(total.items())).items())
 
 
-def _nodes(rows: Sequence[Occupant]) -> str:
+def _nodes(rows: Sequence[Placement]) -> str:
     names = sorted({row.node for row in rows})
     return f"node {names[0]}" if len(names) == 1 else f"{len(names)} nodes"
 
 
-def _whom(key: UnitKey, rows: Sequence[Occupant]) -> str:
+def _whom(key: UnitKey, rows: Sequence[Placement]) -> str:
     if _allotted(key):
-        return f"tenant {rows[0].pod.terms.tenant} (ResourceReservation {str(key)[:-1]})"
+        return f"tenant {rows[0].pod.attributes.tenant} (ResourceReservation {str(key)[:-1]})"
     return f"{'pod group' if isinstance(key, GangKey) else 'pod'} {key}"

@@ -122,7 +122,9 @@ def shorter(start: float) -> str:
 
 def _explain(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo) -> Explanation:
     with snapshot.trial():
-        tried = planner.fill(look.unit, snapshot, memo=memo, closed=seen.closed, mates=seen.mates)
+        tried = planner.fill(
+            look.unit, snapshot, memo=memo, closed=seen.closed, bound_members=seen.bound_members
+        )
         closed = planner.rows_of(snapshot, seen.closed)
         return explain(tried.left or seen.pod, snapshot, memo, closed=closed, outside=tried.outside)
 

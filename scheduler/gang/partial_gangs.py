@@ -41,7 +41,7 @@ class _Gang:
     done: dict[str, str] = field(default_factory=dict)  # the same, of those that succeeded
     whole: bool = False
     ours: bool = False  # this process gave members their nodes since the last time none was live
-    flights: int = 0  # plans of the gang whose binds are in flight
+    binding_cycles: int = 0  # plans of the gang whose binds are in flight
     sizes: Counter[int | None] = field(default_factory=Counter)  # what live members state -> count
 
     def come(self, pod: Pod) -> None:
@@ -91,7 +91,7 @@ class PartialGangTracker:
 
     def in_flight(self, key: GangKey) -> bool:
         gang = self._gangs.get(key)
-        return gang is not None and gang.flights > 0
+        return gang is not None and gang.binding_cycles > 0
 
     def short(self) -> Iterator[GangKey]:
         return iter(sorted(self._short))
@@ -136,7 +136,7 @@ class PartialGangTracker:
         """This process begins to bind members of the gang."""
         gang = self._gangs.setdefault(key, _Gang())
         gang.ours = True
-        gang.flights += 1
+        gang.binding_cycles += 1
 
     def completed(self, key: GangKey) -> None:
         """Every member that the gang needs has been bound, whoever went since."""
@@ -146,7 +146,7 @@ class PartialGangTracker:
 
     def ended(self, key: GangKey) -> None:
         """What was begun with `committed` has been answered, one way or the other."""
-        self._gangs[key].flights -= 1
+        self._gangs[key].binding_cycles -= 1
         self._judge(key)
 
     def regroup(self, key: GangKey) -> None:
@@ -188,8 +188,8 @@ class PartialGangTracker:
         if not gang.live:
             self._short.discard(key)
             gang.whole, gang.since = False, None
-            gang.ours = gang.flights > 0
-            if not gang.over and not gang.flights:
+            gang.ours = gang.binding_cycles > 0
+            if not gang.over and not gang.binding_cycles:
                 del self._gangs[key]
             return
         size = self._size(key, gang)

@@ -4,7 +4,7 @@ Keeping gangs from standing half bound, and from waiting for ever: when release 
     half bound ──its timeout, nothing in flight──▶ suspended ──released──▶ backs off, forms anew
     starving, does not fit ──▶ nodes held ──placed, gone, too long──▶ open again
 
-`wholeness` and `holding` keep the books, `release` acts; here is decided when. Time counts from
+`partial_gangs` and `holding` keep the books, `release` acts; here is decided when. Time counts from
 when the working leader first saw a gang half bound, so that a new leader gives each its chance.
 """
 
@@ -36,14 +36,14 @@ class GangRecovery:
         self,
         *,
         queue: SchedulingQueue,
-        wholeness: PartialGangTracker,
+        partial_gangs: PartialGangTracker,
         releaser: StaleGangEvictor,
         metrics: Metrics,
         now: Callable[[], float],
         wake: Callable[[], None],
         hold_seconds: float,
     ) -> None:
-        self._queue, self._wholeness, self._releaser = queue, wholeness, releaser
+        self._queue, self._partial_gangs, self._releaser = queue, partial_gangs, releaser
         self._metrics, self._now, self._wake = metrics, now, wake
         self.holding = StarvationProtection(seconds=hold_seconds)
         self.broken: BaseException | None = None
@@ -65,9 +65,9 @@ class GangRecovery:
     def tick(self) -> frozenset[str]:
         """Begin what is due; the nodes that are held no more."""
         now = self._now()
-        self._wholeness.see(now)
-        for gang in list(self._wholeness.short()):
-            if self._open(gang) and self._wholeness.due_at(gang) <= now:
+        self._partial_gangs.see(now)
+        for gang in list(self._partial_gangs.short()):
+            if self._open(gang) and self._partial_gangs.due_at(gang) <= now:
                 self._begin_release(gang, now)
         hold = self.holding.hold
         if hold is None:
@@ -78,7 +78,11 @@ class GangRecovery:
 
     def next_at(self) -> float | None:
         """When `tick` next has something to do."""
-        due = [self._wholeness.due_at(gang) for gang in self._wholeness.short() if self._open(gang)]
+        due = [
+            self._partial_gangs.due_at(gang)
+            for gang in self._partial_gangs.short()
+            if self._open(gang)
+        ]
         if self.holding.hold is not None:
             due.append(self.holding.hold.until)
         return min(due, default=None)
@@ -87,13 +91,13 @@ class GangRecovery:
 
     def _open(self, gang: GangKey) -> bool:
         """Nobody is at work on it."""
-        return gang not in self._releasing and not self._wholeness.in_flight(gang)
+        return gang not in self._releasing and not self._partial_gangs.in_flight(gang)
 
     def _begin_release(self, gang: GangKey, now: float) -> None:
-        half, unit = self._wholeness.half(gang), self._queue.unit(gang)
+        half, unit = self._partial_gangs.half(gang), self._queue.unit(gang)
         waiting = (*unit.pods, *unit.gated) if unit is not None else ()
         if not half.witnessed and not waiting:
-            self._wholeness.again(gang, now)
+            self._partial_gangs.again(gang, now)
             return
         self._queue.suspend(gang, now)
         task = asyncio.create_task(self._release(half, waiting))
@@ -103,7 +107,7 @@ class GangRecovery:
     async def _release(self, half: PartialGang, waiting: tuple[Pod, ...]) -> None:
         outcome = await self._releaser.release(half, waiting)
         if outcome.whole:
-            self._wholeness.completed(half.key)
+            self._partial_gangs.completed(half.key)
         elif outcome.evicted:
             self._metrics.gangs.labels("released").inc()
         elif any(fate in (MemberFate.BARE, MemberFate.HELD) for _, fate in outcome.fates):
@@ -111,7 +115,7 @@ class GangRecovery:
 
     def _released(self, gang: GangKey, task: asyncio.Task[None]) -> None:
         del self._releasing[gang]
-        self._wholeness.again(gang, self._now())
+        self._partial_gangs.again(gang, self._now())
         self._queue.resume(gang, self._now())
         self._wake()
         if not task.cancelled() and (exc := task.exception()) is not None:
@@ -121,7 +125,7 @@ class GangRecovery:
 
     def closed_to(self, unit: Unit) -> frozenset[str]:
         """The nodes that this unit must leave alone; a half-bound gang goes before all holds."""
-        if isinstance(unit.key, GangKey) and self._wholeness.half_bound(unit.key):
+        if isinstance(unit.key, GangKey) and self._partial_gangs.half_bound(unit.key):
             return frozenset()
         return self.holding.closed_to(unit)
 

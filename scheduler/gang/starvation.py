@@ -83,17 +83,17 @@ def choose(
     unit: Unit,
     snapshot: Snapshot,
     stay: Iterable[tuple[Pod, str]] = (),
-    mates: Mates = (),
+    bound_members: Mates = (),
 ) -> frozenset[str]:
     """
     Nodes that would hold the gang if they were empty but for the pods that `stay`.
 
-    `mates` are members that have a node: where all must share a domain, theirs is it.
+    `bound_members` are members that have a node: where all must share a domain, theirs is it.
     """
     nodes = _roomiest_first(unit, snapshot)
-    open_rows = colocation.joinable(unit.pods, snapshot, mates)
+    open_rows = colocation.joinable(unit.pods, snapshot, bound_members)
     if open_rows is not None:
-        nodes = [node for node in nodes if open_rows[snapshot.columns.rows[node.name]]]
+        nodes = [node for node in nodes if open_rows[snapshot.table.rows[node.name]]]
     nodes = nodes[:MOST_NODES]
     staying: dict[str, list[tuple[Pod, str]]] = {}
     for pod, name in stay:
@@ -114,11 +114,11 @@ def choose(
 
 def _roomiest_first(unit: Unit, snapshot: Snapshot) -> list[Node]:
     """By how many members would fit by amounts alone, as things stand; then by name."""
-    columns = snapshot.columns
-    asked = [(name, count) for name, count in unit.pods[0].shape.requests if name != PODS]
+    table = snapshot.table
+    asked = [(name, count) for name, count in unit.pods[0].spec.requests if name != PODS]
 
     def room(node: Node) -> float:
-        row = columns.rows[node.name]
-        return min((columns.free_at(row, name) / count for name, count in asked), default=0.0)
+        row = table.rows[node.name]
+        return min((table.free_at(row, name) / count for name, count in asked), default=0.0)
 
-    return sorted(columns.nodes.values(), key=lambda node: (-room(node), node.name))
+    return sorted(table.nodes.values(), key=lambda node: (-room(node), node.name))

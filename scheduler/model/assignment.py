@@ -52,8 +52,8 @@ class Assignment:
         }
         names = sorted({name for share in self.shares for name, _ in share.hugepages})
         if names:
-            columns = [dict(share.hugepages) for share in self.shares]
-            body["hugepages"] = {name: [row.get(name, 0) for row in columns] for name in names}
+            table = [dict(share.hugepages) for share in self.shares]
+            body["hugepages"] = {name: [row.get(name, 0) for row in table] for name in names}
         if self.isolated:
             body["isolated"] = True
         return orjson.dumps(body).decode()

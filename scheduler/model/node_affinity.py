@@ -1,8 +1,9 @@
 """
 Which nodes a pod's spec names: node affinity, required and preferred, features, and its images.
 
-A `NodeSelectorTerm` asks for several things at once; of the required terms one must hold. As in kube-scheduler
-a term that asks for nothing, or for something unreadable (`Gt` of a word), holds nowhere.
+A `NodeSelectorTerm` asks for several things at once; of the required terms one must hold. As in
+kube-scheduler a term that asks for nothing, or for something unreadable (`Gt` of a word), holds
+nowhere.
 """
 
 import re

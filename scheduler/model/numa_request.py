@@ -80,7 +80,7 @@ class HostRequest:
         return self.spread == "isolated"
 
 
-ASK_NOTHING: Final = HostRequest()
+NO_HOST_REQUEST: Final = HostRequest()
 
 
 def read(

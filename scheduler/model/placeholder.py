@@ -9,21 +9,21 @@ from scheduler.model.pod import PODS, Pod, PodKey, SchedulingSpec
 from scheduler.model.unit import Unit, leads
 
 
-def is_stand_in(pod: Pod) -> bool:
+def is_placeholder(pod: Pod) -> bool:
     return pod.uid.startswith(_MARK)
 
 
-def stand_ins(unit: Unit, count: int, shape: SchedulingSpec | None = None) -> tuple[Pod, ...]:
+def placeholders(unit: Unit, count: int, spec: SchedulingSpec | None = None) -> tuple[Pod, ...]:
     """So many pods as the unit's leader is going to make."""
     leader = next((pod for pod in unit.pods if leads(pod)), unit.pods[0])
     model = next((pod for pod in unit.pods if not leads(pod)), leader)
-    stated = dict(leader.terms.members)
-    if shape is None:
-        shape = model.shape if model is not leader or not stated else shape_of(leader, stated)
-    return like(model, shape, count)
+    stated = dict(leader.attributes.members)
+    if spec is None:
+        spec = model.spec if model is not leader or not stated else spec_of(leader, stated)
+    return like(model, spec, count)
 
 
-def like(model: Pod, shape: SchedulingSpec, count: int, *, start: int = 0) -> tuple[Pod, ...]:
+def like(model: Pod, spec: SchedulingSpec, count: int, *, start: int = 0) -> tuple[Pod, ...]:
     """Stand-ins for so many members of the model's gang, numbered from `start` on."""
     gang = model.gang
     assert gang is not None
@@ -32,7 +32,7 @@ def like(model: Pod, shape: SchedulingSpec, count: int, *, start: int = 0) -> tu
             model,
             key=PodKey(gang.key.namespace, f"{gang.key.name}-{number}"),
             uid=f"{_MARK}{gang.key}/{number}",
-            shape=shape,
+            spec=spec,
             gang=replace(gang, leader=False),
             node="",
             assignment=None,
@@ -45,14 +45,14 @@ def like(model: Pod, shape: SchedulingSpec, count: int, *, start: int = 0) -> tu
 _MARK: Final = "stand-in/"
 
 
-def shape_of(leader: Pod, stated: Mapping[str, int]) -> SchedulingSpec:
+def spec_of(leader: Pod, stated: Mapping[str, int]) -> SchedulingSpec:
     """As the leader's, with these amounts."""
     ask = replace(
-        leader.shape.ask,
+        leader.spec.host_request,
         cpu=stated.get("cpu", 0),
         memory=stated.get("memory", 0),
         gpus=requests.gpus(stated),
         containers=(),
     )
     amounts = tuple(sorted({**stated, PODS: 1}.items()))
-    return replace(leader.shape, requests=amounts, unsaid=(0, 0), ask=ask)
+    return replace(leader.spec, requests=amounts, unsaid=(0, 0), host_request=ask)

@@ -1,9 +1,10 @@
 """
 Pods and nodes as the scheduler sees them: frozen values, decoded once from raw JSON.
 
-Only what is read is kept. A `SchedulingSpec` holds everything that decides where a pod may go, so equal
-pods have equal shapes and share the results of filters. What a pod asks for in vain is listed in
-`SchedulingSpec.refusals`: such a pod is refused with these sentences, never placed by half its wishes.
+Only what is read is kept. A `SchedulingSpec` holds everything that decides where a pod may go, so
+equal pods have equal shapes and share the results of filters. What a pod asks for in vain is listed
+in `SchedulingSpec.refusals`: such a pod is refused with these sentences, never placed by half its
+wishes.
 
 Not here: who is placed where (`cache`), and what is free (`snapshot`).
 """
@@ -17,7 +18,7 @@ import orjson
 from policies import quantity, vocabulary
 from policies.pods import intent, requests
 from scheduler.errors import ModelError
-from scheduler.model import attributes as terms
+from scheduler.model import attributes as pod_attributes
 from scheduler.model import fabric as fabric_wishes
 from scheduler.model import host_ports as port_wishes
 from scheduler.model import node_affinity as node_wishes
@@ -32,11 +33,11 @@ from scheduler.model.fields import Json, instant, mapping, pairs, rows, whole, w
 from scheduler.model.gang import Gang, GangKey
 from scheduler.model.host_ports import HostPort
 from scheduler.model.node_affinity import ANY_NODE, NodeConstraints
+from scheduler.model.numa_request import NO_HOST_REQUEST, HostRequest
 from scheduler.model.pod_affinity import NO_PEERS, InterPodConstraints
 from scheduler.model.pod_volumes import NO_VOLUMES, PodVolumes
 from scheduler.model.resource_claims import NO_CLAIMS, PodResourceClaims
 from scheduler.model.taints import Toleration, read_tolerations
-from scheduler.plugins.numa.allocator import ASK_NOTHING, Ask
 
 # Amounts are capped so that the sum over any node's pods stays within an int64.
 LARGEST: Final = 2**55
@@ -67,7 +68,7 @@ class SchedulingSpec:
     unsaid: tuple[int, int] = (0, 0)
     """CPU and memory that scores count for containers which ask for none."""
     tolerations: tuple[Toleration, ...] = ()
-    ask: Ask = ASK_NOTHING
+    host_request: HostRequest = NO_HOST_REQUEST
     vram: int = 0
     """Bytes that each of the pod's GPUs must have."""
     nodes: NodeConstraints = ANY_NODE
@@ -106,7 +107,7 @@ class OwnerRef:
 class Pod:
     key: PodKey
     uid: str
-    shape: SchedulingSpec = SchedulingSpec()
+    spec: SchedulingSpec = SchedulingSpec()
     labels: tuple[tuple[str, str], ...] = ()
     priority: int = 0
     created: float = 0.0
@@ -122,8 +123,8 @@ class Pod:
     assignment: Assignment | None = None
     condition: ScheduledCondition | None = None
     claims: tuple[str | None, ...] = ()
-    """The name of the claim for each ref of `shape.claims`; None: not made yet, "": none needed."""
-    terms: PodAttributes = NO_TERMS
+    """The name of the claim for each ref of `spec.claims`; None: not made yet, "": none needed."""
+    attributes: PodAttributes = NO_TERMS
 
     @property
     def finished(self) -> bool:
@@ -146,28 +147,30 @@ class Pod:
     @classmethod
     def read(cls, obj: Json) -> Self:
         """From a v1 Pod; raises `ModelError` naming the pod and the field."""
-        about, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
+        about, pod_spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
         key = PodKey(str(about.get("namespace") or "default"), str(about.get("name") or ""))
         wishes = intent.read(obj)
         labels = pairs(about.get("labels"))
         gang, trouble = _gang(key, wishes.gang)
         problems = tuple(f"{p.message} ({p.path})" for p in wishes.problems)
         try:
-            shape = _shape(key, labels, obj, wishes, (*problems, *trouble))
+            spec = _scheduling_spec(key, labels, obj, wishes, (*problems, *trouble))
         except (requests.RequestError, quantity.QuantityError) as exc:
             raise ModelError(f"pod {key}: {exc}") from exc
         return cls(
             key=key,
             uid=str(about.get("uid") or key),
-            shape=shape,
+            spec=spec,
             labels=labels,
-            priority=whole(spec.get("priority")),
+            priority=whole(pod_spec.get("priority")),
             created=instant(about.get("creationTimestamp")),
-            scheduler=str(spec.get("schedulerName") or ""),
-            node=str(spec.get("nodeName") or ""),
+            scheduler=str(pod_spec.get("schedulerName") or ""),
+            node=str(pod_spec.get("nodeName") or ""),
             phase=str(status.get("phase") or "Pending"),
             terminating=about.get("deletionTimestamp") is not None,
-            gates=tuple(str(row.get("name") or "") for row in rows(spec.get("schedulingGates"))),
+            gates=tuple(
+                str(row.get("name") or "") for row in rows(pod_spec.get("schedulingGates"))
+            ),
             owner=_owner(about),
             nominated=str(status.get("nominatedNodeName") or ""),
             gang=gang,
@@ -175,8 +178,8 @@ class Pod:
                 mapping(about.get("annotations")).get(vocabulary.NUMA_ASSIGNED_ANNOTATION)
             ),
             condition=_condition(status),
-            claims=claim_wishes.generated(shape.claims, status),
-            terms=terms.read(
+            claims=claim_wishes.generated(spec.claims, status),
+            attributes=pod_attributes.read(
                 dict(labels),
                 words(about.get("annotations")),
                 obj,
@@ -188,26 +191,26 @@ class Pod:
 # --- pods ---
 
 
-def _shape(
+def _scheduling_spec(
     key: PodKey,
     labels: tuple[tuple[str, str], ...],
     obj: Json,
     wishes: intent.Intent,
     problems: tuple[str, ...],
 ) -> SchedulingSpec:
-    spec = mapping(obj.get("spec"))
+    pod_spec = mapping(obj.get("spec"))
     amounts = {name: min(n, LARGEST) for name, n in requests.effective(obj).items() if n > 0}
     gpus = requests.gpus(amounts)
     annotations = words(mapping(obj.get("metadata")).get("annotations"))
-    refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(spec)))
+    refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(pod_spec)))
     if wishes.vram and not gpus:
         refusals = (*refusals, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
     return SchedulingSpec(
         requests=tuple(sorted({**amounts, PODS: 1}.items())),
-        selector=tuple(sorted(words(spec.get("nodeSelector")).items())),
+        selector=tuple(sorted(words(pod_spec.get("nodeSelector")).items())),
         unsaid=_unsaid(obj, amounts),
-        tolerations=read_tolerations(spec.get("tolerations")),
-        ask=numa_request.read(
+        tolerations=read_tolerations(pod_spec.get("tolerations")),
+        host_request=numa_request.read(
             obj,
             amounts,
             wishes.numa,
@@ -215,11 +218,11 @@ def _shape(
             member=wishes.gang is not None,
         ),
         vram=-(-wishes.vram // gpus) if wishes.vram and gpus else 0,
-        nodes=node_wishes.read(spec),
-        ports=port_wishes.read(spec),
-        peers=_peers(key, labels, spec, wishes),
-        volumes=volume_wishes.read(key.namespace, key.name, spec),
-        claims=claim_wishes.read(spec),
+        nodes=node_wishes.read(pod_spec),
+        ports=port_wishes.read(pod_spec),
+        peers=_peers(key, labels, pod_spec, wishes),
+        volumes=volume_wishes.read(key.namespace, key.name, pod_spec),
+        claims=claim_wishes.read(pod_spec),
         fabric=fabric_wishes.read(wishes.fabric, dict(labels), gpus=gpus),
         standing=fabric_wishes.standing(dict(labels)),
         refusals=refusals,
@@ -227,21 +230,21 @@ def _shape(
 
 
 def _peers(
-    key: PodKey, labels: tuple[tuple[str, str], ...], spec: Json, wishes: intent.Intent
+    key: PodKey, labels: tuple[tuple[str, str], ...], pod_spec: Json, wishes: intent.Intent
 ) -> InterPodConstraints:
     """A gang wants to be together: only pods of their own are spread over zones."""
-    found = peer_wishes.read(key.namespace, labels, spec)
+    found = peer_wishes.read(key.namespace, labels, pod_spec)
     if wishes.fabric.spread_zones and wishes.gang is None:
         return fabric_wishes.over_zones(found, dict(labels))
     return found
 
 
 def _unsaid(obj: Json, amounts: Mapping[str, int]) -> tuple[int, int]:
-    spec = mapping(obj.get("spec"))
+    pod_spec = mapping(obj.get("spec"))
     asked = [
         mapping(mapping(row.get("resources")).get("requests")).keys()
         for field in ("containers", "initContainers")
-        for row in rows(spec.get(field))
+        for row in rows(pod_spec.get(field))
     ]
     if all(UNSAID.keys() <= names for names in asked):
         return 0, 0
@@ -298,17 +301,17 @@ def _condition(status: Json) -> ScheduledCondition | None:
 # --- nodes ---
 
 
-def asked_in_vain(spec: Json) -> tuple[str, ...]:
+def asked_in_vain(pod_spec: Json) -> tuple[str, ...]:
     """The names of what is asked for in vain, each once, in a fixed order."""
-    return tuple(dict.fromkeys(_devices(spec)))
+    return tuple(dict.fromkeys(_devices(pod_spec)))
 
 
 def sentence(wish: str) -> str:
     return f"asks for {wish}, which this scheduler does not honour yet"
 
 
-def _devices(spec: Json) -> Iterator[str]:
-    for row in rows(spec.get("resourceClaims")):
+def _devices(pod_spec: Json) -> Iterator[str]:
+    for row in rows(pod_spec.get("resourceClaims")):
         if not (row.get("resourceClaimName") or row.get("resourceClaimTemplateName")):
             yield "a resource claim by neither name nor template"
 

@@ -1,9 +1,9 @@
 """
 The resource claims of a pod: devices by name, or by a template from which a claim is made for it.
 
-A `PodResourceClaims` says what all pods of one template have in common. The claim that was made for one
-pod has a name of its own, which kube-controller-manager writes into the pod's status (`generated`):
-equal pods keep equal shapes.
+A `PodResourceClaims` says what all pods of one template have in common. The claim that was made for
+one pod has a name of its own, which kube-controller-manager writes into the pod's status
+(`generated`): equal pods keep equal shapes.
 """
 
 from dataclasses import dataclass

@@ -53,7 +53,7 @@ class Unit:
 
     @property
     def tenant(self) -> str:
-        return next((pod.terms.tenant for pod in (*self.pods, *self.gated)), "")
+        return next((pod.attributes.tenant for pod in (*self.pods, *self.gated)), "")
 
     @property
     def is_gang(self) -> bool:
@@ -139,7 +139,7 @@ def leads(pod: Pod) -> bool:
 
 def in_vain(unit: Unit) -> bool:
     """So many members ask for what cannot be honoured that no node whatsoever would help."""
-    return sum(not pod.shape.refusals for pod in unit.pods) < unit.need
+    return sum(not pod.spec.refusals for pod in unit.pods) < unit.need
 
 
 def forming_count(unit: Unit) -> GangCount:

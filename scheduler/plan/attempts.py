@@ -133,9 +133,9 @@ def _rooms(classes: Classes, ground: PlacementContext, among: Bools | None) -> l
     """How many members of each class every row could take by amounts."""
     rooms = []
     for one in classes:
-        rows = ground.open(one[0].shape)
+        rows = ground.open(one[0].spec)
         rows = rows if among is None else rows & among
-        rooms.append(np.minimum(filters.capacity(ground.snapshot, one[0].shape, rows), len(one)))
+        rooms.append(np.minimum(filters.capacity(ground.snapshot, one[0].spec, rows), len(one)))
     return rooms
 
 
@@ -175,20 +175,20 @@ def together(
     need: int,
     ground: PlacementContext,
     gather: ColocationRequirement,
-    mates: Mates,
+    bound_members: Mates,
 ) -> AttemptResult:
     """In one domain of all required levels, and of the liked one if that holds all members."""
     snapshot = ground.snapshot
     among = colocation.good_enough(gather, snapshot)
     if gather.trouble:
-        among = np.zeros_like(snapshot.columns.alive)
+        among = np.zeros_like(snapshot.table.alive)
     if gather.liked is not None and gather.liked not in gather.levels:
-        share = colocation.share((*gather.levels, gather.liked), snapshot, mates)
+        share = colocation.share((*gather.levels, gather.liked), snapshot, bound_members)
         liked = _in_one(classes, need, ground, share, among)
         if not liked.left:
             return liked
     if gather.levels:
-        share = colocation.share(gather.levels, snapshot, mates)
+        share = colocation.share(gather.levels, snapshot, bound_members)
         return _in_one(classes, need, ground, share, among)
     reason = fabric.below(gather.least) if gather.least else ""
     return anywhere(classes, need, ground, RowBounds(among, reason))

@@ -45,17 +45,17 @@ class ColocationRequirement:
     """A member asks for a level that does not exist."""
 
 
-def of(shapes: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationRequirement | None:
+def of(specs: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationRequirement | None:
     """What these members ask for together; None: nothing, as almost always."""
-    asking = dict.fromkeys(shape for shape in shapes if shape.fabric is not NO_FABRIC)
+    asking = dict.fromkeys(spec for spec in specs if spec.fabric is not NO_FABRIC)
     levels: dict[TopologyLevel, None] = {}
     liked: list[TopologyLevel] = []
-    for shape in asking:
-        levels |= dict.fromkeys(fabric.required(places.tables, shape.fabric))
-        level = fabric.liked(places.tables, shape.fabric)
+    for spec in asking:
+        levels |= dict.fromkeys(fabric.required(places.tables, spec.fabric))
+        level = fabric.liked(places.tables, spec.fabric)
         liked += [level] if level is not None else []
-    least = max((shape.fabric.least for shape in asking), default=0)
-    trouble = any(places.trouble(shape) for shape in asking)
+    least = max((spec.fabric.least for spec in asking), default=0)
+    trouble = any(places.trouble(spec) for spec in asking)
     if not (levels or liked or least or trouble):
         return None
     order = places.tables.levels
@@ -63,13 +63,13 @@ def of(shapes: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationR
     return ColocationRequirement(tuple(levels), narrowest, least, trouble)
 
 
-def joinable(pods: Iterable[Pod], snapshot: Snapshot, mates: Mates) -> Bools | None:
+def joinable(pods: Iterable[Pod], snapshot: Snapshot, bound_members: Mates) -> Bools | None:
     """The rows that members with a node leave to these; None: all."""
-    shapes = (pod.shape for pod in (*pods, *(mate for mate, _ in mates)))
-    gathering = of(shapes, snapshot.places) if mates else None
+    specs = (pod.spec for pod in (*pods, *(mate for mate, _ in bound_members)))
+    gathering = of(specs, snapshot.places) if bound_members else None
     if gathering is None or not gathering.levels:
         return None
-    found = share(gathering.levels, snapshot, mates)
+    found = share(gathering.levels, snapshot, bound_members)
     return None if found.free else (found.codes == found.pinned) & (found.codes != ABSENT)
 
 
@@ -77,7 +77,7 @@ def good_enough(gathering: ColocationRequirement, snapshot: Snapshot) -> Bools |
     """The rows whose fabric will do; None: all."""
     if not gathering.least:
         return None
-    return fabric.grades(snapshot.columns) >= gathering.least
+    return fabric.grades(snapshot.table) >= gathering.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +131,13 @@ class DomainAttempts:
         return f"node(s) were outside the {self.name} of the gang's bound members"
 
 
-def share(levels: Sequence[TopologyLevel], snapshot: Snapshot, mates: Mates) -> DomainAttempts:
-    places, columns = snapshot.places, snapshot.columns
+def share(
+    levels: Sequence[TopologyLevel], snapshot: Snapshot, bound_members: Mates
+) -> DomainAttempts:
+    places, table = snapshot.places, snapshot.table
     found = places.derived(tuple(levels), lambda: _domains(levels, snapshot))
     name = " and ".join(level.name for level in levels)
-    rows = [columns.rows[node] for _, node in mates if node in snapshot]
+    rows = [table.rows[node] for _, node in bound_members if node in snapshot]
     if not rows:
         return DomainAttempts(name, found)
     held = np.unique(found.codes[rows])
@@ -144,7 +146,7 @@ def share(levels: Sequence[TopologyLevel], snapshot: Snapshot, mates: Mates) -> 
 
 def _domains(levels: Sequence[TopologyLevel], snapshot: Snapshot) -> DomainIndex:
     codes = _combined([snapshot.places.codes(level) for level in levels])
-    return DomainIndex.of(codes, snapshot.columns.rank)
+    return DomainIndex.of(codes, snapshot.table.rank)
 
 
 def _combined(found: Sequence[Codes]) -> Codes:

@@ -47,28 +47,28 @@ Outside = tuple[str, Bools]
 """A reason, and the rows that it keeps a gang out of."""
 
 
-def statics(snapshot: Snapshot, shape: SchedulingSpec, memo: Memo) -> Codes:
+def statics(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Codes:
     """For every row 0, or the code of the first filter on the node's own facts that refuses."""
-    columns = snapshot.columns
-    key = (shape.selector, shape.tolerations, shape.nodes.required)
+    table = snapshot.table
+    key = (spec.selector, spec.tolerations, spec.nodes.required)
     known = memo.statics.get(key)
-    if known is not None and known[0] == columns.statics:
+    if known is not None and known[0] == table.statics:
         return known[1]
     by_set = np.array(
-        [_taint_code(columns.taint_sets[code], shape.tolerations) for code in _codes(columns)],
+        [_taint_code(table.taint_sets[code], spec.tolerations) for code in _codes(table)],
         dtype=np.uint8,
     )
-    codes: Codes = by_set[columns.taints]
-    codes[(codes == 0) & ~node_affinity.matching(columns, shape)] = STATIC.index(NOT_SELECTED)
-    named = node_affinity.named(columns, shape.nodes)
+    codes: Codes = by_set[table.taints]
+    codes[(codes == 0) & ~node_affinity.matching(table, spec)] = STATIC.index(NOT_SELECTED)
+    named = node_affinity.named(table, spec.nodes)
     if named is not None:
         codes[~named] = STATIC.index(NOT_NAMED)
-    memo.remember(memo.statics, key, (columns.statics, codes))
+    memo.remember(memo.statics, key, (table.statics, codes))
     return codes
 
 
-def _codes(columns: NodeTable) -> range:
-    return range(len(columns.taint_sets))
+def _codes(table: NodeTable) -> range:
+    return range(len(table.taint_sets))
 
 
 def _taint_code(found: tuple[tuple[Taint, ...], bool], tolerations: tuple[Toleration, ...]) -> int:
@@ -79,34 +79,34 @@ def _taint_code(found: tuple[tuple[Taint, ...], bool], tolerations: tuple[Tolera
     return STATIC.index(TAINTED) if kept_out else 0
 
 
-def candidates(snapshot: Snapshot, shape: SchedulingSpec, memo: Memo) -> Bools:
+def candidates(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Bools:
     """The rows that only what is free, or who is where, can refuse."""
-    columns = snapshot.columns
-    rows: Bools = columns.alive & (statics(snapshot, shape, memo) == 0)
-    if shape.nodes.features:
-        rows &= node_affinity.declaring(columns, shape.nodes)
-    if shape.vram:
-        rows &= snapshot.places.vram() >= int(shape.vram * _VRAM_TOLERANCE)
-    for _, refused in snapshot.places.refused(shape):
+    table = snapshot.table
+    rows: Bools = table.alive & (statics(snapshot, spec, memo) == 0)
+    if spec.nodes.features:
+        rows &= node_affinity.declaring(table, spec.nodes)
+    if spec.vram:
+        rows &= snapshot.places.vram() >= int(spec.vram * _VRAM_TOLERANCE)
+    for _, refused in snapshot.places.refused(spec):
         rows &= ~refused
-    if shape.ask.needs_topology:
-        rows &= columns.has_topology
+    if spec.host_request.needs_topology:
+        rows &= table.has_topology
     return rows
 
 
 def depends(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether more than amounts changes for the pod when others are placed."""
-    shape = pod.shape
-    if shape.ports or shape.volumes != NO_VOLUMES or shape.claims is not NO_CLAIMS:
+    spec = pod.spec
+    if spec.ports or spec.volumes != NO_VOLUMES or spec.claims is not NO_CLAIMS:
         return True
     return snapshot.peers.concerns(pod)
 
 
 def interacts(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether one of several equal pods, once placed, changes more than amounts for the others."""
-    shape = pod.shape
+    spec = pod.spec
     steady = snapshot.volumes.steady(pod)
-    if shape.ports or not steady or shape.claims is not NO_CLAIMS:
+    if spec.ports or not steady or spec.claims is not NO_CLAIMS:
         return True
     return snapshot.peers.concerns(pod)
 
@@ -122,45 +122,45 @@ def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
 
 def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
     """The rows that could take the pod as things stand."""
-    if pod.shape.refusals or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod):
-        return np.zeros_like(snapshot.columns.alive)
-    rows = candidates(snapshot, pod.shape, memo)
-    rows &= capacity(snapshot, pod.shape, rows, 1) > 0
+    if pod.spec.refusals or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod):
+        return np.zeros_like(snapshot.table.alive)
+    rows = candidates(snapshot, pod.spec, memo)
+    rows &= capacity(snapshot, pod.spec, rows, 1) > 0
     rows = social(snapshot, pod, rows) if depends(snapshot, pod) else rows
     for row in np.flatnonzero(rows):
-        name = snapshot.columns.names[row]
+        name = snapshot.table.names[row]
         if name in snapshot.layouts and isinstance(snapshot.choose(pod, name), NumaMisfit):
             rows[row] = False
     return rows
 
 
-def capacity(snapshot: Snapshot, shape: SchedulingSpec, rows: Bools, most: int = LARGEST) -> Ints:
+def capacity(snapshot: Snapshot, spec: SchedulingSpec, rows: Bools, most: int = LARGEST) -> Ints:
     """How many pods of this shape each row can take by amounts alone, at most `most`."""
-    columns = snapshot.columns
+    table = snapshot.table
     if most == 1:
         fits = rows.copy()
-        for name, count in shape.requests:
-            fits &= columns.free(name) >= count
-        if snapshot.grid.matters(shape.ask):
-            fits &= snapshot.grid.most(shape.ask) > 0
+        for name, count in spec.requests:
+            fits &= table.free(name) >= count
+        if snapshot.grid.matters(spec.host_request):
+            fits &= snapshot.grid.most(spec.host_request) > 0
         return fits.astype(np.int64)
     room = np.where(rows, np.int64(most), np.int64(0))
-    for name, count in shape.requests:
-        np.minimum(room, columns.free(name) // count, out=room)
-    if snapshot.grid.matters(shape.ask):
-        np.minimum(room, snapshot.grid.most(shape.ask), out=room)
+    for name, count in spec.requests:
+        np.minimum(room, table.free(name) // count, out=room)
+    if snapshot.grid.matters(spec.host_request):
+        np.minimum(room, snapshot.grid.most(spec.host_request), out=room)
     return np.maximum(room, 0)
 
 
-def fits_now(snapshot: Snapshot, shape: SchedulingSpec, node: str, memo: Memo) -> bool:
+def fits_now(snapshot: Snapshot, spec: SchedulingSpec, node: str, memo: Memo) -> bool:
     """Whether this one node could take the pod as things stand; NUMA is left to the planner."""
-    columns = snapshot.columns
-    row = columns.rows.get(node)
-    if row is None or statics(snapshot, shape, memo)[row] != 0:
+    table = snapshot.table
+    row = table.rows.get(node)
+    if row is None or statics(snapshot, spec, memo)[row] != 0:
         return False
-    if any(refused[row] for _, refused in snapshot.places.refused(shape)):
+    if any(refused[row] for _, refused in snapshot.places.refused(spec)):
         return False
-    return all(columns.free_at(row, name) >= count for name, count in shape.requests)
+    return all(table.free_at(row, name) >= count for name, count in spec.requests)
 
 
 def explain(
@@ -175,29 +175,29 @@ def explain(
     Why no node takes the pod now, counted over all nodes; `closed` ones are held for others,
     `outside` ones are where the rest of its gang is not.
     """
-    total, shape = len(snapshot), pod.shape
-    if shape.refusals:
-        return NoFit(total, sentence="; ".join(shape.refusals))
-    columns = snapshot.columns
-    if shape.ask.needs_topology and total and not (columns.has_topology & columns.alive).any():
+    total, spec = len(snapshot), pod.spec
+    if spec.refusals:
+        return NoFit(total, sentence="; ".join(spec.refusals))
+    table = snapshot.table
+    if spec.host_request.needs_topology and total and not (table.has_topology & table.alive).any():
         return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
     if total and (trouble := _trouble(snapshot, pod)):
         return NoFit(total, sentence=trouble)
     counts: Counter[str] = Counter()
-    codes = statics(snapshot, shape, memo)
+    codes = statics(snapshot, spec, memo)
     for code in range(1, len(STATIC)):
-        counts[STATIC[code]] += int(np.count_nonzero(columns.alive & (codes == code)))
-    left = columns.alive & (codes == 0)
+        counts[STATIC[code]] += int(np.count_nonzero(table.alive & (codes == code)))
+    left = table.alive & (codes == 0)
     left = _count(snapshot.ports.refuse(pod, left), left, counts)
-    left = _count_resources(snapshot, shape, left, counts)
+    left = _count_resources(snapshot, spec, left, counts)
     left = _count(snapshot.volumes.refuse(pod, left), left, counts)
     left = _count(snapshot.peers.refuse(pod, left), left, counts)
     left = _count(snapshot.devices.refuse(pod, left), left, counts)
-    if shape.nodes.features:
-        unable = ~node_affinity.declaring(columns, shape.nodes)
+    if spec.nodes.features:
+        unable = ~node_affinity.declaring(table, spec.nodes)
         left = _count(iter([(node_affinity.UNDECLARED, unable)]), left, counts)
-    left = _count(iter(snapshot.places.refused(shape)), left, counts)
-    left = _count_vram(snapshot, shape, left, counts)
+    left = _count(iter(snapshot.places.refused(spec)), left, counts)
+    left = _count_vram(snapshot, spec, left, counts)
     if outside is not None:
         left = _count(iter([outside]), left, counts)
     if closed is not None:
@@ -209,7 +209,7 @@ def explain(
 
 def _trouble(snapshot: Snapshot, pod: Pod) -> str:
     """What no node can help with."""
-    mine = node_affinity.trouble(pod.shape.nodes) or snapshot.places.trouble(pod.shape)
+    mine = node_affinity.trouble(pod.spec.nodes) or snapshot.places.trouble(pod.spec)
     return mine or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
 
 
@@ -223,11 +223,11 @@ def _count(found: Iterator[tuple[str, Bools]], rows: Bools, counts: Counter[str]
 
 
 def _count_resources(
-    snapshot: Snapshot, shape: SchedulingSpec, rows: Bools, counts: Counter[str]
+    snapshot: Snapshot, spec: SchedulingSpec, rows: Bools, counts: Counter[str]
 ) -> Bools:
     left = rows.copy()
-    for name, count in shape.requests:
-        short = rows & (snapshot.columns.free(name) < count)
+    for name, count in spec.requests:
+        short = rows & (snapshot.table.free(name) < count)
         counts[TOO_MANY_PODS if name == PODS else f"Insufficient {name}"] += int(
             np.count_nonzero(short)
         )
@@ -236,16 +236,16 @@ def _count_resources(
 
 
 def _count_vram(
-    snapshot: Snapshot, shape: SchedulingSpec, rows: Bools, counts: Counter[str]
+    snapshot: Snapshot, spec: SchedulingSpec, rows: Bools, counts: Counter[str]
 ) -> Bools:
-    if not shape.vram:
+    if not spec.vram:
         return rows
-    columns = snapshot.columns
+    table = snapshot.table
     vram = snapshot.places.vram()
-    short = rows & (vram < int(shape.vram * _VRAM_TOLERANCE))
-    largest = int(vram[columns.alive].max(initial=0))
+    short = rows & (vram < int(spec.vram * _VRAM_TOLERANCE))
+    largest = int(vram[table.alive].max(initial=0))
     text = (
-        f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(shape.vram)} a GPU, "
+        f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(spec.vram)} a GPU, "
         f"largest {quantity.binary(largest)}"
     )
     counts[text] += int(np.count_nonzero(short))
@@ -254,7 +254,7 @@ def _count_vram(
 
 def _count_insides(snapshot: Snapshot, pod: Pod, rows: Bools, counts: Counter[str]) -> None:
     """By what is free inside the hosts, told with the largest that any of them has free."""
-    ask, names = pod.shape.ask, snapshot.columns.names
+    ask, names = pod.spec.host_request, snapshot.table.names
     left = rows
     if ask.policy == "single-numa" and not ask.apart:
         left = rows & (snapshot.grid.most(ask) > 0)
@@ -274,7 +274,7 @@ def _count_insides(snapshot: Snapshot, pod: Pod, rows: Bools, counts: Counter[st
 
 def _inside(snapshot: Snapshot, pod: Pod, node: str) -> str:
     """The host's own reason; empty when it would take this pod."""
-    if pod.shape.ask.needs_topology and node not in snapshot.layouts:
+    if pod.spec.host_request.needs_topology and node not in snapshot.layouts:
         return NO_TOPOLOGY
     chosen = snapshot.choose(pod, node)
     return chosen.reason if isinstance(chosen, NumaMisfit) else ""

@@ -31,10 +31,10 @@ from scheduler.plugins.numa.allocator import NumaMisfit
 _MOST_WISHES: Final = 4  # grades of what is preferred that are tried, best first
 
 
-def dominant(shape: SchedulingSpec, columns: NodeTable) -> tuple[str, float]:
+def dominant(spec: SchedulingSpec, table: NodeTable) -> tuple[str, float]:
     """The resource of which the pod takes the largest part of the cluster; GPUs before others."""
     shares = {
-        name: count / max(1, columns.total(name)) for name, count in shape.requests if name != PODS
+        name: count / max(1, table.total(name)) for name, count in spec.requests if name != PODS
     }
     if not shares:
         return PODS, 0.0
@@ -56,8 +56,8 @@ class PlacementContext:
     spread: bool = False
     """Placed as kube-scheduler would, for room to breathe, rather than packed."""
 
-    def open(self, shape: SchedulingSpec) -> Bools:
-        rows = filters.candidates(self.snapshot, shape, self.memo)
+    def open(self, spec: SchedulingSpec) -> Bools:
+        rows = filters.candidates(self.snapshot, spec, self.memo)
         return rows if self.closed is None else rows & ~self.closed
 
     def codes(self) -> list[Codes]:
@@ -83,11 +83,11 @@ class PlacementAttempt:
         pod, snapshot = members[0], self.ground.snapshot
         done = 0
         trouble = snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
-        if not pod.shape.refusals and not trouble:
-            rows = self.ground.open(pod.shape)
+        if not pod.spec.refusals and not trouble:
+            rows = self.ground.open(pod.spec)
             if self.within is not None:
                 rows = rows & self.within
-            if pod.shape.volumes is not NO_VOLUMES:
+            if pod.spec.volumes is not NO_VOLUMES:
                 rows = self._reaching(members, rows)
             one_by_one = self.ground.spread or filters.interacts(snapshot, pod)
             done = (self._one_by_one if one_by_one else self._at_once)(members, rows)
@@ -99,7 +99,7 @@ class PlacementAttempt:
         for _, refused in snapshot.volumes.refuse(pod, rows):
             rows = rows & ~refused
         if snapshot.volumes.together(pod):
-            room = filters.capacity(snapshot, pod.shape, rows)
+            room = filters.capacity(snapshot, pod.spec, rows)
             whole = rows & (room >= len(members))
             rows = whole if whole.any() else rows
         return rows
@@ -129,7 +129,7 @@ class PlacementAttempt:
 
     def _at_once(self, members: Sequence[Pod], rows: Bools) -> int:
         pod, done = members[0], 0
-        room = filters.capacity(self.ground.snapshot, pod.shape, rows)
+        room = filters.capacity(self.ground.snapshot, pod.spec, rows)
         while done < len(members):
             choice = self._choose(pod, rows, room, len(members) - done)
             if choice is None:
@@ -147,7 +147,7 @@ class PlacementAttempt:
     def _settle(self, pods: Sequence[Pod], row: int) -> int:
         """Place these pods on one node until its inside refuses one; how many were placed."""
         snapshot = self.ground.snapshot
-        node = snapshot.columns.names[row]
+        node = snapshot.table.names[row]
         for done, pod in enumerate(pods):
             chosen = snapshot.choose(pod, node)
             if isinstance(chosen, NumaMisfit):
@@ -164,34 +164,34 @@ class PlacementAttempt:
         if self.rows and (mine := self._on_mine(room, wanted)) is not None:
             return mine
         pool = self._preferred(pod, rows, room, wanted)
-        columns = self.ground.snapshot.columns
-        leftover = self._leftover(pod.shape, pool, wanted)
+        table = self.ground.snapshot.table
+        leftover = self._leftover(pod.spec, pool, wanted)
         return node_choice.choose(
-            pool, wanted, self.ground.codes(), leftover=leftover, rank=columns.rank
+            pool, wanted, self.ground.codes(), leftover=leftover, rank=table.rank
         )
 
-    def _leftover(self, shape: SchedulingSpec, room: Ints, wanted: int) -> Floats:
+    def _leftover(self, spec: SchedulingSpec, room: Ints, wanted: int) -> Floats:
         """What speaks against each row as the one that takes all; GPUs are packed by island."""
-        snapshot, columns = self.ground.snapshot, self.ground.snapshot.columns
-        name, _ = dominant(shape, columns)
-        each = shape.amount(name)
+        snapshot, table = self.ground.snapshot, self.ground.snapshot.table
+        name, _ = dominant(spec, table)
+        each = spec.amount(name)
         if name in filters.GPUS:
             islands = self.ground.memo.islands
-            islands.renew(columns, snapshot.layouts)
-            return gpu_packing.costs(columns, islands, name, each=each, room=room, wanted=wanted)
-        free = columns.free(name) - wanted * each
-        leftover: Floats = free / np.maximum(columns.allocatable(name), 1)
+            islands.renew(table, snapshot.layouts)
+            return gpu_packing.costs(table, islands, name, each=each, room=room, wanted=wanted)
+        free = table.free(name) - wanted * each
+        leftover: Floats = free / np.maximum(table.allocatable(name), 1)
         return leftover
 
-    def _sparing(self, shape: SchedulingSpec, room: Ints, wanted: int) -> Ints:
+    def _sparing(self, spec: SchedulingSpec, room: Ints, wanted: int) -> Ints:
         """The room on hosts whose whole islands stay whole, if one of them takes all."""
         snapshot, islands = self.ground.snapshot, self.ground.memo.islands
-        name, _ = dominant(shape, snapshot.columns)
+        name, _ = dominant(spec, snapshot.table)
         if name not in filters.GPUS:
             return room
-        islands.renew(snapshot.columns, snapshot.layouts)
-        taken = wanted * shape.amount(name)
-        kept = gpu_packing.sparing(snapshot.columns, islands, name, taken) & (room >= wanted)
+        islands.renew(snapshot.table, snapshot.layouts)
+        taken = wanted * spec.amount(name)
+        kept = gpu_packing.sparing(snapshot.table, islands, name, taken) & (room >= wanted)
         return np.where(kept, room, np.int64(0)) if kept.any() else room
 
     def _on_mine(self, room: Ints, wanted: int) -> NodeChoice | None:
@@ -218,15 +218,15 @@ class PlacementAttempt:
         pool, needed = room, node_choice.fewest(room, wanted)
         wishes = scores.preferences(self.ground.snapshot, pod, rows & (room > 0), self.ground.memo)
         if wishes is not None:
-            if pod.shape.ask.gpus and needed == 1:
-                pool = room = self._sparing(pod.shape, room, wanted)
+            if pod.spec.host_request.gpus and needed == 1:
+                pool = room = self._sparing(pod.spec, room, wanted)
             for least in np.unique(wishes[room > 0])[: -_MOST_WISHES - 1 : -1]:
                 liked = np.where((room > 0) & (wishes >= least), room, 0)
                 if node_choice.fewest(liked, wanted) == needed:
                     pool = liked
                     break
-        if pod.shape.ask.gpus == 0:
-            hosts: Bools = self.ground.snapshot.columns.gpu_host
+        if pod.spec.host_request.gpus == 0:
+            hosts: Bools = self.ground.snapshot.table.gpu_host
             plain = np.where(hosts, np.int64(0), pool)
             pool = plain if int(plain.sum()) >= wanted else pool
         return pool
@@ -242,7 +242,7 @@ class PlacementAttempt:
 
     def _place(self, pod: Pod, rows: Bools) -> bool:
         ground = self.ground
-        fits = rows & (filters.capacity(ground.snapshot, pod.shape, rows, 1) > 0)
+        fits = rows & (filters.capacity(ground.snapshot, pod.spec, rows, 1) > 0)
         fits = filters.social(ground.snapshot, pod, fits)
         while fits.any():
             row = self._best(pod, fits)
@@ -252,14 +252,14 @@ class PlacementAttempt:
         return False
 
     def _best(self, pod: Pod, fits: Bools) -> int:
-        ground, columns = self.ground, self.ground.snapshot.columns
-        if pod.shape.ask.gpus == 0:
-            plain = fits & ~columns.gpu_host
+        ground, table = self.ground, self.ground.snapshot.table
+        if pod.spec.host_request.gpus == 0:
+            plain = fits & ~table.gpu_host
             fits = plain if plain.any() else fits
         score = scores.spreading if ground.spread else scores.preferences
         found = score(ground.snapshot, pod, fits, ground.memo)
-        if found is not None and ground.spread and pod.shape.ask.policy != "none":
-            inside = host_score.scores(ground.snapshot.grid, pod.shape.ask)
+        if found is not None and ground.spread and pod.spec.host_request.policy != "none":
+            inside = host_score.scores(ground.snapshot.grid, pod.spec.host_request)
             found = found + (host_score.WEIGHT * inside).astype(np.int64)
         rows = np.flatnonzero(fits)
         if found is not None:
@@ -268,14 +268,14 @@ class PlacementAttempt:
             rows = self._suiting(pod, self._near(rows))
             near = np.zeros_like(fits)
             near[rows] = True
-            room = filters.capacity(ground.snapshot, pod.shape, near)
-            spare = self._leftover(pod.shape, room, 1)[rows]
+            room = filters.capacity(ground.snapshot, pod.spec, near)
+            spare = self._leftover(pod.spec, room, 1)[rows]
             rows = rows[spare == spare.min()]
-        return int(rows[np.argmin(columns.rank[rows])])
+        return int(rows[np.argmin(table.rank[rows])])
 
     def _suiting(self, pod: Pod, rows: Ints) -> Ints:
         """Of these rows those whose devices suit the pod's claims best."""
-        if len(rows) == 1 or pod.shape.claims is NO_CLAIMS:
+        if len(rows) == 1 or pod.spec.claims is NO_CLAIMS:
             return rows
         costs = self.ground.snapshot.devices.costs(pod, rows, alike=self.alike)
         return rows if costs is None else rows[costs == costs.min()]
@@ -285,7 +285,7 @@ class PlacementAttempt:
         mine = list(self.rows)
         if not mine or len(rows) == 1:
             return rows
-        ours = np.zeros(len(self.ground.snapshot.columns.alive), dtype=np.bool_)
+        ours = np.zeros(len(self.ground.snapshot.table.alive), dtype=np.bool_)
         ours[mine] = True
         used = rows[ours[rows]]
         if len(used):

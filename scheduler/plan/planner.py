@@ -29,7 +29,7 @@ from scheduler.plan.colocation import ColocationRequirement, Mates
 from scheduler.plan.memo import Memo
 from scheduler.plan.placement import PlacementAttempt, PlacementContext, dominant
 
-__all__ = ["Unplaced", "Memo", "fill", "helps", "plan", "rows_of"]
+__all__ = ["Memo", "Unplaced", "fill", "helps", "plan", "rows_of"]
 
 
 def plan(
@@ -38,21 +38,21 @@ def plan(
     *,
     memo: Memo | None = None,
     closed: frozenset[str] = frozenset(),
-    mates: Mates = (),
+    bound_members: Mates = (),
 ) -> Plan:
     """
     Nodes for the unit, or why there are none; `closed` nodes are held for somebody else.
 
-    `mates` are the members of the gang that have a node: they may pin it to a domain.
+    `bound_members` are the members of the gang that have a node: they may pin it to a domain.
     """
     if unit.forming:
         return NoFit(len(snapshot), gang=forming_count(unit), forming=True)
     memo = memo or Memo()
-    alike = tuple((pod.shape, snapshot.signature(pod)) for pod in unit.pods)
-    gather = _gathering(unit, snapshot, mates)
-    pins = frozenset(node for _, node in mates) if gather is not None else None
+    alike = tuple((pod.spec, snapshot.signature(pod)) for pod in unit.pods)
+    gather = _gathering(unit, snapshot, bound_members)
+    pins = frozenset(node for _, node in bound_members) if gather is not None else None
     # Whose members may share no NUMA node is told apart by its name: it has mates of its own.
-    own = unit.key if any(pod.shape.ask.apart for pod in unit.pods) else None
+    own = unit.key if any(pod.spec.host_request.apart for pod in unit.pods) else None
     key = (alike, unit.need if unit.is_gang else 0, closed, unit.order[0], gather, pins, own)
     moment = _moment(unit, snapshot)
     known = memo.misfits.get(key)
@@ -61,7 +61,7 @@ def plan(
     ground = _ground(unit, snapshot, memo, closed)
     with snapshot.trial():
         _count_nominees(unit, snapshot)
-        best = _best(unit, ground, gather, mates)
+        best = _best(unit, ground, gather, bound_members)
     if best.count >= unit.need:
         return best.placed()
     found = best.misfit(unit.need)
@@ -85,15 +85,15 @@ def fill(
     *,
     memo: Memo,
     closed: frozenset[str] = frozenset(),
-    mates: Mates = (),
+    bound_members: Mates = (),
 ) -> Unplaced:
     """Place on the present trial what fits of the unit."""
     ground = _ground(unit, snapshot, memo, closed)
     _count_nominees(unit, snapshot)
     filling, order = PlacementAttempt(ground), _classes(unit.pods, snapshot)
-    gather = _gathering(unit, snapshot, mates)
+    gather = _gathering(unit, snapshot, bound_members)
     if gather is not None:
-        best = _best(unit, ground, gather, mates)
+        best = _best(unit, ground, gather, bound_members)
         filling = PlacementAttempt(ground, best.within.rows, best.reason(unit.need))
         order = [list(one) for one in best.order]
     for members in order:
@@ -101,9 +101,9 @@ def fill(
     return Unplaced(filling.left[0] if filling.left else None, filling.bound())
 
 
-def helps(shape: SchedulingSpec, snapshot: Snapshot, node: str, memo: Memo) -> bool:
+def helps(spec: SchedulingSpec, snapshot: Snapshot, node: str, memo: Memo) -> bool:
     """Whether a change on this node may help a unit with such a pod: it would fit there now."""
-    return filters.fits_now(snapshot, shape, node, memo)
+    return filters.fits_now(snapshot, spec, node, memo)
 
 
 def _moment(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
@@ -116,12 +116,14 @@ def _moment(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
     return snapshot.freed, len(snapshot), snapshot.moved if social else 0
 
 
-def _gathering(unit: Unit, snapshot: Snapshot, mates: Mates) -> ColocationRequirement | None:
+def _gathering(
+    unit: Unit, snapshot: Snapshot, bound_members: Mates
+) -> ColocationRequirement | None:
     """What members of a gang ask for together; of a pod alone only its own node is asked."""
     if not unit.is_gang:
         return None
-    members = (*unit.pods, *unit.gated, *(pod for pod, _ in mates))
-    return colocation.of((pod.shape for pod in members), snapshot.places)
+    members = (*unit.pods, *unit.gated, *(pod for pod, _ in bound_members))
+    return colocation.of((pod.spec for pod in members), snapshot.places)
 
 
 def _ground(unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]) -> PlacementContext:
@@ -132,25 +134,25 @@ def _ground(unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]) 
 
 
 def _best(
-    unit: Unit, ground: PlacementContext, gather: ColocationRequirement | None, mates: Mates
+    unit: Unit, ground: PlacementContext, gather: ColocationRequirement | None, bound_members: Mates
 ) -> attempts.AttemptResult:
     classes = _classes(unit.pods, ground.snapshot)
     if gather is None:
         return attempts.anywhere(classes, unit.need, ground)
-    return attempts.together(classes, unit.need, ground, gather, mates)
+    return attempts.together(classes, unit.need, ground, gather, bound_members)
 
 
 def _spreads(unit: Unit) -> bool:
-    shape = unit.pods[0].shape
-    return not unit.is_gang and shape.ask.gpus == 0 and shape.claims is NO_CLAIMS
+    spec = unit.pods[0].spec
+    return not unit.is_gang and spec.host_request.gpus == 0 and spec.claims is NO_CLAIMS
 
 
 def rows_of(snapshot: Snapshot, names: frozenset[str]) -> Bools | None:
     """The rows of these nodes; None: there are none."""
     if not names:
         return None
-    rows = np.zeros_like(snapshot.columns.alive)
-    rows[[snapshot.columns.rows[name] for name in names if name in snapshot]] = True
+    rows = np.zeros_like(snapshot.table.alive)
+    rows[[snapshot.table.rows[name] for name in names if name in snapshot]] = True
     return rows
 
 
@@ -175,16 +177,16 @@ def _classes(pods: Sequence[Pod], snapshot: Snapshot) -> list[list[Pod]]:
     groups: dict[tuple[bool, SchedulingSpec, tuple[object, ...]], list[Pod]] = {}
     for pod in pods:
         leads = bool(pod.gang and pod.gang.leader)
-        groups.setdefault((not leads, pod.shape, snapshot.signature(pod)), []).append(pod)
+        groups.setdefault((not leads, pod.spec, snapshot.signature(pod)), []).append(pod)
     if len(groups) == 1:
         return list(groups.values())
-    demand = {shape: _demand(shape, snapshot) for _, shape, _ in groups}
+    demand = {spec: _demand(spec, snapshot) for _, spec, _ in groups}
     return [
         groups[key] for key in sorted(groups, key=lambda k: (k[0], -demand[k[1]], groups[k][0].uid))
     ]
 
 
-def _demand(shape: SchedulingSpec, snapshot: Snapshot) -> float:
-    name, share = dominant(shape, snapshot.columns)
-    devices = name in filters.GPUS or shape.claims is not NO_CLAIMS
+def _demand(spec: SchedulingSpec, snapshot: Snapshot) -> float:
+    name, share = dominant(spec, snapshot.table)
+    devices = name in filters.GPUS or spec.claims is not NO_CLAIMS
     return share + (1 if devices else 0)

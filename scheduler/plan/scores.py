@@ -65,9 +65,9 @@ _NOTHING: Final = _Preferences(None, None, None)
 
 def preferences(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints | None:
     """What the user prefers, for each of the rows; None when the pod prefers nothing there."""
-    likes = _likes(snapshot.columns, pod.shape, memo)
+    likes = _likes(snapshot.table, pod.spec, memo)
     peers = snapshot.peers.scores(pod, rows)
-    own = snapshot.places.likes(pod.shape)
+    own = snapshot.places.likes(pod.spec)
     if likes is _NOTHING and peers is None and own is None:
         return None
     found: list[Ints] = [] if own is None else [own]
@@ -84,7 +84,7 @@ def preferences(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints |
 
 def spreading(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints:
     """The whole default profile, for each of the rows."""
-    loads = _loads(snapshot.columns, pod.shape, memo)
+    loads = _loads(snapshot.table, pod.spec, memo)
     wishes = preferences(snapshot, pod, rows, memo)
     return loads.astype(np.int64) if wishes is None else wishes + loads
 
@@ -92,46 +92,43 @@ def spreading(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints:
 # --- the nodes' own facts ---
 
 
-def _likes(columns: NodeTable, shape: SchedulingSpec, memo: Memo) -> _Preferences:
-    key = (shape.tolerations, shape.nodes.preferred, shape.nodes.images)
-    moment = (columns.statics, columns.images.changes)
+def _likes(table: NodeTable, spec: SchedulingSpec, memo: Memo) -> _Preferences:
+    key = (spec.tolerations, spec.nodes.preferred, spec.nodes.images)
+    moment = (table.statics, table.images.changes)
     known = memo.wishes.get(key)
     if known is not None and known[0] == moment and isinstance(known[1], _Preferences):
         return known[1]
     found = (
-        _against(columns, shape.tolerations),
-        node_affinity.preferred(columns, shape.nodes),
-        _images(columns, shape.nodes.images),
+        _against(table, spec.tolerations),
+        node_affinity.preferred(table, spec.nodes),
+        _images(table, spec.nodes.images),
     )
     likes = _NOTHING if all(scores is None for scores in found) else _Preferences(*found)
     memo.remember(memo.wishes, key, (moment, likes))
     return likes
 
 
-def _against(columns: NodeTable, tolerations: tuple[Toleration, ...]) -> Ints | None:
+def _against(table: NodeTable, tolerations: tuple[Toleration, ...]) -> Ints | None:
     """How many taints that are not tolerated speak against each row."""
     counts = np.array(
-        [
-            sum(not tolerated(taint, tolerations) for taint in found)
-            for found in columns.against_sets
-        ],
+        [sum(not tolerated(taint, tolerations) for taint in found) for found in table.against_sets],
         dtype=np.int64,
     )
-    return counts[columns.against] if counts.any() else None
+    return counts[table.against] if counts.any() else None
 
 
-def _images(columns: NodeTable, names: Sequence[str]) -> Ints | None:
+def _images(table: NodeTable, names: Sequence[str]) -> Ints | None:
     """
     An image counts by its size and by how widely it is spread.
 
     So that pods do not all gather on the one node that pulled it first.
     """
-    total = np.zeros(len(columns.alive), dtype=np.int64)
+    total = np.zeros(len(table.alive), dtype=np.int64)
     for name in names:
-        found = columns.images.on(name)
+        found = table.images.on(name)
         if found is not None:
             size, rows = found
-            total[rows] += int(size * (len(rows) / len(columns)))
+            total[rows] += int(size * (len(rows) / len(table)))
     most = _MOST_IMAGE * len(names)
     if not names or total.max(initial=0) <= _LEAST_IMAGE:
         return None
@@ -141,36 +138,36 @@ def _images(columns: NodeTable, names: Sequence[str]) -> Ints | None:
 # --- what is free ---
 
 
-def _loads(columns: NodeTable, shape: SchedulingSpec, memo: Memo) -> Small:
+def _loads(table: NodeTable, spec: SchedulingSpec, memo: Memo) -> Small:
     """LeastAllocated and BalancedAllocation for every row; only where amounts changed, anew."""
-    cpu, memory = (shape.amount(name) for name in RESOURCES)
-    key = (cpu, memory, *shape.unsaid)
+    cpu, memory = (spec.amount(name) for name in RESOURCES)
+    key = (cpu, memory, *spec.unsaid)
     mark, scores = memo.loads.get(key, (-1, _NONE))
-    changed = columns.since(mark) if len(scores) == len(columns.alive) else None
+    changed = table.since(mark) if len(scores) == len(table.alive) else None
     if changed is None:
         if len(memo.loads) >= _MOST_LOADS:
             memo.loads.clear()
-        scores = _load_scores(columns, slice(None), shape)
+        scores = _load_scores(table, slice(None), spec)
     elif len(changed) > _FEW:
         index = np.fromiter(changed, dtype=np.int64, count=len(changed))
-        scores[index] = _load_scores(columns, index, shape)
+        scores[index] = _load_scores(table, index, spec)
     else:
         for row in changed:
-            scores[row] = _load_score(columns, row, shape)
-    memo.loads[key] = (columns.mark(), scores)
+            scores[row] = _load_score(table, row, spec)
+    memo.loads[key] = (table.mark(), scores)
     return scores
 
 
-def _load_scores(columns: NodeTable, where: Ints | slice, shape: SchedulingSpec) -> Small:
+def _load_scores(table: NodeTable, where: Ints | slice, spec: SchedulingSpec) -> Small:
     parts = [
-        _part(columns, where, name, shape.amount(name), columns.unsaid[i], shape.unsaid[i])
+        _part(table, where, name, spec.amount(name), table.unsaid[i], spec.unsaid[i])
         for i, name in enumerate(RESOURCES)
     ]
     one, other = parts
     whole = (one.size > 0) & (other.size > 0)
     # A node that lacks one of the resources is judged by the other, and is never lopsided.
     scores = np.where(whole, (one.left + other.left) // 2, one.left + other.left)
-    if any(shape.amount(name) for name in RESOURCES):
+    if any(spec.amount(name) for name in RESOURCES):
         before = np.where(whole, np.abs((one.before - other.before) / 2), 0.0)
         after = np.where(whole, np.abs((one.after - other.after) / 2), 0.0)
         change = _percent(1 - after) - _percent(1 - before)
@@ -178,22 +175,22 @@ def _load_scores(columns: NodeTable, where: Ints | slice, shape: SchedulingSpec)
     return scores.astype(np.int16)
 
 
-def _load_score(columns: NodeTable, row: int, shape: SchedulingSpec) -> int:
+def _load_score(table: NodeTable, row: int, spec: SchedulingSpec) -> int:
     """What `_load_scores` says, for one row."""
     left: list[int] = []
     before: list[float] = []
     after: list[float] = []
     for i, name in enumerate(RESOURCES):
-        size = int(columns.allocatable(name)[row])
+        size = int(table.allocatable(name)[row])
         if size == 0:
             continue
-        free, wanted = int(columns.free(name)[row]), shape.amount(name)
-        spare = free - int(columns.unsaid[i][row]) - wanted - shape.unsaid[i]
+        free, wanted = int(table.free(name)[row]), spec.amount(name)
+        spare = free - int(table.unsaid[i][row]) - wanted - spec.unsaid[i]
         left.append(max(0, spare) * BEST // size)
         before.append(min(float(size - free) / float(size), 1.0))
         after.append(min(float(size - free + wanted) / float(size), 1.0))
     score = sum(left) // max(1, len(left))
-    if any(shape.amount(name) for name in RESOURCES):
+    if any(spec.amount(name) for name in RESOURCES):
         change = _evenness(after) - _evenness(before)
         score += BEST // 2 + (BEST // 2 + change) // 2
     return score
@@ -214,9 +211,9 @@ class _ResourceShare(NamedTuple):
 
 
 def _part(
-    columns: NodeTable, where: Ints | slice, name: str, wanted: int, unsaid: Ints, more: int
+    table: NodeTable, where: Ints | slice, name: str, wanted: int, unsaid: Ints, more: int
 ) -> _ResourceShare:
-    size, free = columns.allocatable(name)[where], columns.free(name)[where]
+    size, free = table.allocatable(name)[where], table.free(name)[where]
     some, used = np.maximum(size, 1), size - free
     return _ResourceShare(
         size=size,

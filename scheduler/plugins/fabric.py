@@ -25,16 +25,16 @@ CLIQUE: Final = TopologyLevel("clique", (vocabulary.GPU_CLIQUE_LABEL,))
 _SENSITIVE: Final = 30  # points between the best fabric and none
 
 
-def codes(columns: NodeTable, level: TopologyLevel) -> Codes:
+def codes(table: NodeTable, level: TopologyLevel) -> Codes:
     """The same value of any of the level's labels is the same domain; the first label counts."""
     first, *others = level.labels
-    found = columns.codes(first)
-    if not any(columns.values(key) for key in others):
+    found = table.codes(first)
+    if not any(table.values(key) for key in others):
         return found
-    numbers = dict(columns.values(first))
+    numbers = dict(table.values(first))
     found = found.copy()
     for key in others:
-        mine, values = columns.codes(key), columns.values(key)
+        mine, values = table.codes(key), table.values(key)
         renumbered = np.zeros(len(values) + 1, dtype=np.int32)
         for value, code in values.items():
             renumbered[code] = numbers.setdefault(value, len(numbers) + 1)
@@ -42,16 +42,16 @@ def codes(columns: NodeTable, level: TopologyLevel) -> Codes:
     return found
 
 
-def known(columns: NodeTable, level: TopologyLevel) -> bool:
+def known(table: NodeTable, level: TopologyLevel) -> bool:
     """Whether some node is, or was, labelled with it."""
-    return any(columns.values(key) for key in level.labels)
+    return any(table.values(key) for key in level.labels)
 
 
-def grades(columns: NodeTable) -> Ints:
-    by_code = np.zeros(len(columns.values(vocabulary.FABRIC_TYPE_LABEL)) + 1, dtype=np.int64)
-    for value, code in columns.values(vocabulary.FABRIC_TYPE_LABEL).items():
+def grades(table: NodeTable) -> Ints:
+    by_code = np.zeros(len(table.values(vocabulary.FABRIC_TYPE_LABEL)) + 1, dtype=np.int64)
+    for value, code in table.values(vocabulary.FABRIC_TYPE_LABEL).items():
         by_code[code] = grade(value)
-    return by_code[columns.codes(vocabulary.FABRIC_TYPE_LABEL)]
+    return by_code[table.codes(vocabulary.FABRIC_TYPE_LABEL)]
 
 
 def required(tables: PlacementTables, wish: FabricRequirements) -> tuple[TopologyLevel, ...]:
@@ -80,13 +80,13 @@ def trouble(tables: PlacementTables, wish: FabricRequirements) -> str:
 
 
 def refuse(
-    columns: NodeTable, tables: PlacementTables, shape: SchedulingSpec
+    table: NodeTable, tables: PlacementTables, spec: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
-    wish = shape.fabric
+    wish = spec.fabric
     for level in required(tables, wish):
-        yield f"node(s) were in no {level.name}", codes(columns, level) == ABSENT
+        yield f"node(s) were in no {level.name}", codes(table, level) == ABSENT
     if wish.least:
-        yield below(wish.least), grades(columns) < wish.least
+        yield below(wish.least), grades(table) < wish.least
 
 
 def below(least: int) -> str:
@@ -94,11 +94,11 @@ def below(least: int) -> str:
     return f"node(s) had a fabric below {types[len(types) - least]}"
 
 
-def like(columns: NodeTable, shape: SchedulingSpec) -> Ints | None:
+def like(table: NodeTable, spec: SchedulingSpec) -> Ints | None:
     """Points for every row; None: nothing is liked better than anything else."""
-    if not shape.fabric.sensitive:
+    if not spec.fabric.sensitive:
         return None
-    found = grades(columns)
+    found = grades(table)
     return _SENSITIVE * found // len(vocabulary.FABRIC_TYPES) if found.any() else None
 
 

@@ -27,8 +27,8 @@ CODES: Final = {name: code for code, name in enumerate(vocabulary.HARDWARE_TIERS
 class GpuClasses:
     """One array for each fact, over rows; meaningless where no node is alive."""
 
-    def __init__(self, columns: NodeTable, tables: PlacementTables) -> None:
-        self._columns, self._tables = columns, tables
+    def __init__(self, table: NodeTable, tables: PlacementTables) -> None:
+        self._table, self._tables = table, tables
         self._classes = _by_class(tables)
         self._at = -1
         self._seen: list[Node | None] = []  # row -> the node that its facts are of
@@ -51,21 +51,21 @@ class GpuClasses:
         return self._high_end
 
     def _renew(self) -> None:
-        columns = self._columns
-        if self._at == columns.statics:
+        table = self._table
+        if self._at == table.statics:
             return
-        size = len(columns.alive)
+        size = len(table.alive)
         if len(self._seen) != size:
             self._seen = [None] * size
             self._tiers = np.zeros(size, dtype=np.int32)
             self._vram = np.zeros(size, dtype=np.int64)
             self._high_end = np.zeros(size, dtype=np.bool_)
-        for name, row in columns.rows.items():
-            node = columns.nodes[name]
+        for name, row in table.rows.items():
+            node = table.nodes[name]
             if self._seen[row] is not node:
                 self._seen[row] = node
                 self._look(row, node)
-        self._at = columns.statics
+        self._at = table.statics
 
     def _look(self, row: int, node: Node) -> None:
         labels = dict(node.labels)

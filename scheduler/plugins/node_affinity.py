@@ -21,35 +21,35 @@ UNDECLARED: Final = "node(s) didn't match Pod's required features"
 CONFLICT: Final = "pod affinity terms conflict"
 
 
-def matching(columns: NodeTable, shape: SchedulingSpec) -> Bools:
+def matching(table: NodeTable, spec: SchedulingSpec) -> Bools:
     """The rows that the node selector and the required node affinity allow."""
-    rows: Bools = np.ones_like(columns.alive)
-    for label, value in shape.selector:
-        rows &= columns.labelled(label, value)
-    terms = shape.nodes.required
+    rows: Bools = np.ones_like(table.alive)
+    for label, value in spec.selector:
+        rows &= table.labelled(label, value)
+    terms = spec.nodes.required
     if terms is not None:
         some: Bools = np.zeros_like(rows)
         for term in terms:
-            some |= _holds(columns, term)
+            some |= _holds(table, term)
         rows &= some
     return rows
 
 
-def named(columns: NodeTable, wish: NodeConstraints) -> Bools | None:
+def named(table: NodeTable, wish: NodeConstraints) -> Bools | None:
     """
     The only rows that are looked at, where every required term names nodes one by one.
 
     Kube-scheduler leaves the others out before any filter, whatever the filters would say.
     """
     names = wish.named
-    return None if names is None else _rows(columns, names)
+    return None if names is None else _rows(table, names)
 
 
-def declaring(columns: NodeTable, wish: NodeConstraints) -> Bools:
+def declaring(table: NodeTable, wish: NodeConstraints) -> Bools:
     """The rows whose kubelets declared all that the pod needs."""
     wanted = set(wish.features)
-    able = np.array([wanted.issubset(found) for found in columns.feature_sets], dtype=np.bool_)
-    rows: Bools = able[columns.features]
+    able = np.array([wanted.issubset(found) for found in table.feature_sets], dtype=np.bool_)
+    rows: Bools = able[table.features]
     return rows
 
 
@@ -58,30 +58,30 @@ def trouble(wish: NodeConstraints) -> str:
     return "" if wish.named is None or wish.named else CONFLICT
 
 
-def preferred(columns: NodeTable, wish: NodeConstraints) -> Ints | None:
+def preferred(table: NodeTable, wish: NodeConstraints) -> Ints | None:
     """The weights that every row earns; None when nothing is preferred."""
     if not wish.preferred:
         return None
-    total: Ints = np.zeros(len(columns.alive), dtype=np.int64)
+    total: Ints = np.zeros(len(table.alive), dtype=np.int64)
     for weight, term in wish.preferred:
-        total += weight * _holds(columns, term)
+        total += weight * _holds(table, term)
     return total
 
 
-def _holds(columns: NodeTable, term: NodeSelectorTerm) -> Bools:
+def _holds(table: NodeTable, term: NodeSelectorTerm) -> Bools:
     if not term.readable:
-        return np.zeros_like(columns.alive)
-    rows: Bools = np.ones_like(columns.alive)
+        return np.zeros_like(table.alive)
+    rows: Bools = np.ones_like(table.alive)
     for row in term.labels:
-        rows &= _labels(columns, row)
+        rows &= _labels(table, row)
     for row in term.names:
-        found = _rows(columns, row.values)
+        found = _rows(table, row.values)
         rows &= found if row.operator == "In" else ~found
     return rows
 
 
-def _labels(columns: NodeTable, row: NodeRequirement) -> Bools:
-    codes, values = columns.codes(row.key), columns.values(row.key)
+def _labels(table: NodeTable, row: NodeRequirement) -> Bools:
+    codes, values = table.codes(row.key), table.values(row.key)
     match row.operator:
         case "Exists":
             return np.not_equal(codes, ABSENT)
@@ -104,7 +104,7 @@ def _compares(row: NodeRequirement, value: str) -> bool:
     return found > wanted if row.operator == "Gt" else found < wanted
 
 
-def _rows(columns: NodeTable, names: frozenset[str] | tuple[str, ...]) -> Bools:
-    rows: Bools = np.zeros_like(columns.alive)
-    rows[[columns.rows[name] for name in names if name in columns.rows]] = True
+def _rows(table: NodeTable, names: frozenset[str] | tuple[str, ...]) -> Bools:
+    rows: Bools = np.zeros_like(table.alive)
+    rows[[table.rows[name] for name in names if name in table.rows]] = True
     return rows

@@ -27,19 +27,19 @@ class NodePorts:
     (Kube-scheduler remembers such a port once, and takes it for free when the first is gone.)
     """
 
-    def __init__(self, columns: NodeTable) -> None:
-        self._columns = columns
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
         self._bound: dict[_Number, dict[str, dict[int, int]]] = {}  # -> address -> row -> pods
         self._on: dict[int, dict[HostPort, int]] = {}  # row -> its ports, each with its pods
 
     def take(self, pod: Pod, row: int) -> None:
         """The pod is on this row from now on."""
-        for port in pod.shape.ports:
+        for port in pod.spec.ports:
             self._count(port, row, +1)
 
     def give(self, pod: Pod, row: int) -> None:
         """Undo `take`."""
-        for port in pod.shape.ports:
+        for port in pod.spec.ports:
             self._count(port, row, -1)
 
     def drop(self, row: int) -> None:
@@ -50,7 +50,7 @@ class NodePorts:
     def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """(reason, the rows of `rows` that it refuses), in kube-scheduler's order."""
         taken: set[int] = set()
-        for port in pod.shape.ports:
+        for port in pod.spec.ports:
             bound = self._bound.get((port.protocol, port.number), {})
             for address, pods in bound.items():
                 if EVERYWHERE in (port.address, address) or port.address == address:

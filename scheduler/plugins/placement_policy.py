@@ -30,10 +30,10 @@ _NOTHING: Final[Refused] = ()
 class PlacementPolicy:
     """One for each snapshot."""
 
-    def __init__(self, columns: NodeTable) -> None:
-        self._columns = columns
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
         self.tables = PLAIN
-        self.hardware = GpuClasses(columns, PLAIN)
+        self.hardware = GpuClasses(table, PLAIN)
         self._at = -1
         self._refused: dict[Hashable, Refused] = {}
         self._likes: dict[Hashable, Ints | None] = {}
@@ -44,61 +44,61 @@ class PlacementPolicy:
 
     def adopt(self, tables: PlacementTables) -> None:
         self.tables = tables
-        self.hardware = GpuClasses(self._columns, tables)
+        self.hardware = GpuClasses(self._table, tables)
         self._at = -1
 
-    def refused(self, shape: SchedulingSpec) -> Refused:
+    def refused(self, spec: SchedulingSpec) -> Refused:
         self._renew()
-        plain = shape.standing is NOBODY and shape.fabric is NO_FABRIC
+        plain = spec.standing is NOBODY and spec.fabric is NO_FABRIC
         if plain and not self._reserves:
             return _NOTHING
-        key = (shape.standing, shape.fabric, shape.ask.gpus > 0)
+        key = (spec.standing, spec.fabric, spec.host_request.gpus > 0)
         found = self._refused.get(key)
         if found is None:
             found = tuple(
                 row
                 for row in (
-                    *tenant_tiers.refuse(self._columns, self.tables, self.hardware, shape),
-                    *fabric.refuse(self._columns, self.tables, shape),
+                    *tenant_tiers.refuse(self._table, self.tables, self.hardware, spec),
+                    *fabric.refuse(self._table, self.tables, spec),
                 )
                 if row[1].any()
             )
             self._refused[key] = found
         return found
 
-    def likes(self, shape: SchedulingSpec) -> Ints | None:
+    def likes(self, spec: SchedulingSpec) -> Ints | None:
         """None: nothing is liked better than anything else."""
-        if not shape.ask.gpus and shape.standing is NOBODY and shape.fabric is NO_FABRIC:
+        if not spec.host_request.gpus and spec.standing is NOBODY and spec.fabric is NO_FABRIC:
             return None
         self._renew()
-        key = (shape.standing, shape.fabric.sensitive, shape.ask.gpus > 0, shape.vram)
+        key = (spec.standing, spec.fabric.sensitive, spec.host_request.gpus > 0, spec.vram)
         if key not in self._likes:
-            self._likes[key] = self._liked(shape)
+            self._likes[key] = self._liked(spec)
         return self._likes[key]
 
     def codes(self, level: TopologyLevel) -> Codes:
         """For every row the number of its domain; 0: it says none."""
         if len(level.labels) == 1:
-            return self._columns.codes(level.labels[0])
+            return self._table.codes(level.labels[0])
         self._renew()
         found = self._codes.get(level)
         if found is None:
-            found = self._codes[level] = fabric.codes(self._columns, level)
+            found = self._codes[level] = fabric.codes(self._table, level)
         return found
 
     def nearness(self, levels: tuple[TopologyLevel, ...]) -> list[Codes]:
         """The codes of those of the levels that some node is labelled with, in their order."""
-        if self._at != self._columns.statics:
+        if self._at != self._table.statics:
             self._renew()
         found = self._near.get(levels)
         if found is None:
-            known = [level for level in levels if fabric.known(self._columns, level)]
+            known = [level for level in levels if fabric.known(self._table, level)]
             found = self._near[levels] = [self.codes(level) for level in known]
         return found
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made of the nodes' labels under this key, as long as they stand still."""
-        if self._at != self._columns.statics:
+        if self._at != self._table.statics:
             self._renew()
         if key not in self._derived:
             self._derived[key] = make()
@@ -108,26 +108,26 @@ class PlacementPolicy:
     def vram(self) -> Ints:
         return self.hardware.vram()
 
-    def trouble(self, shape: SchedulingSpec) -> str:
+    def trouble(self, spec: SchedulingSpec) -> str:
         """Why no node will do, whatever its labels."""
-        return "" if shape.fabric is NO_FABRIC else fabric.trouble(self.tables, shape.fabric)
+        return "" if spec.fabric is NO_FABRIC else fabric.trouble(self.tables, spec.fabric)
 
-    def _liked(self, shape: SchedulingSpec) -> Ints | None:
-        found = tenant_tiers.like(self.tables, self.hardware, shape)
-        more = fabric.like(self._columns, shape)
+    def _liked(self, spec: SchedulingSpec) -> Ints | None:
+        found = tenant_tiers.like(self.tables, self.hardware, spec)
+        more = fabric.like(self._table, spec)
         total = more if found is None else found if more is None else found + more
         if total is None:
             return None
-        seen = total[self._columns.alive]
+        seen = total[self._table.alive]
         return total if len(seen) and seen.min() != seen.max() else None
 
     def _renew(self) -> None:
         full = len(self._refused) + len(self._likes) > _MOST
-        if self._at != self._columns.statics or full:
+        if self._at != self._table.statics or full:
             self._refused.clear()
             self._likes.clear()
             self._codes.clear()
             self._near.clear()
             self._derived.clear()
-            self._reserves = tenant_tiers.reserves(self._columns)
-            self._at = self._columns.statics
+            self._reserves = tenant_tiers.reserves(self._table)
+            self._at = self._table.statics

@@ -33,13 +33,13 @@ _TIGHT: Final = 15
 
 
 def refuse(
-    columns: NodeTable, tables: PlacementTables, hardware: GpuClasses, shape: SchedulingSpec
+    table: NodeTable, tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
     """(reason, rows), in the order in which they count."""
-    yield from _reserved(columns, tables, shape)
-    if not (shape.standing.tier and _wants_hardware(shape)):
+    yield from _reserved(table, tables, spec)
+    if not (spec.standing.tier and _wants_hardware(spec)):
         return
-    tier = _tier(tables, shape)
+    tier = _tier(tables, spec)
     if tier is None:
         return
     closed = [code for name, code in CODES.items() if name not in tier.allowed]
@@ -49,11 +49,11 @@ def refuse(
 
 
 def _reserved(
-    columns: NodeTable, tables: PlacementTables, shape: SchedulingSpec
+    table: NodeTable, tables: PlacementTables, spec: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
-    codes = columns.codes(vocabulary.RESERVED_TIER_LABEL)
-    mine = tables.rank(shape.standing.tier or vocabulary.LOWEST_TIER)
-    for value, code in columns.values(vocabulary.RESERVED_TIER_LABEL).items():
+    codes = table.codes(vocabulary.RESERVED_TIER_LABEL)
+    mine = tables.rank(spec.standing.tier or vocabulary.LOWEST_TIER)
+    for value, code in table.values(vocabulary.RESERVED_TIER_LABEL).items():
         name = value.lower()
         if name in OPEN:
             continue
@@ -64,27 +64,25 @@ def _reserved(
             yield f"node(s) reserved for tier {name}", codes == code
 
 
-def like(tables: PlacementTables, hardware: GpuClasses, shape: SchedulingSpec) -> Ints | None:
+def like(tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
     """Points for every row; None: nothing is liked better than anything else."""
     parts = [
         part
         for part in (
-            _liked_tier(tables, hardware, shape),
-            _lesser(hardware, shape),
-            _tight(hardware, shape),
+            _liked_tier(tables, hardware, spec),
+            _lesser(hardware, spec),
+            _tight(hardware, spec),
         )
         if part is not None
     ]
     return sum(parts[1:], parts[0]) if parts else None
 
 
-def _liked_tier(
-    tables: PlacementTables, hardware: GpuClasses, shape: SchedulingSpec
-) -> Ints | None:
-    if not _wants_hardware(shape):
+def _liked_tier(tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
+    if not _wants_hardware(spec):
         return None
-    tier = _tier(tables, shape)
-    named = (shape.standing.hardware, *(tier.preferred if tier is not None else ()))
+    tier = _tier(tables, spec)
+    named = (spec.standing.hardware, *(tier.preferred if tier is not None else ()))
     order = [name for name in dict.fromkeys(named) if name in CODES]
     if not order:
         return None
@@ -94,36 +92,36 @@ def _liked_tier(
     return points[hardware.tiers()]
 
 
-def _lesser(hardware: GpuClasses, shape: SchedulingSpec) -> Ints | None:
-    if not shape.ask.gpus:
+def _lesser(hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
+    if not spec.host_request.gpus:
         return None
     high = hardware.high_end()
     return np.where(high, np.int64(0), np.int64(_LESSER)) if high.any() else None
 
 
-def _tight(hardware: GpuClasses, shape: SchedulingSpec) -> Ints | None:
+def _tight(hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
     """The nearer a GPU's memory is to what is asked, the better."""
-    if not shape.vram:
+    if not spec.vram:
         return None
     vram = hardware.vram()
-    points: Ints = np.minimum(_TIGHT, _TIGHT * shape.vram // np.maximum(vram, 1))
+    points: Ints = np.minimum(_TIGHT, _TIGHT * spec.vram // np.maximum(vram, 1))
     return points
 
 
-def _wants_hardware(shape: SchedulingSpec) -> bool:
-    return shape.ask.gpus > 0 or bool(shape.standing.hardware)
+def _wants_hardware(spec: SchedulingSpec) -> bool:
+    return spec.host_request.gpus > 0 or bool(spec.standing.hardware)
 
 
-def _tier(tables: PlacementTables, shape: SchedulingSpec) -> TenantTier | None:
+def _tier(tables: PlacementTables, spec: SchedulingSpec) -> TenantTier | None:
     """A tier that policies no longer name counts as the lowest."""
-    name = shape.standing.tier
+    name = spec.standing.tier
     if not name:
         return None
     return tables.tiers.get(name) or tables.tiers.get(vocabulary.LOWEST_TIER)
 
 
-def reserves(columns: NodeTable) -> bool:
+def reserves(table: NodeTable) -> bool:
     """Whether some node is, or was, reserved for a tier."""
-    return bool(columns.values(vocabulary.RESERVED_TIER_LABEL)) and bool(
-        (columns.codes(vocabulary.RESERVED_TIER_LABEL) != ABSENT).any()
+    return bool(table.values(vocabulary.RESERVED_TIER_LABEL)) and bool(
+        (table.codes(vocabulary.RESERVED_TIER_LABEL) != ABSENT).any()
     )

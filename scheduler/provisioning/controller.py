@@ -72,7 +72,7 @@ class ProvisioningController:
     def __init__(
         self,
         writer: RequestWriter | None,
-        around: SchedulingContext,
+        context: SchedulingContext,
         *,
         evicting: Callable[[UnitKey], bool],
     ) -> None:
@@ -80,10 +80,10 @@ class ProvisioningController:
         self.kind: resources.Resource | None = None
         """The kind in the version to be used, while the API server has it."""
         self.broken: BaseException | None = None
-        self._queue, self._evicting, self._record = around.queue, evicting, around.record
-        self._metrics, self._wake = around.metrics, around.wake
-        self._extended = around.cache.reservations.extended
-        self._now, self._epoch = around.now, around.epoch
+        self._queue, self._evicting, self._record = context.queue, evicting, context.record
+        self._metrics, self._wake = context.metrics, context.wake
+        self._extended = context.cache.reservations.extended
+        self._now, self._epoch = context.now, context.epoch
         self._wants: dict[GangKey, _UnplacedGang] = {}
         self._known: dict[Name, ProvisioningRequest] = {}
         self._deleted: set[str] = set()  # uids of requests that are still to be shown as gone

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from scheduler.model.placeholder import is_stand_in
+from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, in_vain, leads
@@ -59,9 +59,9 @@ def missing(unit: Unit, why: NoFit) -> tuple[Pod, ...]:
         return ()
     if why.sentence or why.held_back or why.forming or in_vain(unit):
         return ()
-    able = [pod for pod in unit.pods if not pod.shape.refusals]
+    able = [pod for pod in unit.pods if not pod.spec.refusals]
     chosen = sorted(able, key=lambda pod: not leads(pod))[: unit.need]
-    if len({pod.shape for pod in chosen}) > MOST_KINDS:
+    if len({pod.spec for pod in chosen}) > MOST_KINDS:
         return ()
     return tuple(chosen)
 
@@ -70,12 +70,12 @@ def classes(pods: Iterable[Pod]) -> list[EqualMembers]:
     """Equal members together."""
     found: dict[object, list[Pod]] = {}
     for pod in pods:
-        found.setdefault(pod.shape, []).append(pod)
-    real = [pod for members in found.values() for pod in members if not is_stand_in(pod)]
+        found.setdefault(pod.spec, []).append(pod)
+    real = [pod for members in found.values() for pod in members if not is_placeholder(pod)]
     leader = next((pod for pod in real if leads(pod)), real[0])
     made = []
     for members in found.values():
-        source = next((pod for pod in members if not is_stand_in(pod)), None)
+        source = next((pod for pod in members if not is_placeholder(pod)), None)
         made.append(EqualMembers(tuple(members), source or leader, stated=source is None))
     return made
 

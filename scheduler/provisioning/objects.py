@@ -24,7 +24,7 @@ from policies import vocabulary
 from scheduler.errors import ModelError
 from scheduler.model.fields import Json, instant, mapping, rows, words
 from scheduler.model.gang import GangKey
-from scheduler.model.placeholder import is_stand_in
+from scheduler.model.placeholder import is_placeholder
 from scheduler.model.pod import Pod
 from scheduler.tenancy.reservation import objects
 
@@ -214,7 +214,7 @@ def template(pod: Object, members: EqualMembers) -> MemberTemplate:
 
 def _stated(containers: Sequence[Json], member: Pod) -> Object:
     """One container that asks for all that a member will ask for."""
-    asked = objects.amounts(member.shape.requests)
+    asked = objects.amounts(member.spec.requests)
     limits = {name: text for name, text in asked.items() if "/" in name}
     resources = {"requests": asked, **({"limits": limits} if limits else {})}
     return {**_part(containers[0], ("name", "image")), "resources": resources}
@@ -229,7 +229,7 @@ def _owners(pod: Object, members: EqualMembers) -> tuple[tuple[str, str, str, st
     for row in rows(mapping(pod.get("metadata")).get("ownerReferences")):
         if row.get("controller") is True:
             return ((str(row["apiVersion"]), str(row["kind"]), str(row["name"]), str(row["uid"])),)
-    made = [one for one in members.pods if not is_stand_in(one)] or [members.source]
+    made = [one for one in members.pods if not is_placeholder(one)] or [members.source]
     return tuple(("v1", "Pod", one.key.name, one.uid) for one in made[:_MOST_OWNERS])
 
 

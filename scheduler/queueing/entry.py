@@ -74,7 +74,7 @@ class QueuedUnit:
     def put(self, pod: Pod) -> None:
         old = self._take_out(pod.uid)
         self.pods[pod.uid] = pod
-        self.asked.update(pod.shape.requests)
+        self.asked.update(pod.spec.requests)
         self.flying.discard(pod.uid)
         if pod.gang is not None:
             self.sizes[pod.gang.min_available] += 1
@@ -105,12 +105,12 @@ class QueuedUnit:
     @property
     def tenant(self) -> str:
         """A unit lives in one namespace, and a namespace has one tenant."""
-        return next((pod.terms.tenant for pod in self.pods.values()), "")
+        return next((pod.attributes.tenant for pod in self.pods.values()), "")
 
     @property
     def tier(self) -> str:
         """Its pods are of one tier, as a rule."""
-        return next((pod.terms.tier for pod in self.pods.values()), "")
+        return next((pod.attributes.tier for pod in self.pods.values()), "")
 
     def first(self) -> tuple[int, float, str]:
         """The order of the first of its pods."""
@@ -144,4 +144,4 @@ class QueuedUnit:
 
 def matters(pod: Pod) -> tuple[object, ...]:
     """What can change where or when a pending pod is tried."""
-    return pod.shape, pod.priority, pod.gang, pod.gates, pod.claims
+    return pod.spec, pod.priority, pod.gang, pod.gates, pod.claims

@@ -58,7 +58,7 @@ class SchedulingQueue(QueueView):
         group: Callable[[GangKey], PodGroup | None] = lambda _: None,
         half_bound: Callable[[GangKey], bool] = lambda _: False,
         done: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
-        class_of: Callable[[Pod], Hashable] = lambda pod: pod.shape,
+        class_of: Callable[[Pod], Hashable] = lambda pod: pod.spec,
         starving_after: float = STARVING_AFTER,
         standing: Callable[[str, Mapping[str, int]], Any] = lambda tenant, asked: tenant,
         reserved: ReservedMembers | None = None,

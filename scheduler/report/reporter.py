@@ -55,7 +55,7 @@ class Reporter:
         )
         for pod in pods:
             self.record(events.failed_scheduling(pod, why))
-            refused = hopeless or pod.shape.refusals
+            refused = hopeless or pod.spec.refusals
             self.conditions.tell(pod, conditions.INVALID if refused else reason, why.text)
 
     def held_back(self, unit: Unit, why: NoFit) -> None:

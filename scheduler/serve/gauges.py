@@ -34,12 +34,12 @@ def expose(
     metrics.watch(
         "partial_gangs",
         "Gangs of which fewer members than needed have a node, and never had.",
-        lambda: float(len(scheduler.wholeness)),
+        lambda: float(len(scheduler.partial_gangs)),
     )
     metrics.watch(
         "held_nodes",
         "Nodes held for a gang that waits too long.",
-        lambda: float(len(scheduler.keeping.held)),
+        lambda: float(len(scheduler.recovery.held)),
     )
     metrics.watch(
         "kept_units",

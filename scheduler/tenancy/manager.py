@@ -34,58 +34,58 @@ from scheduler.tenancy.reservation.relocation import Relocation
 class TenancyManager:
     """`plan` places a unit on the snapshot as it stands, away from the closed nodes."""
 
-    def __init__(self, around: SchedulingContext, plan: PlanFunction, memo: Memo) -> None:
-        self._around, self._plan, self._memo = around, plan, memo
-        self._holds = around.cache.holds
-        around.cache.own = around.scheduler
-        around.queue.boost = lambda tier: around.cache.snapshot.places.tables.boost(tier)
-        pledges = PreemptorQuota(around.cache, lambda: self.preempting.attempts)
+    def __init__(self, context: SchedulingContext, plan: PlanFunction, memo: Memo) -> None:
+        self._context, self._plan, self._memo = context, plan, memo
+        self._holds = context.cache.holds
+        context.cache.own = context.scheduler
+        context.queue.boost = lambda tier: context.cache.snapshot.places.tables.boost(tier)
+        pledges = PreemptorQuota(context.cache, lambda: self.preempting.attempts)
         self.quotas = QuotaEnforcer(
-            around.cache, around.queue, epoch=around.epoch, pledged=pledges.allow
+            context.cache, context.queue, epoch=context.epoch, pledged=pledges.allow
         )
-        self.wanting = EntitlementTracker(around.cache, around.queue)
-        self.reservations = around.cache.reservations
-        self.reserving = _reserving(around)
+        self.wanting = EntitlementTracker(context.cache, context.queue)
+        self.reservations = context.cache.reservations
+        self.reserving = _reserving(context)
         self.moving = Relocation(
-            around.cache,
+            context.cache,
             plan=self._replan,
-            group=around.group,
-            freed=around.freed,
-            regrouped=around.regrouped,
-            record=around.record,
+            group=context.group,
+            freed=context.freed,
+            regrouped=context.regrouped,
+            record=context.record,
         )
         self.preempting = PreemptionController(
-            cache=around.cache,
-            queue=around.queue,
+            cache=context.cache,
+            queue=context.queue,
             holds=self._holds,
-            evictor=around.evictor,
-            metrics=around.metrics,
-            scheduler=around.scheduler,
+            evictor=context.evictor,
+            metrics=context.metrics,
+            scheduler=context.scheduler,
             plan=self._lifted,
-            rank=lambda tier: around.cache.snapshot.places.tables.rank(tier) or 0,
-            group=around.group,
-            now=around.now,
-            epoch=around.epoch,
-            wake=around.wake,
+            rank=lambda tier: context.cache.snapshot.places.tables.rank(tier) or 0,
+            group=context.group,
+            now=context.now,
+            epoch=context.epoch,
+            wake=context.wake,
             freed=self._opened,
         )
-        evictor, preempting = around.evictor, self.preempting
+        evictor, preempting = context.evictor, self.preempting
         means = BackfillActions(
             plan=self._lifted,
             oust=preempting.oust,
             ousting=preempting.asked,
             record=(lambda report: None) if evictor is None else evictor.record,
-            wake=around.wake,
-            freed=around.freed,
+            wake=context.wake,
+            freed=context.freed,
         )
         self.promising = BackfillController(
-            around.cache, around.queue, means, now=around.now, epoch=around.epoch
+            context.cache, context.queue, means, now=context.now, epoch=context.epoch
         )
 
     def _opened(self, nodes: Iterable[str]) -> None:
         """Nothing is kept any more for a unit for which others went, of its quota either."""
-        self._around.cache.accounts.given += 1
-        self._around.freed(nodes)
+        self._context.cache.accounts.given += 1
+        self._context.freed(nodes)
 
     @property
     def broken(self) -> BaseException | None:
@@ -94,14 +94,14 @@ class TenancyManager:
     def on_reservation(self, event: WatchEvent[Reservation | None]) -> None:
         if self.reserving is not None:
             self.reserving.on_event(event)
-            self._around.wake()
+            self._context.wake()
 
     def reservations_served(self, served: bool) -> None:
         """Whether the API server has the kind in which room is written down."""
         if self.reservations.possible != served:
             self.reservations.possible = served
-            for gang in self._around.queue.led():
-                self._around.regrouped(gang)
+            for gang in self._context.queue.led():
+                self._context.regrouped(gang)
 
     def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
         """Members that do not exist yet are planned along, for what their leader makes."""
@@ -116,7 +116,7 @@ class TenancyManager:
     def _shut(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
         """Nobody closes nodes on which room is kept for the unit, is promised to it, or is within
         its tenant's promise."""
-        promise, beyond = self._around.queue.promised.get(unit.key), self._beyond(unit)
+        promise, beyond = self._context.queue.promised.get(unit.key), self._beyond(unit)
         own = {one.node for one in self._holds.of(unit.key)}
         own |= promise.nodes if promise is not None else frozenset()
         return (closed if beyond is None else closed & beyond) - own
@@ -137,10 +137,10 @@ class TenancyManager:
         return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
 
     def _beyond(self, unit: Unit) -> frozenset[str] | None:
-        cache = self._around.cache
+        cache = self._context.cache
         if cache.accounts.plain:
             return None
-        return cache.accounts.beyond(unit, cache.snapshot.columns.rows)
+        return cache.accounts.beyond(unit, cache.snapshot.table.rows)
 
     def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
         """As if nothing were kept for it; what is going to be kept for others is left alone."""
@@ -177,14 +177,14 @@ class TenancyManager:
         self.wanting.placed(unit.key)
         if self.reserving is not None:
             self.reserving.allotments.lend(unit.tenant)
-        kept = self.reservations.terms(unit.key)
+        kept = self.reservations.get(unit.key)
         answered = self.reserving is not None
-        freed = self.reservations.placed(unit, self._around.now(), answered=answered)
+        freed = self.reservations.placed(unit, self._context.now(), answered=answered)
         if kept is not None:
-            self._around.freed(freed)
-        if kept is not None and self.reservations.terms(unit.key) is None:
+            self._context.freed(freed)
+        if kept is not None and self.reservations.get(unit.key) is None:
             assert isinstance(unit.key, GangKey)
-            self._around.reserved(unit.key, ALL_CAME)
+            self._context.reserved(unit.key, ALL_CAME)
 
     def gone(self, pod: Pod) -> None:
         self.preempting.gone(pod.uid)
@@ -193,7 +193,7 @@ class TenancyManager:
         # what is kept for them is in their own way.
         for key in self._holds if len(self._holds) else ():
             if any(one.node == pod.node for one in self._holds.of(key)):
-                self._around.queue.retry(key, self._around.now())
+                self._context.queue.retry(key, self._context.now())
 
     def tick(self, now: float) -> None:
         if self.reserving is not None:
@@ -202,9 +202,9 @@ class TenancyManager:
         self.wanting.tick(now)
         self.preempting.tick()
         self.promising.tick()
-        for key, why in self.reservations.over(self._around.leads, now):
-            self._around.freed(self.reservations.end(key))
-            self._around.reserved(key, why)
+        for key, why in self.reservations.over(self._context.leads, now):
+            self._context.freed(self.reservations.end(key))
+            self._context.reserved(key, why)
         self.moving.tick()
 
     def next_at(self) -> float | None:
@@ -213,17 +213,17 @@ class TenancyManager:
         return min((at for at in due if at is not None), default=None)
 
 
-def _reserving(around: SchedulingContext) -> ReservationController | None:
-    if around.recorder is None:
+def _reserving(context: SchedulingContext) -> ReservationController | None:
+    if context.recorder is None:
         return None
     return ReservationController(
-        around.cache,
-        around.recorder,
-        group=around.group,
-        now=around.now,
-        epoch=around.epoch,
-        kept=around.regrouped,
-        opened=around.reserved,
-        freed=around.freed,
-        record=around.record,
+        context.cache,
+        context.recorder,
+        group=context.group,
+        now=context.now,
+        epoch=context.epoch,
+        kept=context.regrouped,
+        opened=context.reserved,
+        freed=context.freed,
+        record=context.record,
     )

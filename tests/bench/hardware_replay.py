@@ -96,8 +96,8 @@ def _places(policy: str, snapshot: Snapshot, seed: int) -> Callable[[Task, int],
         pod = unit(task, number).pods[0]
         rows = np.flatnonzero(filters.feasible(snapshot, pod, memo))
         if len(rows):
-            row = choose(snapshot.columns, pod, rows)
-            snapshot.place(pod, snapshot.columns.names[row], NOWHERE)
+            row = choose(snapshot.table, pod, rows)
+            snapshot.place(pod, snapshot.table.names[row], NOWHERE)
         return bool(len(rows))
 
     if policy == OURS:
@@ -109,34 +109,34 @@ def _places(policy: str, snapshot: Snapshot, seed: int) -> Callable[[Task, int],
 def _random(seed: int) -> Choose:
     drawn = random.Random(seed)
 
-    def choose(columns: NodeTable, pod: Pod, rows: Ints) -> int:
+    def choose(table: NodeTable, pod: Pod, rows: Ints) -> int:
         return int(drawn.choice(rows.tolist()))
 
     return choose
 
 
 def _best_fit(seed: int) -> Choose:
-    def choose(columns: NodeTable, pod: Pod, rows: Ints) -> int:
+    def choose(table: NodeTable, pod: Pod, rows: Ints) -> int:
         left = np.zeros(len(rows))
         for name in ("cpu", "memory", GPU):
-            most = columns.allocatable(name).max()
-            left += (columns.free(name)[rows] - pod.shape.amount(name)) / most
-        return _first(columns, rows, [left])
+            most = table.allocatable(name).max()
+            left += (table.free(name)[rows] - pod.spec.amount(name)) / most
+        return _first(table, rows, [left])
 
     return choose
 
 
 def _gpu_packing(seed: int) -> Choose:
-    def choose(columns: NodeTable, pod: Pod, rows: Ints) -> int:
-        free = columns.free(GPU)[rows]
-        return _first(columns, rows, [free, free == columns.allocatable(GPU)[rows]])
+    def choose(table: NodeTable, pod: Pod, rows: Ints) -> int:
+        free = table.free(GPU)[rows]
+        return _first(table, rows, [free, free == table.allocatable(GPU)[rows]])
 
     return choose
 
 
-def _first(columns: NodeTable, rows: Ints, keys: Sequence[np.ndarray]) -> int:
+def _first(table: NodeTable, rows: Ints, keys: Sequence[np.ndarray]) -> int:
     """The best by the last key, then by those before it, then by name."""
-    return int(rows[np.lexsort((columns.rank[rows], *keys))[0]])
+    return int(rows[np.lexsort((table.rank[rows], *keys))[0]])
 
 
 OURS: Final = "ours"

@@ -116,15 +116,15 @@ def _table(headings: Sequence[str], body: Sequence[Sequence[object]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(str(cell) for cell in row)} |" for row in body)])
 
 
-def _by_peer(samples: Sequence[Sample], columns: Sequence[Column]) -> str:
+def _by_peer(samples: Sequence[Sample], table: Sequence[Column]) -> str:
     found = {
         peer: mine for peer in PEERS if (mine := [one for one in samples if one["peer"] == peer])
     }
-    headings = ["Scheduler", "Rounds", *(column.heading for column in columns)]
+    headings = ["Scheduler", "Rounds", *(column.heading for column in table)]
     return _table(
         headings,
         [
-            [peer, len(mine), *(column.cell(mine) for column in columns)]
+            [peer, len(mine), *(column.cell(mine) for column in table)]
             for peer, mine in found.items()
         ],
     )
@@ -132,13 +132,13 @@ def _by_peer(samples: Sequence[Sample], columns: Sequence[Column]) -> str:
 
 def _case(name: str, samples: Sequence[Sample]) -> str:
     case = CASES[name]
-    columns = ARRIVAL if case.rate else DRAIN
+    table = ARRIVAL if case.rate else DRAIN
     about = f"{case.pods:,} pods on {case.nodes:,} nodes, racks of {case.rack}"
     if case.gangs:
         about = f"{len(case.units)} gangs, {about}, at least {case.least_nodes:.3f} nodes a gang"
     if case.rate:
         about += f", {case.rate:g} units a second"
-    text = f"**{name}**: {about}.\n\n{_by_peer(samples, columns)}"
+    text = f"**{name}**: {about}.\n\n{_by_peer(samples, table)}"
     return f"{text}\n\n{_by_peer(samples, _SPREAD)}" if case.gangs else text
 
 

@@ -45,7 +45,7 @@ class Ours:
     def verdict(self, pod: Object) -> Verdict:
         wish, memo, snapshot = Pod.read(pod), Memo(), self._cache.snapshot
         rows = filters.feasible(snapshot, wish, memo)
-        nodes = frozenset(str(snapshot.columns.names[row]) for row in np.flatnonzero(rows))
+        nodes = frozenset(str(snapshot.table.names[row]) for row in np.flatnonzero(rows))
         return Verdict(nodes, filters.explain(snapshot, wish, memo).text)
 
     def _put(self, item: Object) -> None:

@@ -19,7 +19,7 @@ from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.process import self_exec
 from kubenexus.dev.process.child import Child
 from policies import vocabulary
-from scheduler.model.placeholder import like, shape_of
+from scheduler.model.placeholder import like, spec_of
 from scheduler.model.pod import Pod
 from scheduler.provisioning import objects
 from scheduler.provisioning.objects import EqualMembers
@@ -299,7 +299,7 @@ def test_the_api_server_takes_templates_of_members_of_all_sorts(yard: Yard) -> N
     tried = f"/api/v1/namespaces/{yard.namespace}/%s?dryRun=All"
     stored = yard.api.call("POST", tried % "pods", yard.pod("p", gang=("g", 2), **RICH))
     pod = Pod.read(stored)
-    coming = like(pod, shape_of(pod, {"cpu": 1500, "nvidia.com/gpu": 2}), 1)
+    coming = like(pod, spec_of(pod, {"cpu": 1500, "nvidia.com/gpu": 2}), 1)
     sets = [
         (objects.template(stored, members), 1)
         for members in (EqualMembers((pod,), pod), EqualMembers(coming, pod, stated=True))

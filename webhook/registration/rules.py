@@ -4,8 +4,9 @@ What the API server has to send: the product's own kinds, and what the policies 
     table of workloads, pods and their parts ---------------------+
     policies: kinds and operations --held against discovery-------+--> Sent rows <--> rules
 
-`RegisteredRule` rows are one resource, one operation: they compare and add up, which rules of a webhook
-configuration do not. Pure: who reads discovery and writes the configuration is `registrar`'s.
+`RegisteredRule` rows are one resource, one operation: they compare and add up, which rules of a
+webhook configuration do not. Pure: who reads discovery and writes the configuration is
+`registrar`'s.
 
 Whatever policies say, leases, Events and the API server's own questions about users are never
 sent: the webhook causes some of them itself, and a cluster that waits for them stands still.

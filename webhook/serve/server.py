@@ -133,7 +133,7 @@ class _Gunicorn(BaseApplication):
             "bind": f"{options.host}:{options.port}",
             "workers": options.workers,
             "threads": options.threads,
-            "worker_class": "webhook.serve.worker.PatientWorker",
+            "worker_class": "webhook.serve.worker.WholeRequestWorker",
             "worker_connections": options.connections,
             "backlog": 512,
             "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,

@@ -164,8 +164,14 @@ class VirtualCluster:
         return self._wait(course, [fresh])
 
     def plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
-        mates = self.cache.mates(unit.key) if isinstance(unit.key, GangKey) and unit.bound else ()
-        return planner.plan(unit, self.cache.snapshot, memo=memo, closed=closed, mates=mates)
+        bound_members = (
+            self.cache.bound_members(unit.key)
+            if isinstance(unit.key, GangKey) and unit.bound
+            else ()
+        )
+        return planner.plan(
+            unit, self.cache.snapshot, memo=memo, closed=closed, bound_members=bound_members
+        )
 
     def start(self, unit: Unit, plan: Placed) -> None:
         course = self._courses[unit.key]
@@ -177,8 +183,8 @@ class VirtualCluster:
             self._tell(ChangeKind.STARTED, unit.key, _places(plan))
         for one in plan.placements:
             self.cache.assume(one)
-            terms = replace(one.pod.terms, started=EPOCH + self.now)
-            pod = replace(one.pod, node=one.node, terms=terms, phase="Running")
+            attributes = replace(one.pod.attributes, started=EPOCH + self.now)
+            pod = replace(one.pod, node=one.node, attributes=attributes, phase="Running")
             self.cache.put_pod(pod)
             course.waiting.pop(pod.uid)
             course.running[pod.uid] = pod
@@ -191,7 +197,7 @@ class VirtualCluster:
         pod = course.running.get(uid)
         if pod is None:
             return ()
-        over = self.now + pod.terms.grace
+        over = self.now + pod.attributes.grace
         if over < self._ends.get(uid, math.inf):
             del course.running[uid]
             course.going[uid] = pod
@@ -236,8 +242,8 @@ class VirtualCluster:
         self.run.waits.append(Span(job.key, job.tenant, course.since, until, job.gpus))
 
     def _count(self, pod: Pod, begin: float, end: float, *, lost: bool = False) -> None:
-        gpus, cpu = pod.shape.ask.gpus, pod.shape.amount("cpu")
-        key, tenant = self._unit_of[pod.uid], pod.terms.tenant
+        gpus, cpu = pod.spec.host_request.gpus, pod.spec.amount("cpu")
+        key, tenant = self._unit_of[pod.uid], pod.attributes.tenant
         self.run.used.append(Span(key, tenant, begin, end, gpus, cpu, lost))
 
 

@@ -28,8 +28,8 @@ __all__ = [
     "OURS",
     "WAYS",
     "Job",
-    "Run",
     "KubeNexusStrategy",
+    "Run",
     "VirtualCluster",
     "run",
 ]

@@ -4,9 +4,9 @@ Ways of deciding who goes next, on a world in virtual time.
     Line     strictly in the order of arrival: whoever does not fit holds up everybody behind it
     Turns    the scheduler's own queue and planner; `fair`: with all that is decided between tenants
 
-`KubeNexusStrategy` does what `scheduler.cycle` does around the same parts, where binds succeed at once and no
-API server answers. `evicts`: work is evicted for other work as the scheduler would have it; needs
-a running event loop, because evictions are asked for beside the cycle.
+`KubeNexusStrategy` does what `scheduler.cycle` does around the same parts, where binds succeed at
+once and no API server answers. `evicts`: work is evicted for other work as the scheduler would have
+it; needs a running event loop, because evictions are asked for beside the cycle.
 """
 
 from collections import deque
@@ -118,7 +118,7 @@ class KubeNexusStrategy:
         self._stir_at = 0.0
         self.queue = SchedulingQueue(
             bound=cache.bound,
-            class_of=lambda pod: (pod.shape, cache.snapshot.signature(pod)),
+            class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
             standing=cache.accounts.standing if fair else _all_alike,
         )
         self._tenancy = self._between(evicts) if fair else None
@@ -128,7 +128,7 @@ class KubeNexusStrategy:
         evictor = Evictor(
             _Api(world, self._changed), record=world.record, may_write=lambda: True, sleep=_never
         )
-        around = SchedulingContext(
+        context = SchedulingContext(
             scheduler=vocabulary.SCHEDULER_NAME,
             cache=world.cache,
             queue=self.queue,
@@ -142,7 +142,7 @@ class KubeNexusStrategy:
             leads=lambda uid: True,
             reserved=lambda gang, why: None,
         )
-        return TenancyManager(around, world.plan, world.memo)
+        return TenancyManager(context, world.plan, world.memo)
 
     @property
     def busy(self) -> bool:
@@ -202,7 +202,7 @@ class KubeNexusStrategy:
             self._stirred, self._stir_at = False, world.now + _STIR_EVERY
 
         def helps(pod: Pod) -> QueueingHint:
-            if any(planner.helps(pod.shape, snapshot, node, world.memo) for node in nodes):
+            if any(planner.helps(pod.spec, snapshot, node, world.memo) for node in nodes):
                 return QueueingHint.FITS
             return (
                 QueueingHint.PERHAPS

@@ -36,11 +36,11 @@ class Job:
 
     @property
     def tenant(self) -> str:
-        return self.pods[0].terms.tenant
+        return self.pods[0].attributes.tenant
 
     @property
     def gpus(self) -> int:
-        return sum(pod.shape.ask.gpus for pod in self.pods)
+        return sum(pod.spec.host_request.gpus for pod in self.pods)
 
 
 class ChangeKind(StrEnum):

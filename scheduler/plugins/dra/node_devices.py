@@ -17,14 +17,14 @@ from scheduler.plugins.dra.store import DevicePool, DeviceStore
 
 
 class NodeDeviceCache:
-    def __init__(self, columns: NodeTable, facts: DeviceStore) -> None:
-        self._columns, self._facts = columns, facts
+    def __init__(self, table: NodeTable, facts: DeviceStore) -> None:
+        self._table, self._facts = table, facts
         self._known: dict[
             int, tuple[Node, NodeDevices]
         ] = {}  # row -> the node as it was, its shelf
 
     def at(self, row: int) -> NodeDevices:
-        node = self._columns.nodes[self._columns.names[row]]
+        node = self._table.nodes[self._table.names[row]]
         known = self._known.get(row)
         if known is None or not self.stands(row):
             known = self._known[row] = (node, self._gather(node))
@@ -35,7 +35,7 @@ class NodeDeviceCache:
         known = self._known.get(row)
         if known is None:
             return False
-        was, node = known[0], self._columns.nodes[self._columns.names[row]]
+        was, node = known[0], self._table.nodes[self._table.names[row]]
         return was is node or (was.labels, was.topology) == (node.labels, node.topology)
 
     def forget(self, names: Iterable[str] | None) -> None:
@@ -44,7 +44,7 @@ class NodeDeviceCache:
             self._known.clear()
             return
         for name in names:
-            self._known.pop(self._columns.rows.get(name, -1), None)
+            self._known.pop(self._table.rows.get(name, -1), None)
 
     def drop(self, row: int) -> None:
         self._known.pop(row, None)

@@ -46,20 +46,20 @@ class NodeReach:
         """The one node that can be meant, where that is plain."""
         return self.name or _single(self.terms)
 
-    def rows(self, columns: NodeTable, known: LabelIndex) -> Bools:
+    def rows(self, table: NodeTable, known: LabelIndex) -> Bools:
         """All rows that it has."""
         if self.everywhere:
-            return columns.alive.copy()
-        found = np.zeros_like(columns.alive)
-        if (name := self.single()) in columns.rows:
+            return table.alive.copy()
+        found = np.zeros_like(table.alive)
+        if (name := self.single()) in table.rows:
             # Other rules may stand beside the name; they are asked of that node alone.
-            row = columns.rows[name]
-            found[row] = self.has(columns.nodes[name])
+            row = table.rows[name]
+            found[row] = self.has(table.nodes[name])
             return found
         if name:
             return found
         for term in self.terms:
-            found |= _term_rows(term, columns, known)
+            found |= _term_rows(term, table, known)
         return found
 
 
@@ -75,19 +75,19 @@ def _single(terms: Terms) -> str:
     return ""
 
 
-def _term_rows(term: Selector, columns: NodeTable, known: LabelIndex) -> Bools:
+def _term_rows(term: Selector, table: NodeTable, known: LabelIndex) -> Bools:
     if not term:
-        return np.zeros_like(columns.alive)
+        return np.zeros_like(table.alive)
     found = known.all_of(tuple(rule for rule in term if rule.key != _BY_NAME))
     for rule in term:
         if rule.key == _BY_NAME:
-            found &= _named(rule, columns)
+            found &= _named(rule, table)
     return found
 
 
-def _named(rule: RowRequirement, columns: NodeTable) -> Bools:
-    found = np.zeros_like(columns.alive)
-    for name, row in columns.rows.items():
+def _named(rule: RowRequirement, table: NodeTable) -> Bools:
+    found = np.zeros_like(table.alive)
+    for name, row in table.rows.items():
         found[row] = rule.holds({_BY_NAME: name})
     return found
 

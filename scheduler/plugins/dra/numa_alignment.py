@@ -12,21 +12,22 @@ from itertools import combinations, islice
 from typing import Final
 
 from scheduler.model.assignment import Assignment
-from scheduler.plugins.numa.allocator import Ask, NumaMisfit
+from scheduler.model.numa_request import HostRequest
+from scheduler.plugins.numa.allocator import NumaMisfit
 
 APART: Final = "node(s) could not give the pod its devices on its NUMA nodes"
 _MOST_TRIED: Final = 200
 
 
-def binds(ask: Ask) -> bool:
+def binds(ask: HostRequest) -> bool:
     """Whether devices must come from the pod's own NUMA nodes."""
     return ask.strict and "gpu" in ask.aligned
 
 
 def choose(
-    ask: Ask,
+    ask: HostRequest,
     zones: Sequence[int],
-    decide: Callable[[Ask], Assignment | NumaMisfit],
+    decide: Callable[[HostRequest], Assignment | NumaMisfit],
     gives: Callable[[frozenset[int]], bool],
 ) -> Assignment | NumaMisfit:
     """`decide` chooses for the pod alone; `gives`: whether these NUMA nodes have its devices."""

@@ -23,6 +23,7 @@ import numpy as np
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plugins.dra import numa_alignment
@@ -42,7 +43,7 @@ from scheduler.plugins.dra.node_devices import NodeDeviceCache
 from scheduler.plugins.dra.node_selector import NodeReach, common
 from scheduler.plugins.dra.pod_claims import PodClaims
 from scheduler.plugins.dra.store import DeviceStore
-from scheduler.plugins.numa.allocator import Ask, NumaMisfit
+from scheduler.plugins.numa.allocator import NumaMisfit
 
 UNAVAILABLE: Final = "resourceclaim not available on the node"
 _MOST_KEPT: Final = 256  # kinds of wishes whose answers are kept
@@ -75,15 +76,15 @@ class _AssumedAllocation:
 class DynamicResources:
     """The books of devices."""
 
-    def __init__(self, columns: NodeTable, selecting: DeviceSelectors | None = None) -> None:
+    def __init__(self, table: NodeTable, selecting: DeviceSelectors | None = None) -> None:
         self.facts = DeviceStore()
-        self._columns = columns
-        self._rows = LabelIndex(columns)
-        self._shelves = NodeDeviceCache(columns, self.facts)
+        self._table = table
+        self._rows = LabelIndex(table)
+        self._shelves = NodeDeviceCache(table, self.facts)
         self._promised: dict[Holder, ClaimDecision] = {}
         self._promises: dict[ClaimKey, _AssumedAllocation] = {}
         self._busy: dict[DeviceId, set[ClaimKey]] = {}  # by promises
-        self._stamps: Ints = np.zeros(len(columns.alive), dtype=np.int64)
+        self._stamps: Ints = np.zeros(len(table.alive), dtype=np.int64)
         self._all = 0  # counts the changes that may concern any row
         # (specs, NUMA nodes) -> row -> when it was asked, and the answer
         self._answers: dict[
@@ -103,7 +104,7 @@ class DynamicResources:
 
     def take(self, pod: Pod, row: int, assignment: Assignment = NOWHERE) -> None:
         """The pod is on this row from now on."""
-        if pod.shape.claims is NO_CLAIMS or pod.node:
+        if pod.spec.claims is NO_CLAIMS or pod.node:
             return  # a pod that has its node in the API has its claims allocated there too
         holder = (pod.uid, row)
         decision = self._promised[holder] = self._decide(pod, row, assignment)
@@ -113,7 +114,7 @@ class DynamicResources:
 
     def give(self, pod: Pod, row: int) -> None:
         """Undo `take`."""
-        if pod.shape.claims is not NO_CLAIMS:
+        if pod.spec.claims is not NO_CLAIMS:
             self._take_back((pod.uid, row))
 
     def drop(self, row: int) -> None:
@@ -129,7 +130,7 @@ class DynamicResources:
         return tuple(sorted(found, key=lambda one: one[0]))
 
     def decision(self, pod: Pod, node: str) -> ClaimDecision:
-        return self._promised.get((pod.uid, self._columns.rows.get(node, -1)), NOTHING)
+        return self._promised.get((pod.uid, self._table.rows.get(node, -1)), NOTHING)
 
     def holders(self, key: ClaimKey) -> set[str]:
         """uids of the placed pods that are promised this claim's devices or use it already."""
@@ -161,7 +162,7 @@ class DynamicResources:
         """Devices on the pod's own NUMA nodes; from elsewhere where its policy lets them."""
         if assignment.numa:
             near = self._answer(wanting, row, frozenset(assignment.numa))
-            if isinstance(near, Allocated) or numa_alignment.binds(pod.shape.ask):
+            if isinstance(near, Allocated) or numa_alignment.binds(pod.spec.host_request):
                 return near
         return self._answer(wanting, row, None)
 
@@ -203,11 +204,11 @@ class DynamicResources:
         if names is None:
             self._all += 1
         else:
-            rows = self._columns.rows
+            rows = self._table.rows
             self._bump(rows[name] for name in names if name in rows)
 
     def _bump(self, rows: Iterable[int]) -> None:
-        short = len(self._columns.alive) - len(self._stamps)
+        short = len(self._table.alive) - len(self._stamps)
         if short > 0:
             self._stamps = np.concatenate([self._stamps, np.zeros(short, dtype=np.int64)])
         for row in rows:
@@ -232,13 +233,13 @@ class DynamicResources:
 
     def trouble(self, pod: Pod) -> str:
         """Why no node will do, whatever is free: a claim that does not exist and the like."""
-        if pod.shape.claims is NO_CLAIMS:
+        if pod.spec.claims is NO_CLAIMS:
             return ""
         return claim_rules.judge(self.facts, pod).trouble
 
     def signature(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods of one shape whose claims can be satisfied by the same nodes."""
-        if pod.shape.claims is NO_CLAIMS:
+        if pod.spec.claims is NO_CLAIMS:
             return ()
         found = claim_rules.judge(self.facts, pod)
         if found.trouble:
@@ -248,7 +249,7 @@ class DynamicResources:
 
     def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """(reason, the rows of `rows` that it refuses)."""
-        if pod.shape.claims is NO_CLAIMS:
+        if pod.spec.claims is NO_CLAIMS:
             return
         found = claim_rules.judge(self.facts, pod)
         if found.trouble:
@@ -256,7 +257,7 @@ class DynamicResources:
             return
         left = rows
         for nodes in self._fixed(found):
-            away = left & ~nodes.rows(self._columns, self._rows)
+            away = left & ~nodes.rows(self._table, self._rows)
             yield UNAVAILABLE, away
             left = left & ~away
         if wanting := self._open(found):
@@ -269,7 +270,7 @@ class DynamicResources:
         With so many pods `alike` to be placed, the tightest row that may hold all of them is the
         best, and where none does, the roomiest: they shall span few nodes.
         """
-        if pod.shape.claims is NO_CLAIMS:
+        if pod.spec.claims is NO_CLAIMS:
             return None
         found = claim_rules.judge(self.facts, pod)
         wanting = self._open(found)
@@ -283,17 +284,17 @@ class DynamicResources:
         pod: Pod,
         row: int,
         zones: Iterable[int],
-        decide: Callable[[Ask], Assignment | NumaMisfit],
+        decide: Callable[[HostRequest], Assignment | NumaMisfit],
     ) -> Assignment | NumaMisfit:
         """Where on its host the pod would sit, with its devices where its policy wants them."""
         wanting = self._open(claim_rules.judge(self.facts, pod))
         if not wanting:
-            return decide(pod.shape.ask)
+            return decide(pod.spec.host_request)
 
         def gives(here: frozenset[int]) -> bool:
             return isinstance(self._answer(wanting, row, here), Allocated)
 
-        return numa_alignment.choose(pod.shape.ask, tuple(zones), decide, gives)
+        return numa_alignment.choose(pod.spec.host_request, tuple(zones), decide, gives)
 
     def _shared(self, found: PodClaims) -> list[ResourceClaim]:
         """Claims that a pod on its way will have allocated."""

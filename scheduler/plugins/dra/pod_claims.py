@@ -44,7 +44,7 @@ def judge(facts: DeviceStore, pod: Pod) -> PodClaims:
 
 
 def _amiss(facts: DeviceStore, pod: Pod) -> str:
-    for ref, name in zip(pod.shape.claims.refs, pod.claims, strict=True):
+    for ref, name in zip(pod.spec.claims.refs, pod.claims, strict=True):
         if name is None:
             return f'pod "{pod.key}": ResourceClaim not created yet'
         if name:

@@ -98,7 +98,7 @@ class ClaimPreBind:
 
     def needed(self, placements: Iterable[Placement]) -> bool:
         """Whether any of these pods has claims."""
-        return any(one.pod.shape.claims is not NO_CLAIMS for one in placements)
+        return any(one.pod.spec.claims is not NO_CLAIMS for one in placements)
 
     async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
         """All concurrently, each until the `deadline` (by the clock)."""
@@ -110,7 +110,7 @@ class ClaimPreBind:
 
     async def undo(self, placements: Iterable[Placement]) -> None:
         """These pods were not bound: take back what was written for them."""
-        mine = [one for one in placements if one.pod.shape.claims is not NO_CLAIMS]
+        mine = [one for one in placements if one.pod.spec.claims is not NO_CLAIMS]
         await asyncio.gather(*(self._undo(one) for one in mine))
 
     def free(self, pods: Iterable[Pod], why: NoFit) -> None:
@@ -121,7 +121,7 @@ class ClaimPreBind:
         if not any(reason == UNAVAILABLE for reason, _ in why.reasons):
             return
         for pod in pods:
-            if pod.shape.claims is NO_CLAIMS:
+            if pod.spec.claims is NO_CLAIMS:
                 continue
             for claim in claim_rules.judge(self._facts, pod).allocated:
                 idle = set(claim.consumers) <= {pod.uid} and not self._devices.holders(claim.key)
@@ -132,7 +132,7 @@ class ClaimPreBind:
 
     async def _one(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
         pod = placement.pod
-        if pod.shape.claims is NO_CLAIMS:
+        if pod.spec.claims is NO_CLAIMS:
             return placement
         decision = self._devices.decision(pod, placement.node)
         try:

@@ -34,12 +34,12 @@ class UnreadyPods:
 
     def keep(self, pod: Pod) -> bool:
         """Whether the pod must wait here; one that was here before is forgotten otherwise."""
-        if pod.shape.claims is NO_CLAIMS:
+        if pod.spec.claims is NO_CLAIMS:
             return False
         self.drop(pod.uid)
         missing = [
             name
-            for ref, name in zip(pod.shape.claims.refs, pod.claims, strict=True)
+            for ref, name in zip(pod.spec.claims.refs, pod.claims, strict=True)
             if ref.template and (name is None or (name and not self._known(pod, name)))
         ]
         if not missing:

@@ -37,13 +37,13 @@ _BEST: Final = 100
 class InterPodAffinity:
     """Required terms refuse, preferred ones score; so do those of the pods on rows."""
 
-    def __init__(self, columns: NodeTable, counts: PodCounts, owners: ExistingTerms) -> None:
-        self._columns = columns
+    def __init__(self, table: NodeTable, counts: PodCounts, owners: ExistingTerms) -> None:
+        self._table = table
         self._counts = counts
         self._owners = owners
 
     def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
-        wish = pod.shape.peers
+        wish = pod.spec.peers
         left = rows
         if wish.affinity:
             alone = left & ~self._near(wish.affinity, kind, left)
@@ -53,7 +53,7 @@ class InterPodAffinity:
             close = np.zeros_like(left)
             for term in wish.anti:
                 here = np.flatnonzero(self._column(term))
-                close |= _sharing(self._columns.codes(term.key), here)
+                close |= _sharing(self._table.codes(term.key), here)
             close &= left
             left = left & ~close
             yield TOO_NEAR, close
@@ -68,7 +68,7 @@ class InterPodAffinity:
     def score(self, pod: Pod, kind: PodKind, rows: Bools) -> Ints | None:
         """0 to 100 over the rows; None when nobody has a preference that bears on the pod."""
         total: Ints | None = None
-        for term, weight in pod.shape.peers.preferred:
+        for term, weight in pod.spec.peers.preferred:
             column = self._column(term)
             here = np.flatnonzero(column)
             total = self._weigh(total, term, here, column[here].astype(np.int64) * weight)
@@ -82,7 +82,7 @@ class InterPodAffinity:
 
     def prepare(self, pod: Pod) -> None:
         """Have the counts that the pod's own wish asks for."""
-        wish = pod.shape.peers
+        wish = pod.spec.peers
         if wish.affinity:
             self._count(wish.affinity)
         for term in (*wish.anti, *(term for term, _ in wish.preferred)):
@@ -93,7 +93,7 @@ class InterPodAffinity:
     ) -> Ints | None:
         if len(here) == 0:
             return total
-        codes = self._columns.codes(term.key)
+        codes = self._table.codes(term.key)
         by_domain = np.bincount(codes[here], weights=weights, minlength=int(codes.max()) + 1)
         by_domain[ABSENT] = 0
         found: Ints = by_domain[codes].astype(np.int64)
@@ -105,7 +105,7 @@ class InterPodAffinity:
         near, keyed = rows, rows
         somebody = False
         for term in terms:
-            codes = self._columns.codes(term.key)
+            codes = self._table.codes(term.key)
             keyed = keyed & (codes != ABSENT)
             near = near & _sharing(codes, here)
             somebody = somebody or bool((codes[here] != ABSENT).any())
@@ -117,7 +117,7 @@ class InterPodAffinity:
         for owned in self._owners.about(kind):
             if owned.weight == KEEPS_OUT and owned.rows:
                 here, _ = _owners_of(owned)
-                found = _sharing(self._columns.codes(owned.term.key), here)
+                found = _sharing(self._table.codes(owned.term.key), here)
                 barred = found if barred is None else barred | found
         return barred
 
@@ -126,7 +126,7 @@ class InterPodAffinity:
         return self._counts.count(group, staying=False)
 
     def _column(self, term: PodAffinityTerm) -> Column:
-        return self._count((term,)).fit(len(self._columns.alive))
+        return self._count((term,)).fit(len(self._table.alive))
 
 
 def _sharing(codes: Codes, here: Ints) -> Bools:

@@ -32,14 +32,14 @@ _KEPT: Final = 1024
 class InterPod:
     """Counts of pods by what selects them, node by node."""
 
-    def __init__(self, columns: NodeTable) -> None:
+    def __init__(self, table: NodeTable) -> None:
         self.defaults = DefaultSpread()
-        self._columns = columns
+        self._table = table
         self._namespaces = NamespaceLabels()
-        self._counts = PodCounts(columns, self._namespaces)
+        self._counts = PodCounts(table, self._namespaces)
         self._owners = ExistingTerms(self._namespaces)
-        self._spreading = TopologySpread(columns, self._counts)
-        self._nearness = InterPodAffinity(columns, self._counts, self._owners)
+        self._spreading = TopologySpread(table, self._counts)
+        self._nearness = InterPodAffinity(table, self._counts, self._owners)
         self._prepared: dict[InterPodConstraints, int] = {}  # wish -> the epoch of its counts
 
     # --- books ---
@@ -47,14 +47,14 @@ class InterPod:
     def take(self, pod: Pod, row: int) -> None:
         """The pod is on this row from now on."""
         self._counts.take(pod, row)
-        if pod.shape.peers is not NO_PEERS:
-            self._owners.take(pod.shape.peers, row)
+        if pod.spec.peers is not NO_PEERS:
+            self._owners.take(pod.spec.peers, row)
 
     def give(self, pod: Pod, row: int) -> None:
         """Undo `take`."""
         self._counts.give(pod, row)
-        if pod.shape.peers is not NO_PEERS:
-            self._owners.give(pod.shape.peers, row)
+        if pod.spec.peers is not NO_PEERS:
+            self._owners.give(pod.spec.peers, row)
 
     def drop(self, row: int) -> None:
         """The node went; whoever is remembered there is taken again when it returns."""
@@ -92,7 +92,7 @@ class InterPod:
 
     def concerns(self, pod: Pod) -> bool:
         """Whether where this pod may go depends on other pods: by its own wish or by theirs."""
-        if pod.shape.peers.binding:
+        if pod.spec.peers.binding:
             return True
         return bool(len(self._owners)) and self._nearness.keeps_out(self._counts.kind(pod))
 
@@ -107,7 +107,7 @@ class InterPod:
 
     def scores(self, pod: Pod, rows: Bools) -> tuple[Ints, Ints] | None:
         """(spread, affinity), each 0 to 100 over the rows, 0 elsewhere; None: nothing applies."""
-        wish = pod.shape.peers
+        wish = pod.spec.peers
         spread: Ints | None = None
         if soft := wish.soft or (() if wish.hard else self.defaults.of(pod)):
             spread = self._spreading.score(pod, rows, soft, every_key=bool(wish.soft))
@@ -121,7 +121,7 @@ class InterPod:
 
     def _prepare(self, pod: Pod) -> None:
         """The counts that the pod's own wish asks for, so that it is known which it is part of."""
-        wish = pod.shape.peers
+        wish = pod.spec.peers
         if wish is NO_PEERS or self._prepared.get(wish) == self._counts.epoch:
             return
         if len(self._prepared) >= _KEPT:

@@ -90,10 +90,10 @@ class SelectorCount:
 class PodCounts:
     """`version` changes with the set of counts, `epoch` when counts handed out are void."""
 
-    def __init__(self, columns: NodeTable, namespaces: NamespaceLabels) -> None:
+    def __init__(self, table: NodeTable, namespaces: NamespaceLabels) -> None:
         self.version = 0
         self.epoch = 0
-        self._columns = columns
+        self._table = table
         self._namespaces = namespaces
         self._kinds: dict[tuple[str, Labels, bool], PodKind] = {}
         self._in: dict[str, set[PodKind]] = {}  # namespace -> its kinds
@@ -166,7 +166,7 @@ class PodCounts:
         self.epoch += 1
 
     def _open(self, group: Group, *, staying: bool) -> SelectorCount:
-        size = len(self._columns.alive)
+        size = len(self._table.alive)
         if len(self._counts) >= max(_FEWEST, _BYTES // (4 * size)):
             self.forget()
         self._numbers += 1

@@ -49,16 +49,16 @@ class _ConstraintDomains:
 class TopologySpread:
     """Hard constraints refuse, soft ones score."""
 
-    def __init__(self, columns: NodeTable, counts: PodCounts) -> None:
-        self._columns = columns
+    def __init__(self, table: NodeTable, counts: PodCounts) -> None:
+        self._table = table
         self._counts = counts
         self._grounds: dict[tuple[object, ...], tuple[int, tuple[_ConstraintDomains, ...]]] = {}
 
     def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """The first constraint that a node breaks gives the reason."""
-        hard = pod.shape.peers.hard
+        hard = pod.spec.peers.hard
         left = rows
-        for wish, ground in zip(hard, self._all(pod.shape, hard, every_key=True), strict=True):
+        for wish, ground in zip(hard, self._all(pod.spec, hard, every_key=True), strict=True):
             without = left & (ground.codes == ABSENT)
             left = left & ~without
             yield UNLABELLED, without
@@ -88,7 +88,7 @@ class TopologySpread:
         0 to 100 over the rows, best where the domains are emptiest. Without `every_key` a node that
         lacks a key is judged by the others: so it is for the defaults that nobody wrote down.
         """
-        grounds = self._all(pod.shape, wishes, every_key=every_key)
+        grounds = self._all(pod.spec, wishes, every_key=every_key)
         judged = rows
         if every_key:
             for ground in grounds:
@@ -127,38 +127,38 @@ class TopologySpread:
 
     def prepare(self, pod: Pod) -> None:
         """Have the counts that the pod's own wish asks for."""
-        for wish in (*pod.shape.peers.hard, *pod.shape.peers.soft):
+        for wish in (*pod.spec.peers.hard, *pod.spec.peers.soft):
             self.count(pod.key.namespace, wish)
 
     # --- nodes alone ---
 
     def _all(
-        self, shape: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+        self, spec: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
     ) -> tuple[_ConstraintDomains, ...]:
-        key = (wishes, every_key, shape.selector, shape.tolerations, shape.nodes)
+        key = (wishes, every_key, spec.selector, spec.tolerations, spec.nodes)
         known = self._grounds.get(key)
-        if known is not None and known[0] == self._columns.statics:
+        if known is not None and known[0] == self._table.statics:
             return known[1]
-        grounds = tuple(self._ground(shape, wishes, every_key=every_key))
+        grounds = tuple(self._ground(spec, wishes, every_key=every_key))
         if len(self._grounds) >= _KEPT:
             self._grounds.clear()
-        self._grounds[key] = (self._columns.statics, grounds)
+        self._grounds[key] = (self._table.statics, grounds)
         return grounds
 
     def _ground(
-        self, shape: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+        self, spec: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
     ) -> Iterator[_ConstraintDomains]:
-        columns = self._columns
-        keyed = columns.alive
+        table = self._table
+        keyed = table.alive
         for wish in wishes if every_key else ():
-            keyed = keyed & (columns.codes(wish.key) != ABSENT)
+            keyed = keyed & (table.codes(wish.key) != ABSENT)
         for wish in wishes:
             counting = keyed
             if wish.by_affinity:
-                counting = counting & node_affinity.matching(columns, shape)
+                counting = counting & node_affinity.matching(table, spec)
             if wish.by_taints:
-                counting = counting & _tolerable(columns, shape)
-            codes = columns.codes(wish.key)
+                counting = counting & _tolerable(table, spec)
+            codes = table.codes(wish.key)
             mine = np.where(counting, codes, np.int32(ABSENT))
             domains = np.unique(mine)
             yield _ConstraintDomains(codes, mine, domains[domains != ABSENT])
@@ -172,13 +172,13 @@ def _held(ground: _ConstraintDomains, column: Column) -> Floats:
     return held
 
 
-def _tolerable(columns: NodeTable, shape: SchedulingSpec) -> Bools:
+def _tolerable(table: NodeTable, spec: SchedulingSpec) -> Bools:
     by_set = np.array(
         [
-            all(tolerated(taint, shape.tolerations) for taint in taints)
-            for taints, _ in columns.taint_sets
+            all(tolerated(taint, spec.tolerations) for taint in taints)
+            for taints, _ in table.taint_sets
         ],
         dtype=np.bool_,
     )
-    found: Bools = by_set[columns.taints]
+    found: Bools = by_set[table.taints]
     return found

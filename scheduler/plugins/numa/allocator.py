@@ -33,7 +33,7 @@ from typing import Any, Final, NamedTuple
 from policies import quantity, vocabulary
 from policies.hosts.topology import TopologyManager
 from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
-from scheduler.model.numa_request import ASK_NOTHING, HostRequest
+from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa import topology_manager as kubelet
 from scheduler.plugins.numa.candidates import (
     AlignedAmounts,
@@ -47,20 +47,6 @@ from scheduler.plugins.numa.candidates import (
 from scheduler.plugins.numa.gpu_islands import BREAKS, NOTHING, PickCost, grade, pick, settle
 from scheduler.plugins.numa.host_usage import GangId, HostUsage
 from scheduler.plugins.numa.numa_score import score
-
-__all__ = [
-    "APART",
-    "ASK_NOTHING",
-    "AVOIDED",
-    "HELD_BY_ISOLATED",
-    "NONE_UNSHARED",
-    "NO_TOPOLOGY",
-    "SHORT_OF_ROOM",
-    "TOO_WIDE",
-    "HostRequest",
-    "NumaMisfit",
-    "choose",
-]
 
 # Hosts have up to 16 NUMA nodes; beyond this many combinations of one width the rest is not tried.
 _MOST_TRIED: Final = 2000
@@ -91,7 +77,7 @@ class _Allocation(NamedTuple):
     """One pod before one host."""
 
     layout: HostUsage
-    ask: HostRequest
+    host_request: HostRequest
     gang: GangId | None
     want: AlignedAmounts
     gpus: Sequence[int]
@@ -101,25 +87,34 @@ class _Allocation(NamedTuple):
 
 
 def choose(
-    layout: HostUsage, ask: HostRequest, *, gang: GangId | None = None, vram: int = 0
+    layout: HostUsage, host_request: HostRequest, *, gang: GangId | None = None, vram: int = 0
 ) -> Assignment | NumaMisfit:
     """The best assignment by the pod's policy, or why there is none; `vram` is that of each GPU."""
-    shut = closed(layout, ask, gang)
-    gpus = usable_gpus(layout, ask, shut, vram) if layout.gpus else ()
-    if vram and ask.gpus and layout.gpus and len(gpus) < ask.gpus <= len(layout.free_gpus):
-        return NumaMisfit(_small(ask, vram))
+    shut = closed(layout, host_request, gang)
+    gpus = usable_gpus(layout, host_request, shut, vram) if layout.gpus else ()
+    if (
+        vram
+        and host_request.gpus
+        and layout.gpus
+        and len(gpus) < host_request.gpus <= len(layout.free_gpus)
+    ):
+        return NumaMisfit(_small(host_request, vram))
     if not layout.rooms:
-        return NumaMisfit(NO_TOPOLOGY) if ask.needs_topology else _gpus_alone(layout, ask, gpus)
+        return (
+            NumaMisfit(NO_TOPOLOGY)
+            if host_request.needs_topology
+            else _gpus_alone(layout, host_request, gpus)
+        )
     case = _Allocation(
         layout,
-        ask,
+        host_request,
         gang,
-        wanted(layout, ask),
+        wanted(layout, host_request),
         gpus,
-        offers(layout, ask, shut, gpus),
-        kubelet.of(layout, ask),
+        offers(layout, host_request, shut, gpus),
+        kubelet.of(layout, host_request),
     )
-    if not (ask.apart and gang in layout.adrift):
+    if not (host_request.apart and gang in layout.adrift):
         for width in _widths(case):
             found = _narrowest(case, width)
             if found is not None:
@@ -129,32 +124,34 @@ def choose(
 
 def _otherwise(case: _Allocation) -> Assignment | NumaMisfit:
     """No NUMA nodes can be named: the place is left to the host, unless somebody minds."""
-    layout, ask = case.layout, case.ask
-    if case.manager is not None and not kubelet.admits(case.manager, layout, ask, case.offers):
+    layout, host_request = case.layout, case.host_request
+    if case.manager is not None and not kubelet.admits(
+        case.manager, layout, host_request, case.offers
+    ):
         return NumaMisfit(kubelet.reason(case.manager))
-    if ask.apart:
+    if host_request.apart:
         return NumaMisfit(APART)
-    if ask.strict:
-        return NumaMisfit(_reason(ask))
+    if host_request.strict:
+        return NumaMisfit(_reason(host_request))
     if any(room.isolated for room in layout.rooms.values()):
         return NumaMisfit(HELD_BY_ISOLATED)
-    if any(zone in layout.rooms for zone in ask.avoid):
+    if any(zone in layout.rooms for zone in host_request.avoid):
         return NumaMisfit(AVOIDED)
     if case.gang is not None and any(case.gang in room.apart for room in layout.rooms.values()):
         return NumaMisfit(APART)
-    return _gpus_alone(layout, ask, case.gpus)
+    return _gpus_alone(layout, host_request, case.gpus)
 
 
-def _reason(ask: HostRequest) -> str:
-    if ask.policy == "single-numa":
+def _reason(host_request: HostRequest) -> str:
+    if host_request.policy == "single-numa":
         return vocabulary.NO_SINGLE_NUMA_NODE
-    return NONE_UNSHARED if ask.isolated else TOO_WIDE
+    return NONE_UNSHARED if host_request.isolated else TOO_WIDE
 
 
-def _small(ask: HostRequest, vram: int) -> str:
+def _small(host_request: HostRequest, vram: int) -> str:
     return (
         f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(vram)} a GPU, "
-        f"fewer than {ask.gpus} free GPUs of the node have it"
+        f"fewer than {host_request.gpus} free GPUs of the node have it"
     )
 
 
@@ -163,9 +160,9 @@ def _small(ask: HostRequest, vram: int) -> str:
 
 def _widths(case: _Allocation) -> Iterable[int]:
     """How many NUMA nodes may be tried, fewest first."""
-    if case.ask.policy == "single-numa":
+    if case.host_request.policy == "single-numa":
         return (1,)
-    if case.ask.policy in ("restricted", "isolated"):
+    if case.host_request.policy in ("restricted", "isolated"):
         least = _least_width(case.layout, case.want)
         return () if least is None else (least,)
     return range(1, len(case.offers) + 1)
@@ -222,7 +219,7 @@ def _narrowest(case: _Allocation, width: int) -> Assignment | None:
         graded = _least(graded, [_worth(case, group) for group, _ in graded])
     group, found = graded[0]
     layout = case.layout
-    count = case.ask.gpus if layout.gpus else 0
+    count = case.host_request.gpus if layout.gpus else 0
     picked = settle(layout.tiers, found, count, layout.free_gpus)
     return _split(case, group, picked.indices)
 
@@ -242,7 +239,9 @@ def _groups(case: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
     found: list[Sequence[NumaOffer]] = [group for group in tried if holds(group, want)]
     if case.manager is not None:
         found = [
-            group for group in found if kubelet.admits(case.manager, case.layout, case.ask, group)
+            group
+            for group in found
+            if kubelet.admits(case.manager, case.layout, case.host_request, group)
         ]
     return found
 
@@ -250,7 +249,7 @@ def _groups(case: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
 def _graded(case: _Allocation, group: Sequence[NumaOffer]) -> PickCost | None:
     """GPUs beside the CPUs, or from anywhere where they may sit anywhere."""
     layout = case.layout
-    if not case.ask.gpus or not layout.gpus:
+    if not case.host_request.gpus or not layout.gpus:
         return NOTHING
     usable = case.gpus
     if case.want.gpus:
@@ -258,7 +257,7 @@ def _graded(case: _Allocation, group: Sequence[NumaOffer]) -> PickCost | None:
         usable = near if len(group) == 1 else sorted(near)
     return grade(
         layout.tiers,
-        case.ask.gpus,
+        case.host_request.gpus,
         usable=usable,
         free=layout.free_gpus,
         floating=layout.floating_gpus,
@@ -271,7 +270,7 @@ def _wishes(case: _Allocation, group: Sequence[NumaOffer], found: PickCost) -> R
     beside = _beside(case, group) if case.gang is not None else 0
     if case.manager is not None:
         return *first, beside, tuple(offer.zone for offer in group)
-    spare = 0 if case.ask.gpus else sum(offer.spare for offer in group)
+    spare = 0 if case.host_request.gpus else sum(offer.spare for offer in group)
     return *first, beside, found.harm, found.left, spare
 
 
@@ -279,8 +278,8 @@ def _worth(case: _Allocation, group: Sequence[NumaOffer]) -> Rank:
     """Ends in the ids, so that it is total."""
     zones = tuple(offer.zone for offer in group)
     how_well = 0.0
-    if case.ask.policy != "none":
-        how_well = -score(case.layout, case.ask, zones, case.gang)
+    if case.host_request.policy != "none":
+        how_well = -score(case.layout, case.host_request, zones, case.gang)
     return (
         how_well,
         sum(offer.cpu for offer in group),
@@ -292,20 +291,24 @@ def _worth(case: _Allocation, group: Sequence[NumaOffer]) -> Rank:
 def _beside(case: _Allocation, group: Sequence[NumaOffer]) -> int:
     """How many mates are there, as the gang likes it: fewer is better than more."""
     rooms = [case.layout.rooms[offer.zone] for offer in group]
-    if case.ask.spread == "packed":
-        return -sum(case.gang in room.mates for room in rooms)
-    return sum(room.mates.get(case.gang, 0) for room in rooms)
+    if case.host_request.spread == "packed":
+        return -sum(case.gang in room.bound_members for room in rooms)
+    return sum(room.bound_members.get(case.gang, 0) for room in rooms)
 
 
 # --- the assignment ---
 
 
-def _gpus_alone(layout: HostUsage, ask: HostRequest, gpus: Sequence[int]) -> Assignment:
+def _gpus_alone(layout: HostUsage, host_request: HostRequest, gpus: Sequence[int]) -> Assignment:
     """GPUs by index, where they are known by index, and the rest left to the host."""
-    if not ask.gpus or not layout.gpus:
+    if not host_request.gpus or not layout.gpus:
         return NOWHERE
     picked = pick(
-        layout.tiers, ask.gpus, usable=gpus, free=layout.free_gpus, floating=layout.floating_gpus
+        layout.tiers,
+        host_request.gpus,
+        usable=gpus,
+        free=layout.free_gpus,
+        floating=layout.floating_gpus,
     )
     return NOWHERE if picked is None else Assignment(gpus=picked.indices)
 
@@ -315,7 +318,7 @@ def _split(case: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...])
     pages = dict(case.want.hugepages)
     if len(group) == 1 and not pages:
         share = NumaShare(group[0].zone, cpu, memory)
-        return Assignment((share,), gpus, case.ask.isolated)
+        return Assignment((share,), gpus, case.host_request.isolated)
     shares: list[NumaShare] = []
     for offer in group:
         share = NumaShare(
@@ -332,4 +335,4 @@ def _split(case: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...])
         for name, taken in share.hugepages:
             pages[name] -= taken
         shares.append(share)
-    return Assignment(tuple(shares), gpus, case.ask.isolated)
+    return Assignment(tuple(shares), gpus, case.host_request.isolated)

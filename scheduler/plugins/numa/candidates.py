@@ -39,38 +39,40 @@ class NumaOffer(NamedTuple):
     hugepages: Hugepages = ()
 
 
-def wanted(layout: HostUsage, ask: HostRequest) -> AlignedAmounts:
+def wanted(layout: HostUsage, host_request: HostRequest) -> AlignedAmounts:
     """
     The ask without the amounts that may sit anywhere, or of which the host does not tell where.
 
     Only a policy that the user chose insists on GPUs beside the CPUs where their place is unknown.
     """
-    gpus = "gpu" in ask.aligned and (layout.located or (ask.strict and not ask.by_default))
+    gpus = "gpu" in host_request.aligned and (
+        layout.located or (host_request.strict and not host_request.by_default)
+    )
     return AlignedAmounts(
-        cpu=ask.cpu if "cpu" in ask.aligned else 0,
-        memory=ask.memory if "memory" in ask.aligned else 0,
-        gpus=ask.gpus if gpus else 0,
+        cpu=host_request.cpu if "cpu" in host_request.aligned else 0,
+        memory=host_request.memory if "memory" in host_request.aligned else 0,
+        gpus=host_request.gpus if gpus else 0,
         hugepages=tuple(
             (name, count)
-            for name, count in ask.hugepages
-            if name in ask.aligned and name in layout.paged
+            for name, count in host_request.hugepages
+            if name in host_request.aligned and name in layout.paged
         ),
     )
 
 
-def closed(layout: HostUsage, ask: HostRequest, gang: GangId | None) -> frozenset[int]:
+def closed(layout: HostUsage, host_request: HostRequest, gang: GangId | None) -> frozenset[int]:
     """The NUMA nodes that the pod may not use."""
     found = [
         zone
         for zone, room in layout.rooms.items()
-        if (room.tenants if ask.isolated else room.isolated)
-        or (gang is not None and _crowded(room, ask, gang))
+        if (room.tenants if host_request.isolated else room.isolated)
+        or (gang is not None and _crowded(room, host_request, gang))
     ]
-    return frozenset((*found, *ask.avoid)) if found or ask.avoid else _NO_ZONES
+    return frozenset((*found, *host_request.avoid)) if found or host_request.avoid else _NO_ZONES
 
 
 def usable_gpus(
-    layout: HostUsage, ask: HostRequest, shut: frozenset[int], vram: int
+    layout: HostUsage, host_request: HostRequest, shut: frozenset[int], vram: int
 ) -> Sequence[int]:
     """The free GPUs that are large enough; one that does not tell its VRAM goes by its node's."""
     if not shut and not vram:
@@ -80,12 +82,12 @@ def usable_gpus(
         index
         for index in layout.free_gpus
         if layout.gpu_zone[index] not in shut
-        and not (ask.gpus and 0 < layout.gpus[index].vram < least)
+        and not (host_request.gpus and 0 < layout.gpus[index].vram < least)
     )
 
 
 def offers(
-    layout: HostUsage, ask: HostRequest, shut: frozenset[int], gpus: Sequence[int]
+    layout: HostUsage, host_request: HostRequest, shut: frozenset[int], gpus: Sequence[int]
 ) -> list[NumaOffer]:
     """One for each NUMA node that is open to the pod, by id; `gpus` are the usable ones."""
     here: dict[int | None, list[int]] = {}
@@ -103,22 +105,22 @@ def offers(
                 max(0, room.memory - layout.floating_memory),
                 mine,
                 max(0, len(mine) - layout.floating_gpus),
-                zone in ask.prefer,
-                _pages(layout, room, ask) if ask.hugepages else (),
+                zone in host_request.prefer,
+                _pages(layout, room, host_request) if host_request.hugepages else (),
             )
         )
     return found
 
 
-def _crowded(room: NumaUsage, ask: HostRequest, gang: GangId) -> bool:
+def _crowded(room: NumaUsage, host_request: HostRequest, gang: GangId) -> bool:
     """A mate is here, and one of the two wants to be apart."""
-    return gang in room.apart or (ask.apart and gang in room.mates)
+    return gang in room.apart or (host_request.apart and gang in room.bound_members)
 
 
-def _pages(layout: HostUsage, room: NumaUsage, ask: HostRequest) -> Hugepages:
+def _pages(layout: HostUsage, room: NumaUsage, host_request: HostRequest) -> Hugepages:
     return tuple(
         (name, max(0, room.hugepages.get(name, 0) - layout.floating_hugepages.get(name, 0)))
-        for name, _ in ask.hugepages
+        for name, _ in host_request.hugepages
     )
 
 

@@ -96,19 +96,19 @@ class HostIslands:
     verdicts: dict[int, IslandEffect] = field(default_factory=dict)  # GPUs taken -> what that does
     mark: int = -1
 
-    def renew(self, columns: PackingColumns, layouts: Mapping[str, HostUsage]) -> None:
+    def renew(self, table: PackingColumns, layouts: Mapping[str, HostUsage]) -> None:
         if not layouts and not self.hosts:
             return  # nobody tells anything; what is missed until then, `since` knows
-        size = len(columns.free("cpu"))
-        changed = columns.since(self.mark) if len(self.told) == size else None
+        size = len(table.free("cpu"))
+        changed = table.since(self.mark) if len(self.told) == size else None
         if changed is None:
             self.told = np.zeros(size, dtype=np.bool_)
             self.hosts.clear()
             self.verdicts.clear()
-            changed = set(range(len(columns.names)))
+            changed = set(range(len(table.names)))
         for row in changed:
-            self._read(row, layouts.get(columns.names[row]))
-        self.mark = columns.mark()
+            self._read(row, layouts.get(table.names[row]))
+        self.mark = table.mark()
 
     def verdict(self, taken: int) -> IslandEffect:
         known = self.verdicts.get(taken)
@@ -156,7 +156,7 @@ def _members(tier: IslandLevel) -> tuple[frozenset[int], ...]:
 
 
 def costs(
-    columns: PackingColumns, known: HostIslands, gpu: str, *, each: int, room: Ints, wanted: int
+    table: PackingColumns, known: HostIslands, gpu: str, *, each: int, room: Ints, wanted: int
 ) -> Floats:
     """
     For every row what it costs to put `wanted` pods of `each` GPUs there; only the best are told.
@@ -164,31 +164,29 @@ def costs(
     `room` says how many such pods a row can take. Rows that are worse by one of the first
     questions cost infinitely much, so that the others need not be worked out for all of them.
     """
-    free = columns.free(gpu)
-    rows = _gentlest(columns, known, gpu, room, wanted, wanted * each)
+    free = table.free(gpu)
+    rows = _gentlest(table, known, gpu, room, wanted, wanted * each)
     stranded = free[rows] - room[rows] * each
     rows = rows[stranded == stranded.min(initial=_MANY)]
     found = np.full(len(free), np.inf)
     found[rows] = 0.0
     if len(rows) > 1:
         for name in _BESIDE:
-            found[rows] += columns.free(name)[rows] / max(1, columns.total(name))
+            found[rows] += table.free(name)[rows] / max(1, table.total(name))
     return found
 
 
-def sparing(columns: PackingColumns, known: HostIslands, gpu: str, taken: int) -> Bools:
+def sparing(table: PackingColumns, known: HostIslands, gpu: str, taken: int) -> Bools:
     """The rows on which taking so many GPUs leaves no pristine island broken."""
-    completes, spares = _gentle(columns, known, gpu, taken)
+    completes, spares = _gentle(table, known, gpu, taken)
     return completes | spares
 
 
-def _gentle(
-    columns: PackingColumns, known: HostIslands, gpu: str, taken: int
-) -> tuple[Bools, Bools]:
+def _gentle(table: PackingColumns, known: HostIslands, gpu: str, taken: int) -> tuple[Bools, Bools]:
     """Rows where an island is completed, and rows where pristine ones stay whole."""
-    free = columns.free(gpu)
+    free = table.free(gpu)
     completes = free == taken
-    spares = free < columns.allocatable(gpu)
+    spares = free < table.allocatable(gpu)
     if known.hosts:
         told = known.verdict(taken)
         completes = np.where(known.told, told.completes, completes)
@@ -197,14 +195,14 @@ def _gentle(
 
 
 def _gentlest(
-    columns: PackingColumns, known: HostIslands, gpu: str, room: Ints, wanted: int, taken: int
+    table: PackingColumns, known: HostIslands, gpu: str, room: Ints, wanted: int, taken: int
 ) -> Ints:
     """The rows with room where one island holds them; that complete it, or break none, if any."""
     able = room >= wanted
     if known.hosts:
         narrow = able & ~known.verdict(taken).wide
         able = narrow if narrow.any() else able
-    for gentle in _gentle(columns, known, gpu, taken):
+    for gentle in _gentle(table, known, gpu, taken):
         found = np.flatnonzero(gentle & able)
         if len(found):
             return found

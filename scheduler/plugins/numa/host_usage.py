@@ -49,7 +49,7 @@ class NumaUsage:
     tenants: int = 0
     isolated: int = 0
     hugepages: dict[str, int] = field(default_factory=dict)
-    mates: Counts = field(default_factory=dict)  # gang -> members here
+    bound_members: Counts = field(default_factory=dict)  # gang -> members here
     apart: Counts = field(default_factory=dict)  # gang -> members here that want no mate
 
 
@@ -150,7 +150,7 @@ class HostUsage:
             if claim.assignment.isolated:
                 room.isolated += sign
             if gang is not None:
-                _count(room.mates, gang, sign)
+                _count(room.bound_members, gang, sign)
                 if claim.apart:
                     _count(room.apart, gang, sign)
         if gang is not None and not homes and self.rooms:
@@ -166,7 +166,7 @@ class HostUsage:
                 room.tenants,
                 room.isolated,
                 _sorted(room.hugepages),
-                _sorted(room.mates),
+                _sorted(room.bound_members),
                 _sorted(room.apart),
             )
             for id_, room in sorted(self.rooms.items())

@@ -39,45 +39,45 @@ MEMORY_WEIGHT: Final = 0.4
 
 
 def score(
-    layout: HostUsage, ask: HostRequest, zones: Sequence[int], gang: GangId | None = None
+    layout: HostUsage, host_request: HostRequest, zones: Sequence[int], gang: GangId | None = None
 ) -> float:
     """The score of these NUMA nodes for a pod that is not placed yet; neutral where none are."""
     if not zones:
         return NEUTRAL
     total = (
-        FIT * _fit(layout, ask, zones)
-        + BANDWIDTH * _bandwidth(layout, ask, zones)
-        + DISTANCE * _distance(layout, ask, zones)
-        + GANG * _gang(layout, ask, zones, gang)
+        FIT * _fit(layout, host_request, zones)
+        + BANDWIDTH * _bandwidth(layout, host_request, zones)
+        + DISTANCE * _distance(layout, host_request, zones)
+        + GANG * _gang(layout, host_request, zones, gang)
     )
     return round(total, 6)
 
 
-def _fit(layout: HostUsage, ask: HostRequest, zones: Sequence[int]) -> float:
+def _fit(layout: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
     rooms, sizes = [layout.rooms[id_] for id_ in zones], [layout.zones[id_] for id_ in zones]
     cpu, memory = sum(zone.cpu for zone in sizes), sum(zone.memory for zone in sizes)
     parts: list[tuple[float, float]] = []  # (weight, part in use afterwards)
-    if ask.cpu and cpu:
-        parts.append((CPU_WEIGHT, (cpu - sum(room.cpu for room in rooms) + ask.cpu) / cpu))
-    if ask.memory and memory:
+    if host_request.cpu and cpu:
+        parts.append((CPU_WEIGHT, (cpu - sum(room.cpu for room in rooms) + host_request.cpu) / cpu))
+    if host_request.memory and memory:
         free = sum(room.memory for room in rooms)
-        parts.append((MEMORY_WEIGHT, (memory - free + ask.memory) / memory))
+        parts.append((MEMORY_WEIGHT, (memory - free + host_request.memory) / memory))
     if not parts:
         return NEUTRAL
     used = sum(weight * part for weight, part in parts) / sum(weight for weight, _ in parts)
     found = max(0.0, BEST - abs(min(1.0, used) * 100 - BEST_USE))
-    preferred = bool(ask.prefer) and all(id_ in ask.prefer for id_ in zones)
+    preferred = bool(host_request.prefer) and all(id_ in host_request.prefer for id_ in zones)
     return min(BEST, found * PREFERRED) if preferred else found
 
 
-def _bandwidth(layout: HostUsage, ask: HostRequest, zones: Sequence[int]) -> float:
+def _bandwidth(layout: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
     best = max(zone.bandwidth for zone in layout.topology.zones)
     mine = [layout.zones[id_] for id_ in zones]
     memory = sum(zone.memory for zone in mine)
-    if not ask.intensive or not memory or not all(zone.bandwidth for zone in mine):
+    if not host_request.intensive or not memory or not all(zone.bandwidth for zone in mine):
         return NEUTRAL
     share = sum(zone.bandwidth for zone in mine) / (best * len(mine))
-    return max(0.0, BEST - 100 * ask.memory / memory) * share
+    return max(0.0, BEST - 100 * host_request.memory / memory) * share
 
 
 def farness(layout: HostUsage, own: int) -> float | None:
@@ -88,7 +88,7 @@ def farness(layout: HostUsage, own: int) -> float | None:
     return sum(found) / len(found)
 
 
-def _distance(layout: HostUsage, ask: HostRequest, zones: Sequence[int]) -> float:
+def _distance(layout: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
     if len(zones) > 1:
         pairs = list(combinations(zones, 2))
         told = (dict(layout.zones[a].distances).get(b) for a, b in pairs)
@@ -98,20 +98,26 @@ def _distance(layout: HostUsage, ask: HostRequest, zones: Sequence[int]) -> floa
         average = farness(layout, zones[0])
     if average is None:
         return NEUTRAL
-    return min(BEST, max(0.0, BEST - (average - LOCAL) * 5 * ask.distance / 50))
+    return min(BEST, max(0.0, BEST - (average - LOCAL) * 5 * host_request.distance / 50))
 
 
-def _gang(layout: HostUsage, ask: HostRequest, zones: Sequence[int], gang: GangId | None) -> float:
-    if gang is None or not any(gang in room.mates for room in layout.rooms.values()):
+def _gang(
+    layout: HostUsage, host_request: HostRequest, zones: Sequence[int], gang: GangId | None
+) -> float:
+    if gang is None or not any(gang in room.bound_members for room in layout.rooms.values()):
         return NEUTRAL
-    here = mates(layout, zones, gang)
-    if ask.spread == "balanced":
+    here = bound_members(layout, zones, gang)
+    if host_request.spread == "balanced":
         return max(0.0, BEST - 20.0 * here)
-    if ask.spread == "isolated":
+    if host_request.spread == "isolated":
         return 0.0 if here else BEST
     return BEST if here else 20.0
 
 
-def mates(layout: HostUsage, zones: Sequence[int], gang: GangId | None) -> int:
+def bound_members(layout: HostUsage, zones: Sequence[int], gang: GangId | None) -> int:
     """How many members of the gang sit on these NUMA nodes."""
-    return sum(layout.rooms[id_].mates.get(gang, 0) for id_ in zones) if gang is not None else 0
+    return (
+        sum(layout.rooms[id_].bound_members.get(gang, 0) for id_ in zones)
+        if gang is not None
+        else 0
+    )

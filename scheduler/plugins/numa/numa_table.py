@@ -50,8 +50,8 @@ class RowChanges(Protocol):
 class NumaTable:
     """`layouts` is the snapshot's own map, read as it stands whenever something is asked."""
 
-    def __init__(self, columns: RowChanges, layouts: Mapping[str, HostUsage]) -> None:
-        self._columns, self._layouts = columns, layouts
+    def __init__(self, table: RowChanges, layouts: Mapping[str, HostUsage]) -> None:
+        self._table, self._layouts = table, layouts
         self._mark = 0
         self._seen: dict[int, HostUsage] = {}  # row -> the layout whose sizes stand in it
         self._bounds: dict[HostRequest, tuple[int, Ints]] = {}
@@ -59,46 +59,52 @@ class NumaTable:
         """Some host has, or had, a Topology Manager that refuses pods."""
         self._shape((0, 0))
 
-    def matters(self, ask: HostRequest) -> bool:
+    def matters(self, host_request: HostRequest) -> bool:
         """Whether `most` could say less than `ANY` anywhere: for others it need not be asked."""
-        return ask.strict or ask.apart or (self.managed and (ask.guaranteed or ask.gpus > 0))
+        return (
+            host_request.strict
+            or host_request.apart
+            or (self.managed and (host_request.guaranteed or host_request.gpus > 0))
+        )
 
-    def most(self, ask: HostRequest) -> Ints:
+    def most(self, host_request: HostRequest) -> Ints:
         """For each row how many such pods fit at most; `ANY` where no NUMA nodes are known."""
         self._renew()
-        mark, known = self._columns.mark(), self._bounds.get(ask)
-        stale = self._columns.since(known[0]) if known is not None else None
-        if known is None or stale is None or len(known[1]) != len(self._columns.alive):
+        mark, known = self._table.mark(), self._bounds.get(host_request)
+        stale = self._table.since(known[0]) if known is not None else None
+        if known is None or stale is None or len(known[1]) != len(self._table.alive):
             if len(self._bounds) >= _MOST_KEPT:
                 self._bounds.clear()
-            bounds = self._bound(ask, slice(None))
+            bounds = self._bound(host_request, slice(None))
         else:
             bounds = known[1]
             if stale:
                 where = np.fromiter(stale, dtype=np.int64, count=len(stale))
-                bounds[where] = self._bound(ask, where)
-        self._bounds[ask] = (mark, bounds)
+                bounds[where] = self._bound(host_request, where)
+        self._bounds[host_request] = (mark, bounds)
         return bounds
 
-    def shortage(self, ask: HostRequest, rows: Bools) -> str:
+    def shortage(self, host_request: HostRequest, rows: Bools) -> str:
         """`need cpu 20, memory 80Gi; largest free cpu 16, memory 64Gi`, over the rows' nodes."""
         self._renew()
         where = np.flatnonzero(rows)
-        free = np.where(self._open(ask, where), 1, 0)
-        wants = _wants(ask)
-        columns = (self.cpu, self.memory, self.gpus)
-        largest = [int((column[where] * free).max(initial=0)) for column in columns]
+        free = np.where(self._open(host_request, where), 1, 0)
+        wants = _wants(host_request)
+        table = (self.cpu, self.memory, self.gpus)
+        largest = [int((column[where] * free).max(initial=0)) for column in table]
         names = [(name, i) for i, name in enumerate(("cpu", "memory", "gpu")) if wants[i]]
         need = ", ".join(f"{name} {quantity.show(name, wants[i])}" for name, i in names)
         have = ", ".join(f"{name} {_rounded(name, largest[i])}" for name, i in names)
         apart = all(largest[i] >= wants[i] for _, i in names)
         return f"need {need}; largest free {have}" + (", not on one NUMA node" if apart else "")
 
-    def inside(self, ask: HostRequest) -> Bools:
+    def inside(self, host_request: HostRequest) -> Bools:
         """The NUMA nodes, by row and place, that could hold one such pod by themselves."""
         self._renew()
-        found = self._open(ask, slice(None))
-        for wanted, free in zip(_wants(ask), (self.cpu, self.memory, self.gpus), strict=True):
+        found = self._open(host_request, slice(None))
+        for wanted, free in zip(
+            _wants(host_request), (self.cpu, self.memory, self.gpus), strict=True
+        ):
             if wanted:
                 found &= free >= wanted
         return found
@@ -118,19 +124,19 @@ class NumaTable:
         self._bounds.clear()
 
     def _renew(self) -> None:
-        columns = self._columns
-        stale: Iterable[int] | None = columns.since(self._mark)
+        table = self._table
+        stale: Iterable[int] | None = table.since(self._mark)
         size, width = self.ids.shape
-        if size != len(columns.alive):
+        if size != len(table.alive):
             widest = max((len(layout.rooms) for layout in self._layouts.values()), default=0)
-            self._shape((len(columns.alive), max(width, widest)))
+            self._shape((len(table.alive), max(width, widest)))
             stale = None
-        self._mark = columns.mark()
-        for row in range(len(columns.names)) if stale is None else stale:
+        self._mark = table.mark()
+        for row in range(len(table.names)) if stale is None else stale:
             self._read(row)
 
     def _read(self, row: int) -> None:
-        layout = self._layouts.get(self._columns.names[row])
+        layout = self._layouts.get(self._table.names[row])
         if layout is None or not layout.rooms:
             if self.known[row]:
                 self.known[row], self.ids[row] = False, _NO_ZONE
@@ -138,7 +144,7 @@ class NumaTable:
             return
         if len(layout.rooms) > self.ids.shape[1]:
             self._shape((self.ids.shape[0], len(layout.rooms)))
-            for other in range(len(self._columns.names)):
+            for other in range(len(self._table.names)):
                 self._read(other)
             return
         if self._seen.get(row) is not layout:
@@ -180,48 +186,60 @@ class NumaTable:
 
     # --- bounds ---
 
-    def _open(self, ask: HostRequest, where: Ints | slice) -> Bools:
+    def _open(self, host_request: HostRequest, where: Ints | slice) -> Bools:
         """The NUMA nodes that exist and are not closed to the pod."""
         found: Bools = (self.ids[where] != _NO_ZONE) & ~self.isolated[where]
-        for zone in ask.avoid:
+        for zone in host_request.avoid:
             found &= self.ids[where] != zone
-        if ask.isolated:
+        if host_request.isolated:
             found &= ~self.tenanted[where]
         return found
 
-    def _bound(self, ask: HostRequest, where: Ints | slice) -> Ints:
-        open_ = self._open(ask, where)
+    def _bound(self, host_request: HostRequest, where: Ints | slice) -> Ints:
+        open_ = self._open(host_request, where)
         free = (self.cpu[where], self.memory[where], self.gpus[where])
         found = np.full(len(open_), np.int64(ANY))
-        if ask.strict or ask.apart:
-            found = self._by_policy(ask, where, open_, free)
-        if self.managed and not ask.containers and (ask.guaranteed or ask.gpus):
-            found = np.minimum(found, self._admitted(ask, where, open_, free))
+        if host_request.strict or host_request.apart:
+            found = self._by_policy(host_request, where, open_, free)
+        if (
+            self.managed
+            and not host_request.containers
+            and (host_request.guaranteed or host_request.gpus)
+        ):
+            found = np.minimum(found, self._admitted(host_request, where, open_, free))
         return np.where(self.known[where], found, np.int64(ANY))
 
-    def _by_policy(self, ask: HostRequest, where: Ints | slice, open_: Bools, free: Free) -> Ints:
-        wants = _wants(ask)
-        placed = self.located[where] | (ask.strict and not ask.by_default)
+    def _by_policy(
+        self, host_request: HostRequest, where: Ints | slice, open_: Bools, free: Free
+    ) -> Ints:
+        wants = _wants(host_request)
+        placed = self.located[where] | (host_request.strict and not host_request.by_default)
         fits = np.where(open_, np.int64(ANY), np.int64(0))
         for i, wanted in enumerate(wants):
             if wanted:
                 count = free[i] // wanted
                 fits = np.minimum(fits, count if i < 2 else np.where(placed[:, None], count, ANY))
-        if ask.apart or ask.isolated:
+        if host_request.apart or host_request.isolated:
             fits = np.minimum(fits, 1)
         found: Ints = np.minimum(fits.sum(axis=1), ANY)
-        if ask.policy != "single-numa":
-            wide = ~self._narrow(ask, wants, where, placed)
-            found = np.where(wide, self._together(ask, wants, free, open_, placed), found)
+        if host_request.policy != "single-numa":
+            wide = ~self._narrow(host_request, wants, where, placed)
+            found = np.where(wide, self._together(host_request, wants, free, open_, placed), found)
         return found
 
-    def _admitted(self, ask: HostRequest, where: Ints | slice, open_: Bools, free: Free) -> Ints:
+    def _admitted(
+        self, host_request: HostRequest, where: Ints | slice, open_: Bools, free: Free
+    ) -> Ints:
         """By the kubelet's Topology Manager, for a pod that it looks at as a whole (`manager`)."""
-        whole = (whole_cpus(ask.cpu), ask.memory) if ask.guaranteed else (0, 0)
+        whole = (
+            (whole_cpus(host_request.cpu), host_request.memory)
+            if host_request.guaranteed
+            else (0, 0)
+        )
         ones = np.where(open_, np.int64(ANY), np.int64(0))
         sums = np.full(len(open_), np.int64(ANY))
         narrow, wide = np.zeros(len(open_), dtype=np.bool_), np.zeros(len(open_), dtype=np.bool_)
-        for i, wanted in enumerate((*whole, ask.gpus)):
+        for i, wanted in enumerate((*whole, host_request.gpus)):
             if not wanted:
                 continue
             counts = self.located[where] if i == 2 else np.ones(len(open_), dtype=np.bool_)
@@ -237,10 +255,14 @@ class NumaTable:
         return np.where((self.manager[where] > 0) & (narrow | wide), found, np.int64(ANY))
 
     def _narrow(
-        self, ask: HostRequest, wants: tuple[int, int, int], where: Ints | slice, placed: Bools
+        self,
+        host_request: HostRequest,
+        wants: tuple[int, int, int],
+        where: Ints | slice,
+        placed: Bools,
     ) -> Bools:
         """The rows on which the policy insists on one NUMA node: an empty one would do."""
-        if not ask.strict:
+        if not host_request.strict:
             return np.zeros(len(placed), dtype=np.bool_)
         large = self.ids[where] != _NO_ZONE
         for i, wanted in enumerate(wants):
@@ -251,7 +273,7 @@ class NumaTable:
 
     def _together(
         self,
-        ask: HostRequest,
+        host_request: HostRequest,
         wants: tuple[int, int, int],
         free: Free,
         open_: Bools,
@@ -259,9 +281,13 @@ class NumaTable:
     ) -> Ints:
         """By the sums over the open NUMA nodes, for pods that may span several."""
         zones: Ints = open_.sum(axis=1)
-        if not ask.strict:
+        if not host_request.strict:
             return zones  # each member apart from its mates takes one at least
-        found = zones // 2 if ask.apart or ask.isolated else np.full(len(zones), np.int64(ANY))
+        found = (
+            zones // 2
+            if host_request.apart or host_request.isolated
+            else np.full(len(zones), np.int64(ANY))
+        )
         for i, wanted in enumerate(wants):
             if wanted:
                 count = np.where(open_, free[i], 0).sum(axis=1) // wanted
@@ -269,12 +295,12 @@ class NumaTable:
         return found
 
 
-def _wants(ask: HostRequest) -> tuple[int, int, int]:
+def _wants(host_request: HostRequest) -> tuple[int, int, int]:
     """CPU, memory and GPUs that must sit together."""
     return (
-        ask.cpu if "cpu" in ask.aligned else 0,
-        ask.memory if "memory" in ask.aligned else 0,
-        ask.gpus if "gpu" in ask.aligned else 0,
+        host_request.cpu if "cpu" in host_request.aligned else 0,
+        host_request.memory if "memory" in host_request.aligned else 0,
+        host_request.gpus if "gpu" in host_request.aligned else 0,
     )
 
 

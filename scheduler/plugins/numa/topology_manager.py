@@ -48,12 +48,12 @@ class _HintProvider:
     left: Mapping[int, int]  # NUMA node -> what is left of it
 
 
-def of(layout: HostUsage, ask: HostRequest) -> TopologyManager | None:
+def of(layout: HostUsage, host_request: HostRequest) -> TopologyManager | None:
     """The manager that could refuse this pod on this host."""
     found = layout.topology.manager
     if found is None or found.policy not in _STRICT or not layout.rooms:
         return None
-    return found if ask.guaranteed or (ask.gpus and layout.located) else None
+    return found if host_request.guaranteed or (host_request.gpus and layout.located) else None
 
 
 def reason(manager: TopologyManager) -> str:
@@ -61,11 +61,14 @@ def reason(manager: TopologyManager) -> str:
 
 
 def admits(
-    manager: TopologyManager, layout: HostUsage, ask: HostRequest, group: Sequence[NumaOffer]
+    manager: TopologyManager,
+    layout: HostUsage,
+    host_request: HostRequest,
+    group: Sequence[NumaOffer],
 ) -> bool:
     """Whether each part of the pod that is aligned finds its NUMA nodes within this group."""
     left = {offer.zone: _amounts(offer) for offer in group}
-    for need in _needs(manager, ask):
+    for need in _needs(manager, host_request):
         resources = [*_resources(layout, need, left)]
         found = _narrowest(manager, resources, sorted(left))
         if found is None:
@@ -75,15 +78,22 @@ def admits(
     return True
 
 
-def _needs(manager: TopologyManager, ask: HostRequest) -> tuple[ContainerRequest, ...]:
-    if not ask.containers:
-        if not ask.guaranteed:
-            return (ContainerRequest(gpus=ask.gpus),)
-        return (ContainerRequest(whole_cpus(ask.cpu), ask.memory, ask.gpus, ask.hugepages),)
+def _needs(manager: TopologyManager, host_request: HostRequest) -> tuple[ContainerRequest, ...]:
+    if not host_request.containers:
+        if not host_request.guaranteed:
+            return (ContainerRequest(gpus=host_request.gpus),)
+        return (
+            ContainerRequest(
+                whole_cpus(host_request.cpu),
+                host_request.memory,
+                host_request.gpus,
+                host_request.hugepages,
+            ),
+        )
     if manager.scope != "pod":
-        return ask.containers
-    running = _sum([need for need in ask.containers if not need.passing])
-    passing = [need for need in ask.containers if need.passing]
+        return host_request.containers
+    running = _sum([need for need in host_request.containers if not need.passing])
+    passing = [need for need in host_request.containers if need.passing]
     return (*passing, running)
 
 

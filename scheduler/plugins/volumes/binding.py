@@ -7,8 +7,8 @@ Which volume a late claim gets on which node, and where one could be made: for a
     none on this node                        the class must be able to make one there
 
 Claims of one pod are served smallest first, and no volume serves two of them. What was promised to
-pods that are placed and not bound yet (`AssumedVolumes`) counts as if the API said so already: a volume
-is not given twice, and pods that share a claim follow the first of them.
+pods that are placed and not bound yet (`AssumedVolumes`) counts as if the API said so already: a
+volume is not given twice, and pods that share a claim follow the first of them.
 
 Pure: same facts, same promises, same nodes, same choice. Among equal volumes the first name wins.
 """
@@ -144,21 +144,21 @@ class VolumeBinding:
     """Answers for the late claims of one pod at a time; the last answer is kept."""
 
     def __init__(
-        self, columns: NodeTable, facts: VolumeStore, rows: LabelIndex, promises: AssumedVolumes
+        self, table: NodeTable, facts: VolumeStore, rows: LabelIndex, promises: AssumedVolumes
     ) -> None:
-        self._columns, self._facts, self._rows, self._promises = columns, facts, rows, promises
+        self._table, self._facts, self._rows, self._promises = table, facts, rows, promises
         self._key: tuple[object, ...] = ()
         self._last: RowMatches | None = None
 
     def match(self, claims: Sequence[PersistentVolumeClaim]) -> RowMatches:
-        moment = (self._facts.version, self._promises.version, self._columns.statics)
+        moment = (self._facts.version, self._promises.version, self._table.statics)
         key = (*moment, tuple(claim.key for claim in claims))
         if self._last is None or self._key != key:
             self._key, self._last = key, self._match(claims)
         return self._last
 
     def _match(self, claims: Sequence[PersistentVolumeClaim]) -> RowMatches:
-        verdict = np.zeros(len(self._columns.alive), dtype=np.int8)
+        verdict = np.zeros(len(self._table.alive), dtype=np.int8)
         made, wanted = [], []
         for claim in claims:
             node = self._selected(claim)
@@ -167,7 +167,7 @@ class VolumeBinding:
                 continue
             made.append(claim)
             elsewhere = np.ones(len(verdict), dtype=np.bool_)
-            if (row := self._columns.rows.get(node)) is not None:
+            if (row := self._table.rows.get(node)) is not None:
                 elsewhere[row] = False
             verdict[elsewhere] = _NOTHING
         wanted.sort(key=lambda claim: claim.size or 0)
@@ -211,7 +211,7 @@ class VolumeBinding:
         self, found: Sequence[PersistentVolume], numbers: dict[str, int], *, depth: int
     ) -> Picks:
         """On every row the `depth` first volumes of the list that are reached from there."""
-        best: Picks = np.full((depth, len(self._columns.alive)), _NO_VOLUME, dtype=np.int32)
+        best: Picks = np.full((depth, len(self._table.alive)), _NO_VOLUME, dtype=np.int32)
         for volume in reversed(found):
             reached = slice(None) if volume.affinity is None else self._rows.where(volume.affinity)
             if depth > 1:
@@ -253,7 +253,7 @@ class VolumeBinding:
         driver = self._facts.drivers.get(found.provisioner)
         if claim.size is None or driver is None or not driver.tells_capacity:
             return None
-        room = np.zeros_like(self._columns.alive)
+        room = np.zeros_like(self._table.alive)
         for capacity in self._facts.capacities.get(found.name, {}).values():
             enough = capacity.largest is not None and capacity.largest >= claim.size
             if enough and capacity.nodes is not None:

@@ -29,11 +29,11 @@ class CsiLimits:
 
     def __init__(
         self,
-        columns: NodeTable,
+        table: NodeTable,
         facts: VolumeStore,
         mounted: Callable[[int], Iterable[AttachableVolume]],
     ) -> None:
-        self._columns, self._facts, self._mounted = columns, facts, mounted
+        self._table, self._facts, self._mounted = table, facts, mounted
         self._stale: set[int] = set()
         self._names: dict[int, frozenset[Unique]] = {}  # row -> volumes that its pods mount
         self._rows: dict[Unique, set[int]] = {}  # volume -> rows whose pods mount it
@@ -69,7 +69,7 @@ class CsiLimits:
 
     def _exceeded(self, driver: str, volumes: list[Unique]) -> Bools:
         used = self._used.get(driver)
-        more = np.full(len(self._columns.alive), len(volumes), dtype=np.int64)
+        more = np.full(len(self._table.alive), len(volumes), dtype=np.int64)
         for volume in volumes:
             more[list(self._rows.get(volume, ()))] -= 1
         total = more if used is None else more + used
@@ -80,17 +80,17 @@ class CsiLimits:
         """The rows without a driver that insists on being there."""
         found = self._facts.drivers.get(driver)
         if found is None or not found.required:
-            return np.zeros_like(self._columns.alive)
+            return np.zeros_like(self._table.alive)
         installed = self._installed.get(driver)
-        lacking = np.ones_like(self._columns.alive) if installed is None else ~installed
+        lacking = np.ones_like(self._table.alive) if installed is None else ~installed
         # A disk is taken for one of the driver's only where nodes say which drivers they have.
         return lacking & self._has_csi_node if moved else lacking
 
     # --- counting ---
 
     def _renew(self) -> None:
-        columns, facts = self._columns, self._facts
-        moment = (facts.drivers_version, columns.statics)
+        table, facts = self._table, self._facts
+        moment = (facts.drivers_version, table.statics)
         if moment != self._known:
             self._known = moment
             self._read_nodes()
@@ -99,12 +99,12 @@ class CsiLimits:
         self._stale.clear()
 
     def _read_nodes(self) -> None:
-        columns, facts = self._columns, self._facts
-        size = len(columns.alive)
+        table, facts = self._table, self._facts
+        size = len(table.alive)
         self._limits, self._installed = {}, {}
         self._has_csi_node = np.zeros(size, dtype=np.bool_)
         for name, found in facts.csi_nodes.items():
-            row = columns.rows.get(name)
+            row = table.rows.get(name)
             if row is None:
                 continue
             self._has_csi_node[row] = True
@@ -118,7 +118,7 @@ class CsiLimits:
             if len(used) < size:
                 more = np.zeros(size - len(used), dtype=np.int64)
                 self._used[driver] = np.concatenate([used, more])
-        placed = {name: row for name in facts.attached if (row := columns.rows.get(name, -1)) >= 0}
+        placed = {name: row for name in facts.attached if (row := table.rows.get(name, -1)) >= 0}
         for name in placed.keys() | self._placed.keys():
             if placed.get(name) != self._placed.get(name):
                 self._stale |= {at[name] for at in (placed, self._placed) if name in at}
@@ -135,11 +135,11 @@ class CsiLimits:
                 del self._rows[volume]
         for volume in mounted - old:
             self._rows.setdefault(volume, set()).add(row)
-        name = self._columns.names[row]
+        name = self._table.names[row]
         attached = {(found.driver, found.handle) for found in self._facts.attachments(name)}
         for used in self._used.values():
             used[row] = 0
         for driver, _ in mounted | attached:
             if driver not in self._used:
-                self._used[driver] = np.zeros(len(self._columns.alive), dtype=np.int64)
+                self._used[driver] = np.zeros(len(self._table.alive), dtype=np.int64)
             self._used[driver][row] += 1

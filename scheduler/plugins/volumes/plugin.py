@@ -61,9 +61,9 @@ B = TypeVar("B", bound=Hashable)
 class VolumePlugin:
     """The books of volumes."""
 
-    def __init__(self, columns: NodeTable) -> None:
+    def __init__(self, table: NodeTable) -> None:
         self.facts = VolumeStore()
-        self._columns = columns
+        self._table = table
         self._claims: dict[int, dict[ClaimKey, int]] = {}  # row -> claim -> mounts of its pods
         self._disks: dict[int, dict[Disk, int]] = {}
         self._inline: dict[int, dict[AttachableVolume, int]] = {}
@@ -72,9 +72,9 @@ class VolumePlugin:
         self._own: dict[int, dict[ClaimKey, int]] = {}  # row -> claim -> those of them there
         self._promised: dict[Holder, VolumeDecision] = {}
         self._promises = AssumedVolumes()
-        self._rows = LabelIndex(columns)
-        self._matching = VolumeBinding(columns, self.facts, self._rows, self._promises)
-        self._limits = CsiLimits(columns, self.facts, self._mounted)
+        self._rows = LabelIndex(table)
+        self._matching = VolumeBinding(table, self.facts, self._rows, self._promises)
+        self._limits = CsiLimits(table, self.facts, self._mounted)
         self.facts.on_claim.append(self._claim_changed)
         self.facts.on_place.append(self._place_changed)
         self.facts.on_class.append(self._all_changed)
@@ -83,7 +83,7 @@ class VolumePlugin:
 
     def take(self, pod: Pod, row: int) -> None:
         """The pod is on this row from now on."""
-        if pod.shape.volumes is NO_VOLUMES:
+        if pod.spec.volumes is NO_VOLUMES:
             return
         # A pod that has its node in the API has its volumes by now, or does not wait for them.
         decision = NOTHING if pod.node else self._decide(pod, row)
@@ -91,11 +91,11 @@ class VolumePlugin:
         if decision:
             holder = (pod.uid, row)
             self._promised[holder] = decision
-            self._promises.make(holder, self._columns.names[row], decision)
+            self._promises.make(holder, self._table.names[row], decision)
 
     def give(self, pod: Pod, row: int) -> None:
         """Undo `take`."""
-        if pod.shape.volumes is NO_VOLUMES:
+        if pod.spec.volumes is NO_VOLUMES:
             return
         self._move(pod, row, -1)
         self._take_back((pod.uid, row))
@@ -128,15 +128,15 @@ class VolumePlugin:
 
     def decision(self, pod: Pod, node: str) -> VolumeDecision:
         """What must be written and waited for before the pod may be bound to the node."""
-        return self._promised.get((pod.uid, self._columns.rows.get(node, -1)), NOTHING)
+        return self._promised.get((pod.uid, self._table.rows.get(node, -1)), NOTHING)
 
     def node_labels(self, node: str) -> dict[str, str] | None:
         """None: the node is not known."""
-        found = self._columns.nodes.get(node)
+        found = self._table.nodes.get(node)
         return None if found is None else dict(found.labels)
 
     def _move(self, pod: Pod, row: int, sign: int) -> None:
-        wish = pod.shape.volumes
+        wish = pod.spec.volumes
         for ref, key in zip(wish.claims, wish.claim_keys(), strict=True):
             _tally(self._claims, row, key, sign)
             _tally(self._on, key, row, sign)
@@ -171,7 +171,7 @@ class VolumePlugin:
             self._limits.touch(row)
 
     def _place_changed(self, node: str) -> None:
-        if (row := self._columns.rows.get(node)) is not None:
+        if (row := self._table.rows.get(node)) is not None:
             self._limits.touch(row)
 
     def _all_changed(self) -> None:
@@ -182,7 +182,7 @@ class VolumePlugin:
 
     def trouble(self, pod: Pod) -> str:
         """Why no node will do, whatever is free: a claim that does not exist and the like."""
-        if not pod.shape.volumes.claims:
+        if not pod.spec.volumes.claims:
             return ""
         return claim_rules.judge(self.facts, pod).trouble
 
@@ -191,7 +191,7 @@ class VolumePlugin:
         Whether equal pods leave each other the nodes they had: they mount the same volumes, so that
         a node that takes one of them takes the others, as far as volumes are concerned.
         """
-        wish = pod.shape.volumes
+        wish = pod.spec.volumes
         if wish is NO_VOLUMES:
             return True
         found = claim_rules.judge(self.facts, pod)
@@ -200,11 +200,11 @@ class VolumePlugin:
 
     def together(self, pod: Pod) -> bool:
         """Whether equal pods follow the first of them: its node decides about their volumes."""
-        return bool(pod.shape.volumes.claims) and bool(claim_rules.judge(self.facts, pod).late)
+        return bool(pod.spec.volumes.claims) and bool(claim_rules.judge(self.facts, pod).late)
 
     def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """(reason, the rows of `rows` that it refuses), in kube-scheduler's order."""
-        wish = pod.shape.volumes
+        wish = pod.spec.volumes
         if wish is NO_VOLUMES:
             return
         found = claim_rules.judge(self.facts, pod)
@@ -232,16 +232,16 @@ class VolumePlugin:
 
     def _disk_conflicts(self, pod: Pod, rows: Bools) -> Bools:
         found = np.zeros_like(rows)
-        if pod.shape.volumes.disks:
+        if pod.spec.volumes.disks:
             for row, disks in self._disks.items():
                 found[row] = any(
-                    mine.conflicts(other) for mine in pod.shape.volumes.disks for other in disks
+                    mine.conflicts(other) for mine in pod.spec.volumes.disks for other in disks
                 )
         return found
 
     def _in_use(self, pod: Pod, rows: Bools) -> Bools:
         """A claim for one pod that has one closes every node."""
-        wish = pod.shape.volumes
+        wish = pod.spec.volumes
         used = any(
             not ref.ephemeral and key in self._users and ONE_POD in self.facts.claims[key].modes
             for ref, key in zip(wish.claims, wish.claim_keys(), strict=True)
@@ -267,17 +267,17 @@ class VolumePlugin:
         yield VOLUME_GONE, gone
 
     def _out_of_zone(self, pod: Pod) -> Bools:
-        columns = self._columns
-        refused = np.zeros_like(columns.alive)
+        table = self._table
+        refused = np.zeros_like(table.alive)
         for volume in claim_rules.zoned(self.facts, pod):
             for label, zones in _zones(volume):
                 also = _ZONES[label]
-                here = _any_of(columns, label, zones)
-                there = _any_of(columns, also, zones)
-                refused |= ~np.where(columns.codes(label) != ABSENT, here, there)
+                here = _any_of(table, label, zones)
+                there = _any_of(table, also, zones)
+                refused |= ~np.where(table.codes(label) != ABSENT, here, there)
         if refused.any():
             # A cluster of one zone may not label its nodes at all.
-            refused &= np.logical_or.reduce([columns.codes(key) != ABSENT for key in _ZONES])
+            refused &= np.logical_or.reduce([table.codes(key) != ABSENT for key in _ZONES])
         return refused
 
 
@@ -291,8 +291,8 @@ def _zones(volume: PersistentVolume) -> Iterator[tuple[str, list[str]]]:
                 yield label, zones
 
 
-def _any_of(columns: NodeTable, label: str, values: list[str]) -> Bools:
-    found: Bools = np.logical_or.reduce([columns.labelled(label, value) for value in values])
+def _any_of(table: NodeTable, label: str, values: list[str]) -> Bools:
+    found: Bools = np.logical_or.reduce([table.labelled(label, value) for value in values])
     return found
 
 

@@ -32,7 +32,7 @@ class PodVolumeClaims:
 
 
 def judge(facts: VolumeStore, pod: Pod) -> PodVolumeClaims:
-    wish = pod.shape.volumes
+    wish = pod.spec.volumes
     for found in (_missing(facts, pod), _amiss(facts, pod)):
         if found:
             return PodVolumeClaims(trouble=found)
@@ -60,14 +60,14 @@ def zoned(facts: VolumeStore, pod: Pod) -> Iterator[PersistentVolume]:
 
 
 def _own(facts: VolumeStore, pod: Pod) -> Iterator[PersistentVolumeClaim | None]:
-    wish = pod.shape.volumes
+    wish = pod.spec.volumes
     for ref in wish.claims:
         if not ref.ephemeral:
             yield facts.claim_of(wish.namespace, ref)
 
 
 def _missing(facts: VolumeStore, pod: Pod) -> str:
-    wish = pod.shape.volumes
+    wish = pod.spec.volumes
     for ref in wish.claims:
         if not ref.ephemeral and facts.claim_of(wish.namespace, ref) is None:
             return f'persistentvolumeclaim "{ref.name}" not found'
@@ -75,11 +75,11 @@ def _missing(facts: VolumeStore, pod: Pod) -> str:
 
 
 def _amiss(facts: VolumeStore, pod: Pod) -> str:
-    return next((found for ref in pod.shape.volumes.claims if (found := _one(facts, pod, ref))), "")
+    return next((found for ref in pod.spec.volumes.claims if (found := _one(facts, pod, ref))), "")
 
 
 def _one(facts: VolumeStore, pod: Pod, ref: VolumeClaimRef) -> str:
-    claim = facts.claim_of(pod.shape.volumes.namespace, ref)
+    claim = facts.claim_of(pod.spec.volumes.namespace, ref)
     if claim is None:
         return (
             "waiting for ephemeral volume controller to create the persistentvolumeclaim "

@@ -24,7 +24,7 @@ from typing import Any, Final, Self
 
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
-from scheduler.model.plan import NoFit, Placed, Plan
+from scheduler.model.plan import NoFit, Placed, Placement, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
@@ -38,7 +38,7 @@ from scheduler.tenancy.backfill.quota_forecast import QuotaForecast
 from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps, without
 from scheduler.tenancy.preemption.candidates import overdue_bundles
-from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimSearch
+from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimSearch
 from scheduler.tenancy.quota.tree import Pairs
 
 DEPTH: Final = 4  # promises at a time
@@ -129,7 +129,7 @@ class BackfillController:
     def _leaves(self, plan: Placed, promise: StartReservation) -> bool:
         """Whether the promise holds on its own nodes with this plan carried out."""
         ahead = [
-            Occupant(one.pod, one.node, one.assignment)
+            Placement(one.pod, one.node, one.assignment)
             for one in plan.placements
             if one.node in promise.nodes
         ]
@@ -306,8 +306,8 @@ class BackfillController:
 
     def _look_at_nodes(self) -> None:
         """Nodes that went or changed, and who went ahead by right."""
-        changed = self._statics != self._snapshot.columns.statics
-        self._statics = self._snapshot.columns.statics
+        changed = self._statics != self._snapshot.table.statics
+        self._statics = self._snapshot.table.statics
         for promise in list(self._promised.values()):
             why = self._disturbed.pop(promise.key, "")
             lost = sorted(name for name in promise.nodes if name not in self._snapshot)
@@ -359,7 +359,7 @@ class BackfillController:
             self._lengths.overran(one.pod.uid, epoch + max(LONGER, over))
         self._move(promise, f"{first} overran its expected duration")
 
-    def _oust(self, promise: StartReservation, overdue: Sequence[Occupant]) -> bool:
+    def _oust(self, promise: StartReservation, overdue: Sequence[Placement]) -> bool:
         """Whether work that overran and yields is ended for the unit, as much as suffices."""
         unit, bundles = self._unit(promise.key), overdue_bundles(self._cache, overdue)
         if unit is None or not bundles:
@@ -398,7 +398,7 @@ class BackfillController:
 
     def _only(self, nodes: frozenset[str]) -> frozenset[str]:
         """All nodes but these."""
-        return frozenset(name for name in self._snapshot.columns.rows if name not in nodes)
+        return frozenset(name for name in self._snapshot.table.rows if name not in nodes)
 
 
 @dataclass(slots=True)
@@ -414,5 +414,5 @@ class BlockedUnit:
 
     @classmethod
     def of(cls, unit: Unit) -> Self:
-        single = unit.need <= 1 and unit.pods[0].shape.ask.gpus <= 1
-        return cls(unit.tenant, unit.order, unit.pods[0].shape.requests, single)
+        single = unit.need <= 1 and unit.pods[0].spec.host_request.gpus <= 1
+        return cls(unit.tenant, unit.order, unit.pods[0].spec.requests, single)

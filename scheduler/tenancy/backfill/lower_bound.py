@@ -16,12 +16,12 @@ import numpy as np
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools
+from scheduler.model.plan import Placement
 from scheduler.model.pod import SchedulingSpec
 from scheduler.model.unit import Unit
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.start_time import ExpectedEnd
-from scheduler.tenancy.preemption.victims import Occupant
 
 
 def bound(
@@ -34,10 +34,10 @@ def bound(
 ) -> float | None:
     """`endings` in the order of time; None: all of them together do not make enough room."""
     latest = 0.0
-    counts = Counter(pod.shape for pod in unit.pods)
-    for shape, count in counts.items():
+    counts = Counter(pod.spec for pod in unit.pods)
+    for spec, count in counts.items():
         wanted = unit.need - (len(unit.pods) - count)
-        found = _alone(shape, wanted, snapshot, endings, memo, closed)
+        found = _alone(spec, wanted, snapshot, endings, memo, closed)
         if found is None:
             return None
         latest = max(latest, found)
@@ -48,24 +48,24 @@ def room(
     unit: Unit,
     snapshot: Snapshot,
     nodes: Iterable[str],
-    gone: Iterable[Occupant],
-    ahead: Iterable[Occupant],
+    gone: Iterable[Placement],
+    ahead: Iterable[Placement],
 ) -> bool:
     """Whether these nodes have room for the unit by amounts, when some are gone and some came."""
-    shapes = {pod.shape for pod in unit.pods}
-    if len(shapes) > 1:
+    specs = {pod.spec for pod in unit.pods}
+    if len(specs) > 1:
         return True  # left to the planner
-    asked = shapes.pop().requests
-    columns = snapshot.columns
+    asked = specs.pop().requests
+    table = snapshot.table
     free = {
-        node: [columns.free_at(columns.rows[node], name) for name, _ in asked]
+        node: [table.free_at(table.rows[node], name) for name, _ in asked]
         for node in nodes
         if node in snapshot
     }
     for sign, moved in ((1, gone), (-1, ahead)):
         for one in moved:
             if (mine := free.get(one.node)) is not None:
-                amounts = dict(one.pod.shape.requests)
+                amounts = dict(one.pod.spec.requests)
                 for place, (name, _) in enumerate(asked):
                     mine[place] += sign * amounts.get(name, 0)
     fits = (
@@ -76,19 +76,19 @@ def room(
 
 
 def _alone(
-    shape: SchedulingSpec,
+    spec: SchedulingSpec,
     wanted: int,
     snapshot: Snapshot,
     endings: Sequence[ExpectedEnd],
     memo: Memo,
     closed: Bools | None,
 ) -> float | None:
-    columns = snapshot.columns
-    rows = filters.candidates(snapshot, shape, memo)
+    table = snapshot.table
+    rows = filters.candidates(snapshot, spec, memo)
     if closed is not None:
         rows = rows & ~closed
-    free = [columns.free(name) for name, _ in shape.requests]
-    each = [count for _, count in shape.requests]
+    free = [table.free(name) for name, _ in spec.requests]
+    each = [count for _, count in spec.requests]
     room = np.where(rows, np.int64(max(wanted, 0)), np.int64(0))
     for column, count in zip(free, each, strict=True):
         np.minimum(room, column // count, out=room)
@@ -98,14 +98,14 @@ def _alone(
         return 0.0
     amounts: dict[int, list[int]] = {}
     for ending in endings:
-        row = columns.rows.get(ending.occupant.node)
+        row = table.rows.get(ending.occupant.node)
         if row is None or not rows[row]:
             continue
         mine = amounts.get(row)
         if mine is None:
             mine = amounts[row] = [int(column[row]) for column in free]
-        gone = dict(ending.occupant.pod.shape.requests)
-        for place, (name, _) in enumerate(shape.requests):
+        gone = dict(ending.occupant.pod.spec.requests)
+        for place, (name, _) in enumerate(spec.requests):
             mine[place] += gone.get(name, 0)
         more = min(left // count for left, count in zip(mine, each, strict=True)) - int(have[row])
         if more > 0:

@@ -90,4 +90,4 @@ class QuotaForecast:
         for one in self._cache.on():
             end = self._lengths.end(one.pod, now)
             if end is not None and end <= at:
-                yield one.pod.terms.tenant, dict(self._accounts.taken(one.pod.uid))
+                yield one.pod.attributes.tenant, dict(self._accounts.taken(one.pod.uid))

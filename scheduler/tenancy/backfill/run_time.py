@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from policies import duration
 from policies.documents.tenancy import Backfill
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.tenancy.backfill.start_time import ExpectedEnd
-from scheduler.tenancy.preemption.victims import Occupant
 
 
 class RunTimes:
@@ -40,9 +40,13 @@ class RunTimes:
 
     def of(self, pod: Pod) -> float | None:
         """Seconds; None: nobody knows."""
-        if pod.terms.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
+        if pod.attributes.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
             return None
-        return self.usual.get(pod.terms.type) if pod.terms.lasts is None else pod.terms.lasts
+        return (
+            self.usual.get(pod.attributes.type)
+            if pod.attributes.lasts is None
+            else pod.attributes.lasts
+        )
 
     def of_unit(self, unit: Unit) -> float:
         """Until the last of its pods ends; for ever where nobody knows of one."""
@@ -52,14 +56,14 @@ class RunTimes:
     def end(self, pod: Pod, epoch: float) -> float | None:
         """Of a pod that has a node; None: nobody knows."""
         if pod.terminating:
-            return epoch + pod.terms.grace
+            return epoch + pod.attributes.grace
         lasts = self.of(pod)
         if lasts is None:
             return None
-        at = (pod.terms.started or epoch) + lasts
+        at = (pod.attributes.started or epoch) + lasts
         return max(at, self._longer.get(pod.uid, at))
 
-    def endings(self, pods: Iterable[Occupant], epoch: float) -> list[ExpectedEnd]:
+    def endings(self, pods: Iterable[Placement], epoch: float) -> list[ExpectedEnd]:
         """Of those that are known to end, in the order of time; nobody has ended before now."""
         found = [
             ExpectedEnd(max(at, epoch), one)
@@ -70,7 +74,7 @@ class RunTimes:
 
     def over(self, pod: Pod, epoch: float) -> float:
         """Seconds for which the pod has run beyond what was expected of it at first."""
-        return epoch - (pod.terms.started or epoch) - (self.of(pod) or 0.0)
+        return epoch - (pod.attributes.started or epoch) - (self.of(pod) or 0.0)
 
     def overran(self, uid: str, until: float) -> None:
         self._longer[uid] = until

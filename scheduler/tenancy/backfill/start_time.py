@@ -15,11 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.plan import Placed, Plan
+from scheduler.model.plan import Placed, Placement, Plan
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import UnitKey
 from scheduler.plan.memo import Memo
-from scheduler.tenancy.preemption.victims import Occupant
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +26,7 @@ class ExpectedEnd:
     """A pod that runs, and when it is expected to end."""
 
     at: float
-    occupant: Occupant
+    occupant: Placement
 
 
 _NAMED = 5
@@ -81,10 +80,10 @@ def earliest(
 
 def without(
     snapshot: Snapshot,
-    gone: Sequence[Occupant],
+    gone: Sequence[Placement],
     plan: Callable[[Memo], Plan],
     statics: Memo | None = None,
-    ahead: Sequence[Occupant] = (),
+    ahead: Sequence[Placement] = (),
 ) -> Placed | None:
     """The plan on a trial where these pods are gone, and those ahead have their nodes."""
     memo = Memo() if statics is None else Memo(statics=statics.statics)
@@ -103,7 +102,7 @@ def keeps(
     snapshot: Snapshot,
     endings: Sequence[ExpectedEnd],
     plan: Callable[[Memo], Plan],
-    ahead: Sequence[Occupant],
+    ahead: Sequence[Placement],
     *,
     statics: Memo | None = None,
 ) -> bool:

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from scheduler.cache.cache import Cache
 from scheduler.model.attributes import SYSTEM_CRITICAL
 from scheduler.model.gang import GangKey, PodGroup
+from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, size_of
-from scheduler.tenancy.preemption.victims import Occupant, VictimGroup
+from scheduler.tenancy.preemption.victims import VictimGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +39,28 @@ class PreemptionGrounds:
 
 def claim(unit: Unit, *, entitled: bool) -> PreemptionGrounds | None:
     """None: the unit asks nobody to go."""
-    if not all(pod.terms.preempts for pod in unit.pods):
+    if not all(pod.attributes.preempts for pod in unit.pods):
         return None
     return PreemptionGrounds(
         unit.tenant,
         unit.priority,
         unit.key if isinstance(unit.key, GangKey) else None,
         entitled,
-        any(pod.terms.preemptible or pod.terms.backfill for pod in unit.pods),
+        any(pod.attributes.preemptible or pod.attributes.backfill for pod in unit.pods),
     )
 
 
 def may_go(pod: Pod, asks: PreemptionGrounds, *, scheduler: str) -> bool:
     """Whether this pod may be asked to go."""
-    if pod.terminating or pod.terms.fixed or pod.priority >= SYSTEM_CRITICAL:
+    if pod.terminating or pod.attributes.fixed or pod.priority >= SYSTEM_CRITICAL:
         return False
     if pod.scheduler != scheduler or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
         return False
     if asks.gang is not None and pod.gang is not None and pod.gang.key == asks.gang:
         return False
-    if pod.terms.tenant == asks.tenant:
+    if pod.attributes.tenant == asks.tenant:
         return pod.priority < asks.priority
-    return (pod.terms.preemptible and not asks.yields) or asks.entitled
+    return (pod.attributes.preemptible and not asks.yields) or asks.entitled
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class CandidateContext:
 
 
 def bundles(
-    pods: Iterable[Occupant], asks: PreemptionGrounds, view: CandidateContext
+    pods: Iterable[Placement], asks: PreemptionGrounds, view: CandidateContext
 ) -> list[VictimGroup]:
     """
     What may go, as it would go.
@@ -88,7 +89,7 @@ def bundles(
     A gang goes as a whole only if every one of its placed members may go.
     """
     found: list[VictimGroup] = []
-    gangs: dict[GangKey, list[Occupant]] = {}
+    gangs: dict[GangKey, list[Placement]] = {}
     for one in pods:
         if one.pod.gang is not None:
             gangs.setdefault(one.pod.gang.key, []).append(one)
@@ -100,7 +101,7 @@ def bundles(
 
 
 def _of_gang(
-    key: GangKey, members: list[Occupant], asks: PreemptionGrounds, view: CandidateContext
+    key: GangKey, members: list[Placement], asks: PreemptionGrounds, view: CandidateContext
 ) -> Iterable[VictimGroup]:
     staying = [one for one in members if not one.pod.terminating]
     free = [one for one in staying if view.may_go(one.pod, asks)]
@@ -117,33 +118,33 @@ def _of_gang(
         yield _bundle(str(key), core, asks, view, gang=key, core=True)
 
 
-def _leads(one: Occupant) -> bool:
+def _leads(one: Placement) -> bool:
     return bool(one.pod.gang and one.pod.gang.leader)
 
 
 def _bundle(
     key: str,
-    pods: tuple[Occupant, ...],
+    pods: tuple[Placement, ...],
     asks: PreemptionGrounds,
     view: CandidateContext,
     *,
     gang: GangKey | None = None,
     core: bool = False,
 ) -> VictimGroup:
-    starts = (one.pod.terms.started for one in pods)
+    starts = (one.pod.attributes.started for one in pods)
     return VictimGroup(
         key,
         pods,
         gang=gang,
         core=core,
-        tier=max(view.rank(one.pod.terms.tier) for one in pods),
+        tier=max(view.rank(one.pod.attributes.tier) for one in pods),
         priority=max(one.pod.priority for one in pods),
         lost=sum(max(0.0, view.now - start) for start in starts if start),
-        foreign=pods[0].pod.terms.tenant != asks.tenant,
+        foreign=pods[0].pod.attributes.tenant != asks.tenant,
     )
 
 
-def overdue_bundles(cache: Cache, overdue: Sequence[Occupant]) -> list[VictimGroup]:
+def overdue_bundles(cache: Cache, overdue: Sequence[Placement]) -> list[VictimGroup]:
     yielding = [one for one in overdue if _yields(one.pod)]
     gangs = {one.pod.gang.key for one in yielding if one.pod.gang is not None}
     found = [VictimGroup(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
@@ -152,10 +153,10 @@ def overdue_bundles(cache: Cache, overdue: Sequence[Occupant]) -> list[VictimGro
     return found
 
 
-def _members(cache: Cache, gang: GangKey) -> tuple[Occupant, ...]:
-    nodes = {node for _, node in cache.mates(gang)}
+def _members(cache: Cache, gang: GangKey) -> tuple[Placement, ...]:
+    nodes = {node for _, node in cache.bound_members(gang)}
     return tuple(o for o in cache.on(nodes) if o.pod.gang and o.pod.gang.key == gang)
 
 
 def _yields(pod: Pod) -> bool:
-    return (pod.terms.backfill or pod.terms.preemptible) and not pod.terms.fixed
+    return (pod.attributes.backfill or pod.attributes.preemptible) and not pod.attributes.fixed

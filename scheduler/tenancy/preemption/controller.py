@@ -29,7 +29,7 @@ from scheduler.cache.cache import Cache
 from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.gang import GangKey, PodGroup
-from scheduler.model.placeholder import is_stand_in
+from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey
@@ -39,7 +39,7 @@ from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption.evaluator import Evaluator
 from scheduler.tenancy.preemption.executor import EvictionProgress, Evictor, NominationClearer
 from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, SearchRateLimit
-from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan
+from scheduler.tenancy.preemption.victims import PreemptionPlan
 
 WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
 LONGEST_WAIT: Final = 600.0  # for victims that ignore their grace
@@ -57,10 +57,10 @@ class Attempt:
     """The room is kept so long, and longer only while somebody is ending."""
     latest: float
     """The room is kept so long at the most."""
-    places: tuple[Occupant, ...] = ()
+    places: tuple[Placement, ...] = ()
     victims: set[str] = field(default_factory=set)
     """uids of those who have to go and have not gone yet"""
-    told: tuple[Occupant, ...] = ()
+    told: tuple[Placement, ...] = ()
     """Where pods were told that they are to be."""
     evicted: int = 0
     task: asyncio.Task[None] | None = None
@@ -110,7 +110,7 @@ class PreemptionController:
             promised=queue.promised,
         )
         self._attempts: dict[UnitKey, Attempt] = {}
-        self._flying: dict[UnitKey, tuple[Attempt, tuple[Occupant, ...]]] = {}  # being bound
+        self._flying: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}  # being bound
         self._pacing = SearchRateLimit()
         self._nominating = NominationClearer(evictor, self._done)
         self._resumed = False
@@ -184,7 +184,7 @@ class PreemptionController:
     def _pursue(self, attempt: Attempt, verdict: PreemptionPlan, now: float) -> None:
         """Keep the room that the verdict gives, and ask whoever has to go for it."""
         attempt.places = tuple(
-            Occupant(one.pod, one.node, one.assignment) for one in verdict.plan.placements
+            Placement(one.pod, one.node, one.assignment) for one in verdict.plan.placements
         )
         self._holds.put(attempt.unit.key, attempt.places)
         victims = [one.pod for one in verdict.pods]
@@ -286,7 +286,7 @@ class PreemptionController:
             return
         self._stay(uid for uid in attempt.victims if not self._is_ending(uid))
         self._holds.end(key)
-        places = tuple(Occupant(one.pod, one.node, one.assignment) for one in placements)
+        places = tuple(Placement(one.pod, one.node, one.assignment) for one in placements)
         self._flying[key] = attempt, places
 
     def tick(self) -> None:
@@ -321,7 +321,7 @@ class PreemptionController:
         if not failed or key in self._attempts or key in self._holds:
             self._metrics.preemption.labels("placed").inc()
             return
-        to_come = (one for one in attempt.places if is_stand_in(one.pod))
+        to_come = (one for one in attempt.places if is_placeholder(one.pod))
         attempt.places, attempt.victims = (*failed, *to_come), set()
         attempt.until = max(attempt.until, now + WAIT_SECONDS)
         attempt.latest = max(attempt.latest, attempt.until)
@@ -383,7 +383,7 @@ class PreemptionController:
         self._stay(uid for uid in attempt.victims if not self._is_ending(uid))
         kept = self._cache.reservations.kept(key)
         self._freed(self._holds.end(key))
-        if kept and self._cache.reservations.terms(key) is not None:
+        if kept and self._cache.reservations.get(key) is not None:
             self._holds.put(key, kept)
         if attempt.told:
             self._nominating.clear(attempt.told, after=attempt.task)
@@ -398,7 +398,7 @@ class PreemptionController:
         for key, pods in sorted(self._queue.nominated().items(), key=lambda row: str(row[0])):
             unit = self._queue.unit(key)
             places = tuple(
-                Occupant(pod, pod.nominated, NOWHERE)
+                Placement(pod, pod.nominated, NOWHERE)
                 for pod in sorted(pods, key=lambda pod: pod.uid)
             )
             if unit is None or key in self._holds:
@@ -410,7 +410,7 @@ class PreemptionController:
                 for one in self._cache.occupants()
                 if one.pod.terminating and one.node in nodes
             ]
-            wait = max((pod.terms.grace + WAIT_SECONDS for pod in going), default=INHERITED)
+            wait = max((pod.attributes.grace + WAIT_SECONDS for pod in going), default=INHERITED)
             attempt = Attempt(
                 unit,
                 now + wait,
@@ -427,11 +427,11 @@ class PreemptionController:
 
 def grace(verdict: PreemptionPlan) -> float:
     """The longest of those who go."""
-    return max((one.pod.terms.grace for one in verdict.pods), default=0.0)
+    return max((one.pod.attributes.grace for one in verdict.pods), default=0.0)
 
 
 def newly_told(attempt: Attempt) -> list[tuple[Pod, str]]:
     """Pods that exist and were not told yet where they are to be; from now on they are."""
     known = {one.pod.uid: one.node for one in attempt.told}
-    attempt.told = tuple(one for one in attempt.places if not is_stand_in(one.pod))
+    attempt.told = tuple(one for one in attempt.places if not is_placeholder(one.pod))
     return [(one.pod, one.node) for one in attempt.told if known.get(one.pod.uid) != one.node]

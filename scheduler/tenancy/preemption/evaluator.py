@@ -16,7 +16,7 @@ from typing import Final
 
 from scheduler.cache.cache import Cache
 from scheduler.model.gang import GangKey, PodGroup
-from scheduler.model.plan import Plan
+from scheduler.model.plan import Placement, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
@@ -24,7 +24,7 @@ from scheduler.plan.memo import Memo
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption import candidates, pdb
 from scheduler.tenancy.preemption.guarantees import GuaranteeKeeper
-from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimGroup, VictimSearch
+from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import total
 
@@ -74,7 +74,7 @@ class Evaluator:
         node on which no start was promised to somebody of at least this priority.
         """
         accounts = self._cache.accounts
-        beyond = accounts.beyond(unit, self._cache.snapshot.columns.rows)
+        beyond = accounts.beyond(unit, self._cache.snapshot.table.rows)
         rights = [(True, beyond)] if beyond is not None else []
         if beyond is None or beyond:
             rights.append((False, self._shut(unit)))
@@ -93,8 +93,8 @@ class Evaluator:
         """Equal for units that a search answers alike."""
         if unit.bound:
             return unit.key
-        shapes = {pod.shape: pod for pod in unit.pods}
-        signatures = frozenset((s, self._cache.snapshot.signature(p)) for s, p in shapes.items())
+        specs = {pod.spec: pod for pod in unit.pods}
+        signatures = frozenset((s, self._cache.snapshot.signature(p)) for s, p in specs.items())
         rights = tuple((asks.entitled, asks.yields) for asks, _ in grounds)
         return unit.tenant, unit.priority, unit.need, signatures, rights
 
@@ -114,16 +114,16 @@ class Evaluator:
         near = self._look(unit, grounds, going, near=nodes)
         return self._look(unit, grounds, going) if near is None else near
 
-    def _going(self) -> list[Occupant]:
+    def _going(self) -> list[Placement]:
         """Whoever was asked to go, and is still there."""
         found = (self._cache.held(uid) for uid in sorted(set(self._asked())))
-        return [Occupant(one.pod, one.node, one.assignment) for one in found if one is not None]
+        return [Placement(one.pod, one.node, one.assignment) for one in found if one is not None]
 
     def _look(
         self,
         unit: Unit,
         grounds: Sequence[Ground],
-        going: Sequence[Occupant],
+        going: Sequence[Placement],
         near: frozenset[str] | None = None,
     ) -> PreemptionPlan | None:
         found = (self._search(unit, asks, closed, going, near) for asks, closed in grounds)
@@ -134,7 +134,7 @@ class Evaluator:
         unit: Unit,
         asks: candidates.PreemptionGrounds,
         closed: frozenset[str],
-        going: Sequence[Occupant],
+        going: Sequence[Placement],
         near: frozenset[str] | None,
     ) -> PreemptionPlan | None:
         self._metrics.preemption.labels("search").inc()
@@ -169,7 +169,7 @@ class Evaluator:
         )
 
     def _searched(
-        self, unit: Unit, closed: frozenset[str], going: Sequence[Occupant]
+        self, unit: Unit, closed: frozenset[str], going: Sequence[Placement]
     ) -> VictimSearch:
         return VictimSearch(
             self._cache.snapshot,

@@ -23,11 +23,11 @@ from typing import Final, Protocol
 
 from cluster import client, errors, resources
 from cluster.events import correlator
+from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.report import events
 from scheduler.report.conditions import StatusPatchVerb
-from scheduler.tenancy.preemption.victims import Occupant
 
 logger = logging.getLogger(__name__)
 
@@ -229,7 +229,9 @@ class NominationClearer:
     def busy(self) -> bool:
         return bool(self._tasks)
 
-    def clear(self, places: Sequence[Occupant], *, after: asyncio.Task[None] | None = None) -> None:
+    def clear(
+        self, places: Sequence[Placement], *, after: asyncio.Task[None] | None = None
+    ) -> None:
         """The pods are promised no node any more; once `after`, which may tell them so, ended."""
         if self._evictor is not None:
             waits = after if after is not asyncio.current_task() else None
@@ -238,7 +240,7 @@ class NominationClearer:
             task.add_done_callback(self._cleared)
 
     async def _clear(
-        self, evictor: Evictor, places: Sequence[Occupant], after: asyncio.Task[None] | None
+        self, evictor: Evictor, places: Sequence[Placement], after: asyncio.Task[None] | None
     ) -> None:
         if after is not None:
             await asyncio.wait([after])

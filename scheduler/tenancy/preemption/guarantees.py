@@ -17,14 +17,15 @@ does not, so nothing is overlooked but for the number of looks. Nobody is evicte
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimGroup, spared
+from scheduler.model.plan import Placement
+from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, spared
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts, total
 
 LOOKS: Final = 16
 """Searches for one unit."""
 
-Reckon = Callable[[Occupant], Amounts]
+Reckon = Callable[[Placement], Amounts]
 Choose = Callable[[list[VictimGroup]], PreemptionPlan | None]
 
 
@@ -40,7 +41,7 @@ class GuaranteeKeeper:
         amounts: Reckon,
         *,
         unit: tuple[str, Amounts] = ("", {}),
-        going: Iterable[Occupant] = (),
+        going: Iterable[Placement] = (),
     ) -> None:
         self._ledger, self._amounts, self._unit = ledger, amounts, unit
         self._going = tuple(going)
@@ -82,7 +83,7 @@ class GuaranteeKeeper:
         """Bundles of a tenant, or of a group, that falls below its promise without them."""
         foreign = [bundle for bundle in chosen if bundle.foreign]
         less = [(_tenant(b), total(self._amounts(one) for one in b.pods)) for b in foreign]
-        gone = [(one.pod.terms.tenant, self._amounts(one)) for one in self._going]
+        gone = [(one.pod.attributes.tenant, self._amounts(one)) for one in self._going]
         member = self._ledger.robbed(less, gone)
         if member is None:
             return []
@@ -91,7 +92,7 @@ class GuaranteeKeeper:
 
 
 def _tenant(bundle: VictimGroup) -> str:
-    return bundle.pods[0].pod.terms.tenant
+    return bundle.pods[0].pod.attributes.tenant
 
 
 def _without(staying: VictimGroup, bundles: Sequence[VictimGroup]) -> list[VictimGroup]:

@@ -56,10 +56,10 @@ class PreemptorQuota:
             for pod in placed[: attempt.unit.need]:
                 if not self._accounts.taken(pod.uid):
                     amounts = self._accounts.amounts(pod, nodes[pod.uid])
-                    yield pod.terms.tenant, tuple(amounts.items())
+                    yield pod.attributes.tenant, tuple(amounts.items())
 
     def _going(self, attempts: Collection[Attempt]) -> Iterator[Row]:
         for uid in {uid for attempt in attempts for uid in attempt.victims}:
             held = self._cache.held(uid)
             if held is not None:
-                yield held.pod.terms.tenant, tuple(self._accounts.taken(uid))
+                yield held.pod.attributes.tenant, tuple(self._accounts.taken(uid))

@@ -19,10 +19,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import Assignment
 from scheduler.model.gang import GangKey
-from scheduler.model.plan import Placed, Plan
-from scheduler.model.pod import Pod
+from scheduler.model.plan import Placed, Placement, Plan
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts, total
@@ -31,20 +29,11 @@ _MOST_TRIALS: Final = 200  # plans made for one search
 
 
 @dataclass(frozen=True, slots=True)
-class Occupant:
-    """A pod that has a node, and its place there."""
-
-    pod: Pod
-    node: str
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
 class VictimGroup:
     """Pods that go together or stay together."""
 
     key: str
-    pods: tuple[Occupant, ...]
+    pods: tuple[Placement, ...]
     gang: GangKey | None = None
     core: bool = False
     """What keeps its gang alive: without it the whole gang goes."""
@@ -69,7 +58,7 @@ class PreemptionPlan:
     plan: Placed
 
     @property
-    def pods(self) -> tuple[Occupant, ...]:
+    def pods(self) -> tuple[Placement, ...]:
         return tuple(one for bundle in self.bundles for one in bundle.pods)
 
 
@@ -83,7 +72,7 @@ class VictimSearch:
     """How many of the unit's pods a plan must place."""
     statics: Memo = field(default_factory=Memo)
     """What was derived from facts that evictions do not change."""
-    going: Sequence[Occupant] = ()
+    going: Sequence[Placement] = ()
     """Pods that are on their way out: their room counts as free."""
     trials: int = 0
 
@@ -166,9 +155,9 @@ def _without(bundle: VictimGroup, chosen: Sequence[VictimGroup]) -> list[VictimG
 def spared(
     bundles: Sequence[VictimGroup],
     ledger: Ledger,
-    amounts: Callable[[Occupant], Amounts],
+    amounts: Callable[[Placement], Amounts],
     *,
-    going: Iterable[Occupant] = (),
+    going: Iterable[Placement] = (),
 ) -> list[VictimGroup]:
     """
     The bundles that may go together without touching what their tenants were promised.
@@ -177,13 +166,13 @@ def spared(
     already is in use no more, though it counts until it is gone.
     """
     kept: list[VictimGroup] = []
-    lost = [(one.pod.terms.tenant, dict(amounts(one))) for one in going]
+    lost = [(one.pod.attributes.tenant, dict(amounts(one))) for one in going]
     for tenant, less in lost:
         ledger.give(tenant, less.items())
     try:
         for bundle in sorted(bundles, key=lambda one: one.cost):
             less = total(amounts(one) for one in bundle.pods)
-            tenant = bundle.pods[0].pod.terms.tenant
+            tenant = bundle.pods[0].pod.attributes.tenant
             if bundle.foreign and not ledger.spares(tenant, less):
                 continue
             kept.append(bundle)

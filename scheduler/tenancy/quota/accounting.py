@@ -74,8 +74,8 @@ class QuotaAccounts:
     def take(self, pod: Pod, node: str) -> None:
         self.give(pod.uid)
         amounts = tuple(self.amounts(pod, node).items())
-        self._taken[pod.uid] = (pod.terms.tenant, amounts)
-        self.ledger.take(pod.terms.tenant, amounts)
+        self._taken[pod.uid] = (pod.attributes.tenant, amounts)
+        self.ledger.take(pod.attributes.tenant, amounts)
 
     def give(self, uid: str) -> None:
         found = self._taken.pop(uid, None)
@@ -89,8 +89,8 @@ class QuotaAccounts:
 
     def amounts(self, pod: Pod, node: str = "") -> dict[str, int]:
         """What the pod counts for; on a node its GPUs count by model and tier as well."""
-        found = dict(pod.shape.requests)
-        gpus = pod.shape.ask.gpus
+        found = dict(pod.spec.requests)
+        gpus = pod.spec.host_request.gpus
         if node and gpus and self.ledger.tree.kinds:
             found |= {name: gpus for name in self.kinds(node) if name in self.ledger.tree.kinds}
         return found
@@ -99,7 +99,7 @@ class QuotaAccounts:
 
     def allow(self, unit: Unit) -> Unit | OverQuota:
         """The unit with as many members as the quota allows, at least those that it needs."""
-        tenant = unit.pods[0].terms.tenant
+        tenant = unit.pods[0].attributes.tenant
         if not self.ledger.tree.limited:
             return unit
         every = total(self.amounts(pod) for pod in unit.pods)
@@ -122,14 +122,17 @@ class QuotaAccounts:
         placed = tuple(placements)
         if not placed or not self.ledger.tree.kinds:
             return None
-        tenant = placed[0][0].terms.tenant
+        tenant = placed[0][0].attributes.tenant
         excess = self.ledger.excess(tenant, total(self.amounts(*one) for one in placed))
         return None if excess is None else self._held_back(tenant, excess)
 
     def closed(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str]:
         """Nodes whose GPUs are of a kind of which the tenant may not have one pod's worth more."""
-        tree, tenant = self.ledger.tree, unit.pods[0].terms.tenant
-        asked = min((pod.shape.ask.gpus for pod in unit.pods if pod.shape.ask.gpus), default=0)
+        tree, tenant = self.ledger.tree, unit.pods[0].attributes.tenant
+        asked = min(
+            (pod.spec.host_request.gpus for pod in unit.pods if pod.spec.host_request.gpus),
+            default=0,
+        )
         if not asked or not tree.kinds:
             return frozenset()
         full = {
@@ -151,7 +154,7 @@ class QuotaAccounts:
         """
         pods = unit.pods[: unit.need]
         needed = total(self.amounts(pod) for pod in pods)
-        gpus = sum(pod.shape.ask.gpus for pod in pods)
+        gpus = sum(pod.spec.host_request.gpus for pod in pods)
         if not (gpus and self.ledger.tree.kinds):
             return frozenset() if self.ledger.entitled(unit.tenant, needed) else None
         verdicts: dict[tuple[str, ...], bool] = {}

@@ -45,7 +45,7 @@ class QuotaEnforcer:
 
     def tick(self, now: float) -> None:
         """Let time pass; whoever may go on is put in line again."""
-        statics = self._cache.snapshot.columns.statics
+        statics = self._cache.snapshot.table.statics
         if now >= self._faded_at + FADE_EVERY or statics != self._statics:
             self._faded_at, self._statics = now, statics
             self.fade()
@@ -57,9 +57,9 @@ class QuotaEnforcer:
                 self._queue.let_go(unit.key, now)
 
     def fade(self) -> None:
-        columns = self._cache.snapshot.columns
+        table = self._cache.snapshot.table
         # Also what nobody uses yet: the first to use it is not the first again.
-        totals = {name: columns.total(name) for name in columns.resources() if name != PODS}
+        totals = {name: table.total(name) for name in table.resources() if name != PODS}
         self._accounts.shares.advance(totals, self._epoch())
 
     def plan(self, unit: Unit, plan: Planning, *, closed: frozenset[str]) -> Plan:
@@ -70,13 +70,13 @@ class QuotaEnforcer:
         allowed = self._allow(unit)
         if isinstance(allowed, OverQuota):
             return NoFit(len(snapshot), held_back=allowed.text)
-        full = self._accounts.closed(allowed, snapshot.columns.rows)
+        full = self._accounts.closed(allowed, snapshot.table.rows)
         found = plan(allowed, closed | full)
         over = self._over(found)
         while over is not None:
             kind = over.excess.resource
             more = {
-                node for node in snapshot.columns.rows if kind in self._accounts.kinds(node)
+                node for node in snapshot.table.rows if kind in self._accounts.kinds(node)
             } - full
             if not more:
                 break

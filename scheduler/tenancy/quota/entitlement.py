@@ -54,4 +54,4 @@ class EntitlementTracker:
                 self._queue.retry(key, now)
 
     def _is_beyond(self, unit: Unit) -> bool:
-        return self._accounts.beyond(unit, self._cache.snapshot.columns.rows) is None
+        return self._accounts.beyond(unit, self._cache.snapshot.table.rows) is None

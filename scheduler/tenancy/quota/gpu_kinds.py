@@ -23,10 +23,10 @@ class GpuKinds:
 
     def __call__(self, name: str) -> tuple[str, ...]:
         snapshot = self._snapshot
-        row = snapshot.columns.rows.get(name)
+        row = snapshot.table.rows.get(name)
         if row is None:
             return ()
-        found = [GPU_MODEL + alias for alias in self._aliases(snapshot.columns.nodes[name])]
+        found = [GPU_MODEL + alias for alias in self._aliases(snapshot.table.nodes[name])]
         tier = int(snapshot.places.hardware.tiers()[row])
         if tier != UNKNOWN:
             found.append(HARDWARE_TIER + _TIERS[tier])

@@ -24,16 +24,15 @@ from typing import Any, Final
 from cluster.events import correlator
 from cluster.informer import EventKind, WatchEvent
 from policies import quantity
-from policies.documents.reservation import Place, PodGroup
+from policies.documents.reservation import Place, PodGroupMembers
 from scheduler.cache.cache import Cache, CachedPod
 from scheduler.model.assignment import NOWHERE, parse
 from scheduler.model.gang import GangKey, PodGroup
-from scheduler.model.placeholder import like, shape_of
+from scheduler.model.placeholder import like, spec_of
 from scheduler.model.plan import Bound, Placement, Result
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, leads, size_of
 from scheduler.report import events
-from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.members import ALL_CAME, MemberReservation
 from scheduler.tenancy.reservation.objects import Reservation, document, status
 from scheduler.tenancy.reservation.tenant_active import TenantReservations
@@ -141,7 +140,7 @@ class ReservationController:
                 self._handled.add(one.uid)
                 self._adopt(one, group)
 
-    def _adopt(self, one: Reservation, group: PodGroup) -> None:
+    def _adopt(self, one: Reservation, group: PodGroupMembers) -> None:
         key = GangKey(one.name[0], group.name)
         held = self._cache.held(group.leader)
         if held is None or held.assumed or held.pod.terminating or key in self._objects:
@@ -161,18 +160,18 @@ class ReservationController:
         logger.info("kept again", extra={"unit": str(key), "places": len(places)})
 
     def _places(
-        self, key: GangKey, leader: CachedPod, group: PodGroup, places: Sequence[Place]
-    ) -> tuple[list[Occupant], tuple[Pod, ...]]:
+        self, key: GangKey, leader: CachedPod, group: PodGroupMembers, places: Sequence[Place]
+    ) -> tuple[list[Placement], tuple[Pod, ...]]:
         """Where members that are missing have their place, and those that have none."""
-        mates = self._cache.mates(key)
-        stated = (pod.gang.min_available for pod, _ in mates if pod.gang)
-        missing = max(0, (size_of(stated, self._group(key)) or 1) - len(mates))
+        bound_members = self._cache.bound_members(key)
+        stated = (pod.gang.min_available for pod, _ in bound_members if pod.gang)
+        missing = max(0, (size_of(stated, self._group(key)) or 1) - len(bound_members))
         amounts = {name: quantity.amount(name, text) for name, text in group.resources.items()}
-        pods = like(leader.pod, shape_of(leader.pod, amounts), missing)
-        came = Counter(node for pod, node in mates if not leads(pod))
+        pods = like(leader.pod, spec_of(leader.pod, amounts), missing)
+        came = Counter(node for pod, node in bound_members if not leads(pod))
         rows = still_open(places, came, missing)
         found = [
-            Occupant(pod, row.node, parse(row.assigned or None) or NOWHERE)
+            Placement(pod, row.node, parse(row.assigned or None) or NOWHERE)
             for pod, row in zip(pods, rows, strict=False)
         ]
         return found, pods[len(found) :]
@@ -181,15 +180,15 @@ class ReservationController:
 
     def needed(self, unit: Unit, placements: Iterable[Placement]) -> bool:
         """Whether an object must be there before these are bound."""
-        return self._rooms.terms(unit.key) is not None and any(leads(one.pod) for one in placements)
+        return self._rooms.get(unit.key) is not None and any(leads(one.pod) for one in placements)
 
     async def write(self, unit: Unit, placements: Iterable[Placement]) -> str:
         """Empty: the object stands in the API. Else why nobody may be bound."""
-        key, terms = unit.key, self._rooms.terms(unit.key)
+        key, reservation = unit.key, self._rooms.get(unit.key)
         leader = next(one.pod for one in placements if leads(one.pod))
-        if terms is None or not isinstance(key, GangKey):
+        if reservation is None or not isinstance(key, GangKey):
             return ""
-        until = datetime.fromtimestamp(self._epoch() + terms.until - self._now(), UTC)
+        until = datetime.fromtimestamp(self._epoch() + reservation.until - self._now(), UTC)
         body = document(leader, self._rooms.kept(key), until)
         name = (key.namespace, str(body["metadata"]["name"]))
         made = await self._create(name, body, min(WRITE_SECONDS, unit.timeout / 2))
@@ -217,7 +216,7 @@ class ReservationController:
         bound is kept again. Told when its pods count on their nodes no longer.
         """
         key = unit.key
-        if not isinstance(key, GangKey) or self._rooms.terms(key) is None:
+        if not isinstance(key, GangKey) or self._rooms.get(key) is None:
             return
         bound = [(one.placement.pod, isinstance(one, Bound)) for one in results]
         if any(leads(pod) and not done for pod, done in bound):
@@ -233,7 +232,7 @@ class ReservationController:
             self._record(events.reservation_dropped(*self._objects[key], key.name, why))
 
     def _open(self, key: GangKey, why: str) -> None:
-        if self._rooms.terms(key) is not None:
+        if self._rooms.get(key) is not None:
             self._freed(self._rooms.end(key))
             self._opened(key, why)
 
@@ -299,7 +298,7 @@ class ReservationController:
             return True
         name, _ = self._objects[key]
         kept = self._rooms.places(key)
-        if self._rooms.terms(key) is None:
+        if self._rooms.get(key) is None:
             del self._objects[key]
             self._doomed.add(name)
             return True

@@ -22,11 +22,10 @@ from typing import Final
 
 from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.gang import GangKey
-from scheduler.model.placeholder import is_stand_in, like, stand_ins
+from scheduler.model.placeholder import is_placeholder, like, placeholders
 from scheduler.model.plan import Placed, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, leads
-from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 KEPT_SECONDS: Final = 600.0  # at least
@@ -47,23 +46,23 @@ class MemberReservations:
 
     def __init__(self, holds: ReservedCapacity, accounts: QuotaAccounts) -> None:
         self._holds, self._accounts = holds, accounts
-        self._planned: dict[UnitKey, tuple[tuple[Occupant, ...], dict[str, Occupant]]] = {}
+        self._planned: dict[UnitKey, tuple[tuple[Placement, ...], dict[str, Placement]]] = {}
         self._terms: dict[GangKey, MemberReservation] = {}
         self._wanted: dict[GangKey, tuple[Pod, ...]] = {}  # gang -> those who should have a place
         self._nodes: dict[GangKey, frozenset[str]] = {}  # gang -> where they were last given one
         self.short: set[GangKey] = set()
         """Gangs some of whose members to come have no place, as far as was noticed: `moving`."""
-        self._flying: dict[GangKey, dict[str, Occupant]] = {}  # -> uid -> where it is being bound
+        self._flying: dict[GangKey, dict[str, Placement]] = {}  # -> uid -> where it is being bound
         self._counted: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids, as the accounts know
         self.possible = True
         """Whether room can be kept at all."""
         self.on_change: Callable[[GangKey], None] = lambda gang: None
         """Told of gangs for which something else is kept than before."""
 
-    def kept(self, key: UnitKey) -> tuple[Occupant, ...]:
-        return tuple(one for one in self._holds.of(key) if is_stand_in(one.pod))
+    def kept(self, key: UnitKey) -> tuple[Placement, ...]:
+        return tuple(one for one in self._holds.of(key) if is_placeholder(one.pod))
 
-    def places(self, key: GangKey) -> tuple[Occupant, ...]:
+    def places(self, key: GangKey) -> tuple[Placement, ...]:
         """What is kept, and where members are being bound that took one: theirs if that fails."""
         return (*self.kept(key), *self._flying.get(key, {}).values())
 
@@ -74,7 +73,7 @@ class MemberReservations:
         """Those who should have a place."""
         return self._wanted.get(key, ())
 
-    def placeless(self, key: GangKey, kept: Iterable[Occupant]) -> list[Pod]:
+    def placeless(self, key: GangKey, kept: Iterable[Placement]) -> list[Pod]:
         """Those of them who have none of these."""
         placed = {one.pod.uid for one in kept}
         return [pod for pod in self.wanted(key) if pod.uid not in placed]
@@ -87,7 +86,7 @@ class MemberReservations:
         """Members that the gang may still wait for: with a place, without, or being bound."""
         return len(self.wanted(key)) + len(self._flying.get(key, ()))
 
-    def terms(self, key: UnitKey) -> MemberReservation | None:
+    def get(self, key: UnitKey) -> MemberReservation | None:
         return self._terms.get(key) if isinstance(key, GangKey) else None
 
     def __len__(self) -> int:
@@ -106,17 +105,17 @@ class MemberReservations:
         count = max(0, len(kept) - come) if kept else missing
         if not count:
             return unit
-        shape = kept[0].pod.shape if kept else None
-        more = stand_ins(unit, count, shape)
+        spec = kept[0].pod.spec if kept else None
+        more = placeholders(unit, count, spec)
         return replace(unit, pods=(*unit.pods, *more), led=False, reserved=0)
 
     def taken(self, unit: Unit, plan: Placed) -> Placed:
         """The plan for pods that exist; where the others stand is kept in mind for `placed`."""
-        apart = [one for one in plan.placements if is_stand_in(one.pod)]
-        real = tuple(one for one in plan.placements if not is_stand_in(one.pod))
+        apart = [one for one in plan.placements if is_placeholder(one.pod)]
+        real = tuple(one for one in plan.placements if not is_placeholder(one.pod))
         going = {one.pod.uid: _occupant(one) for one in real if not leads(one.pod)}
         self._planned[unit.key] = tuple(_occupant(one) for one in apart), going
-        left = tuple(pod for pod in plan.left if not is_stand_in(pod))
+        left = tuple(pod for pod in plan.left if not is_placeholder(pod))
         return Placed(real, left, plan.why_left if left else None)
 
     def placed(self, unit: Unit, now: float, *, answered: bool = False) -> frozenset[str]:
@@ -127,7 +126,7 @@ class MemberReservations:
         `answered`: whoever binds says what became of it, see there.
         """
         places, going = self._planned.pop(unit.key, ((), {}))
-        key, known = unit.key, self.terms(unit.key)
+        key, known = unit.key, self.get(unit.key)
         if not isinstance(key, GangKey) or (known is None and not places):
             return frozenset()
         leader = next((pod.uid for pod in unit.pods if leads(pod)), known and known.leader)
@@ -158,7 +157,7 @@ class MemberReservations:
     def keep(
         self,
         key: GangKey,
-        places: Sequence[Occupant],
+        places: Sequence[Placement],
         terms: MemberReservation,
         *,
         more: Iterable[Pod] = (),
@@ -167,7 +166,7 @@ class MemberReservations:
         Room at these places, and at no others; `more` should have one, and there is none now.
         The nodes on which nothing is kept any more.
         """
-        evicting = [one for one in self._holds.of(key) if not is_stand_in(one.pod)]
+        evicting = [one for one in self._holds.of(key) if not is_placeholder(one.pod)]
         before, flying = self._open(key), self._flying.get(key)
         pods = _numbered([*(one.pod for one in places), *more])
         rows = [replace(one, pod=pod) for one, pod in zip(places, pods, strict=False)]
@@ -222,21 +221,21 @@ class MemberReservations:
         """What is kept for the unit does not count against it while it is planned."""
         kept = self.kept(key)
         for one in kept:
-            self._accounts.ledger.give(one.pod.terms.tenant, self._amounts(one))
+            self._accounts.ledger.give(one.pod.attributes.tenant, self._amounts(one))
         try:
             yield
         finally:
             for one in kept:
-                self._accounts.ledger.take(one.pod.terms.tenant, self._amounts(one))
+                self._accounts.ledger.take(one.pod.attributes.tenant, self._amounts(one))
 
-    def _amounts(self, one: Occupant) -> Iterable[tuple[str, int]]:
+    def _amounts(self, one: Placement) -> Iterable[tuple[str, int]]:
         return self._accounts.taken(one.pod.uid)
 
 
-def _occupant(one: Placement) -> Occupant:
-    return Occupant(one.pod, one.node, one.assignment)
+def _occupant(one: Placement) -> Placement:
+    return Placement(one.pod, one.node, one.assignment)
 
 
 def _numbered(pods: Iterable[Pod]) -> tuple[Pod, ...]:
     """A stand-in for each, whoever it was."""
-    return tuple(like(pod, pod.shape, 1, start=number)[0] for number, pod in enumerate(pods))
+    return tuple(like(pod, pod.spec, 1, start=number)[0] for number, pod in enumerate(pods))

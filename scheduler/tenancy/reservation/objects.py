@@ -13,8 +13,8 @@ from policies import quantity, vocabulary
 from policies.documents.reservation import Place, ResourceReservation, Spec, shown
 from scheduler.errors import ModelError
 from scheduler.model.fields import instant
+from scheduler.model.plan import Placement
 from scheduler.model.pod import PODS, Pod, SchedulingSpec
-from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.writer import Name
 
 Json = dict[str, Any]
@@ -56,16 +56,16 @@ def read(obj: Json) -> Reservation:
     )
 
 
-def document(leader: Pod, kept: Sequence[Occupant], until: datetime) -> Json:
+def document(leader: Pod, kept: Sequence[Placement], until: datetime) -> Json:
     """The object for members that the leader is going to make."""
     assert leader.gang is not None
     spec = {
-        **({"tenant": leader.terms.tenant} if leader.terms.tenant else {}),
+        **({"tenant": leader.attributes.tenant} if leader.attributes.tenant else {}),
         "podGroup": {
             "name": leader.gang.key.name,
             "leader": leader.uid,
             "members": len(kept),
-            "resources": amounts(kept[0].pod.shape.requests),
+            "resources": amounts(kept[0].pod.spec.requests),
             "places": [_place(one) for one in kept],
         },
         "until": shown(until),
@@ -91,19 +91,19 @@ def name_of(leader: Pod) -> str:
     return f"{plain or 'gang'}-{hashlib.sha256(leader.uid.encode()).hexdigest()[:8]}"
 
 
-def status(kept: Sequence[Occupant], wanted: int) -> Json:
+def status(kept: Sequence[Placement], wanted: int) -> Json:
     """Of one for members to come, of whom so many should have a place."""
     short = f"room for {len(kept)} of {wanted}; the rest is looked for"
     return {
         "phase": "Active",
-        "held": held(len(kept), kept[0].pod.shape) if kept else "nothing",
+        "held": held(len(kept), kept[0].pod.spec) if kept else "nothing",
         "message": short if len(kept) < wanted else "",
         "places": [_place(one) for one in kept],
     }
 
 
-def held(count: int, shape: SchedulingSpec) -> str:
-    rows = (f"{name} {text}" for name, text in amounts(shape.requests).items())
+def held(count: int, spec: SchedulingSpec) -> str:
+    rows = (f"{name} {text}" for name, text in amounts(spec.requests).items())
     return f"{count} x {', '.join(rows)}"
 
 
@@ -117,7 +117,7 @@ def _exact(name: str, count: int) -> str:
     return text if quantity.amount(name, text) == count else str(count)
 
 
-def _place(one: Occupant) -> Json:
+def _place(one: Placement) -> Json:
     return {
         "node": one.node,
         **({"assigned": one.assignment.render()} if one.assignment else {}),

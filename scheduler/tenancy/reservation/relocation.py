@@ -17,12 +17,11 @@ from typing import Final
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
 from scheduler.model.gang import GangKey, PodGroup
-from scheduler.model.plan import Placed, Plan
+from scheduler.model.plan import Placed, Placement, Plan
 from scheduler.model.unit import Unit
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
 from scheduler.report import events
-from scheduler.tenancy.preemption.victims import Occupant
 
 _NAMED: Final = 3
 
@@ -52,8 +51,8 @@ class Relocation:
         """Before every plan."""
         if not len(self._rooms):
             return
-        if self._statics != self._snapshot.columns.statics:
-            self._statics = self._snapshot.columns.statics
+        if self._statics != self._snapshot.table.statics:
+            self._statics = self._snapshot.table.statics
             memo = Memo()
             for key in self._rooms:
                 self._look(key, memo)
@@ -62,18 +61,18 @@ class Relocation:
 
     def _look(self, key: GangKey, memo: Memo) -> None:
         """Places on nodes that are gone, or that take no such pod any more, are given up."""
-        kept, terms = self._rooms.kept(key), self._rooms.terms(key)
+        kept, reservation = self._rooms.kept(key), self._rooms.get(key)
         gone = [name for name in self._rooms.lost(key) if name not in self._snapshot]
         open_ = [one for one in kept if self._takes(one, memo)]
-        if terms is None or not (gone or len(open_) < len(kept)):
+        if reservation is None or not (gone or len(open_) < len(kept)):
             return
         self._why[key] = _lost(gone, {one.node for one in kept} - {one.node for one in open_})
         more = self._rooms.placeless(key, open_)
-        self._freed(self._rooms.keep(key, open_, terms, more=more))
+        self._freed(self._rooms.keep(key, open_, reservation, more=more))
 
-    def _takes(self, one: Occupant, memo: Memo) -> bool:
-        row = self._snapshot.columns.rows[one.node]
-        return bool(filters.candidates(self._snapshot, one.pod.shape, memo)[row])
+    def _takes(self, one: Placement, memo: Memo) -> bool:
+        row = self._snapshot.table.rows[one.node]
+        return bool(filters.candidates(self._snapshot, one.pod.spec, memo)[row])
 
     def _find(self) -> None:
         short = self._rooms.short
@@ -90,16 +89,16 @@ class Relocation:
                     self._say_short(key)
 
     def _search(self, key: GangKey) -> bool:
-        terms, pods = self._rooms.terms(key), self._rooms.wanted(key)
-        assert terms is not None
+        reservation, pods = self._rooms.get(key), self._rooms.wanted(key)
+        assert reservation is not None
         unit = Unit(key, pods, self._cache.bound(key), group=self._group(key))
         found = self._plan(unit)
         if not isinstance(found, Placed) or found.left:
             return False
-        places = [Occupant(one.pod, one.node, one.assignment) for one in found.placements]
-        self._freed(self._rooms.keep(key, places, terms))
+        places = [Placement(one.pod, one.node, one.assignment) for one in found.placements]
+        self._freed(self._rooms.keep(key, places, reservation))
         self._regrouped(key)
-        leader = self._cache.held(terms.leader)
+        leader = self._cache.held(reservation.leader)
         if leader is not None:
             nodes = sorted({one.node for one in places})
             why = self._why.pop(key, "") or "there is room again"
@@ -107,8 +106,8 @@ class Relocation:
         return True
 
     def _say_short(self, key: GangKey) -> None:
-        terms = self._rooms.terms(key)
-        leader = None if terms is None else self._cache.held(terms.leader)
+        reservation = self._rooms.get(key)
+        leader = None if reservation is None else self._cache.held(reservation.leader)
         why = self._why.pop(key, "its places are taken")
         if leader is not None:
             kept, wanted = self._rooms.count(key), len(self._rooms.wanted(key))

@@ -122,8 +122,8 @@ class TenantReservations:
         if self._moved == self._snapshot.moved and not any(self._due(one, now) for one in active):
             return
         used: dict[tuple[str, str], Amounts] = {}
-        memo = Memo() if self._statics != self._snapshot.columns.statics else None
-        self._statics = self._snapshot.columns.statics
+        memo = Memo() if self._statics != self._snapshot.table.statics else None
+        self._statics = self._snapshot.table.statics
         for one in active:
             if memo is not None:
                 self._look(one, memo)
@@ -158,7 +158,7 @@ class TenantReservations:
         if one.short:
             self._search(one, now)
         wanted = dict(self._whole(one) if one.whole else self._amount(one, used))
-        kept = {row.node: dict(row.pod.shape.requests) for row in self._holds.of(one.key)}
+        kept = {row.node: dict(row.pod.spec.requests) for row in self._holds.of(one.key)}
         if wanted != kept:
             self._holds.put(one.key, [one.occupant(*row) for row in sorted(wanted.items())])
             self._freed(node for node in kept if _less(wanted.get(node, {}), kept[node]))
@@ -170,11 +170,11 @@ class TenantReservations:
         """Places that nobody uses are given up on nodes that are gone or take no such pod."""
         if one.whole or not one.base:
             return
-        columns, lost = self._snapshot.columns, []
-        open_ = filters.candidates(self._snapshot, one.stand_in("", one.each).shape, memo)
+        table, lost = self._snapshot.table, []
+        open_ = filters.candidates(self._snapshot, one.stand_in("", one.each).spec, memo)
         for name in sorted(one.base):
-            row = columns.rows.get(name)
-            if row is not None and open_[row] and one.takes(columns.nodes[name]):
+            row = table.rows.get(name)
+            if row is not None and open_[row] and one.takes(table.nodes[name]):
                 continue
             used = {} if row is None else self._used(one.tenant, name, one.begins)
             if (left := min(one.base[name], one.in_use(used))) < one.base[name]:
@@ -197,12 +197,12 @@ class TenantReservations:
 
     def _search(self, one: TenantReservation, now: float) -> None:
         """Places for what is missing, as far as there are any."""
-        nodes = self._snapshot.columns.nodes
+        nodes = self._snapshot.table.nodes
         if one.tried[1] == self._snapshot.freed and one.base:
             one.tried = (now, self._snapshot.freed)
             return
         missing = max(0, one.count - one.base.total())
-        pods = one.stand_ins(missing)
+        pods = one.placeholders(missing)
         closed = frozenset(name for name, node in nodes.items() if not one.takes(node))
         if pods and len(closed) < len(nodes):
             found = planner.plan(Unit(one.key, pods), self._snapshot, closed=closed)
@@ -231,20 +231,20 @@ class TenantReservations:
     def _used(self, tenant: str, node: str, begins: float) -> Amounts:
         total: Counter[str] = Counter()
         for held in self._cache.on((node,)):
-            terms = held.pod.terms
+            terms = held.pod.attributes
             if terms.tenant == tenant and not 0 < terms.started < begins:
-                total.update(dict(held.pod.shape.requests))
+                total.update(dict(held.pod.spec.requests))
         return dict(total)
 
     def _whole(self, one: TenantReservation) -> Iterator[tuple[str, Amounts]]:
-        columns = self._snapshot.columns
-        mine = {row.node: dict(row.pod.shape.requests) for row in self._holds.of(one.key)}
-        for name, node in sorted(columns.nodes.items()):
+        table = self._snapshot.table
+        mine = {row.node: dict(row.pod.spec.requests) for row in self._holds.of(one.key)}
+        for name, node in sorted(table.nodes.items()):
             if one.takes(node):
                 kept = mine.get(name, {})
-                row = columns.rows[name]
+                row = table.rows[name]
                 free = {
-                    resource: columns.free_at(row, resource) + kept.get(resource, 0)
+                    resource: table.free_at(row, resource) + kept.get(resource, 0)
                     for resource, _ in node.allocatable
                 }
                 if left := {resource: count for resource, count in free.items() if count > 0}:
@@ -262,7 +262,7 @@ class TenantReservations:
         places = nodes or sorted(one.base.elements())
         kept: Counter[str] = Counter()
         for row in self._holds.of(one.key):
-            kept.update(dict(row.pod.shape.requests))
+            kept.update(dict(row.pod.spec.requests))
         free = f" ({text(kept) or 'nothing'} free)" if places else ""
         return {
             "phase": ACTIVE,
@@ -276,7 +276,7 @@ class TenantReservations:
             short = f"room for {one.base.total()} of {one.count}"
             return f"{short}; the rest is kept as it comes free" if one.short else ""
         if now >= one.said_at[0] + AGAIN:
-            nodes = self._snapshot.columns.nodes
+            nodes = self._snapshot.table.nodes
             meant = frozenset(name for name, node in nodes.items() if one.takes(node))
             one.said = self.coming.in_the_way(one, meant) if meant else "no node matches"
             one.said_at = (now, self._snapshot.moved)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from policies import quantity, vocabulary
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.node import Node
+from scheduler.model.plan import Placement
 from scheduler.model.pod import PODS, Pod, PodKey
-from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.objects import Reservation, amounts
 
 Amounts = dict[str, int]
@@ -81,7 +81,7 @@ class TenantReservation:
         """Places of which the tenant's pods, that use so much of a node, have something."""
         return max(math.ceil(used.get(name, 0) / count) for name, count in self.each.items())
 
-    def stand_ins(self, count: int) -> tuple[Pod, ...]:
+    def placeholders(self, count: int) -> tuple[Pod, ...]:
         """For so many of its places."""
         return tuple(self.stand_in(str(number), self.each) for number in range(count))
 
@@ -105,11 +105,11 @@ class TenantReservation:
             }
         )
 
-    def occupant(self, node: str, left: Amounts) -> Occupant:
+    def occupant(self, node: str, left: Amounts) -> Placement:
         """So much, kept on the node."""
         pod = self.stand_in(node, {name: n for name, n in left.items() if name != PODS})
-        shape = replace(pod.shape, requests=tuple(sorted(left.items())), unsaid=(0, 0))
-        return Occupant(replace(pod, shape=shape), node, NOWHERE)
+        spec = replace(pod.spec, requests=tuple(sorted(left.items())), unsaid=(0, 0))
+        return Placement(replace(pod, spec=spec), node, NOWHERE)
 
 
 def text(found: Mapping[str, int]) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from scheduler.cache.cache import Cache
-from scheduler.model.plan import NoFit, Plan
+from scheduler.model.plan import NoFit, Placement, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.plan import filters, planner
@@ -27,7 +27,6 @@ from scheduler.plan.memo import Memo
 from scheduler.report.events import instant_text
 from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.backfill.start_time import without
-from scheduler.tenancy.preemption.victims import Occupant
 from scheduler.tenancy.reservation.tenant_reservation import (
     Amounts,
     TenantReservation,
@@ -50,7 +49,7 @@ class _UpcomingReservation:
     places: Counter[str] = field(default_factory=Counter)  # node -> places there, of an amount
     looked_at: float = float("-inf")
     shut: frozenset[str] = frozenset()
-    shades: tuple[Occupant, ...] = ()
+    shades: tuple[Placement, ...] = ()
     moment: tuple[int, int] = (-1, -1)
     """What was free, and which nodes there were, when the last two were found out."""
 
@@ -105,7 +104,7 @@ class UpcomingReservations:
         """What is going to be kept for others, as sentences."""
         for name in sorted(self._rows):
             row = self._rows[name]
-            if row.one.tenant != pod.terms.tenant:
+            if row.one.tenant != pod.attributes.tenant:
                 yield f"{self._what(row)} from {instant_text(row.one.begins)} on for {_whom(row)}"
 
     def _what(self, row: _UpcomingReservation) -> str:
@@ -139,7 +138,7 @@ class UpcomingReservations:
         """Work of others on these nodes that is not known to have ended by the time it begins."""
         found, epoch = [], self._epoch()
         for held in self._cache.on(nodes):
-            if held.pod.terms.tenant == one.tenant or _stays(held.pod):
+            if held.pod.attributes.tenant == one.tenant or _stays(held.pod):
                 continue
             at = self._lengths.end(held.pod, epoch)
             if at is None:
@@ -151,10 +150,10 @@ class UpcomingReservations:
     # --- what must stay free ---
 
     def _renew(self, row: _UpcomingReservation) -> None:
-        moment = self._snapshot.freed, self._snapshot.columns.statics
+        moment = self._snapshot.freed, self._snapshot.table.statics
         if moment == row.moment:
             return
-        nodes = self._snapshot.columns.nodes
+        nodes = self._snapshot.table.nodes
         if row.one.whole:
             if moment[1] != row.moment[1]:
                 row.shut = frozenset(name for name in nodes if row.one.takes(nodes[name]))
@@ -165,7 +164,7 @@ class UpcomingReservations:
 
     def _place(self, row: _UpcomingReservation) -> None:
         """Where there will be room, for as many as there will be."""
-        one, columns = row.one, self._snapshot.columns
+        one, table = row.one, self._snapshot.table
         memo, epoch = Memo(), self._epoch()
         for name in [name for name in row.places if not self._open(one, name, memo)]:
             del row.places[name]
@@ -174,11 +173,11 @@ class UpcomingReservations:
         if missing <= 0 or epoch < row.looked_at + AGAIN:
             return
         row.looked_at = epoch
-        nodes = [name for name, node in columns.nodes.items() if one.takes(node)]
+        nodes = [name for name, node in table.nodes.items() if one.takes(node)]
         gone = self._gone_by(one.begins, nodes)
-        closed = frozenset(columns.nodes.keys() - nodes)
+        closed = frozenset(table.nodes.keys() - nodes)
         ahead = [one.occupant(name, self._all(one, count)) for name, count in row.places.items()]
-        unit = Unit(one.key, one.stand_ins(missing))
+        unit = Unit(one.key, one.placeholders(missing))
         found = without(
             self._snapshot,
             [held for held in gone if held.node in self._snapshot],
@@ -188,24 +187,24 @@ class UpcomingReservations:
             row.places.update(placed.node for placed in found.placements)
 
     def _supposed(
-        self, unit: Unit, closed: frozenset[str], ahead: Sequence[Occupant], memo: Memo
+        self, unit: Unit, closed: frozenset[str], ahead: Sequence[Placement], memo: Memo
     ) -> Plan:
         for held in ahead:
             self._snapshot.suppose(held.pod, held.node)
         return planner.plan(unit, self._snapshot, memo=memo, closed=closed)
 
     def _open(self, one: TenantReservation, name: str, memo: Memo) -> bool:
-        node = self._snapshot.columns.nodes.get(name)
+        node = self._snapshot.table.nodes.get(name)
         if node is None or not one.takes(node):
             return False
-        shape = one.stand_in("", one.each).shape
-        row = self._snapshot.columns.rows[name]
-        return bool(filters.candidates(self._snapshot, shape, memo)[row])
+        spec = one.stand_in("", one.each).spec
+        row = self._snapshot.table.rows[name]
+        return bool(filters.candidates(self._snapshot, spec, memo)[row])
 
-    def _shades(self, row: _UpcomingReservation) -> Iterator[Occupant]:
+    def _shades(self, row: _UpcomingReservation) -> Iterator[Placement]:
         coming: dict[str, Counter[str]] = {}
         for held in self._gone_by(row.one.begins, list(row.places)):
-            coming.setdefault(held.node, Counter()).update(dict(held.pod.shape.requests))
+            coming.setdefault(held.node, Counter()).update(dict(held.pod.spec.requests))
         for name, count in sorted(row.places.items()):
             free = coming.get(name, Counter())
             left = {
@@ -216,7 +215,7 @@ class UpcomingReservations:
             if left:
                 yield row.one.occupant(name, left)
 
-    def _gone_by(self, at: float, nodes: Sequence[str]) -> list[Occupant]:
+    def _gone_by(self, at: float, nodes: Sequence[str]) -> list[Placement]:
         """What is expected to have ended there by then."""
         if not (self._cache.timed or self._lengths.usual):
             return []
@@ -234,7 +233,7 @@ def _whom(row: _UpcomingReservation) -> str:
 
 def _stays(pod: Pod) -> bool:
     """Belongs to its node: nobody waits for its room."""
-    return pod.terms.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet")
+    return pod.attributes.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet")
 
 
 def _said(found: NoFit, shut: int) -> NoFit:

@@ -21,7 +21,7 @@ from policies.cel import engine_cpp
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
-from scheduler.gang import starvation
+from scheduler import options
 from scheduler.model import unit
 from scheduler.queueing import scheduling_queue
 from scheduler.report import conditions, events
@@ -294,4 +294,4 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
         if text not in " ".join(TEXTS[page].split())
     ]
     assert lacking == []
-    assert (scheduling_queue.STARVING_AFTER, starvation.HOLD_SECONDS) == (60, 300)
+    assert (options.STARVING_AFTER, options.HOLD_SECONDS) == (60, 300)

@@ -307,8 +307,8 @@ def nearness() -> list[str]:
     plan = planner.plan(units.units(pods)[0], snapshot)
     assert isinstance(plan, NoFit)
     unknown = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
-    row = a_gang(2, annotations=unknown)[0].shape.fabric
-    nowhere = colocation.DomainIndex.of(snapshot.columns.codes("none"), snapshot.columns.rank)
+    row = a_gang(2, annotations=unknown)[0].spec.fabric
+    nowhere = colocation.DomainIndex.of(snapshot.table.codes("none"), snapshot.table.rank)
     shares = [colocation.DomainAttempts("clique", nowhere, pin) for pin in (0, 1)]
     tiers_of = a_node("n", labels={vocabulary.RESERVED_TIER_LABEL: "gold"})
     other = a_node("m", labels={vocabulary.RESERVED_TIER_LABEL: "platinum"})
@@ -318,7 +318,7 @@ def nearness() -> list[str]:
         *(share.outside for share in shares),
         fabric.below(3),
         fabric.trouble(snapshot.places.tables, row),
-        *(text for text, _ in picture.places.refused(pods[0].shape)),
+        *(text for text, _ in picture.places.refused(pods[0].spec)),
         "node(s) had a hardware tier that bronze may not use",
         events.policies_refused(Fault("REASON", 0, 0, "", "")).note.removesuffix(": "),
     ]

@@ -58,16 +58,16 @@ class Bench:
             sleep=self.sleep,
         )
         self.metrics = Metrics()
-        telling = Reporter(self.reports.append, self.conditions)
+        reporter = Reporter(self.reports.append, self.conditions)
         self.gates = GateRemover(
             self.api,
             may_write=lambda: self.leading,
-            on_refusal=telling.gate_not_lifted,
+            on_refusal=reporter.gate_not_lifted,
             sleep=self.sleep,
         )
         self.scheduler = Scheduler(
             name=NAME,
-            hands=Actuators(
+            actuators=Actuators(
                 preparing=lambda volumes: VolumePreBind(
                     storage or self.api,
                     volumes,
@@ -94,7 +94,7 @@ class Bench:
                     clock=clock,
                     sleep=self.sleep,
                 ),
-                telling=telling,
+                reporter=reporter,
                 recorder=None
                 if reservations is None
                 else ReservationWriter(
@@ -169,7 +169,7 @@ class Bench:
 
     def _busy(self) -> bool:
         parts = self.scheduler
-        return parts.binding > 0 or parts.keeping.releasing > 0 or parts.tenancy.preempting.asking
+        return parts.binding > 0 or parts.recovery.releasing > 0 or parts.tenancy.preempting.asking
 
     async def lift(self) -> None:
         """Let the gates be lifted that were asked to be, and the watch show it."""

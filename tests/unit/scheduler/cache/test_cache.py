@@ -22,8 +22,8 @@ FOREIGN = a_pod("foreign", cpu="2", node="a", schedulerName="other")
 
 
 def free(cache: Cache, node: str) -> int:
-    columns = cache.snapshot.columns
-    return columns.free_at(columns.rows[node], "cpu")
+    table = cache.snapshot.table
+    return table.free_at(table.rows[node], "cpu")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_many_nodes_keep_their_facts_when_the_columns_grow() -> None:
         snapshot.put_node(
             a_node(name, labels={"half": str(i % 2)}, taints=[taint] if i % 2 else [])
         )
-        assert snapshot.columns.labelled("half", "1").sum() == (i + 1) // 2
+        assert snapshot.table.labelled("half", "1").sum() == (i + 1) // 2
     plans = [
         planner.plan(Unit(pod.key, (pod,)), snapshot)
         for pod in (a_pod(nodeSelector={"half": "1"}), a_pod(nodeSelector={"half": "0"}))

@@ -69,7 +69,7 @@ def test_all_nodes_at_once_is_each_node_by_itself(
     nodes: list[dict[str, str]], terms: Terms
 ) -> None:
     snapshot = Snapshot.of(a_node(f"n{i}", labels=labels) for i, labels in enumerate(nodes))
-    rows = LabelIndex(snapshot.columns)
+    rows = LabelIndex(snapshot.table)
     want = [i for i, labels in enumerate(nodes) if any_selects(terms, labels)]
     for _ in range(2):
         assert rows.where(terms).tolist() == want

@@ -270,7 +270,7 @@ def test_the_books_agree_with_the_pods() -> None:
         bench.delete("g-1")
         whole = len(bench.scheduler.drift())
         snapshot = bench.scheduler.cache.snapshot
-        snapshot.columns.use(snapshot.columns.rows["b"], (("cpu", 1),), 1)
+        snapshot.table.use(snapshot.table.rows["b"], (("cpu", 1),), 1)
         return whole, bench.scheduler.drift().nodes
 
     assert play(story) == (0, ("b",))

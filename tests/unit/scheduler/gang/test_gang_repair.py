@@ -67,7 +67,7 @@ def test_a_member_whose_bind_failed_is_planned_again_before_anything_else() -> N
 def test_a_gang_that_cannot_be_completed_in_time_is_released_and_starts_whole() -> None:
     async def story(bench: Bench) -> Any:
         await half_bound(bench)
-        before = bench.api.nodes(), len(bench.scheduler.wholeness)
+        before = bench.api.nodes(), len(bench.scheduler.partial_gangs)
         await bench.settle(10.2)
         bench.show_all()
         released = sorted(bench.api.deletes), bench.told("GangReleased")
@@ -98,7 +98,7 @@ def test_room_that_appears_in_time_completes_the_gang_instead() -> None:
         bench.show_all()
         await bench.settle(60.0)
         nodes = bench.api.nodes()
-        return bench.api.deletes, nodes["g-2"], len(bench.scheduler.wholeness)
+        return bench.api.deletes, nodes["g-2"], len(bench.scheduler.partial_gangs)
 
     assert play(story) == ([], "b", 0)
 
@@ -117,7 +117,7 @@ def test_members_that_are_not_deleted_are_reported_once(
         await half_bound(bench, owner=owner)
         for _ in range(4):
             await bench.settle(11.0)
-        return bench.api.deletes, bench.told("GangTimedOut"), len(bench.scheduler.wholeness)
+        return bench.api.deletes, bench.told("GangTimedOut"), len(bench.scheduler.partial_gangs)
 
     note = (
         "pod group g had 2 of 3 members bound for 10.15s; "
@@ -191,7 +191,7 @@ def test_a_gang_whose_pods_complete_one_by_one_is_never_released() -> None:
             bench.api.pods[f"g-{i}"]["status"] = {"phase": "Succeeded"}
             bench.show(f"g-{i}")
             await bench.settle(60.0)
-        return bench.api.deletes, len(bench.scheduler.wholeness)
+        return bench.api.deletes, len(bench.scheduler.partial_gangs)
 
     assert play(story) == ([], 0)
 
@@ -296,7 +296,7 @@ def test_nodes_are_held_for_a_starving_gang_against_small_pods() -> None:
         await bench.settle(61.0)
         bench.delete("a0")
         await bench.settle(10.0)  # the gang is tried, does not fit, and has waited too long
-        held = sorted(bench.scheduler.keeping.held)
+        held = sorted(bench.scheduler.recovery.held)
         bench.pod("small")
         await bench.settle()
         kept_out = bench.api.nodes()["small"]
@@ -307,7 +307,7 @@ def test_nodes_are_held_for_a_starving_gang_against_small_pods() -> None:
         for name in ("a1", "b0", "b1"):
             bench.delete(name)
         await bench.settle(10.0)
-        return held, kept_out, let_in, bench.api.nodes(), sorted(bench.scheduler.keeping.held)
+        return held, kept_out, let_in, bench.api.nodes(), sorted(bench.scheduler.recovery.held)
 
     assert play(story) == (
         ["a", "b"],
@@ -326,13 +326,13 @@ def test_a_hold_ends_after_a_bounded_time_and_others_are_woken() -> None:
         await bench.settle()
         bench.node("b", cpu="1", unschedulable=True)
         await bench.settle(301.0)
-        held = sorted(bench.scheduler.keeping.held)
+        held = sorted(bench.scheduler.recovery.held)
         bench.pod("small")
         await bench.settle()
         early = bench.api.nodes()["small"]
         await bench.settle(50.0)
         await bench.settle(10.0)
-        return held, early, sorted(bench.scheduler.keeping.held), bench.api.nodes()["small"]
+        return held, early, sorted(bench.scheduler.recovery.held), bench.api.nodes()["small"]
 
     options = CycleSettings(hold_seconds=50.0)
     assert play(story, settings=options) == (["a"], "", [], "a")

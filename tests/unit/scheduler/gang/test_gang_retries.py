@@ -46,7 +46,7 @@ def test_a_retry(phases: tuple[str, ...], owner: str, want: str) -> None:
         await bench.settle(60.0)
         bench.show_all()
         await bench.settle(60.0)
-        return bench.api.nodes()["again"], len(bench.scheduler.wholeness)
+        return bench.api.nodes()["again"], len(bench.scheduler.partial_gangs)
 
     assert asyncio.run(story()) == (want, 0)
 
@@ -58,7 +58,7 @@ def test_a_retry_is_not_taken_for_half_a_gang() -> None:
         bench.pod("again", gang=("g", 3), owner="job-1")
         await bench.settle(60.0)
         bench.show_all()
-        half = bench.scheduler.wholeness.half_bound(GangKey("ns", "g"))
+        half = bench.scheduler.partial_gangs.half_bound(GangKey("ns", "g"))
         await bench.settle(600.0)
         return sorted(bench.api.pods), half
 

@@ -101,7 +101,7 @@ def test_a_node_has_the_best_of_every_source(node_first: bool) -> None:
     cache.hosts.put_topology(read_topology(TOPOLOGY))
     if not node_first:
         cache.put_node(node)
-    found = cache.snapshot.columns.nodes["n"]
+    found = cache.snapshot.table.nodes["n"]
     assert (found.topology, found.vram, told) == (
         WHOLE,
         81559 * MIB,
@@ -117,7 +117,7 @@ def test_sources_that_go_leave_what_the_node_says_itself() -> None:
     cache.hosts.put_topology(read_topology(TOPOLOGY))
     cache.snapshot.devices.facts.drop_slice(ResourceSlice.read(gone))
     cache.hosts.drop_topology(read_topology(TOPOLOGY))
-    found = cache.snapshot.columns.nodes["n"]
+    found = cache.snapshot.table.nodes["n"]
     assert (found.topology, found.vram, cache.hosts.said("n")) == (OWN, 0, [])
 
 
@@ -164,7 +164,7 @@ def test_which_slices_count(objects: list[Json], devices: list[str]) -> None:
     cache = Cache()
     cache.put_node(Node.read(a_node()))
     put_slices(cache, *objects)
-    topology = cache.snapshot.columns.nodes["n"].topology
+    topology = cache.snapshot.table.nodes["n"].topology
     assert topology is not None
     assert [gpu.device.rpartition("/")[2] for gpu in topology.gpus] == devices
 
@@ -221,7 +221,7 @@ def test_models_that_policies_make_known() -> None:
     obj = a_node(**{vocabulary.GFD_PRODUCT_LABEL: H100})
     cache.put_node(Node.read(obj))
     cache.know_models(lambda model: 80 * GIB if model == H100 else 0)
-    found = cache.snapshot.columns.nodes["n"]
+    found = cache.snapshot.table.nodes["n"]
     assert found.topology is not None
     assert ([gpu.vram for gpu in found.topology.gpus], found.vram, told) == (
         [80 * GIB, 80 * GIB],

@@ -126,4 +126,4 @@ def test_asks(more: dict[str, Any], want: HostRequest) -> None:
     body = pod_json("p", **more)
     if containers is not None:
         body["spec"]["containers"] = containers
-    assert Pod.read(body).shape.ask == want
+    assert Pod.read(body).spec.host_request == want

@@ -8,10 +8,10 @@ from policies import vocabulary
 from scheduler.errors import ModelError
 from scheduler.model.gang import Gang, GangKey
 from scheduler.model.node import Node
+from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod, PodKey, ScheduledCondition, SchedulingSpec
 from scheduler.model.taints import Taint
 from scheduler.model.unit import UnitKey, order, units
-from scheduler.plugins.numa.allocator import Ask
 from tests.unit.scheduler.builders import a_gang, a_pod, pod_json
 
 YET = "which this scheduler does not honour yet"
@@ -42,10 +42,10 @@ def test_a_whole_pod() -> None:
     assert pod == Pod(
         key=PodKey("ns", "p"),
         uid="uid-p",
-        shape=SchedulingSpec(
+        spec=SchedulingSpec(
             requests=(("cpu", 1500), ("memory", 1024), ("nvidia.com/gpu", 2), ("pods", 1)),
             selector=(("a", "1"), ("b", "2")),
-            ask=Ask(1500, 1024, 2, "restricted", frozenset({"cpu", "gpu"})),
+            host_request=HostRequest(1500, 1024, 2, "restricted", frozenset({"cpu", "gpu"})),
             vram=2,
         ),
         labels=(
@@ -138,19 +138,19 @@ PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": 
     ],
 )
 def test_what_is_not_honoured(more: dict[str, Any], want: list[str]) -> None:
-    assert a_pod(**more).shape.refusals == tuple(f"asks for {wish}, {YET}" for wish in want)
+    assert a_pod(**more).spec.refusals == tuple(f"asks for {wish}, {YET}" for wish in want)
 
 
 def test_wishes_that_contradict_each_other_are_refused() -> None:
     pod = a_pod(numa="single-numa", annotations={f"{vocabulary.GROUP}/numa-policy": "restricted"})
-    assert len(pod.shape.refusals) == 1
-    assert "single-numa" in pod.shape.refusals[0]
-    assert "restricted" in pod.shape.refusals[0]
+    assert len(pod.spec.refusals) == 1
+    assert "single-numa" in pod.spec.refusals[0]
+    assert "restricted" in pod.spec.refusals[0]
 
 
 def test_a_group_named_for_locality_holds_nobody_back() -> None:
     pod = a_pod(annotations={vocabulary.GANG_GROUP_ANNOTATION: "near"})
-    assert (pod.gang, pod.shape.refusals) == (Gang(GangKey("ns", "near"), 1), ())
+    assert (pod.gang, pod.spec.refusals) == (Gang(GangKey("ns", "near"), 1), ())
 
 
 def test_a_whole_node() -> None:

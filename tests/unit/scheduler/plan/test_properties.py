@@ -97,9 +97,9 @@ def check(nodes: list[Node], done: list[Placement]) -> None:
         here = [one for one in done if one.node == node.name]
         used: Counter[str] = Counter()
         for one in here:
-            used.update(dict(one.pod.shape.requests))
-            assert dict(one.pod.shape.selector).items() <= dict(node.labels).items()
-            assert not node.taints or one.pod.shape.tolerations
+            used.update(dict(one.pod.spec.requests))
+            assert dict(one.pod.spec.selector).items() <= dict(node.labels).items()
+            assert not node.taints or one.pod.spec.tolerations
         assert all(count <= dict(node.allocatable).get(name, 0) for name, count in used.items())
         check_inside(node, here)
 
@@ -111,7 +111,7 @@ def check_inside(node: Node, here: list[Placement]) -> None:
     cpu: Counter[int] = Counter()
     tenants: dict[int, list[bool]] = {}
     for one in here:
-        ask, numa = one.pod.shape.ask, one.assignment.numa
+        ask, numa = one.pod.spec.host_request, one.assignment.numa
         if ask.policy == "single-numa":
             assert len(numa) == 1
         if ask.strict:
@@ -152,7 +152,7 @@ def as_bound(one: Placement) -> Pod:
     return Pod(
         pod.key,
         pod.uid,
-        pod.shape,
+        pod.spec,
         labels=pod.labels,
         node=one.node,
         gang=pod.gang,

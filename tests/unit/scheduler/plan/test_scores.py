@@ -57,7 +57,7 @@ def runs(*images: str) -> Pod:
 def by_node(snapshot: Snapshot, found: Any) -> dict[str, int] | None:
     if found is None:
         return None
-    return {name: int(found[row]) for name, row in sorted(snapshot.columns.rows.items())}
+    return {name: int(found[row]) for name, row in sorted(snapshot.table.rows.items())}
 
 
 def preferences(cluster: list[Node], pod: Pod) -> dict[str, int] | None:
@@ -162,7 +162,7 @@ def test_an_image_that_is_pulled_is_seen() -> None:
     snapshot.put_node(with_images("a", big=2000 * MB))
     after = by_node(snapshot, scores.preferences(snapshot, pod, rows, memo))
     snapshot.drop_node("a")
-    gone = scores.preferences(snapshot, pod, snapshot.columns.alive, memo)
+    gone = scores.preferences(snapshot, pod, snapshot.table.alive, memo)
     assert (before, after, gone) == (None, {"a": 100, "b": 0}, None)
 
 
@@ -216,7 +216,7 @@ def test_what_is_left_and_how_evenly(
     cluster = [a_node(name, cpu=cpu, memory=memory) for name, (cpu, memory) in nodes.items()]
     pods = [(a_pod(f"h{i}", **spec), node) for i, (node, spec) in enumerate(held)]
     snapshot = Snapshot.of(cluster, pods)
-    found = scores.spreading(snapshot, a_pod(**pod), snapshot.columns.alive, Memo())
+    found = scores.spreading(snapshot, a_pod(**pod), snapshot.table.alive, Memo())
     assert by_node(snapshot, found) == want
 
 
@@ -308,7 +308,7 @@ def test_scores_follow_every_change(
                 for name, size in zip(names, sizes, strict=True)
             }
             for memo in (kept, Memo()):
-                found = scores.spreading(snapshot, asking, snapshot.columns.alive, memo)
+                found = scores.spreading(snapshot, asking, snapshot.table.alive, memo)
                 assert by_node(snapshot, found) == want
         name = names[spot % len(names)]
         snapshot.charge(pod_of(f"h{number}", containers), name)
@@ -322,24 +322,24 @@ def test_many_changes_between_two_questions() -> None:
     for count in (0, 1, 15, 5000):
         for i in range(count):
             (snapshot.charge if i < 3000 else snapshot.release)(pod, f"n{i % 20}")
-        found = scores.spreading(snapshot, pod, snapshot.columns.alive, kept)
-        anew = scores.spreading(snapshot, pod, snapshot.columns.alive, Memo())
+        found = scores.spreading(snapshot, pod, snapshot.table.alive, kept)
+        anew = scores.spreading(snapshot, pod, snapshot.table.alive, Memo())
         assert by_node(snapshot, found) == by_node(snapshot, anew)
 
 
 def test_a_new_node_in_an_old_row_is_as_empty_as_it_is() -> None:
     snapshot, memo, pod = Snapshot.of([a_node("a")]), Memo(), a_pod(memory="1Gi")
-    fresh = by_node(snapshot, scores.spreading(snapshot, pod, snapshot.columns.alive, memo))
+    fresh = by_node(snapshot, scores.spreading(snapshot, pod, snapshot.table.alive, memo))
     snapshot.charge(a_pod("quiet", containers=[{"name": "c"}]), "a")
     snapshot.drop_node("a")
     snapshot.put_node(a_node("a"))
-    again = by_node(snapshot, scores.spreading(snapshot, pod, snapshot.columns.alive, memo))
+    again = by_node(snapshot, scores.spreading(snapshot, pod, snapshot.table.alive, memo))
     assert again == fresh
 
 
 def test_a_trial_leaves_the_scores_as_they_were() -> None:
     snapshot, memo, pod = Snapshot.of([a_node("a"), a_node("b")]), Memo(), a_pod(memory="1Gi")
-    rows = snapshot.columns.alive
+    rows = snapshot.table.alive
     before = by_node(snapshot, scores.spreading(snapshot, pod, rows, memo))
     with snapshot.trial():
         snapshot.place(pod, "a")

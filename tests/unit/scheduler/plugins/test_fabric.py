@@ -49,10 +49,12 @@ def unit_of(pods: list[Pod], bound: int = 0) -> Unit:
 
 
 def outcome(
-    pods: list[Pod], nodes: list[Node], mates: list[tuple[Pod, str]] | None = None
+    pods: list[Pod], nodes: list[Node], bound_members: list[tuple[Pod, str]] | None = None
 ) -> dict[str, str] | str:
-    snapshot = Snapshot.of(nodes, mates or ())
-    match planner.plan(unit_of(pods, len(mates or ())), snapshot, mates=mates or ()):
+    snapshot = Snapshot.of(nodes, bound_members or ())
+    match planner.plan(
+        unit_of(pods, len(bound_members or ())), snapshot, bound_members=bound_members or ()
+    ):
         case Placed() as plan:
             return {one.pod.key.name: one.node for one in plan.placements}
         case NoFit() as misfit:
@@ -264,7 +266,7 @@ def test_plans(pods: list[Pod], nodes: list[Node], want: dict[str, str] | str) -
 )
 def test_members_with_a_node_pin_the_gang(on: list[str], want: dict[str, str] | str) -> None:
     size = len(on) + 1
-    mates = [
+    bound_members = [
         (a_pod(f"m-{i}", gpus=2, gang=("g", size), annotations=CLIQUE), node)
         for i, node in enumerate(on)
     ]
@@ -276,7 +278,7 @@ def test_members_with_a_node_pin_the_gang(on: list[str], want: dict[str, str] | 
         host("c1", 8),
     ]
     pod = a_pod("g-1", gpus=2, gang=("g", size), annotations=CLIQUE)
-    assert outcome([pod], nodes, mates) == want
+    assert outcome([pod], nodes, bound_members) == want
 
 
 def test_levels_and_their_labels_are_configuration() -> None:
@@ -332,7 +334,8 @@ def test_nodes_are_held_where_the_members_are() -> None:
     pod = a_pod("p", gpus=3, gang=("g", 2), annotations=CLIQUE)
     snapshot = Snapshot.of(nodes, [(mate, "a2")])
     found = [
-        starvation.choose(unit_of([pod], 1), snapshot, (), mates) for mates in ([], [(mate, "a2")])
+        starvation.choose(unit_of([pod], 1), snapshot, (), bound_members)
+        for bound_members in ([], [(mate, "a2")])
     ]
     assert found == [{"b1"}, {"a1"}]
 
@@ -345,20 +348,20 @@ hosts = st.lists(
 @settings(max_examples=150)
 @given(hosts, st.integers(1, 5), st.integers(1, 3), st.integers(0, 3))
 def test_a_gang_is_in_one_clique_whenever_one_holds_it(
-    shape: list[tuple[int, str]], count: int, each: int, drivers: int
+    spec: list[tuple[int, str]], count: int, each: int, drivers: int
 ) -> None:
-    nodes = [host(f"n{i}", gpus, clique=clique) for i, (gpus, clique) in enumerate(shape)]
+    nodes = [host(f"n{i}", gpus, clique=clique) for i, (gpus, clique) in enumerate(spec)]
     size = count + drivers
     pods = a_gang(count, size=size, gpus=each, annotations=CLIQUE)
     pods += [a_pod(f"d-{i}", gpus=1, gang=("g", size)) for i in range(drivers)]
     snapshot = Snapshot.of(nodes)
     plan = planner.plan(unit_of(pods), snapshot)
     holds = any(
-        _packs([gpus for gpus, mine in shape if mine == clique], [each] * count + [1] * drivers)
+        _packs([gpus for gpus, mine in spec if mine == clique], [each] * count + [1] * drivers)
         for clique in "abc"
     )
     if isinstance(plan, Placed):
-        cliques = {shape[int(one.node[1:])][1] for one in plan.placements}
+        cliques = {spec[int(one.node[1:])][1] for one in plan.placements}
         assert (holds, len(cliques), "" in cliques) == (True, 1, False)
     else:
         assert not holds
@@ -367,20 +370,22 @@ def test_a_gang_is_in_one_clique_whenever_one_holds_it(
 @settings(max_examples=60)
 @given(hosts, st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=8))
 def test_members_that_come_one_by_one_never_leave_their_clique(
-    shape: list[tuple[int, str]], arrivals: list[tuple[int, bool]]
+    spec: list[tuple[int, str]], arrivals: list[tuple[int, bool]]
 ) -> None:
-    nodes = [host(f"n{i}", gpus, clique=clique) for i, (gpus, clique) in enumerate(shape)]
+    nodes = [host(f"n{i}", gpus, clique=clique) for i, (gpus, clique) in enumerate(spec)]
     snapshot = Snapshot.of(nodes)
-    mates: list[tuple[Pod, str]] = []
+    bound_members: list[tuple[Pod, str]] = []
     for number, (gpus, leaves) in enumerate(arrivals):
-        if leaves and mates:
-            snapshot.release(*mates.pop(0))
+        if leaves and bound_members:
+            snapshot.release(*bound_members.pop(0))
         pod = a_pod(f"g-{number}", gpus=gpus, gang=("g", 1), annotations=CLIQUE)
-        plan = planner.plan(unit_of([pod], len(mates)), snapshot, mates=mates)
+        plan = planner.plan(
+            unit_of([pod], len(bound_members)), snapshot, bound_members=bound_members
+        )
         if isinstance(plan, Placed):
             snapshot.charge(pod, plan.placements[0].node)
-            mates.append((pod, plan.placements[0].node))
-        cliques = {shape[int(node[1:])][1] for _, node in mates}
+            bound_members.append((pod, plan.placements[0].node))
+        cliques = {spec[int(node[1:])][1] for _, node in bound_members}
         assert len(cliques) <= 1
         assert "" not in cliques
 

@@ -45,7 +45,7 @@ def answer(found: list[Node], pod: Pod) -> tuple[list[str], str]:
     """The nodes that take the pod, and what is said where none does."""
     snapshot, memo = Snapshot.of(found), Memo()
     rows = filters.feasible(snapshot, pod, memo)
-    open_to = [snapshot.columns.names[row] for row in np.flatnonzero(rows)]
+    open_to = [snapshot.table.names[row] for row in np.flatnonzero(rows)]
     told = filters.explain(snapshot, pod, memo).text
     return open_to, "" if open_to else told.removeprefix(f"0/{len(found)} nodes are available: ")
 
@@ -316,7 +316,7 @@ def test_a_changed_label_is_seen() -> None:
     snapshot.put_node(a_node("d", labels={"cores": "9"}))
     snapshot.drop_node("b")
     rows = filters.feasible(snapshot, pod, memo)
-    assert [snapshot.columns.names[row] for row in np.flatnonzero(rows)] == ["d"]
+    assert [snapshot.table.names[row] for row in np.flatnonzero(rows)] == ["d"]
 
 
 # --- for every cluster and every wish: as if each node had been read on its own ---
@@ -380,9 +380,9 @@ def test_all_rows_at_once_say_what_each_node_would(
 ) -> None:
     spec: Json = {"nodeSelector": selector} | (required(*terms) if terms is not None else {})
     cluster = [a_node(f"n{i}", labels=labels) for i, labels in enumerate(found)]
-    columns = Snapshot.of(cluster).columns
-    rows = node_affinity.matching(columns, a_pod(**spec).shape)
-    got = {name for name, row in columns.rows.items() if rows[row]}
+    table = Snapshot.of(cluster).table
+    rows = node_affinity.matching(table, a_pod(**spec).spec)
+    got = {name for name, row in table.rows.items() if rows[row]}
     want = {
         f"n{i}"
         for i, labels in enumerate(found)

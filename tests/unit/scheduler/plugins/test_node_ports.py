@@ -55,7 +55,7 @@ def port(number: int = 80, protocol: str | None = None, ip: str | None = None) -
     ],
 )
 def test_what_is_read(spec: Json, want: list[HostPort]) -> None:
-    assert a_pod(**spec).shape.ports == tuple(want)
+    assert a_pod(**spec).spec.ports == tuple(want)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_refused_is_where_a_port_collides_and_giving_undoes_taking(
         snapshot.charge(pod, node)
         moments.append(snapshot.state())
     rows = filters.feasible(snapshot, binds("wanted", *wanted), Memo())
-    got = {name for name, row in snapshot.columns.rows.items() if rows[row]}
+    got = {name for name, row in snapshot.table.rows.items() if rows[row]}
     want = {
         f"n{i}"
         for i in range(3)

@@ -171,7 +171,7 @@ def test_tiers(pods: list[Pod], nodes: list[Node], want: set[str] | str) -> None
 
 def test_facts_follow_nodes_and_tables() -> None:
     snapshot = Snapshot.of([host("a", "H100"), host("b", "A100")])
-    row = snapshot.columns.rows["a"]
+    row = snapshot.table.rows["a"]
     before = int(snapshot.places.vram()[row])
     snapshot.adopt(TABLES)
     known = int(snapshot.places.vram()[row])

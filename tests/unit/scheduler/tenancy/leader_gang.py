@@ -45,9 +45,9 @@ class Scene:
         nodes = self.bench.api.nodes().items()
         holds = self.bench.scheduler.cache.holds
         kept = sum(len(holds.of(key)) for key in holds)
-        columns = self.bench.scheduler.cache.snapshot.columns
+        table = self.bench.scheduler.cache.snapshot.table
         assert len(self.bench.scheduler.drift()) == 0
-        assert min(columns.free_at(row, "cpu") for row in columns.rows.values()) >= 0
+        assert min(table.free_at(row, "cpu") for row in table.rows.values()) >= 0
         return " ".join(sorted(name for name, node in nodes if node)), kept, self.shelf.told()
 
 

@@ -45,7 +45,7 @@ class Picture:
         cache = story.bench.scheduler.cache
         kept = ((key, one.pod, one.node) for key in cache.holds for one in cache.holds.of(key))
         return cls(
-            tuple(cache.snapshot.columns.nodes.values()),
+            tuple(cache.snapshot.table.nodes.values()),
             tuple((one.pod, one.node) for one in cache.on()),
             tuple(kept),
             tuple(story.bench.scheduler.queue.promised.values()),
@@ -58,14 +58,16 @@ class Picture:
         away = frozenset(gone)
         there = [row for row in self.pods if row[0].uid not in away]
         there += [(pod, node) for key, pod, node in self.kept if key != unit.key]
-        mates = tuple(
+        bound_members = tuple(
             (pod, node)
             for pod, node in self.pods
             if pod.gang is not None and pod.gang.key == unit.key and pod.uid not in away
         )
         others = (p for p in self.promised if p.key != unit.key and p.priority >= unit.priority)
         shut = frozenset(node for one in others for node in one.nodes) if heeds else frozenset()
-        found = planner.plan(unit, Snapshot.of(self.nodes, there), mates=mates, closed=shut)
+        found = planner.plan(
+            unit, Snapshot.of(self.nodes, there), bound_members=bound_members, closed=shut
+        )
         return isinstance(found, Placed) and len(found.placements) >= unit.need
 
 
@@ -106,8 +108,8 @@ def needless(picture: Picture, unit: Unit, victims: Iterable[str]) -> list[str]:
 def _follows(bundle: Bundle, going: frozenset[str], pods: Sequence[Pod]) -> bool:
     """Goes because the rest of its gang does."""
     gang = bundle[0].gang
-    mates = [pod for pod in pods if gang is not None and _in(pod, gang.key)]
-    alive = [pod for pod in mates if not pod.terminating and pod not in bundle]
+    bound_members = [pod for pod in pods if gang is not None and _in(pod, gang.key)]
+    alive = [pod for pod in bound_members if not pod.terminating and pod not in bundle]
     return bool(alive) and all(pod.uid in going for pod in alive) and len(bundle) == 1
 
 
@@ -149,22 +151,22 @@ def _breaks_up(bundle: Bundle, pods: Sequence[Pod], story: Story, wish: Wish) ->
     gang = bundle[0].gang
     if gang is None:
         return False
-    mates = [pod for pod in pods if _in(pod, gang.key) and not pod.terminating]
-    short = len(mates) - len(bundle) < (gang.min_available or 1)
-    return short and not all(_may_go(story, pod, wish) for pod in mates)
+    bound_members = [pod for pod in pods if _in(pod, gang.key) and not pod.terminating]
+    short = len(bound_members) - len(bundle) < (gang.min_available or 1)
+    return short and not all(_may_go(story, pod, wish) for pod in bound_members)
 
 
 def _spared(story: Story, wish: Wish, choice: Sequence[Bundle]) -> bool:
     """Whether nobody else falls below a promise, and surplus goes before its gang."""
     gone = [pod for bundle in choice for pod in bundle]
-    for member in {m for pod in gone for m in story.world.path(pod.terms.tenant)}:
+    for member in {m for pod in gone for m in story.world.path(pod.attributes.tenant)}:
         if member == wish.tenant:
             continue
-        mine = [pod for pod in gone if pod.terms.tenant in story.world.whose(member)]
-        foreign = [pod for pod in mine if pod.terms.tenant != wish.tenant]
+        mine = [pod for pod in gone if pod.attributes.tenant in story.world.whose(member)]
+        foreign = [pod for pod in mine if pod.attributes.tenant != wish.tenant]
         if not foreign:
             continue
-        left = story.api.used(member, going=False) - sum(pod.shape.ask.gpus for pod in mine)
+        left = story.api.used(member, going=False) - sum(pod.spec.host_request.gpus for pod in mine)
         if wish.tenant in story.world.whose(member):
             left += wish.least
         if left < story.world.promised(member):
@@ -176,9 +178,9 @@ def _surplus_first(story: Story, gone: Sequence[Pod]) -> bool:
     uids = {pod.uid for pod in gone}
     cache = story.bench.scheduler.cache
     for gang in {pod.gang.key for pod in gone if pod.gang is not None}:
-        mates = [pod for pod, _ in cache.mates(gang)]
-        left = [pod for pod in mates if pod.uid not in uids]
-        size = max(pod.gang.min_available or 1 for pod in mates if pod.gang is not None)
+        bound_members = [pod for pod, _ in cache.bound_members(gang)]
+        left = [pod for pod in bound_members if pod.uid not in uids]
+        size = max(pod.gang.min_available or 1 for pod in bound_members if pod.gang is not None)
         if left and len(left) < size:
             return False
     return True
@@ -217,13 +219,15 @@ def robbed(story: Story, one: Begun) -> list[str]:
     world, mine = story.world, one.unit.tenant
     asked = one.picture.asked
     stay = [pod for pod, _ in one.picture.pods if not (pod.terminating or pod.uid in asked)]
-    gone = [pod for pod in stay if pod.uid in one.victims and pod.terms.tenant != mine]
+    gone = [pod for pod in stay if pod.uid in one.victims and pod.attributes.tenant != mine]
     found = []
-    for member in sorted({m for pod in gone for m in world.path(pod.terms.tenant)}):
-        left = [pod for pod in stay if pod.terms.tenant in world.whose(member) and pod not in gone]
-        amount = sum(pod.shape.ask.gpus for pod in left)
+    for member in sorted({m for pod in gone for m in world.path(pod.attributes.tenant)}):
+        left = [
+            pod for pod in stay if pod.attributes.tenant in world.whose(member) and pod not in gone
+        ]
+        amount = sum(pod.spec.host_request.gpus for pod in left)
         if mine in world.whose(member):
-            amount += sum(pod.shape.ask.gpus for pod in one.unit.pods[: one.unit.need])
+            amount += sum(pod.spec.host_request.gpus for pod in one.unit.pods[: one.unit.need])
         found += [member] if amount < world.promised(member) else []
     return found
 

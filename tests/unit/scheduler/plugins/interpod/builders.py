@@ -76,10 +76,10 @@ def picture(*there: tuple[Pod, str]) -> Snapshot:
 
 def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
     """Who refuses the pod, and why."""
-    columns = snapshot.columns
+    table = snapshot.table
     return {
-        columns.names[row]: reason
-        for reason, refused in snapshot.peers.refuse(pod, columns.alive)
+        table.names[row]: reason
+        for reason, refused in snapshot.peers.refuse(pod, table.alive)
         for row in np.flatnonzero(refused)
     }
 

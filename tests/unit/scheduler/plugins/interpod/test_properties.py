@@ -153,23 +153,23 @@ def filled(world: World) -> Snapshot:
 
 
 def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
-    columns = snapshot.columns
-    found = dict.fromkeys(columns.rows, "")
-    for reason, refused in snapshot.peers.refuse(pod, columns.alive):
+    table = snapshot.table
+    found = dict.fromkeys(table.rows, "")
+    for reason, refused in snapshot.peers.refuse(pod, table.alive):
         for row in np.flatnonzero(refused):
-            assert not found[columns.names[row]]
-            found[columns.names[row]] = reason
+            assert not found[table.names[row]]
+            found[table.names[row]] = reason
     return found
 
 
 def scores(snapshot: Snapshot, pod: Pod, names: list[str]) -> list[dict[str, int]]:
-    columns = snapshot.columns
-    rows = np.zeros_like(columns.alive)
-    rows[[columns.rows[name] for name in names]] = True
+    table = snapshot.table
+    rows = np.zeros_like(table.alive)
+    rows[[table.rows[name] for name in names]] = True
     found = snapshot.peers.scores(pod, rows)
     if found is None:
         return [dict.fromkeys(names, 0)] * 2
-    return [{name: int(marks[columns.rows[name]]) for name in names} for marks in found]
+    return [{name: int(marks[table.rows[name]]) for name in names} for marks in found]
 
 
 @SOME

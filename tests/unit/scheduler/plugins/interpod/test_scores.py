@@ -24,16 +24,14 @@ from tests.unit.scheduler.plugins.interpod.builders import (
 
 
 def marks(snapshot: Snapshot, pod: Pod, *names: str) -> list[dict[str, int]] | None:
-    columns = snapshot.columns
-    rows = columns.alive.copy()
+    table = snapshot.table
+    rows = table.alive.copy()
     if names:
-        rows = np.isin(np.arange(len(rows)), [columns.rows[name] for name in names])
+        rows = np.isin(np.arange(len(rows)), [table.rows[name] for name in names])
     found = snapshot.peers.scores(pod, rows)
     if found is None:
         return None
-    return [
-        {name: int(one[row]) for name, row in columns.rows.items() if rows[row]} for one in found
-    ]
+    return [{name: int(one[row]) for name, row in table.rows.items() if rows[row]} for one in found]
 
 
 def test_hosts_are_judged_each_by_itself_whatever_they_call_themselves() -> None:
@@ -111,7 +109,7 @@ def test_scores(there: list[tuple[Pod, str]], pod: Pod, want: list[dict[str, int
 
 def owned(name: str, kind: str = "ReplicaSet") -> Pod:
     raw = a_peer(name)
-    return Pod(raw.key, raw.uid, raw.shape, labels=raw.labels, owner=OwnerRef(kind, "web", "u"))
+    return Pod(raw.key, raw.uid, raw.spec, labels=raw.labels, owner=OwnerRef(kind, "web", "u"))
 
 
 def serving(kind: str, name: str = "web", **spec: Any) -> WorkloadSelector:

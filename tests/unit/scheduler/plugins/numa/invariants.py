@@ -122,9 +122,9 @@ def _company(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
     for pod in instance.standing:
         for zone in pod.zones if pod.host == host.name else ():
             tenants.setdefault(zone, []).append(("a standing pod", pod.isolated))
-    mates: Counter[int] = Counter()
+    bound_members: Counter[int] = Counter()
     for member, body in rows:
-        mates.update(body.get("numa", []))
+        bound_members.update(body.get("numa", []))
         for zone in body.get("numa", []):
             tenants.setdefault(zone, []).append((member.name, member.policy == "isolated"))
     closed = False
@@ -137,5 +137,5 @@ def _company(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
     for member, body in rows:
         if not body.get("numa") and (closed or apart):
             yield f"{member.name} sits anywhere on a host that keeps others apart"
-    if apart and (shared := sorted(zone for zone, count in mates.items() if count > 1)):
+    if apart and (shared := sorted(zone for zone, count in bound_members.items() if count > 1)):
         yield f"mates share NUMA nodes {shared}"

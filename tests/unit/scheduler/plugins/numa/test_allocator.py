@@ -8,12 +8,12 @@ from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model import assignment
 from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa.allocator import (
     AVOIDED,
     HELD_BY_ISOLATED,
     NONE_UNSHARED,
     TOO_WIDE,
-    Ask,
     NumaMisfit,
     choose,
 )
@@ -33,155 +33,157 @@ def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
 
 
 @pytest.mark.parametrize(
-    ("claims", "ask", "want"),
+    ("claims", "host_request", "want"),
     [
         pytest.param(
             [],
-            Ask(cpu=2000, memory=10, gpus=2, policy="single-numa"),
+            HostRequest(cpu=2000, memory=10, gpus=2, policy="single-numa"),
             Assignment((NumaShare(0, 2000, 10),), (0, 1)),
             id="equals go to the lowest id, GPUs with the CPUs",
         ),
         pytest.param(
             [taken(1, 1000)],
-            Ask(cpu=3000),
+            HostRequest(cpu=3000),
             Assignment((NumaShare(1, 3000),)),
             id="without a policy the tightest NUMA node wins",
         ),
         pytest.param(
             [taken(1, 1000)],
-            Ask(cpu=3000, policy="single-numa"),
+            HostRequest(cpu=3000, policy="single-numa"),
             Assignment((NumaShare(0, 3000),)),
             id="with a policy the one whose use comes nearest to three fifths",
         ),
         pytest.param(
             [taken(0, 1000), taken(1, 500)],
-            Ask(cpu=1000, policy="best-effort"),
+            HostRequest(cpu=1000, policy="best-effort"),
             Assignment((NumaShare(0, 1000),)),
             id="with a policy a NUMA node that is little in use is filled first",
         ),
         pytest.param(
             [taken(1, 1000)],
-            Ask(cpu=2000, policy="best-effort", prefer=(0,)),
+            HostRequest(cpu=2000, policy="best-effort", prefer=(0,)),
             Assignment((NumaShare(0, 2000),)),
             id="a preferred id comes before tightness",
         ),
         pytest.param(
             [],
-            Ask(cpu=1000, policy="single-numa", avoid=(0, 7)),
+            HostRequest(cpu=1000, policy="single-numa", avoid=(0, 7)),
             Assignment((NumaShare(1, 1000),)),
             id="an id to avoid is closed, one the host lacks is ignored",
         ),
         pytest.param(
             [],
-            Ask(cpu=1000, policy="single-numa", avoid=(0, 1)),
+            HostRequest(cpu=1000, policy="single-numa", avoid=(0, 1)),
             NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="nothing is left to a pod that avoids all",
         ),
         pytest.param(
             [],
-            Ask(cpu=6000, policy="single-numa"),
+            HostRequest(cpu=6000, policy="single-numa"),
             NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="single-numa never spans",
         ),
         pytest.param(
             [],
-            Ask(cpu=6000, memory=120, policy="restricted"),
+            HostRequest(cpu=6000, memory=120, policy="restricted"),
             Assignment((NumaShare(0, 4000, 100), NumaShare(1, 2000, 20))),
             id="restricted spans as few as an empty host needs",
         ),
         pytest.param(
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=3000, policy="restricted"),
+            HostRequest(cpu=3000, policy="restricted"),
             NumaMisfit(TOO_WIDE),
             id="restricted does not span for want of room",
         ),
         pytest.param(
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=3000, policy="best-effort"),
+            HostRequest(cpu=3000, policy="best-effort"),
             Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="best-effort spans when one has no room",
         ),
         pytest.param(
             [taken(0, 2000)],
-            Ask(cpu=1000, policy="isolated"),
+            HostRequest(cpu=1000, policy="isolated"),
             Assignment((NumaShare(1, 1000),), isolated=True),
             id="isolated takes what nobody shares",
         ),
         pytest.param(
             [taken(0, 1), taken(1, 1)],
-            Ask(cpu=1000, policy="isolated"),
+            HostRequest(cpu=1000, policy="isolated"),
             NumaMisfit(NONE_UNSHARED),
             id="isolated refuses to share",
         ),
         pytest.param(
             [taken(0, 1000, isolated=True)],
-            Ask(cpu=2000),
+            HostRequest(cpu=2000),
             Assignment((NumaShare(1, 2000),)),
             id="an isolated NUMA node is closed to others",
         ),
         pytest.param(
             [taken(0, 1000, isolated=True)],
-            Ask(cpu=5000),
+            HostRequest(cpu=5000),
             NumaMisfit(HELD_BY_ISOLATED),
             id="nobody floats over an isolated NUMA node",
         ),
         pytest.param(
             [taken(1, 3000)],
-            Ask(cpu=2000, avoid=(0,)),
+            HostRequest(cpu=2000, avoid=(0,)),
             NumaMisfit(AVOIDED),
             id="nobody floats over a NUMA node that it avoids",
         ),
         pytest.param(
             [taken(0, gpus=(0,), isolated=True)],
-            Ask(cpu=1000, gpus=2, aligned=frozenset({"cpu"})),
+            HostRequest(cpu=1000, gpus=2, aligned=frozenset({"cpu"})),
             Assignment((NumaShare(1, 1000),), (2, 3)),
             id="GPUs beside an isolated pod are not shared either",
         ),
         pytest.param(
             [PodUsage(0, 0, 1, Assignment((), (0,)))],
-            Ask(cpu=1000, policy="isolated"),
+            HostRequest(cpu=1000, policy="isolated"),
             Assignment((NumaShare(1, 1000),), isolated=True),
             id="who holds a GPU shares its NUMA node",
         ),
         pytest.param(
             [taken(0, 3000), taken(1, 3000)],
-            Ask(cpu=3000, gpus=2),
+            HostRequest(cpu=3000, gpus=2),
             Assignment((), (0, 1)),
             id="GPUs are named also where the rest is left to the host",
         ),
         pytest.param(
             [floating(3000)],
-            Ask(cpu=2000, policy="single-numa"),
+            HostRequest(cpu=2000, policy="single-numa"),
             NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="what floats may sit on any NUMA node",
         ),
         pytest.param(
-            [floating(3000)], Ask(cpu=3000), NOWHERE, id="a plain pod is left to the host"
+            [floating(3000)], HostRequest(cpu=3000), NOWHERE, id="a plain pod is left to the host"
         ),
         pytest.param(
             [taken(0, gpus=(0,))],
-            Ask(gpus=2, policy="single-numa"),
+            HostRequest(gpus=2, policy="single-numa"),
             Assignment((NumaShare(1),), (2, 3)),
             id="GPUs of one NUMA node",
         ),
         pytest.param(
             [floating(gpus=1)],
-            Ask(gpus=2, policy="single-numa"),
+            HostRequest(gpus=2, policy="single-numa"),
             NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
             id="a GPU taken by a stranger may be any",
         ),
         pytest.param(
             [taken(0, gpus=(0,)), taken(1, gpus=(2,))],
-            Ask(cpu=1000, gpus=2, policy="single-numa", aligned=frozenset({"cpu"})),
+            HostRequest(cpu=1000, gpus=2, policy="single-numa", aligned=frozenset({"cpu"})),
             Assignment((NumaShare(0, 1000),), (1, 3)),
             id="a resource left out of the list may sit anywhere",
         ),
     ],
 )
-def test_choices(claims: list[PodUsage], ask: Ask, want: Assignment | NumaMisfit) -> None:
+def test_choices(
+    claims: list[PodUsage], host_request: HostRequest, want: Assignment | NumaMisfit
+) -> None:
     layout = HostUsage.of(TWO, tuple(claims))
     before = layout.state()
-    assert (choose(layout, ask), layout.state()) == (want, before)
+    assert (choose(layout, host_request), layout.state()) == (want, before)
 
 
 PAGES = "hugepages-2Mi"
@@ -194,13 +196,13 @@ def pages(count: int, zone: int | None = None) -> PodUsage:
     return PodUsage(0, 0, 0, held, ((PAGES, count),))
 
 
-def paged(count: int, policy: str = "single-numa", *, together: bool = True) -> Ask:
+def paged(count: int, policy: str = "single-numa", *, together: bool = True) -> HostRequest:
     names = {"cpu", "memory", "gpu", *([PAGES] if together else [])}
-    return Ask(policy=policy, aligned=frozenset(names), hugepages=((PAGES, count),))
+    return HostRequest(policy=policy, aligned=frozenset(names), hugepages=((PAGES, count),))
 
 
 @pytest.mark.parametrize(
-    ("topology", "claims", "ask", "want"),
+    ("topology", "claims", "host_request", "want"),
     [
         pytest.param(
             PAGED,
@@ -243,9 +245,12 @@ def paged(count: int, policy: str = "single-numa", *, together: bool = True) -> 
     ],
 )
 def test_huge_pages(
-    topology: Topology, claims: list[PodUsage], ask: Ask, want: Assignment | NumaMisfit
+    topology: Topology,
+    claims: list[PodUsage],
+    host_request: HostRequest,
+    want: Assignment | NumaMisfit,
 ) -> None:
-    assert choose(HostUsage.of(topology, tuple(claims)), ask) == want
+    assert choose(HostUsage.of(topology, tuple(claims)), host_request) == want
 
 
 def test_books_are_exact_even_where_claims_overlap() -> None:

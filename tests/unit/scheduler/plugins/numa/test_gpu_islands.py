@@ -5,7 +5,8 @@ import pytest
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
-from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.model.numa_request import HostRequest
+from scheduler.plugins.numa.allocator import NumaMisfit, choose
 from scheduler.plugins.numa.gpu_islands import GpuPick, pick, tiers
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
@@ -105,12 +106,12 @@ def holding(*gpus: int) -> PodUsage:
 
 
 @pytest.mark.parametrize(
-    ("topology", "claims", "ask", "vram", "want"),
+    ("topology", "claims", "host_request", "vram", "want"),
     [
         pytest.param(
             SOCKETS,
             [holding(5)],
-            Ask(cpu=1000, gpus=1),
+            HostRequest(cpu=1000, gpus=1),
             0,
             Assignment((NumaShare(1, 1000),), (4,)),
             id="a broken island comes before an untouched one, and decides the NUMA node",
@@ -118,7 +119,7 @@ def holding(*gpus: int) -> PodUsage:
         pytest.param(
             SOCKETS,
             [holding(5)],
-            Ask(cpu=1000, gpus=1, policy="single-numa", prefer=(0,)),
+            HostRequest(cpu=1000, gpus=1, policy="single-numa", prefer=(0,)),
             0,
             Assignment((NumaShare(1, 1000),), (4,)),
             id="a preferred id breaks no untouched island",
@@ -126,7 +127,7 @@ def holding(*gpus: int) -> PodUsage:
         pytest.param(
             SOCKETS,
             [holding(0), holding(5)],
-            Ask(cpu=1000, gpus=1, prefer=(1,)),
+            HostRequest(cpu=1000, gpus=1, prefer=(1,)),
             0,
             Assignment((NumaShare(1, 1000),), (4,)),
             id="a preferred id decides between broken islands",
@@ -134,19 +135,24 @@ def holding(*gpus: int) -> PodUsage:
         pytest.param(
             SOCKETS,
             [holding(0, 1)],
-            Ask(cpu=12000, gpus=6),
+            HostRequest(cpu=12000, gpus=6),
             0,
             Assignment((NumaShare(0, 8000), NumaShare(1, 4000)), (2, 3, 4, 5, 6, 7)),
             id="GPUs of both NUMA nodes",
         ),
         pytest.param(
-            ALONE, [holding(0)], Ask(cpu=1000, gpus=2), 0, Assignment((), (2, 3)), id="GPUs alone"
+            ALONE,
+            [holding(0)],
+            HostRequest(cpu=1000, gpus=2),
+            0,
+            Assignment((), (2, 3)),
+            id="GPUs alone",
         ),
-        pytest.param(ALONE, [], Ask(cpu=1000), 0, NOWHERE, id="no GPU asked for"),
+        pytest.param(ALONE, [], HostRequest(cpu=1000), 0, NOWHERE, id="no GPU asked for"),
         pytest.param(
             ALONE,
             [holding(0, 1, 2, 3, 4, 5), PodUsage(0, 0, 1)],
-            Ask(gpus=2),
+            HostRequest(gpus=2),
             0,
             NOWHERE,
             id="one of the last two is a stranger's",
@@ -154,7 +160,7 @@ def holding(*gpus: int) -> PodUsage:
         pytest.param(
             ALONE,
             [],
-            Ask(gpus=1, policy="single-numa"),
+            HostRequest(gpus=1, policy="single-numa"),
             0,
             NumaMisfit("node(s) had no NUMA topology"),
             id="GPUs alone are no NUMA node",
@@ -162,18 +168,23 @@ def holding(*gpus: int) -> PodUsage:
         pytest.param(
             ALONE,
             [],
-            Ask(gpus=4, policy="single-numa", by_default=True),
+            HostRequest(gpus=4, policy="single-numa", by_default=True),
             0,
             Assignment((), (0, 1, 2, 3)),
             id="unless the policy came from a default",
         ),
         pytest.param(
-            MIXED, [], Ask(gpus=1), 80 * GIB, Assignment((), (2,)), id="the one with the VRAM"
+            MIXED,
+            [],
+            HostRequest(gpus=1),
+            80 * GIB,
+            Assignment((), (2,)),
+            id="the one with the VRAM",
         ),
         pytest.param(
             MIXED,
             [],
-            Ask(gpus=2),
+            HostRequest(gpus=2),
             80 * GIB,
             NumaMisfit(
                 f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, "
@@ -184,6 +195,10 @@ def holding(*gpus: int) -> PodUsage:
     ],
 )
 def test_choices_with_gpus(
-    topology: Topology, claims: list[PodUsage], ask: Ask, vram: int, want: Assignment | NumaMisfit
+    topology: Topology,
+    claims: list[PodUsage],
+    host_request: HostRequest,
+    vram: int,
+    want: Assignment | NumaMisfit,
 ) -> None:
-    assert choose(HostUsage.of(topology, tuple(claims)), ask, vram=vram) == want
+    assert choose(HostUsage.of(topology, tuple(claims)), host_request, vram=vram) == want

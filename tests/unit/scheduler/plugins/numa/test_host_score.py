@@ -84,7 +84,7 @@ def test_the_same_as_one_host_after_the_other(
     prefer: tuple[int, ...],
 ) -> None:
     layouts = {f"n{i}": HostUsage(Topology(zones(rows))) for i, rows in enumerate(hosts)}
-    ask = HostRequest(
+    host_request = HostRequest(
         cpu=cpu * 1000,
         memory=memory * GIB,
         policy="best-effort",
@@ -92,14 +92,14 @@ def test_the_same_as_one_host_after_the_other(
         distance=distance,
         prefer=prefer,
     )
-    found = host_score.scores(NumaTable(Rows(len(hosts)), layouts), ask)
+    found = host_score.scores(NumaTable(Rows(len(hosts)), layouts), host_request)
     for row, layout in enumerate(layouts.values()):
         able = [
             zone.id
             for zone in layout.topology.zones
-            if zone.cpu >= ask.cpu and zone.memory >= ask.memory
+            if zone.cpu >= host_request.cpu and zone.memory >= host_request.memory
         ]
-        want = max((numa_score.score(layout, ask, (zone,)) for zone in able), default=0.0)
+        want = max((numa_score.score(layout, host_request, (zone,)) for zone in able), default=0.0)
         assert found[row] == pytest.approx(want, abs=1e-5)
 
 

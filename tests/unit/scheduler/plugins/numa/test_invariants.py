@@ -104,15 +104,13 @@ class Live:
 
     def standing(self) -> Standing:
         body = json.loads(self.text or "{}")
-        columns = (body.get("numa", []), body.get("cpu", []), body.get("memory", []))
+        table = (body.get("numa", []), body.get("cpu", []), body.get("memory", []))
         return Standing(
             self.host,
             self.member.cpu,
             self.member.memory,
             self.member.gpus,
-            tuple(
-                (zone, cpu // 1000, size // GIB) for zone, cpu, size in zip(*columns, strict=True)
-            ),
+            tuple((zone, cpu // 1000, size // GIB) for zone, cpu, size in zip(*table, strict=True)),
             tuple(body.get("gpus", [])),
             isolated=body.get("isolated", False),
         )
@@ -227,9 +225,9 @@ class Hosts(RuleBasedStateMachine):
         objects = {member.name: self._object(member, gang) for member in members}
         pods = [Pod.read(obj) for obj in objects.values()]
         (unit,) = units(pods, bound=self.cache.bound)
-        mates = self.cache.mates(GangKey("ns", gang)) if gang else ()
-        plan = planner.plan(unit, self.cache.snapshot, memo=self.memo, mates=mates)
-        fresh = planner.plan(unit, self.cache.snapshot, mates=mates)
+        bound_members = self.cache.bound_members(GangKey("ns", gang)) if gang else ()
+        plan = planner.plan(unit, self.cache.snapshot, memo=self.memo, bound_members=bound_members)
+        fresh = planner.plan(unit, self.cache.snapshot, bound_members=bound_members)
         if not isinstance(plan, Placed):
             # What is remembered may tell older reasons, never another answer.
             assert not isinstance(fresh, Placed)

@@ -23,7 +23,7 @@ def mate(zone: int) -> PodUsage:
 
 
 @pytest.mark.parametrize(
-    ("topology", "claims", "ask", "zones", "want"),
+    ("topology", "claims", "host_request", "zones", "want"),
     [
         pytest.param(
             PLAIN, [], HostRequest(cpu=6000), (0,), 40 + 12.5 + 10 + 7.5, id="three fifths in use"
@@ -122,9 +122,9 @@ def mate(zone: int) -> PodUsage:
 def test_scores(
     topology: Topology,
     claims: list[PodUsage],
-    ask: HostRequest,
+    host_request: HostRequest,
     zones: tuple[int, ...],
     want: float,
 ) -> None:
     layout = HostUsage.of(topology, tuple(claims))
-    assert score(layout, ask, zones, "g") == pytest.approx(want, abs=1e-5)
+    assert score(layout, host_request, zones, "g") == pytest.approx(want, abs=1e-5)

@@ -11,8 +11,9 @@ from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
 from scheduler.model.node import Node
+from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod, PodKey, SchedulingSpec
-from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.plugins.numa.allocator import NumaMisfit, choose
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 from scheduler.plugins.numa.numa_table import ANY
 from tests.unit.scheduler.builders import a_node
@@ -25,63 +26,85 @@ def a_host(name: str, topology: Topology | None) -> Node:
     return replace(a_node(name, cpu="64", memory="640Gi"), topology=topology)
 
 
-def a_guest(name: str, ask: Ask, where: Assignment = NOWHERE) -> Pod:
-    return Pod(PodKey("ns", name), name, SchedulingSpec((("pods", 1),), ask=ask), assignment=where)
+def a_guest(name: str, host_request: HostRequest, where: Assignment = NOWHERE) -> Pod:
+    return Pod(
+        PodKey("ns", name),
+        name,
+        SchedulingSpec((("pods", 1),), host_request=host_request),
+        assignment=where,
+    )
 
 
 @pytest.mark.parametrize(
-    ("ask", "want"),
+    ("host_request", "want"),
     [
-        pytest.param(Ask(cpu=1000, policy="single-numa"), 6, id="by CPU"),
-        pytest.param(Ask(cpu=3000, policy="single-numa"), 1, id="what remains on two is no room"),
-        pytest.param(Ask(cpu=1000, gpus=1, policy="single-numa"), 2, id="by GPUs"),
-        pytest.param(Ask(cpu=1000, policy="single-numa", avoid=(0,)), 2, id="ids to avoid"),
-        pytest.param(Ask(cpu=6000, policy="single-numa"), 0, id="too large"),
-        pytest.param(Ask(cpu=6000, policy="restricted"), 1, id="restricted over both"),
-        pytest.param(Ask(cpu=1500, policy="restricted"), 3, id="restricted on one"),
-        pytest.param(Ask(cpu=500, policy="isolated"), 2, id="isolated: one each"),
-        pytest.param(Ask(cpu=5000, policy="isolated"), 1, id="isolated over both"),
+        pytest.param(HostRequest(cpu=1000, policy="single-numa"), 6, id="by CPU"),
         pytest.param(
-            Ask(cpu=500, policy="single-numa", spread="isolated"), 2, id="members apart: one each"
+            HostRequest(cpu=3000, policy="single-numa"), 1, id="what remains on two is no room"
         ),
-        pytest.param(Ask(cpu=5000, spread="isolated"), 2, id="apart without a policy: a bound"),
+        pytest.param(HostRequest(cpu=1000, gpus=1, policy="single-numa"), 2, id="by GPUs"),
+        pytest.param(HostRequest(cpu=1000, policy="single-numa", avoid=(0,)), 2, id="ids to avoid"),
+        pytest.param(HostRequest(cpu=6000, policy="single-numa"), 0, id="too large"),
+        pytest.param(HostRequest(cpu=6000, policy="restricted"), 1, id="restricted over both"),
+        pytest.param(HostRequest(cpu=1500, policy="restricted"), 3, id="restricted on one"),
+        pytest.param(HostRequest(cpu=500, policy="isolated"), 2, id="isolated: one each"),
+        pytest.param(HostRequest(cpu=5000, policy="isolated"), 1, id="isolated over both"),
         pytest.param(
-            Ask(cpu=1000, gpus=1, policy="single-numa", aligned=frozenset({"cpu"})),
+            HostRequest(cpu=500, policy="single-numa", spread="isolated"),
+            2,
+            id="members apart: one each",
+        ),
+        pytest.param(
+            HostRequest(cpu=5000, spread="isolated"), 2, id="apart without a policy: a bound"
+        ),
+        pytest.param(
+            HostRequest(cpu=1000, gpus=1, policy="single-numa", aligned=frozenset({"cpu"})),
             6,
             id="what may sit anywhere does not count",
         ),
     ],
 )
-def test_bounds(ask: Ask, want: int) -> None:
+def test_bounds(host_request: HostRequest, want: int) -> None:
     snapshot = Snapshot.of(
         [a_host("a", TWO), a_host("b", None), a_host("c", Topology((), TWO.gpus))]
     )
-    found = snapshot.grid.most(ask)
-    rows = snapshot.columns.rows
+    found = snapshot.grid.most(host_request)
+    rows = snapshot.table.rows
     assert [int(found[rows[name]]) for name in "abc"] == [want, ANY, ANY]
 
 
 @pytest.mark.parametrize(
-    ("policy", "ask", "want"),
+    ("policy", "host_request", "want"),
     [
-        pytest.param("single-numa-node", Ask(cpu=3000, guaranteed=True), 1, id="exclusive CPUs"),
-        pytest.param("single-numa-node", Ask(cpu=3000), ANY, id="shared CPUs"),
-        pytest.param("single-numa-node", Ask(cpu=9000, gpus=1), 2, id="GPUs of a burstable pod"),
-        pytest.param("restricted", Ask(cpu=5000, guaranteed=True), 1, id="two NUMA nodes"),
-        pytest.param("restricted", Ask(cpu=5000, gpus=1, guaranteed=True), 0, id="two and one"),
-        pytest.param("none", Ask(cpu=5000, gpus=1, guaranteed=True), ANY, id="nobody is refused"),
+        pytest.param(
+            "single-numa-node", HostRequest(cpu=3000, guaranteed=True), 1, id="exclusive CPUs"
+        ),
+        pytest.param("single-numa-node", HostRequest(cpu=3000), ANY, id="shared CPUs"),
+        pytest.param(
+            "single-numa-node", HostRequest(cpu=9000, gpus=1), 2, id="GPUs of a burstable pod"
+        ),
+        pytest.param("restricted", HostRequest(cpu=5000, guaranteed=True), 1, id="two NUMA nodes"),
+        pytest.param(
+            "restricted", HostRequest(cpu=5000, gpus=1, guaranteed=True), 0, id="two and one"
+        ),
+        pytest.param(
+            "none", HostRequest(cpu=5000, gpus=1, guaranteed=True), ANY, id="nobody is refused"
+        ),
     ],
 )
-def test_bounds_of_the_topology_manager(policy: str, ask: Ask, want: int) -> None:
+def test_bounds_of_the_topology_manager(policy: str, host_request: HostRequest, want: int) -> None:
     snapshot = Snapshot.of([a_host("a", replace(TWO, manager=TopologyManager(policy)))])
-    assert int(snapshot.grid.most(ask)[0]) == want
+    assert int(snapshot.grid.most(host_request)[0]) == want
 
 
 def test_bounds_follow_what_comes_and_goes() -> None:
-    snapshot, ask = Snapshot.of([a_host("a", TWO)]), Ask(cpu=2000, policy="single-numa")
-    known = a_guest("k", Ask(cpu=3000), Assignment((NumaShare(0, 3000),)))
-    stranger = a_guest("s", Ask(cpu=1000))
-    found = [int(snapshot.grid.most(ask)[0])]
+    snapshot, host_request = (
+        Snapshot.of([a_host("a", TWO)]),
+        HostRequest(cpu=2000, policy="single-numa"),
+    )
+    known = a_guest("k", HostRequest(cpu=3000), Assignment((NumaShare(0, 3000),)))
+    stranger = a_guest("s", HostRequest(cpu=1000))
+    found = [int(snapshot.grid.most(host_request)[0])]
     for step in (
         lambda: snapshot.charge(known, "a", known.assignment or NOWHERE),
         lambda: snapshot.charge(stranger, "a"),
@@ -91,7 +114,7 @@ def test_bounds_follow_what_comes_and_goes() -> None:
         lambda: snapshot.put_node(a_host("a", Topology(tuple(Zone(i, 2000, 0) for i in range(5))))),
     ):
         step()
-        found.append(int(snapshot.grid.most(ask)[0]))
+        found.append(int(snapshot.grid.most(host_request)[0]))
     assert found == [3, 1, 0, 1, 5, ANY, 5]
 
 
@@ -99,7 +122,7 @@ ZONES = st.builds(
     Zone, st.just(0), st.sampled_from([0, 2000, 4000, 8000]), st.sampled_from([4, 8, 16])
 )
 ASKS = st.builds(
-    Ask,
+    HostRequest,
     cpu=st.sampled_from([500, 1000, 3000, 6000]),
     memory=st.integers(0, 9),
     gpus=st.sampled_from([0, 0, 1, 2]),
@@ -124,62 +147,73 @@ def hosts(draw: st.DrawFn) -> Topology:
 
 @settings(max_examples=150, deadline=None)
 @given(hosts(), st.lists(ASKS, max_size=4), ASKS)
-def test_a_bound_is_never_below_the_truth(host: Topology, others: list[Ask], ask: Ask) -> None:
+def test_a_bound_is_never_below_the_truth(
+    host: Topology, others: list[HostRequest], host_request: HostRequest
+) -> None:
     snapshot = Snapshot.of([a_host("a", host)])
     layout = snapshot.layouts["a"]
     for index, other in enumerate(others):
         found = choose(layout, other)
         if isinstance(found, Assignment):
             snapshot.charge(a_guest(f"o{index}", other), "a", found)
-    bound, count = int(snapshot.grid.most(ask)[0]), filled(layout, ask)
+    bound, count = int(snapshot.grid.most(host_request)[0]), filled(layout, host_request)
     assert bound >= count
-    if ask.policy == "single-numa" and not ask.apart and host.manager is None:
+    if host_request.policy == "single-numa" and not host_request.apart and host.manager is None:
         assert min(bound, 40) == count
-    if not snapshot.grid.matters(ask):
+    if not snapshot.grid.matters(host_request):
         assert bound == ANY
 
 
-def filled(layout: HostUsage, ask: Ask) -> int:
+def filled(layout: HostUsage, host_request: HostRequest) -> int:
     """Pods of one gang placed one after the other, up to 40."""
     for count in range(40):
-        found = choose(layout, ask, gang="g")
+        found = choose(layout, host_request, gang="g")
         if isinstance(found, NumaMisfit):
             return count
-        layout.take(PodUsage(ask.cpu, ask.memory, ask.gpus, found, gang="g", apart=ask.apart))
+        layout.take(
+            PodUsage(
+                host_request.cpu,
+                host_request.memory,
+                host_request.gpus,
+                found,
+                gang="g",
+                apart=host_request.apart,
+            )
+        )
     return 40
 
 
 @pytest.mark.parametrize(
-    ("held", "ask", "want"),
+    ("held", "host_request", "want"),
     [
         pytest.param(
             Assignment((NumaShare(0, 500, 1), NumaShare(1, 0, 1))),
-            Ask(cpu=5000, memory=20 * GIB, policy="single-numa"),
+            HostRequest(cpu=5000, memory=20 * GIB, policy="single-numa"),
             "need cpu 5, memory 20Gi; largest free cpu 3, memory 7Gi",
             id="whole cores and Gi, rounded down",
         ),
         pytest.param(
             Assignment((NumaShare(0, 500),)),
-            Ask(cpu=3500, gpus=3, policy="single-numa", aligned=frozenset({"cpu", "gpu"})),
+            HostRequest(cpu=3500, gpus=3, policy="single-numa", aligned=frozenset({"cpu", "gpu"})),
             "need cpu 3500m, gpu 3; largest free cpu 3, gpu 2",
             id="what must sit together",
         ),
         pytest.param(
             Assignment((NumaShare(0, 500, 1),)),
-            Ask(cpu=3000, memory=8 * GIB, policy="single-numa"),
+            HostRequest(cpu=3000, memory=8 * GIB, policy="single-numa"),
             "need cpu 3, memory 8Gi; largest free cpu 3, memory 8Gi, not on one NUMA node",
             id="each is there, and not together",
         ),
         pytest.param(
             Assignment((NumaShare(0, 500),), isolated=True),
-            Ask(cpu=3000, policy="single-numa"),
+            HostRequest(cpu=3000, policy="single-numa"),
             "need cpu 3; largest free cpu 2",
             id="what is closed to the pod is not free",
         ),
     ],
 )
-def test_shortage(held: Assignment, ask: Ask, want: str) -> None:
+def test_shortage(held: Assignment, host_request: HostRequest, want: str) -> None:
     cpu, memory = (sum(getattr(share, name) for share in held.shares) for name in ("cpu", "memory"))
-    there = a_guest("t", Ask(cpu=cpu, memory=memory), held)
+    there = a_guest("t", HostRequest(cpu=cpu, memory=memory), held)
     snapshot = Snapshot.of([a_host("a", TWO)], [(there, "a")])
-    assert snapshot.grid.shortage(ask, snapshot.columns.alive) == want
+    assert snapshot.grid.shortage(host_request, snapshot.table.alive) == want

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model.assignment import Assignment, parse
-from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.model.numa_request import HostRequest
+from scheduler.plugins.numa.allocator import NumaMisfit, choose
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 MANY = settings(max_examples=150, deadline=None)
@@ -22,13 +23,19 @@ POLICIES = ("none", *vocabulary.NUMA_POLICIES)
 class Guest:
     """A pod before a host: what it asks, and its gang."""
 
-    ask: Ask
+    host_request: HostRequest
     gang: str | None
 
     def claim(self, assignment: Assignment) -> PodUsage:
-        ask = self.ask
+        host_request = self.host_request
         return PodUsage(
-            ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, self.gang, ask.apart
+            host_request.cpu,
+            host_request.memory,
+            host_request.gpus,
+            assignment,
+            host_request.hugepages,
+            self.gang,
+            host_request.apart,
         )
 
 
@@ -62,7 +69,7 @@ def guests(draw: st.DrawFn) -> Guest:
     gang = draw(st.sampled_from([None, "g", "h"]))
     pages = draw(st.integers(0, 3))
     return Guest(
-        Ask(
+        HostRequest(
             cpu=draw(st.sampled_from([500, 1000, 2000, 3000])),
             memory=draw(st.integers(0, 12)),
             gpus=draw(st.sampled_from([0, 0, 1, 2, 3])),
@@ -89,8 +96,11 @@ def test_a_host_is_never_given_away_twice(host: Topology, steps: list[tuple[Gues
     held: Held = []
     for guest, goes in steps:
         before = layout.state()
-        found = choose(layout, guest.ask, gang=guest.gang)
-        assert (layout.state(), choose(layout, guest.ask, gang=guest.gang)) == (before, found)
+        found = choose(layout, guest.host_request, gang=guest.gang)
+        assert (layout.state(), choose(layout, guest.host_request, gang=guest.gang)) == (
+            before,
+            found,
+        )
         if isinstance(found, NumaMisfit):
             continue
         assert parse(found.render()) == found
@@ -116,13 +126,13 @@ def check(host: Topology, held: Held) -> None:
     gpus = [index for _, where in held for index in where.gpus]
     assert len(gpus) == len(set(gpus))
     for guest, where in held:
-        ask = guest.ask
-        assert not set(where.numa) & set(ask.avoid)
-        if ask.strict:
-            assert len(where.numa) == 1 or ask.policy != "single-numa"
-            assert len(where.gpus) == (ask.gpus if host.gpus else 0)
-            assert sum(share.cpu for share in where.shares) == ask.cpu
-            if "gpu" in ask.aligned:
+        host_request = guest.host_request
+        assert not set(where.numa) & set(host_request.avoid)
+        if host_request.strict:
+            assert len(where.numa) == 1 or host_request.policy != "single-numa"
+            assert len(where.gpus) == (host_request.gpus if host.gpus else 0)
+            assert sum(share.cpu for share in where.shares) == host_request.cpu
+            if "gpu" in host_request.aligned:
                 assert {places[index] for index in where.gpus} <= set(where.numa)
         homes = {*where.numa, *(places[index] for index in where.gpus)} - {None}
         for share in where.shares:
@@ -140,10 +150,10 @@ def check(host: Topology, held: Held) -> None:
 
 
 def check_neighbours(here: list[Guest]) -> None:
-    assert len(here) == 1 or not any(guest.ask.isolated for guest in here)
+    assert len(here) == 1 or not any(guest.host_request.isolated for guest in here)
     for one, other in combinations(here, 2):
-        mates = one.gang is not None and one.gang == other.gang
-        assert not (mates and (one.ask.apart or other.ask.apart))
+        bound_members = one.gang is not None and one.gang == other.gang
+        assert not (bound_members and (one.host_request.apart or other.host_request.apart))
 
 
 @MANY
@@ -153,18 +163,18 @@ def test_a_strict_pod_is_refused_only_where_nothing_would_do(
 ) -> None:
     layout = HostUsage(host)
     for other in others:
-        found = choose(layout, other.ask, gang=other.gang)
+        found = choose(layout, other.host_request, gang=other.gang)
         if isinstance(found, Assignment):
             layout.take(other.claim(found))
-    if guest.ask.strict:
-        found = choose(layout, guest.ask, gang=guest.gang)
+    if guest.host_request.strict:
+        found = choose(layout, guest.host_request, gang=guest.gang)
         assert isinstance(found, Assignment) == could(layout, guest)
 
 
 def could(layout: HostUsage, guest: Guest) -> bool:
     """Every set of NUMA nodes tried, amount by amount."""
-    ask, zones = guest.ask, layout.topology.zones
-    if ask.apart and layout.adrift.get(guest.gang):
+    host_request, zones = guest.host_request, layout.topology.zones
+    if host_request.apart and layout.adrift.get(guest.gang):
         return False
     groups = [
         set(group)
@@ -172,7 +182,7 @@ def could(layout: HostUsage, guest: Guest) -> bool:
         for group in combinations(range(len(zones)), count)
     ]
     least = min((len(g) for g in groups if enough(layout, guest, g, empty=True)), default=None)
-    width = 1 if ask.policy == "single-numa" else least
+    width = 1 if host_request.policy == "single-numa" else least
     return any(
         len(group) == width
         and all(is_open(layout, guest, zone) for zone in group)
@@ -183,14 +193,18 @@ def could(layout: HostUsage, guest: Guest) -> bool:
 
 def is_open(layout: HostUsage, guest: Guest, zone: int) -> bool:
     room, gang = layout.rooms[zone], guest.gang
-    if zone in guest.ask.avoid or room.isolated or (guest.ask.isolated and room.tenants):
+    if (
+        zone in guest.host_request.avoid
+        or room.isolated
+        or (guest.host_request.isolated and room.tenants)
+    ):
         return False
-    return not (room.apart.get(gang) or (guest.ask.apart and room.mates.get(gang)))
+    return not (room.apart.get(gang) or (guest.host_request.apart and room.bound_members.get(gang)))
 
 
 def enough(layout: HostUsage, guest: Guest, group: set[int], *, empty: bool) -> bool:
     """By amounts; what floats may sit on each of the NUMA nodes."""
-    ask = guest.ask
+    host_request = guest.host_request
     rooms = [layout.rooms[zone] for zone in group]
     sizes = [layout.zones[zone] for zone in group]
 
@@ -202,12 +216,12 @@ def enough(layout: HostUsage, guest: Guest, group: set[int], *, empty: bool) -> 
     drift = (
         (0, 0, 0) if empty else (layout.floating_cpu, layout.floating_memory, layout.floating_gpus)
     )
-    if total(cpu, drift[0]) < ask.cpu:
+    if total(cpu, drift[0]) < host_request.cpu:
         return False
-    if "memory" in ask.aligned and total(memory, drift[1]) < ask.memory:
+    if "memory" in host_request.aligned and total(memory, drift[1]) < host_request.memory:
         return False
-    pages = dict(ask.hugepages).get(PAGES, 0)
-    if pages and PAGES in ask.aligned and PAGES in layout.paged:
+    pages = dict(host_request.hugepages).get(PAGES, 0)
+    if pages and PAGES in host_request.aligned and PAGES in layout.paged:
         rows = (
             [dict(z.hugepages)[PAGES] for z in sizes]
             if empty
@@ -221,14 +235,14 @@ def enough(layout: HostUsage, guest: Guest, group: set[int], *, empty: bool) -> 
 def enough_gpus(
     layout: HostUsage, guest: Guest, group: set[int], floating: int, *, empty: bool
 ) -> bool:
-    ask = guest.ask
-    if not ask.gpus:
+    host_request = guest.host_request
+    if not host_request.gpus:
         return True
-    if "gpu" in ask.aligned:
+    if "gpu" in host_request.aligned:
         counts: Counter[int | None] = Counter(
             layout.gpu_zone[index] for index in (layout.gpus if empty else layout.free_gpus)
         )
-        return sum(max(0, counts[zone] - floating) for zone in group) >= ask.gpus
+        return sum(max(0, counts[zone] - floating) for zone in group) >= host_request.gpus
     if empty or not layout.gpus:
         return True
     anywhere = [
@@ -236,4 +250,4 @@ def enough_gpus(
         for index in layout.free_gpus
         if (zone := layout.gpu_zone[index]) is None or is_open(layout, guest, zone)
     ]
-    return len(anywhere) - floating >= ask.gpus
+    return len(anywhere) - floating >= host_request.gpus

@@ -4,9 +4,9 @@ import pytest
 
 from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
-from scheduler.model.numa_request import ContainerRequest
+from scheduler.model.numa_request import ContainerRequest, HostRequest
 from scheduler.plugins.numa import topology_manager
-from scheduler.plugins.numa.allocator import Ask, NumaMisfit, choose
+from scheduler.plugins.numa.allocator import NumaMisfit, choose
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 GPUS = tuple(Gpu(i, i // 2) for i in range(4))
@@ -29,110 +29,110 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
 
 
 @pytest.mark.parametrize(
-    ("topology", "claims", "ask", "want"),
+    ("topology", "claims", "host_request", "want"),
     [
         pytest.param(
             host("none"),
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=3000, guaranteed=True),
+            HostRequest(cpu=3000, guaranteed=True),
             Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="policy none refuses nobody",
         ),
         pytest.param(
             host("best-effort"),
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=3000, guaranteed=True),
+            HostRequest(cpu=3000, guaranteed=True),
             Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="best-effort refuses nobody",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=3000, guaranteed=True),
+            HostRequest(cpu=3000, guaranteed=True),
             refused("single-numa-node"),
             id="exclusive CPUs on two NUMA nodes",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=3000),
+            HostRequest(cpu=3000),
             Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
             id="a burstable pod has no CPUs of its own",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=2500, guaranteed=True),
+            HostRequest(cpu=2500, guaranteed=True),
             Assignment((NumaShare(0, 2000), NumaShare(1, 500))),
             id="nor has a guaranteed one with a part of a CPU",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 0, 60), taken(1, 0, 60)],
-            Ask(cpu=500, memory=50, guaranteed=True),
+            HostRequest(cpu=500, memory=50, guaranteed=True),
             refused("single-numa-node"),
             id="memory of a guaranteed pod on two NUMA nodes",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, gpus=(0,)), taken(1, gpus=(2,))],
-            Ask(cpu=500, gpus=2),
+            HostRequest(cpu=500, gpus=2),
             refused("single-numa-node"),
             id="GPUs on two NUMA nodes, whoever asks",
         ),
         pytest.param(
             host("single-numa-node", gpus=()),
             [],
-            Ask(cpu=500, gpus=2),
+            HostRequest(cpu=500, gpus=2),
             Assignment((NumaShare(0, 500),)),
             id="GPUs that are said to be nowhere give no hint",
         ),
         pytest.param(
             host("restricted"),
             [],
-            Ask(cpu=6000, gpus=4, guaranteed=True),
+            HostRequest(cpu=6000, gpus=4, guaranteed=True),
             Assignment((NumaShare(0, 4000), NumaShare(1, 2000)), (0, 1, 2, 3)),
             id="restricted admits two where an empty host would need two",
         ),
         pytest.param(
             host("restricted"),
             [taken(0, 2000), taken(1, 2000)],
-            Ask(cpu=4000, guaranteed=True),
+            HostRequest(cpu=4000, guaranteed=True),
             refused("restricted"),
             id="restricted refuses two where an empty host would need one",
         ),
         pytest.param(
             host("restricted"),
             [],
-            Ask(cpu=6000, gpus=2, guaranteed=True),
+            HostRequest(cpu=6000, gpus=2, guaranteed=True),
             refused("restricted"),
             id="restricted refuses resources that need different numbers",
         ),
         pytest.param(
             host("single-numa-node", "pod"),
             [],
-            Ask(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
+            HostRequest(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
             refused("single-numa-node", "pod"),
             id="scope pod aligns the sum",
         ),
         pytest.param(
             host("single-numa-node"),
             [],
-            Ask(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
+            HostRequest(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
             Assignment((NumaShare(0, 4000, 20), NumaShare(1, 2000, 0))),
             id="scope container aligns one after the other",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(1, 2000)],
-            Ask(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
+            HostRequest(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
             refused("single-numa-node"),
             id="the second container finds no room",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(1, 4000)],
-            Ask(
+            HostRequest(
                 cpu=3000,
                 guaranteed=True,
                 containers=(ContainerRequest(cpu=3000, passing=True), ContainerRequest(cpu=3000)),
@@ -143,27 +143,30 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
         pytest.param(
             host("single-numa-node"),
             [taken(0, 1000)],
-            Ask(cpu=1000, policy="single-numa", guaranteed=True),
+            HostRequest(cpu=1000, policy="single-numa", guaranteed=True),
             Assignment((NumaShare(0, 1000),)),
             id="as the kubelet would, the lowest id",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 3000)],
-            Ask(cpu=2000, policy="isolated", guaranteed=True),
+            HostRequest(cpu=2000, policy="isolated", guaranteed=True),
             Assignment((NumaShare(1, 2000),), isolated=True),
             id="the pod's own policy holds as well",
         ),
         pytest.param(
             host("restricted"),
             [PodUsage(3000, 0, 0, NOWHERE)],
-            Ask(cpu=2000, guaranteed=True),
+            HostRequest(cpu=2000, guaranteed=True),
             refused("restricted"),
             id="a stranger may sit anywhere",
         ),
     ],
 )
 def test_admission(
-    topology: Topology, claims: list[PodUsage], ask: Ask, want: Assignment | NumaMisfit
+    topology: Topology,
+    claims: list[PodUsage],
+    host_request: HostRequest,
+    want: Assignment | NumaMisfit,
 ) -> None:
-    assert choose(HostUsage.of(topology, tuple(claims)), ask) == want
+    assert choose(HostUsage.of(topology, tuple(claims)), host_request) == want

@@ -211,7 +211,7 @@ def told(snapshot: Snapshot, **pod: Any) -> str | tuple[set[str], dict[str, int]
     if found.sentence:
         return found.sentence
     rows = filters.feasible(snapshot, wish, Memo())
-    names = {snapshot.columns.names[row] for row in np.flatnonzero(rows)}
+    names = {snapshot.table.names[row] for row in np.flatnonzero(rows)}
     return names, dict(found.reasons)
 
 

@@ -218,7 +218,7 @@ def answers(snapshot: Snapshot) -> list[object]:
         [
             (reason, rows.tolist())
             for reason, rows in snapshot.volumes.refuse(
-                a_pod(volumes=mounting(*claims)), snapshot.columns.alive
+                a_pod(volumes=mounting(*claims)), snapshot.table.alive
             )
         ]
         for claims in (("late-0",), ("late-1", "late-0"), ("made",), ("bound",), ("one-pod",))
@@ -265,11 +265,11 @@ def test_facts_may_come_in_any_order(late: bool) -> None:
         snapshot.charge(a_pod("s", node="b", volumes=mounting("data")), "b")
         for obj in objects:
             tell(snapshot, obj)
-            list(snapshot.volumes.refuse(a_pod(volumes=mounting("data")), snapshot.columns.alive))
+            list(snapshot.volumes.refuse(a_pod(volumes=mounting("data")), snapshot.table.alive))
         said = [
             (reason, rows.tolist())
             for reason, rows in snapshot.volumes.refuse(
-                a_pod(volumes=mounting("data")), snapshot.columns.alive
+                a_pod(volumes=mounting("data")), snapshot.table.alive
             )
         ]
         want = said if want is None else want

@@ -82,7 +82,7 @@ def test_a_pod_is_bound_when_its_volume_is_and_holds_nobody_up() -> None:
         bench.pod("plain")
         await bench.scheduler.drain()
         await turns()
-        before, flying = bench.api.nodes(), bench.scheduler.flights.pods
+        before, flying = bench.api.nodes(), bench.scheduler.binding_cycles.pods
         tell(bench, claims.objects["data"])
         bind(bench, "data")
         await bench.settle()
@@ -103,7 +103,11 @@ def test_a_gang_of_which_one_gets_no_volume_is_not_begun() -> None:
         bind(bench, "c0")
         await turns()
         await turns()
-        return bench.api.nodes(), bench.scheduler.cache.assumed(), bench.scheduler.flights.pods
+        return (
+            bench.api.nodes(),
+            bench.scheduler.cache.assumed(),
+            bench.scheduler.binding_cycles.pods,
+        )
 
     assert asyncio.run(story()) == ({"g-0": "", "g-1": ""}, 0, 0)
 

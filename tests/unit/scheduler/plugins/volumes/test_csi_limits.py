@@ -250,5 +250,5 @@ def test_equal_names_in_two_namespaces_are_two_wishes() -> None:
     """Equal shapes share what was found out; these must not."""
     here, there = pod_json(volumes=mounting("data")), pod_json(volumes=mounting("data"))
     there["metadata"]["namespace"] = "elsewhere"
-    assert Pod.read(here).shape != Pod.read(there).shape
-    assert Pod.read(there).shape.volumes.claim_keys() == (("elsewhere", "data"),)
+    assert Pod.read(here).spec != Pod.read(there).spec
+    assert Pod.read(there).spec.volumes.claim_keys() == (("elsewhere", "data"),)

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
+from scheduler.model.plan import Placement
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill import lower_bound
 from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest
-from scheduler.tenancy.preemption.victims import Occupant
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 nodes = st.lists(st.integers(1, 8), min_size=1, max_size=4)
@@ -35,7 +35,7 @@ def test_the_search_from_the_bound_on_finds_the_same_start(
         [(pod, node) for pod, node, _ in placed],
     )
     endings = sorted(
-        (ExpectedEnd(ends, Occupant(pod, node, NOWHERE)) for pod, node, ends in placed),
+        (ExpectedEnd(ends, Placement(pod, node, NOWHERE)) for pod, node, ends in placed),
         key=lambda one: (one.at, one.occupant.pod.uid),
     )
     [unit] = units(a_gang(want[0], gpus=want[1], cpu="0"))
@@ -65,12 +65,12 @@ def test_the_search_from_the_bound_on_finds_the_same_start(
 
 def _fits(snapshot: Snapshot, endings: list[ExpectedEnd], at: float, need: int, gpus: int) -> bool:
     """Counted by hand."""
-    room = {name: snapshot.columns.free_at(row, "nvidia.com/gpu") for name, row in _rows(snapshot)}
+    room = {name: snapshot.table.free_at(row, "nvidia.com/gpu") for name, row in _rows(snapshot)}
     for one in endings:
         if one.at <= at:
-            room[one.occupant.node] += one.occupant.pod.shape.ask.gpus
+            room[one.occupant.node] += one.occupant.pod.spec.host_request.gpus
     return sum(free // gpus for free in room.values()) >= need
 
 
 def _rows(snapshot: Snapshot) -> list[tuple[str, int]]:
-    return list(snapshot.columns.rows.items())
+    return list(snapshot.table.rows.items())

@@ -7,13 +7,12 @@ import pytest
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.gang import GangKey
-from scheduler.model.plan import Plan
+from scheduler.model.plan import Placement, Plan
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps
-from scheduler.tenancy.preemption.victims import Occupant
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 Running = list[tuple[str, str, int, float | None]]  # name, node, GPUs, expected end
@@ -25,7 +24,7 @@ def scene(
     placed = [(a_pod(name, gpus=gpus, cpu="0"), node) for name, node, gpus, _ in running]
     snapshot = Snapshot.of([a_node(name, gpus=gpus) for name, gpus in nodes.items()], placed)
     endings = [
-        ExpectedEnd(row[3], Occupant(pod, node, NOWHERE))
+        ExpectedEnd(row[3], Placement(pod, node, NOWHERE))
         for row, (pod, node) in zip(running, placed, strict=True)
         if row[3] is not None
     ]
@@ -94,5 +93,5 @@ def test_who_may_go_ahead(ahead: list[tuple[str, str, int]], kept: bool) -> None
     snapshot, endings, plan = scene(nodes, running, (1, 7))
     promise = earliest(KEY, snapshot, endings, plan, now=100.0)
     assert promise is not None
-    pods = [Occupant(a_pod(name, gpus=gpus, cpu="0"), node, NOWHERE) for name, node, gpus in ahead]
+    pods = [Placement(a_pod(name, gpus=gpus, cpu="0"), node, NOWHERE) for name, node, gpus in ahead]
     assert keeps(promise, snapshot, endings, plan, pods) is kept

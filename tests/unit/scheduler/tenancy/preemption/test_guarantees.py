@@ -3,9 +3,9 @@
 import pytest
 
 from scheduler.model.assignment import NOWHERE
-from scheduler.model.plan import Placed
+from scheduler.model.plan import Placed, Placement
 from scheduler.tenancy.preemption.guarantees import GuaranteeKeeper
-from scheduler.tenancy.preemption.victims import Occupant, PreemptionPlan, VictimGroup
+from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 from tests.unit.scheduler.builders import a_pod
@@ -33,7 +33,7 @@ def bundles(names: str, ledger: Ledger) -> list[VictimGroup]:
     for name in names.split():
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": name[0]})
         ledger.take(name[0], [(GPU, 1)])
-        found.append(VictimGroup(name, (Occupant(pod, "n", NOWHERE),), foreign=True))
+        found.append(VictimGroup(name, (Placement(pod, "n", NOWHERE),), foreign=True))
     return found
 
 

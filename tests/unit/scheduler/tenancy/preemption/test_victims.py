@@ -9,17 +9,11 @@ from hypothesis import strategies as st
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.gang import GangKey
-from scheduler.model.plan import Placed
+from scheduler.model.plan import Placed, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
 from scheduler.plan import planner
-from scheduler.tenancy.preemption.victims import (
-    Occupant,
-    PreemptionPlan,
-    VictimGroup,
-    VictimSearch,
-    spared,
-)
+from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch, spared
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
@@ -27,8 +21,8 @@ from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 GPU = "nvidia.com/gpu"
 
 
-def occupant(pod: Pod, node: str) -> Occupant:
-    return Occupant(pod, node, NOWHERE)
+def occupant(pod: Pod, node: str) -> Placement:
+    return Placement(pod, node, NOWHERE)
 
 
 def single(name: str, node: str, *, gpus: int = 1, **more: Any) -> VictimGroup:

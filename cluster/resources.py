@@ -167,8 +167,8 @@ CLUSTER_QUEUES: Final = Resource(
 )
 
 _POLICY_VERSION: Final = vocabulary.POLICY_API_VERSION.removeprefix(f"{vocabulary.POLICY_GROUP}/")
-CLUSTER_POLICIES: Final = Resource(
-    vocabulary.POLICY_GROUP, _POLICY_VERSION, "clusterpolicies", "ClusterPolicy", namespaced=False
+PLATFORM_POLICIES: Final = Resource(
+    vocabulary.POLICY_GROUP, _POLICY_VERSION, "platformpolicies", "PlatformPolicy", namespaced=False
 )
 TENANT_POLICIES: Final = Resource(
     vocabulary.POLICY_GROUP, _POLICY_VERSION, "tenantpolicies", "TenantPolicy", namespaced=False

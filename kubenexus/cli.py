@@ -180,7 +180,7 @@ def webhook(
         typer.Option(help="A user that the scheduler may be; default: its service account."),
     ] = None,
     policy_objects: Annotated[
-        bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
+        bool, typer.Option(help="Follow PlatformPolicy and TenantPolicy objects as well.")
     ] = True,
     configuration: Annotated[
         str | None,
@@ -260,7 +260,7 @@ def scheduler(
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
     policy_objects: Annotated[
-        bool, typer.Option(help="Follow ClusterPolicy and TenantPolicy objects as well.")
+        bool, typer.Option(help="Follow PlatformPolicy and TenantPolicy objects as well.")
     ] = True,
     provisioning_class: Annotated[
         str,

@@ -82,9 +82,9 @@ SCHEDULER_RULES: Final = (
     rule("scheduling.k8s.io", "priorityclasses podgroups workloads", READ),
     rule("scheduling.x-k8s.io", "podgroups", READ),
     rule("topology.node.k8s.io", "noderesourcetopologies", READ),
-    rule(vocabulary.POLICY_GROUP, "clusterpolicies tenantpolicies", READ),
+    rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", READ),
     # What tenants used is remembered there.
-    rule(vocabulary.POLICY_GROUP, "clusterpolicies/status tenantpolicies/status", ("patch",)),
+    rule(vocabulary.POLICY_GROUP, "platformpolicies/status tenantpolicies/status", ("patch",)),
     # Room that is kept for members to come is written down before their leader is bound.
     rule(vocabulary.GROUP, "resourcereservations", (*READ, "create", "patch", "delete")),
     rule(vocabulary.GROUP, "resourcereservations/status", ("patch",)),
@@ -114,10 +114,10 @@ WEBHOOK_RULES: Final = (
     ),
     # Queues of Kueue may say the tier of the work that stands in them.
     rule("kueue.x-k8s.io", "localqueues clusterqueues", READ),
-    rule(vocabulary.POLICY_GROUP, "clusterpolicies tenantpolicies", READ),
+    rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", READ),
     rule(
         vocabulary.POLICY_GROUP,
-        "clusterpolicies/status tenantpolicies/status",
+        "platformpolicies/status tenantpolicies/status",
         ("patch", "update"),
     ),
     # The rules of its own configuration follow the policies.
@@ -260,7 +260,7 @@ def people() -> Mapping[str, Mapping[str, Any]]:
     Whoever edits a namespace keeps no room in it: that is for those who manage tenants.
     """
     view = "rbac.authorization.k8s.io/aggregate-to-view"
-    kept, policies = "resourcereservations", "clusterpolicies tenantpolicies"
+    kept, policies = "resourcereservations", "platformpolicies tenantpolicies"
     return {
         "view": {
             "labels": {view: "true"},
@@ -281,7 +281,7 @@ def _audit() -> list[Rule]:
     return [
         rbac.rule("", "namespaces nodes pods", rbac.READ),
         *(rbac.rule(group, " ".join(names), ("get", "list")) for group, names in kinds.items()),
-        rbac.rule(vocabulary.POLICY_GROUP, "clusterpolicies tenantpolicies", rbac.READ),
+        rbac.rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", rbac.READ),
     ]
 
 

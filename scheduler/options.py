@@ -50,7 +50,7 @@ class Options:
     policies: tuple[Path, ...] = (loader.LIBRARY,)
     """Files and folders with the policies whose tables placement goes by."""
     policy_objects: bool = True
-    """Follow ClusterPolicy and TenantPolicy objects as well."""
+    """Follow PlatformPolicy and TenantPolicy objects as well."""
     provisioning_class: str = ""
     """Ask for nodes for gangs with ProvisioningRequests of this class; empty: never."""
 

@@ -26,10 +26,10 @@ def a_compiler() -> Compiler:
     return Compiler(CppEngine())
 
 
-def a_cluster_policy(name: str = "base", **spec: Any) -> Json:
+def a_platform_policy(name: str = "base", **spec: Any) -> Json:
     return {
         "apiVersion": API_VERSION,
-        "kind": "ClusterPolicy",
+        "kind": "PlatformPolicy",
         "metadata": {"name": name},
         "spec": spec,
     }

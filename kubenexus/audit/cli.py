@@ -62,7 +62,7 @@ def audit(
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
     policy_objects: Annotated[
-        bool, typer.Option(help="Judge by ClusterPolicy and TenantPolicy objects as well.")
+        bool, typer.Option(help="Judge by PlatformPolicy and TenantPolicy objects as well.")
     ] = True,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Only this namespace; default: all.")
@@ -158,7 +158,7 @@ async def _policies(
         if not path.exists():
             raise AuditError(f"{path}: no such file or folder; check --policies")
     reading = loader.read_files(paths)
-    for kind in (resources.CLUSTER_POLICIES, resources.TENANT_POLICIES) if policy_objects else ():
+    for kind in (resources.PLATFORM_POLICIES, resources.TENANT_POLICIES) if policy_objects else ():
         try:
             reading += loader.read_objects((await client.list(kind)).items)
         except errors.Gone:

@@ -50,7 +50,7 @@ class Output(StrEnum):
 class Kind(StrEnum):
     """The documents that authors write."""
 
-    CLUSTER_POLICY = "ClusterPolicy"
+    PLATFORM_POLICY = "PlatformPolicy"
     TENANT_POLICY = "TenantPolicy"
     POLICY_TEST = "PolicyTest"
     RESOURCE_RESERVATION = "ResourceReservation"

@@ -171,7 +171,7 @@ def page() -> str:
         "## Conditions of pods",
         markdown.table(("Reason", "Condition", "When"), map(_row, CONDITIONS)),
         "## Conditions of policies",
-        "In `status.conditions` of ClusterPolicy and TenantPolicy.",
+        "In `status.conditions` of PlatformPolicy and TenantPolicy.",
         markdown.table(("Condition", "Status and reason", "Meaning"), map(_row, POLICIES)),
     )
 

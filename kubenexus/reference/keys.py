@@ -177,7 +177,7 @@ WHO: Final = (
     KeyRow(
         v.TIER_LABEL,
         "Namespace label, ClusterQueue label, Pod label",
-        "a tier of the cluster policies; shipped: " + each(v.TIERS),
+        "a tier of the platform policies; shipped: " + each(v.TIERS),
         "cluster admin on namespace and ClusterQueue, webhook on the pod",
         "The tenant's tier. A pod may lower its own, never raise it",
     ),

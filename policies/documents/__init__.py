@@ -5,7 +5,7 @@ Policy documents: YAML with positions, the models, and what is generated from th
     faults           one problem of a document at one place
     json_schemas     JSON Schemas from the models
     label_selectors  label selector matching and index pair
-    policy           ClusterPolicy, TenantPolicy models
+    policy           PlatformPolicy, TenantPolicy models
     policy_test      PolicyTest model
     positions        position inside a YAML scalar
     reservation      ResourceReservation model

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from policies import vocabulary
-from policies.documents.policy import ClusterPolicy, TenantPolicy
+from policies.documents.policy import PlatformPolicy, TenantPolicy
 from policies.documents.reservation import ResourceReservation
 
 Json = dict[str, Any]
@@ -159,9 +159,9 @@ def definitions() -> list[Json]:
     policy = vocabulary.POLICY_API_VERSION
     return [
         _definition(
-            ClusterPolicy,
+            PlatformPolicy,
             policy,
-            ("clusterpolicies", "knxcp"),
+            ("platformpolicies", "knxpp"),
             columns=[_READY, _AGE],
             status=_status(_SHARES),
         ),

@@ -5,7 +5,7 @@ JSON Schemas of the documents that people write: for editors, and in `docs/schem
 from typing import Any, Final
 
 from policies import vocabulary
-from policies.documents.policy import ClusterPolicy, TenantPolicy
+from policies.documents.policy import PlatformPolicy, TenantPolicy
 from policies.documents.policy_test import PolicyTest
 from policies.documents.reservation import ResourceReservation
 
@@ -18,7 +18,7 @@ def schemas() -> dict[str, Schema]:
     """Kind of policy document to JSON Schema (draft 2020-12)."""
     return {
         model.__name__: {**_DRAFT, **model.model_json_schema(by_alias=True, mode="validation")}
-        for model in (ClusterPolicy, TenantPolicy, PolicyTest)
+        for model in (PlatformPolicy, TenantPolicy, PolicyTest)
     }
 
 

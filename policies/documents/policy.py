@@ -1,5 +1,5 @@
 """
-The policy documents as their authors write them: ClusterPolicy and TenantPolicy.
+The policy documents as their authors write them: PlatformPolicy and TenantPolicy.
 
 Field names and meanings are those of Kubernetes' ValidatingAdmissionPolicy wherever it has the
 concept. These classes say what may be written, one document at a time; what two documents say
@@ -118,10 +118,10 @@ class ClusterSpec(Rules):
         default=(), description="Levels of nearness, widest first."
     )
     sharing: Sharing | None = Field(
-        default=None, description="How tenants share; said by one cluster policy."
+        default=None, description="How tenants share; said by one platform policy."
     )
     backfill: Backfill | None = Field(
-        default=None, description="What may go ahead of others; said by one cluster policy."
+        default=None, description="What may go ahead of others; said by one platform policy."
     )
 
 
@@ -177,7 +177,7 @@ class TenantSpec(Rules):
     tenant: Tenant = Field(description="Who the policy is for.")
     params: dict[str, Any] | None = Field(
         default=None,
-        description="Values that expressions see as `params`, those of cluster policies too.",
+        description="Values that expressions see as `params`, those of platform policies too.",
     )
     gang: GangLimits = Field(default_factory=GangLimits, description="Limits for pod groups.")
     numa: NumaLimits = Field(default_factory=NumaLimits, description="Limits for NUMA policies.")
@@ -193,11 +193,11 @@ class TenantSpec(Rules):
         return self
 
 
-class ClusterPolicy(Part):
+class PlatformPolicy(Part):
     """A policy of the cluster's admins for everybody; no tenant can weaken it."""
 
     api_version: Literal["policy.kubenexus.io/v1alpha1"] = Field(description="API version.")
-    kind: Literal["ClusterPolicy"] = Field(description="Kind.")
+    kind: Literal["PlatformPolicy"] = Field(description="Kind.")
     metadata: Metadata = Field(description="Name and labels.")
     spec: ClusterSpec = Field(description="Tables and rules.")
 
@@ -211,4 +211,4 @@ class TenantPolicy(Part):
     spec: TenantSpec = Field(description="Who the tenant is, and its rules.")
 
 
-Policy = ClusterPolicy | TenantPolicy
+Policy = PlatformPolicy | TenantPolicy

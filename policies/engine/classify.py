@@ -3,7 +3,7 @@ Who, what and where: the tenant and tier of a request, the workload type and har
 
     tier        TenantPolicy, namespace label, Kueue queue, PriorityClass table, bronze;
                 a pod's own label may lower it, never raise it
-    type        the pod's own label, rules of tenant policies, rules of cluster policies, service
+    type        the pod's own label, rules of tenant policies, rules of platform policies, service
     hardware    the pod's own label, the same rules, then for GPU pods the tier's preferred one
 
 Among rules the first that is true wins. A tenant's rules are asked before the cluster's, as the

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from policies import vocabulary
 from policies.documents import label_selectors
 from policies.documents.faults import Fault, Origin
-from policies.documents.policy import ClusterPolicy, Policy, TenantPolicy
+from policies.documents.policy import PlatformPolicy, Policy, TenantPolicy
 from policies.documents.yaml_reader import Step
 from policies.engine.policyset import PolicyTables
 
@@ -50,7 +50,7 @@ def _names(entries: Sequence[Entry]) -> Iterator[Fault]:
 def _tables(entries: Sequence[Entry]) -> Iterator[Fault]:
     seen: dict[tuple[str, object], str] = {}
     for model, origin in entries:
-        if not isinstance(model, ClusterPolicy):
+        if not isinstance(model, PlatformPolicy):
             continue
         for what, key, path in _rows(model):
             if (what, key) in seen:
@@ -58,7 +58,7 @@ def _tables(entries: Sequence[Entry]) -> Iterator[Fault]:
             seen.setdefault((what, key), f"{model.metadata.name} ({origin.source})")
 
 
-def _rows(model: ClusterPolicy) -> Iterator[tuple[str, object, tuple[Step, ...]]]:
+def _rows(model: PlatformPolicy) -> Iterator[tuple[str, object, tuple[Step, ...]]]:
     spec = model.spec
     for index, tier in enumerate(spec.tiers):
         yield "tier", tier.name, ("spec", "tiers", index, "name")
@@ -169,7 +169,7 @@ def _tree(entries: Sequence[Entry]) -> Iterator[Fault]:
     """A parent that nobody lists, a tenant that is a parent, and groups that hold themselves."""
     tenants = {m.spec.tenant.name for m, _ in entries if isinstance(m, TenantPolicy)}
     for model, origin in entries:
-        if not isinstance(model, ClusterPolicy) or model.spec.sharing is None:
+        if not isinstance(model, PlatformPolicy) or model.spec.sharing is None:
             continue
         shares = model.spec.sharing.tenants
         parents = {share.name: share.parent for share in shares}

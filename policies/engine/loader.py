@@ -19,7 +19,7 @@ from typing import Any, Final
 from policies import vocabulary
 from policies.documents import faults, yaml_reader
 from policies.documents.faults import Fault, Origin
-from policies.documents.policy import ClusterPolicy, Policy, TenantPolicy
+from policies.documents.policy import PlatformPolicy, Policy, TenantPolicy
 from policies.documents.yaml_reader import DocumentError
 from policies.engine import consistency
 from policies.engine.compiler import Compiler
@@ -31,8 +31,9 @@ LIBRARY: Final = Path(__file__).parents[1] / "library"
 
 SUFFIXES: Final = (".yaml", ".yml")
 POLICY_TEST: Final = "PolicyTest"
-_KINDS: Final[Mapping[str, type[ClusterPolicy] | type[TenantPolicy]]] = {
-    "ClusterPolicy": ClusterPolicy,
+_RENAMED_KIND: Final = "ClusterPolicy"
+_KINDS: Final[Mapping[str, type[PlatformPolicy] | type[TenantPolicy]]] = {
+    "PlatformPolicy": PlatformPolicy,
     "TenantPolicy": TenantPolicy,
 }
 
@@ -155,9 +156,14 @@ def _read(
 
 
 def _unknown_kind(value: object, kind: object, origin: Origin) -> Fault:
-    accepted = f"ClusterPolicy, TenantPolicy or PolicyTest of {vocabulary.POLICY_API_VERSION}"
+    accepted = f"PlatformPolicy, TenantPolicy or PolicyTest of {vocabulary.POLICY_API_VERSION}"
     if not isinstance(value, Mapping):
         return origin.fault((), f"found {type(value).__name__}, want a map: a {accepted}")
     if kind is None:
         return origin.fault((), f"no kind is given, want {accepted}")
+    if kind == _RENAMED_KIND:
+        return origin.fault(
+            ("kind",),
+            f"found kind {kind!r}, renamed to PlatformPolicy: write that kind",
+        )
     return origin.fault(("kind",), f"found kind {kind!r}, want {accepted}")

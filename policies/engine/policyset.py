@@ -1,7 +1,7 @@
 """
 All policies in force at one time: immutable, in their fixed order, found by namespace and kind.
 
-    order       cluster policies by name, then tenant policies by tenant and name
+    order       platform policies by name, then tenant policies by tenant and name
     index       a label pair of the selector -> policies; selectors without one are asked in turn
     tables      tiers, priority classes, GPU models, topology levels, shares and quotas
     kinds       what the policies name: a kind as written, and the operations on it
@@ -19,8 +19,8 @@ from typing import Final
 from policies import vocabulary
 from policies.documents import label_selectors
 from policies.documents.policy import (
-    ClusterPolicy,
     GpuModel,
+    PlatformPolicy,
     Policy,
     TenantPolicy,
     TierSpec,
@@ -29,7 +29,7 @@ from policies.documents.policy import (
 from policies.documents.tenancy import Backfill, Quota, Sharing
 from policies.engine.compiled import CompiledPolicy
 
-# In force where no cluster policy names tiers of its own.
+# In force where no platform policy names tiers of its own.
 _PLAIN_TIERS: Final = tuple(
     TierSpec.model_validate({"name": name, "rank": rank})
     for rank, name in enumerate(reversed(vocabulary.TIERS))
@@ -38,7 +38,7 @@ _PLAIN_TIERS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class PolicyTables:
-    """What the cluster policies lay down for everybody."""
+    """What the platform policies lay down for everybody."""
 
     tiers: Mapping[str, TierSpec]
     priority_classes: Mapping[str, str]  # PriorityClass -> tier
@@ -52,7 +52,7 @@ class PolicyTables:
     @classmethod
     def of(cls, models: Iterable[Policy]) -> "PolicyTables":
         found = tuple(models)
-        specs = [model.spec for model in found if isinstance(model, ClusterPolicy)]
+        specs = [model.spec for model in found if isinstance(model, PlatformPolicy)]
         tiers = [tier for spec in specs for tier in spec.tiers] or list(_PLAIN_TIERS)
         return cls(
             tiers={tier.name: tier for tier in sorted(tiers, key=lambda tier: -tier.rank)},
@@ -130,7 +130,7 @@ class PolicySet:
         """
         The policies whose selector takes the namespace, in their order.
 
-        A cluster-scoped request has no namespace: tenant policies pass it by, cluster policies
+        A cluster-scoped request has no namespace: tenant policies pass it by, platform policies
         take it whatever their selector, as Kubernetes' own policies do.
         """
         if not name:

@@ -195,7 +195,7 @@ def policies_refused(fault: Fault) -> correlator.EventReport:
     """About the object that is faulty, where it is one; else about the product's namespace."""
     kind, _, name = fault.source.partition("/")
     about = correlator.Ref("Namespace", vocabulary.SYSTEM_NAMESPACE)
-    if kind in ("ClusterPolicy", "TenantPolicy"):
+    if kind in ("PlatformPolicy", "TenantPolicy"):
         about = correlator.Ref(kind, name, api_version=vocabulary.POLICY_API_VERSION)
     note = f"the scheduler goes by the last good policies: {fault}"
     return correlator.report(about, POLICIES_REFUSED, note, action="Load", warning=True)

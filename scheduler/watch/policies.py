@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
 SETTLE_SECONDS: Final = 0.2  # a burst of changes, such as `kubectl apply` of a folder, is one
-KINDS: Final = (resources.CLUSTER_POLICIES, resources.TENANT_POLICIES)
+KINDS: Final = (resources.PLATFORM_POLICIES, resources.TENANT_POLICIES)
 
 Obj = dict[str, Any]
 

@@ -99,7 +99,7 @@ class Bench:
         }
         policy = {
             "apiVersion": vocabulary.POLICY_API_VERSION,
-            "kind": "ClusterPolicy",
+            "kind": "PlatformPolicy",
             "metadata": {"name": "pod-rules"},
             "spec": spec,
         }

@@ -231,7 +231,7 @@ def marking(value: str) -> Json:
     """A policy by whose label a replica that knows it is told from one that does not."""
     return {
         "apiVersion": vocabulary.POLICY_API_VERSION,
-        "kind": "ClusterPolicy",
+        "kind": "PlatformPolicy",
         "metadata": {"name": "round"},
         "spec": {
             "matchConstraints": {"kinds": ["Pod"], "operations": ["CREATE"]},
@@ -266,7 +266,7 @@ def widen(rig: Rig) -> None:
     """A policy about a kind that is not the product's own: the webhook widens its rules."""
     policy = {
         "apiVersion": vocabulary.POLICY_API_VERSION,
-        "kind": "ClusterPolicy",
+        "kind": "PlatformPolicy",
         "metadata": {"name": "about-config-maps"},
         "spec": {
             "matchConstraints": {"kinds": ["ConfigMap"], "operations": ["CREATE"]},

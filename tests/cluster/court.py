@@ -18,7 +18,7 @@ from tests.cluster.waiting import eventually
 from tests.cluster.yard import Json, Yard, until
 
 TENANT_POLICIES = f"/apis/{vocabulary.POLICY_API_VERSION}/tenantpolicies"
-CLUSTER_POLICIES = f"/apis/{vocabulary.POLICY_API_VERSION}/clusterpolicies"
+PLATFORM_POLICIES = f"/apis/{vocabulary.POLICY_API_VERSION}/platformpolicies"
 
 _numbers = itertools.count(1)
 
@@ -61,8 +61,8 @@ class Court:
         }
         self._put(TENANT_POLICIES, "TenantPolicy", tenant, spec)
 
-    def cluster_policy(self, **spec: Any) -> None:
-        self._put(CLUSTER_POLICIES, "ClusterPolicy", f"{self.a}-cluster", spec)
+    def platform_policy(self, **spec: Any) -> None:
+        self._put(PLATFORM_POLICIES, "PlatformPolicy", f"{self.a}-platform", spec)
 
     def _put(self, collection: str, kind: str, name: str, spec: Json) -> None:
         path = f"{collection}/{name}"

@@ -39,7 +39,7 @@ PATIENCE = 60.0  # how long the API server may take to learn of a policy
 
 SMALL = f"""
 apiVersion: {vocabulary.POLICY_API_VERSION}
-kind: ClusterPolicy
+kind: PlatformPolicy
 metadata: {{name: NAME}}
 spec:
   namespaceSelector: {{matchLabels: {{{label_selectors.NAMESPACE_NAME}: NAME}}}}
@@ -197,7 +197,7 @@ def test_the_server_knows_every_function_that_an_export_may_use(
     rules = [{"name": f"f{n}", "expression": text} for n, text in enumerate(EXPRESSIONS)]
     policy = {
         "apiVersion": vocabulary.POLICY_API_VERSION,
-        "kind": "ClusterPolicy",
+        "kind": "PlatformPolicy",
         "metadata": {"name": f"{own_namespace}-functions"},
         "spec": {"validations": rules},
     }

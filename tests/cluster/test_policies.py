@@ -98,7 +98,7 @@ def test_policies_that_lose_what_they_rest_on_are_told_about(
     tier = f"tier-{namespace}"
     tiers = {
         "apiVersion": vocabulary.POLICY_API_VERSION,
-        "kind": "ClusterPolicy",
+        "kind": "PlatformPolicy",
         "metadata": {"name": f"tiers-{namespace}"},
         "spec": {"tiers": [{"name": tier, "rank": 1000 + int(namespace.rpartition("-")[2])}]},
     }
@@ -114,7 +114,7 @@ def test_policies_that_lose_what_they_rest_on_are_told_about(
     eventually(accepted, "the tenant of a tier that is in force")
     in_force = {"Compiled": ("True", "Sound"), "Ready": ("True", "InForce")}
     eventually(lambda: conditions(kubectl, namespace) == in_force, "the policy in force")
-    assert kubectl("delete", "clusterpolicy", f"tiers-{namespace}").returncode == 0
+    assert kubectl("delete", "platformpolicy", f"tiers-{namespace}").returncode == 0
     faulty = {"Compiled": ("False", "Faulty"), "Ready": ("False", "Faulty")}
     eventually(lambda: conditions(kubectl, namespace) == faulty, "the faulty policy told about")
     refused = tried(kubectl, namespace)

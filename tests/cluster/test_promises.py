@@ -132,7 +132,7 @@ def test_who_waits_at_the_head_is_told_when_and_only_short_work_goes_ahead(
 def test_a_lost_node_moves_the_promise(court: Court, yard: Yard) -> None:
     """How long work takes is known by its deadline on one side, by its type on the other."""
     space = court.a
-    court.cluster_policy(backfill={"durations": [{"type": "batch", "duration": "2h"}]})
+    court.platform_policy(backfill={"durations": [{"type": "batch", "duration": "2h"}]})
     left, _ = (yard.add_node(side, cpu="2", labels={"side": side}) for side in ("left", "right"))
     runs(
         yard,
@@ -151,7 +151,7 @@ def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_promise(
     court: Court, yard: Yard
 ) -> None:
     space = court.a
-    court.cluster_policy(backfill={"overrun": "preempt"})
+    court.platform_policy(backfill={"overrun": "preempt"})
     nodes = {
         side: yard.add_node(side, cpu="2", labels={"side": side}) for side in ("left", "right")
     }

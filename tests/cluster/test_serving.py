@@ -19,7 +19,7 @@ from tests.cluster.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
-POLICIES, NAMESPACES = "clusterpolicies", "namespaces"
+POLICIES, NAMESPACES = "platformpolicies", "namespaces"
 
 
 class Site:

@@ -18,7 +18,7 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 
 POLICY = {
     "apiVersion": vocabulary.POLICY_API_VERSION,
-    "kind": "ClusterPolicy",
+    "kind": "PlatformPolicy",
     "metadata": {"name": "rows"},
     "spec": {"topologyLevels": [{"name": "row", "labels": ["example.com/row"]}]},
 }
@@ -47,4 +47,4 @@ def test_a_level_that_a_policy_adds_is_known_at_once(yard: Yard, kubectl: Kubect
         assert got.returncode == 0, got.stderr
         assert {rows.get(node) for node in yard.all_bound(4).values()} == {"2"}
     finally:
-        kubectl("delete", "clusterpolicy", "rows", "--ignore-not-found")
+        kubectl("delete", "platformpolicy", "rows", "--ignore-not-found")

@@ -37,7 +37,7 @@ class Site:
         """Pods need an owner, except those that are spared until then."""
         obj = {
             "apiVersion": vocabulary.POLICY_API_VERSION,
-            "kind": "ClusterPolicy",
+            "kind": "PlatformPolicy",
             "metadata": {"name": NAME},
             "spec": {
                 "validations": [

@@ -16,7 +16,7 @@ import pytest
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
-from tests.cluster.court import CLUSTER_POLICIES, TENANT_POLICIES, Court
+from tests.cluster.court import PLATFORM_POLICIES, TENANT_POLICIES, Court
 from tests.cluster.gang_witness import Books, Witness
 from tests.cluster.watching import Stream
 from tests.cluster.yard import Json, Replica, until
@@ -58,7 +58,7 @@ def test_promises_first_then_the_lowest_share_for_its_weight(court: Court, stack
     """
     group = f"{court.a}-group"
     court.policy(court.names["d"], guaranteed={"cpu": "1"})
-    court.cluster_policy(
+    court.platform_policy(
         sharing={
             "tenants": [
                 {"name": group},
@@ -88,11 +88,11 @@ def test_what_was_used_before_a_crash_decides_after_it(court: Court, stack: Stac
     """By their names and ages `a` would be first, then `b`: what they used puts them behind `c`."""
     names = court.names
     court.policy(court.a, max={"cpu": "8"})
-    court.cluster_policy(sharing={"tenants": [{"name": names[letter]} for letter in "abc"]})
+    court.platform_policy(sharing={"tenants": [{"name": names[letter]} for letter in "abc"]})
     shares = [{"name": court.b, **used("0.300")}]
     with while_it_is_dead(stack):
         remember(court, f"{TENANT_POLICIES}/{court.a}", {"usage": used("0.500")})
-        remember(court, f"{CLUSTER_POLICIES}/{court.a}-cluster", {"shares": shares})
+        remember(court, f"{PLATFORM_POLICIES}/{court.a}-platform", {"shares": shares})
         court.node("2")
         for letter in "abc":
             court.create(names[letter], court.pod(names[letter], "p"))

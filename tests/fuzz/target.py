@@ -24,7 +24,7 @@ from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, a_template, in_gang
-from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy
+from tests.policy_builders import a_platform_policy, a_rule, a_tenant_policy
 from webhook.admission import guards
 from webhook.admission.decide import Facts
 from webhook.admission.guards import TrustedUsers
@@ -106,7 +106,7 @@ def policies(engine: str | None) -> PolicySet:
         ],
         gang={"maxSize": 8},
     )
-    others = a_cluster_policy(
+    others = a_platform_policy(
         "others",
         matchConstraints={
             "kinds": ["Service", "PodExecOptions", "Scale"],

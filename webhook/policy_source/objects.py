@@ -28,7 +28,7 @@ from webhook.policy_source.reloader import Objects
 
 logger = logging.getLogger(__name__)
 
-KINDS: Final = (resources.CLUSTER_POLICIES, resources.TENANT_POLICIES)
+KINDS: Final = (resources.PLATFORM_POLICIES, resources.TENANT_POLICIES)
 SETTLE_SECONDS: Final = 0.2  # a burst of changes, such as `kubectl apply` of a folder, is one
 MISSING_SECONDS: Final = 30.0  # how often kinds that are not installed are looked for
 REFUSED: Final = "PoliciesRefused"

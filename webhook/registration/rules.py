@@ -170,7 +170,7 @@ def rows_of(rules: Sequence[Mapping[str, Any]]) -> frozenset[RegisteredRule]:
 
 POLICY_KINDS: Final = rule(
     vocabulary.POLICY_GROUP,
-    ["clusterpolicies", "tenantpolicies"],
+    ["platformpolicies", "tenantpolicies"],
     list(_CHANGES),
     scope=CLUSTER,
 )

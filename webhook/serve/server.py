@@ -67,7 +67,7 @@ class Options:
     schedulers: tuple[str, ...] = SCHEDULERS
     """Users that the scheduler may be: they alone bind its pods and lift its gates."""
     policy_objects: bool = True
-    """Whether ClusterPolicy and TenantPolicy objects of the API server count as well."""
+    """Whether PlatformPolicy and TenantPolicy objects of the API server count as well."""
     configuration: str = vocabulary.WEBHOOK_NAME
     """The ValidatingWebhookConfiguration whose rules follow the policies."""
     event_defaults: bool = False

@@ -19,7 +19,7 @@ import yaml
 
 from kubenexus.policy.export.cel import NotExportable, Speaker
 from kubenexus.policy.export.mutation import Mutation, NotExported
-from policies.documents.policy import ClusterPolicy, TenantPolicy
+from policies.documents.policy import PlatformPolicy, TenantPolicy
 from policies.engine import tenant_limits
 from policies.engine.compiled import CompiledPolicy, CompiledValidation
 from policies.engine.policyset import PolicySet
@@ -255,7 +255,7 @@ def _tables(policy: CompiledPolicy) -> Iterator[NotExported]:
         yield NotExported(
             "advice on pod templates", "Kubernetes shows pods to rules for pods, no templates"
         )
-    if isinstance(policy.model, ClusterPolicy):
+    if isinstance(policy.model, PlatformPolicy):
         cluster = policy.model.spec
         if cluster.tiers or cluster.priority_classes:
             yield NotExported("tiers", "Kubernetes has no tiers of tenants")

@@ -2,10 +2,10 @@
 What tenants used, kept where a successor finds it: in the status of the policy objects.
 
     leader ──now and then, where it changed──▶ TenantPolicy.status.usage      of its tenant
-                                               ClusterPolicy.status.shares    groups, other tenants
+                                               PlatformPolicy.status.shares    groups, other tenants
     start, takeover ──▶ recall: shares as they were, faded since
 
-A tenant whose policy is a file has its memory in the ClusterPolicy that says how tenants share;
+A tenant whose policy is a file has its memory in the PlatformPolicy that says how tenants share;
 without one it has none, and starts anew. Amounts in use are there for people: they are counted from
 the pods after a restart. A share that does not change is written again before it would seem old:
 whoever reads it lets it fade from then on. Writing holds nothing up, and what cannot be written is
@@ -85,7 +85,7 @@ class UsagePersistence:
             others = {name: one for name, one in shares.items() if name not in homes}
             rest = self._shares(common, others)
             if rest is not None:
-                found.append((resources.CLUSTER_POLICIES, _name(common), rest))
+                found.append((resources.PLATFORM_POLICIES, _name(common), rest))
         return found
 
     def _usage(

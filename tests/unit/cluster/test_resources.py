@@ -31,9 +31,9 @@ from cluster.resources import Resource
             id="a name that needs quoting",
         ),
         pytest.param(
-            resources.CLUSTER_POLICIES,
+            resources.PLATFORM_POLICIES,
             (None, "p"),
-            "/apis/policy.kubenexus.io/v1alpha1/clusterpolicies/p",
+            "/apis/policy.kubenexus.io/v1alpha1/platformpolicies/p",
             id="a policy of this product",
         ),
     ],

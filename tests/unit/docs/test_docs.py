@@ -37,7 +37,7 @@ from webhook.review.codec import Review
 Json = dict[str, Any]
 
 INFOS = {"", "yaml", "sh", "console", "text"}
-POLICIES = ("ClusterPolicy", "TenantPolicy")
+POLICIES = ("PlatformPolicy", "TenantPolicy")
 TEXTS = {str(path.relative_to(pages.ROOT)): path.read_text() for path in pages.pages()}
 YAML = pages.blocks("yaml")
 LINK = re.compile(r"\[[^]\n]+\]\(([^)\s]+)\)")

@@ -48,7 +48,10 @@ def test_the_role_reads_every_kind_of_the_table() -> None:
     for rule in manifests()["ClusterRole"]["rules"]:
         for group in rule["apiGroups"]:
             allowed.setdefault(group, set()).update(rule["resources"])
-    needed = {**workloads.resources_by_group(), POLICY_GROUP: ["clusterpolicies", "tenantpolicies"]}
+    needed = {
+        **workloads.resources_by_group(),
+        POLICY_GROUP: ["platformpolicies", "tenantpolicies"],
+    }
     needed[""] = [*needed[""], "namespaces"]
     needed["kueue.x-k8s.io"] = ["clusterqueues", "localqueues"]
     lacking = {

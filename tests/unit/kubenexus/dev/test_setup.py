@@ -62,7 +62,7 @@ def test_the_webhook_writes_events_the_status_of_policies_and_its_own_registrati
     }
     asks = {"subjectaccessreviews"}  # created to ask a question; nothing is stored
     own = "validatingwebhookconfigurations"
-    assert writes - asks == {"events", "clusterpolicies/status", "tenantpolicies/status", own}
+    assert writes - asks == {"events", "platformpolicies/status", "tenantpolicies/status", own}
     [grant] = [rule for rule in rbac.WEBHOOK_RULES if own in rule["resources"]]
     assert grant["resourceNames"] == [vocabulary.WEBHOOK_NAME]
 

@@ -16,10 +16,10 @@ COMPILER = Compiler(expression.engine())
 
 
 def a_policy(name: str = "rules", **spec: Any) -> Json:
-    """A ClusterPolicy; or a TenantPolicy where `tenant` is given."""
+    """A PlatformPolicy; or a TenantPolicy where `tenant` is given."""
     return {
         "apiVersion": vocabulary.POLICY_API_VERSION,
-        "kind": "TenantPolicy" if "tenant" in spec else "ClusterPolicy",
+        "kind": "TenantPolicy" if "tenant" in spec else "PlatformPolicy",
         "metadata": {"name": name},
         "spec": spec,
     }

@@ -11,7 +11,7 @@ from tests.unit.kubenexus.policy.policy_files import COMPILER, a_policy, a_rule,
 
 BROKEN = """\
     apiVersion: policy.kubenexus.io/v1alpha1
-    kind: ClusterPolicy
+    kind: PlatformPolicy
     metadata: {name: rules}
     spec:
       validations:

@@ -15,7 +15,7 @@ namespaces: [{name: a, tenant: a}, {name: b, tenant: b}, {name: c, tenant: c}]
 nodes: [{name: n, cpu: 16, memory: 64Gi, gpus: {model: T4, count: 4, memory: 16Gi}}]
 """
 SHARING = """apiVersion: policy.kubenexus.io/v1alpha1
-kind: ClusterPolicy
+kind: PlatformPolicy
 metadata: {name: sharing}
 spec:
   sharing:

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from policies.checks import policy_object
-from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy, loaded
+from tests.policy_builders import a_platform_policy, a_rule, a_tenant_policy, loaded
 
 Json = dict[str, Any]
 
 IN_FORCE = loaded(
-    a_cluster_policy(
+    a_platform_policy(
         "tiers", tiers=[{"name": "platinum", "rank": 9}, {"name": "bronze", "rank": 0}]
     ),
     a_tenant_policy("ada", tenant="ada", tier="platinum"),

@@ -8,8 +8,8 @@ from policies.engine.result import Conflict, Failure, PolicyResult, Skipped, Ten
 from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
-    a_cluster_policy,
     a_namespace,
+    a_platform_policy,
     a_rule,
     a_tenant_policy,
     judged,
@@ -50,7 +50,7 @@ def test_tier_sources_in_order(
 ) -> None:
     labels = {"tenant": "a"} | ({"tier": namespace} if namespace else {})
     found = judged(
-        a_cluster_policy("c", **TABLE),
+        a_platform_policy("c", **TABLE),
         a_tenant_policy(tier=tier),
         obj=a_pod(priorityClassName=priority),
         namespace=a_namespace(**labels),
@@ -79,7 +79,7 @@ def test_classification_asks_the_tenant_before_the_cluster() -> None:
         "workloadType": [{"when": ERROR, "value": "service"}, {"when": TRUE, "value": "batch"}]
     }
     found = judged(
-        a_cluster_policy("c", classify={"workloadType": [{"when": TRUE, "value": "training"}]}),
+        a_platform_policy("c", classify={"workloadType": [{"when": TRUE, "value": "training"}]}),
         a_tenant_policy("t", classify=rules, failurePolicy="Ignore"),
     )
     assert (found.pods[0].workload_type, found.skipped) == (
@@ -93,7 +93,7 @@ def test_hardware_beyond_the_tier_is_ignored_in_rules_and_refused_to_users() -> 
     rules = {
         "hardwareTier": [{"when": TRUE, "value": "premium"}, {"when": TRUE, "value": "economy"}]
     }
-    documents = a_cluster_policy("c", tiers=tiers), a_tenant_policy("t", classify=rules)
+    documents = a_platform_policy("c", tiers=tiers), a_tenant_policy("t", classify=rules)
     where = a_namespace(tenant="a", tier="tin")
     pod = a_pod(labels={"hardware.kubenexus.io/tier": "premium"})
     ruled = judged(*documents, namespace=where)

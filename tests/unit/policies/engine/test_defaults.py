@@ -5,7 +5,7 @@ import pytest
 from policies.engine import defaults
 from policies.engine.policy_tests import written
 from tests.builders import a_pod
-from tests.policy_builders import a_cluster_policy, a_tenant_policy, judged
+from tests.policy_builders import a_platform_policy, a_tenant_policy, judged
 
 Json = dict[str, Any]
 NUMA = "numa.scheduling.kubenexus.io/policy"
@@ -180,7 +180,7 @@ def sets(value: str, *, when: str | None = None, override: bool = False) -> Json
 def test_two_policies_for_one_field(
     cluster: list[Json], tenant: list[Json], label: str | None, want: tuple[str, int]
 ) -> None:
-    documents = a_cluster_policy("c", defaults=cluster), a_tenant_policy("t", defaults=tenant)
+    documents = a_platform_policy("c", defaults=cluster), a_tenant_policy("t", defaults=tenant)
     found = judged(*documents, obj=a_pod(labels={"x": label} if label else None))
     again = judged(*documents, obj=found.object)
     value = (found.object or {})["metadata"]["labels"]["x"]
@@ -189,7 +189,7 @@ def test_two_policies_for_one_field(
 
 def test_a_conflict_names_both_sides() -> None:
     found = judged(
-        a_cluster_policy("c", defaults=[sets("1")]), a_tenant_policy("t", defaults=[sets("2")])
+        a_platform_policy("c", defaults=[sets("1")]), a_tenant_policy("t", defaults=[sets("2")])
     )
     assert found.warnings == (
         "conflict: metadata.labels.x: c/defaults[0] says '1' and goes first, t/defaults[0] says"

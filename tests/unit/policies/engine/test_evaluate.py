@@ -10,8 +10,8 @@ from policies.engine.result import ExemptedFailure, Outcome
 from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
-    a_cluster_policy,
     a_namespace,
+    a_platform_policy,
     a_rule,
     a_tenant_policy,
     judged,
@@ -110,7 +110,7 @@ def test_every_failed_rule_is_told_in_order() -> None:
         a_tenant_policy(
             "t", validations=[a_rule(FALSE, "b"), a_rule(TRUE, "a"), a_rule(ERROR, "c")]
         ),
-        a_cluster_policy("x", validations=[a_rule(FALSE, "d", message="never")]),
+        a_platform_policy("x", validations=[a_rule(FALSE, "d", message="never")]),
     )
     assert (found.policies, found.outcomes, found.refusals) == (
         ("x", "t"),
@@ -172,7 +172,7 @@ def test_exceptions(exception: Json, want: bool) -> None:
 
 def test_a_tenant_cannot_except_itself_from_the_rules_of_the_cluster() -> None:
     found = judged(
-        a_cluster_policy("c", validations=[a_rule(FALSE)]),
+        a_platform_policy("c", validations=[a_rule(FALSE)]),
         a_tenant_policy("t", exceptions=[{"name": "e", "when": TRUE, "reason": "please"}]),
     )
     assert found.refusals == (f"c/rule: failed expression: {FALSE}",)
@@ -210,7 +210,7 @@ def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> N
 @pytest.mark.parametrize("mine", ["'cluster'", "object.spec.nodeName"], ids=["value", "error"])
 def test_variables_of_two_policies_do_not_meet(mine: str) -> None:
     found = judged(
-        a_cluster_policy(
+        a_platform_policy(
             "c",
             variables=[{"name": "x", "expression": mine}],
             validations=[a_rule("variables.x == 'cluster'")],
@@ -258,7 +258,7 @@ def test_facts_that_rules_can_read(expression: str) -> None:
         {"apiVersion": "v1", "kind": "Other", "name": "x"},
     ]
     found = judged(
-        a_cluster_policy("c", validations=[a_rule(expression)]),
+        a_platform_policy("c", validations=[a_rule(expression)]),
         a_tenant_policy(
             tier="gold",
             params={"maxGpus": 2},
@@ -281,7 +281,7 @@ def test_policies_see_only_their_kinds_and_operations() -> None:
         matchConstraints={"kinds": ["Pod"], "operations": ["UPDATE"]},
         validations=[a_rule(FALSE)],
     )
-    other = a_cluster_policy(
+    other = a_platform_policy(
         "s", matchConstraints={"kinds": ["batch/Pod", "Job"]}, validations=[a_rule(FALSE)]
     )
     found = [judged(policy, other, operation=name).policies for name in ("CREATE", "UPDATE")]
@@ -350,7 +350,7 @@ def test_a_policy_that_names_both_pods_and_the_workload_judges_the_workload_once
 
 
 def test_an_unknown_namespace_is_a_refusal_and_no_mismatch() -> None:
-    found = evaluate(AdmissionRequest.of(a_pod()), loaded(a_cluster_policy("c")), now=NOW)
+    found = evaluate(AdmissionRequest.of(a_pod()), loaded(a_platform_policy("c")), now=NOW)
     assert (found.allowed, found.refusals) == (
         False,
         (

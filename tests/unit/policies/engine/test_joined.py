@@ -13,8 +13,8 @@ from policies.engine.request import AdmissionRequest
 from tests.builders import a_pod
 from tests.policy_builders import (
     NOW,
-    a_cluster_policy,
     a_namespace,
+    a_platform_policy,
     a_rule,
     a_tenant_policy,
     loaded,
@@ -71,6 +71,6 @@ def test_as_one_and_one_by_one(
             ],
         },
     }
-    policies = loaded(a_cluster_policy(**spec), a_tenant_policy(**spec))
+    policies = loaded(a_platform_policy(**spec), a_tenant_policy(**spec))
     admission = AdmissionRequest.of(a_pod(), namespace=a_namespace(tenant="a"))
     assert evaluate(admission, policies, now=NOW) == evaluate(admission, apart(policies), now=NOW)

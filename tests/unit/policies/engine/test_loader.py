@@ -7,7 +7,7 @@ import yaml
 
 from policies.engine import loader
 from policies.engine.loader import LoadResult
-from tests.policy_builders import a_cluster_policy, a_compiler, a_rule, a_tenant_policy
+from tests.policy_builders import a_compiler, a_platform_policy, a_rule, a_tenant_policy
 
 Json = dict[str, Any]
 
@@ -95,7 +95,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             id="two policies of a tenant differ about its tier",
         ),
         pytest.param(
-            {"a.yaml": a_cluster_policy("x"), "b.yaml": a_cluster_policy("x")},
+            {"a.yaml": a_platform_policy("x"), "b.yaml": a_platform_policy("x")},
             [
                 "b.yaml:4:9: metadata.name: a policy named 'x' stands in a.yaml already; choose"
                 " another name"
@@ -104,7 +104,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         ),
         pytest.param(
             {
-                "a.yaml": a_cluster_policy(
+                "a.yaml": a_platform_policy(
                     "x", tiers=[{"name": "gold", "rank": 1}, {"name": "tin", "rank": 1}]
                 )
             },
@@ -113,7 +113,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         ),
         pytest.param(
             {
-                f"{name}.yaml": a_cluster_policy(
+                f"{name}.yaml": a_platform_policy(
                     name, hardware=[{"models": ["T4"], "tier": "economy", "vram": "16Gi"}]
                 )
                 for name in ("x", "y")
@@ -135,7 +135,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
                     tier="tin",
                     classify={"hardwareTier": [{"when": "object != null", "value": "premium"}]},
                 ),
-                "b.yaml": a_cluster_policy(
+                "b.yaml": a_platform_policy(
                     "c",
                     tiers=[{"name": "tin", "rank": 0, "hardwareTiers": {"allowed": ["economy"]}}],
                 ),
@@ -149,15 +149,23 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         pytest.param(
             {"a.yaml": "kind: Pod\napiVersion: v1\n"},
             [
-                "a.yaml:1:7: kind: found kind 'Pod', want ClusterPolicy, TenantPolicy or PolicyTest"
+                "a.yaml:1:7: kind: found kind 'Pod', want PlatformPolicy, TenantPolicy or PolicyTest"
                 " of policy.kubenexus.io/v1alpha1"
             ],
             id="an unknown kind",
         ),
         pytest.param(
+            {"a.yaml": {**a_platform_policy("x"), "kind": "ClusterPolicy"}},
+            [
+                "a.yaml:2:7: kind: found kind 'ClusterPolicy', renamed to PlatformPolicy:"
+                " write that kind"
+            ],
+            id="the kind that was renamed",
+        ),
+        pytest.param(
             {"a.yaml": "- 1\n"},
             [
-                "a.yaml:1:1: found list, want a map: a ClusterPolicy, TenantPolicy or PolicyTest of"
+                "a.yaml:1:1: found list, want a map: a PlatformPolicy, TenantPolicy or PolicyTest of"
                 " policy.kubenexus.io/v1alpha1"
             ],
             id="no map at all",
@@ -168,7 +176,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             id="a tab",
         ),
         pytest.param(
-            {"a.yaml": "kind: TenantPolicy\nkind: ClusterPolicy\n"},
+            {"a.yaml": "kind: TenantPolicy\nkind: PlatformPolicy\n"},
             ["a.yaml:2:1: key 'kind' stands twice in one map; remove one"],
             id="a key twice",
         ),
@@ -224,11 +232,11 @@ def test_a_mounted_config_map_is_read_once_through_its_links(tmp_path: Path) -> 
 def test_objects_of_the_server_pass_the_same_models(tmp_path: Path) -> None:
     good = {**TENANT_A, "status": {"conditions": []}}
     good["metadata"] = {"name": "team-a", "generation": 3, "managedFields": [{}], "uid": "u"}
-    bad = a_cluster_policy("b", validations=[a_rule("1 +")])
+    bad = a_platform_policy("b", validations=[a_rule("1 +")])
     odd = a_tenant_policy("c", tenant="c", tier="tin")
     result = loader.load_objects([good, bad, odd], compiler=a_compiler())
     assert [(row.source, row.path) for row in result.problems] == [
-        ("ClusterPolicy/b", "spec.validations[0].expression"),
+        ("PlatformPolicy/b", "spec.validations[0].expression"),
         ("TenantPolicy/c", "spec.tenant.tier"),
     ]
     assert [policy.name for policy in result.policies.policies] == ["team-a", "c"]

@@ -3,7 +3,7 @@ import pytest
 from policies.documents import label_selectors
 from policies.documents.rules import Selector
 from policies.engine.policyset import PolicySet
-from tests.policy_builders import a_cluster_policy, a_namespace, a_tenant_policy, loaded
+from tests.policy_builders import a_namespace, a_platform_policy, a_tenant_policy, loaded
 
 IN_AB = {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}
 
@@ -61,8 +61,8 @@ def a_set() -> PolicySet:
             tenant="name",
             namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "web"}},
         ),
-        a_cluster_policy("z"),
-        a_cluster_policy("c", namespaceSelector={"matchLabels": {"env": "prod"}}),
+        a_platform_policy("z"),
+        a_platform_policy("c", namespaceSelector={"matchLabels": {"env": "prod"}}),
     )
 
 
@@ -78,7 +78,7 @@ def a_set() -> PolicySet:
             ["c", "z", "t-b", "t-in"],
             id="several",
         ),
-        pytest.param("", {}, ["c", "z"], id="without a namespace, cluster policies alone"),
+        pytest.param("", {}, ["c", "z"], id="without a namespace, platform policies alone"),
     ],
 )
 def test_policies_of_a_namespace_come_in_their_order(
@@ -91,7 +91,7 @@ def test_policies_of_a_namespace_come_in_their_order(
 def test_a_request_asks_only_the_policies_that_its_labels_lead_to() -> None:
     crowd = loaded(
         *(a_tenant_policy(f"t-{number}", tenant=f"n{number}") for number in range(50)),
-        a_cluster_policy("c"),
+        a_platform_policy("c"),
     )
     asked: list[str] = []
     real = label_selectors.matches
@@ -106,10 +106,10 @@ def test_a_request_asks_only_the_policies_that_its_labels_lead_to() -> None:
     assert asked == ["n7"]
 
 
-def test_tables_are_those_of_all_cluster_policies() -> None:
+def test_tables_are_those_of_all_platform_policies() -> None:
     tables = loaded(
-        a_cluster_policy("a", tiers=[{"name": "low", "rank": 1}, {"name": "high", "rank": 9}]),
-        a_cluster_policy(
+        a_platform_policy("a", tiers=[{"name": "low", "rank": 1}, {"name": "high", "rank": 9}]),
+        a_platform_policy(
             "b",
             priorityClasses=[{"name": "urgent", "tier": "high"}],
             hardware=[{"models": ["T4", "Tesla-T4"], "tier": "economy", "vram": "16Gi"}],

@@ -17,9 +17,9 @@ from policies.engine.request import AdmissionRequest
 from policies.engine.result import Evaluation
 from tests.policy_builders import (
     NOW,
-    a_cluster_policy,
     a_compiler,
     a_namespace,
+    a_platform_policy,
     a_rule,
     a_tenant_policy,
 )
@@ -29,7 +29,7 @@ LIBRARY = Path(policies.__file__).parent / "library"
 SLOW_START = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 OWN = [
-    a_cluster_policy(
+    a_platform_policy(
         "own",
         variables=[{"name": "labels", "expression": "object.metadata.labels"}],
         defaults=[

@@ -5,7 +5,7 @@ import pytest
 from policies.cel.protocol import Activation, EvaluationError
 from policies.engine.compiled import Compiled, CompiledPolicy
 from policies.engine.runner import Runner
-from tests.policy_builders import a_cluster_policy, loaded
+from tests.policy_builders import a_platform_policy, loaded
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Program:
 
 
 def a_policy(**variables: Compiled) -> CompiledPolicy:
-    [policy] = loaded(a_cluster_policy("c")).policies
+    [policy] = loaded(a_platform_policy("c")).policies
     return replace(policy, variables=variables)
 
 

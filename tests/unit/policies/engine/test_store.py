@@ -3,11 +3,11 @@ from pathlib import Path
 from policies.engine import loader, store
 from policies.engine.loader import LoadResult, Reading
 from policies.engine.store import FileWatch, Status, Store
-from tests.policy_builders import a_cluster_policy, a_compiler, a_rule
+from tests.policy_builders import a_compiler, a_platform_policy, a_rule
 
-GOOD = a_cluster_policy("good")
-BETTER = a_cluster_policy("good", validations=[a_rule("object != null")])
-BAD = a_cluster_policy("bad", validations=[a_rule("1 +")])
+GOOD = a_platform_policy("good")
+BETTER = a_platform_policy("good", validations=[a_rule("object != null")])
+BAD = a_platform_policy("bad", validations=[a_rule("1 +")])
 
 
 def result(*documents: dict[str, object]) -> LoadResult:

@@ -4,7 +4,7 @@ import pytest
 
 from policies.engine import variables
 from tests.builders import a_pod
-from tests.policy_builders import a_cluster_policy, a_rule, loaded
+from tests.policy_builders import a_platform_policy, a_rule, loaded
 
 Json = dict[str, Any]
 
@@ -58,7 +58,7 @@ def with_metadata(more: Json) -> Json:
     ],
 )
 def test_managed_fields_are_shown_to_who_names_them(spec: Json, named: bool) -> None:
-    policies = loaded(a_cluster_policy("other"), a_cluster_policy(**spec)).policies
+    policies = loaded(a_platform_policy("other"), a_platform_policy(**spec)).policies
     got = variables.shown(with_metadata(MANAGED), variables.needed_by(policies))
     assert got == (with_metadata(MANAGED) if named else with_metadata({}))
 

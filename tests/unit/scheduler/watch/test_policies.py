@@ -28,7 +28,7 @@ Json = dict[str, Any]
 def policy(name: str, **spec: Any) -> Json:
     return {
         "apiVersion": vocabulary.POLICY_API_VERSION,
-        "kind": "ClusterPolicy",
+        "kind": "PlatformPolicy",
         "metadata": {"name": name},
         "spec": spec,
     }
@@ -121,7 +121,7 @@ def test_a_status_alone_is_no_reason_to_read_policies_again() -> None:
 def test_files_are_read_when_they_change(tmp_path: Path) -> None:
     file = tmp_path / "levels.yaml"
     text = (
-        f"{{apiVersion: {vocabulary.POLICY_API_VERSION}, kind: ClusterPolicy,"
+        f"{{apiVersion: {vocabulary.POLICY_API_VERSION}, kind: PlatformPolicy,"
         " metadata: {name: files}, spec: {topologyLevels: [{name: NAME, labels: [a]}]}}"
     )
 
@@ -176,7 +176,7 @@ def test_without_policies() -> None:
 @pytest.mark.parametrize(
     ("source", "want"),
     [
-        pytest.param("ClusterPolicy/mine", ("ClusterPolicy", "mine"), id="on the object"),
+        pytest.param("PlatformPolicy/mine", ("PlatformPolicy", "mine"), id="on the object"),
         pytest.param(
             "dir/mine.yaml", ("Namespace", vocabulary.SYSTEM_NAMESPACE), id="for files elsewhere"
         ),

@@ -11,7 +11,7 @@ from policies import vocabulary
 from policies.documents.rules import Selector
 from policies.engine.kueue import ClusterQueue, Queue
 from tests.builders import a_job, a_pod
-from tests.policy_builders import a_cluster_policy, a_namespace, a_tenant_policy, loaded
+from tests.policy_builders import a_namespace, a_platform_policy, a_tenant_policy, loaded
 from webhook.admission import decide
 from webhook.admission.decide import Facts
 from webhook.review.codec import Review
@@ -29,7 +29,7 @@ WARNING = (
     "create it, or correct the label kueue.x-k8s.io/queue-name"
 )
 POLICIES = loaded(
-    a_cluster_policy(
+    a_platform_policy(
         "tiers",
         tiers=[
             {"name": "gold", "rank": 2},

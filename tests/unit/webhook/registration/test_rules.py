@@ -6,7 +6,7 @@ import pytest
 
 from cluster.discovery import Served
 from policies.pods import workloads
-from tests.policy_builders import a_cluster_policy, a_tenant_policy, loaded
+from tests.policy_builders import a_platform_policy, a_tenant_policy, loaded
 from webhook.registration import rule_sync
 from webhook.registration import rules as sending
 from webhook.registration.rule_sync import LEAVE_SECONDS, SurplusRules
@@ -157,7 +157,7 @@ def test_the_kinds_of_a_set_are_those_of_all_its_policies() -> None:
         return {"matchConstraints": {"kinds": list(kinds), "operations": operations}}
 
     found = loaded(
-        a_cluster_policy(**constrained("Pod", "Service", operations=["CREATE"])),
+        a_platform_policy(**constrained("Pod", "Service", operations=["CREATE"])),
         a_tenant_policy(**constrained("Service", "apps/Deployment", operations=["DELETE"])),
     )
     assert found.kinds == {
@@ -167,7 +167,7 @@ def test_the_kinds_of_a_set_are_those_of_all_its_policies() -> None:
     }
     named = [("", "Service"), ("apps", "Deployment"), ("x", "Deployment"), ("", "ConfigMap")]
     assert [found.names(*one) for one in named] == [True, True, False, False]
-    everything = loaded(a_cluster_policy(**constrained("*", operations=["CREATE"])))
+    everything = loaded(a_platform_policy(**constrained("*", operations=["CREATE"])))
     assert not everything.names("", "Scale"), "a star names nothing"
 
 

@@ -9,7 +9,7 @@ import pytest
 from policies import vocabulary
 from policies.engine.policyset import PolicySet
 from tests.builders import a_job, a_namespace, a_pod, in_gang
-from tests.policy_builders import a_cluster_policy, a_rule, a_tenant_policy, loaded
+from tests.policy_builders import a_platform_policy, a_rule, a_tenant_policy, loaded
 from webhook.admission import decide
 from webhook.admission.decide import Facts
 from webhook.review.codec import Review
@@ -39,7 +39,7 @@ KEPT = a_rule("'free' in oldObject.metadata.labels", "kept")
 
 def of_kinds(*kinds: str, operations: tuple[str, ...] = ("CREATE", "UPDATE"), **spec: Any) -> Json:
     constraints = {"kinds": list(kinds), "operations": list(operations)}
-    return a_cluster_policy(matchConstraints=constraints, **spec)
+    return a_platform_policy(matchConstraints=constraints, **spec)
 
 
 def ending(*finalizers: str) -> Json:

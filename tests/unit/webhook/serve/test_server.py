@@ -390,7 +390,7 @@ def test_the_configurations_send_what_is_judged_and_leave_out_what_must_run() ->
         ("kubeflow.org", "pytorchjobs"),
         ("ray.io", "rayclusters"),
         ("apps", "deployments/scale"),
-        ("policy.kubenexus.io", "clusterpolicies"),
+        ("policy.kubenexus.io", "platformpolicies"),
         ("policy.kubenexus.io", "tenantpolicies"),
     } <= sent
     for webhook in (hook, *judges.values()):

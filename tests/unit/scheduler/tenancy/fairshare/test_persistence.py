@@ -28,7 +28,7 @@ def tenant(name: str, *, policy: str = "", usage: Json | None = None) -> Json:
 
 def common(**status: Any) -> Json:
     spec = {"sharing": {"tenants": [{"name": "all"}]}}
-    return {"kind": "ClusterPolicy", "metadata": {"name": "c"}, "spec": spec, "status": status}
+    return {"kind": "PlatformPolicy", "metadata": {"name": "c"}, "spec": spec, "status": status}
 
 
 class Server:
@@ -113,7 +113,7 @@ def test_a_tenant_in_its_own_policy_and_groups_in_the_common_one() -> None:
             },
         ),
         (
-            "ClusterPolicy/c",
+            "PlatformPolicy/c",
             {"shares": [{"name": "all", "share": "0.250", "at": "1970-01-12T14:46:40Z"}]},
         ),
     ]

@@ -45,6 +45,7 @@ from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.context import SchedulingContext
+from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.manager import TenancyManager
 
 STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
@@ -71,6 +72,7 @@ class Scheduler:
     ) -> None:
         self._wake = asyncio.Event()
         self.cache = Cache()
+        self.shares = FairShares(self.cache.accounts.ledger)
         self.groups = PodGroups(self._regroup)
         self.partial_gangs = PartialGangTracker(self.groups.find, self.cache.reservations.owed)
         self.queue = SchedulingQueue(
@@ -80,7 +82,7 @@ class Scheduler:
             done=self.partial_gangs.done,
             class_of=self._class_of,
             starving_after=settings.starving_after,
-            standing=self.cache.accounts.standing,
+            standing=self.shares.order,
             reserved=self.cache.reservations,
         )
         self.recovery = GangRecovery(
@@ -101,6 +103,7 @@ class Scheduler:
             scheduler=name,
             cache=self.cache,
             queue=self.queue,
+            shares=self.shares,
             metrics=metrics,
             evictor=actuators.evictor,
             group=self.groups.find,

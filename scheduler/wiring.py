@@ -144,7 +144,7 @@ class Wiring:
         )
         self._remembering = UsagePersistence(
             client,
-            self.scheduler.cache.accounts,
+            self.scheduler.shares,
             self._following.objects,
             may_write=self._leads,
             epoch=time.time,

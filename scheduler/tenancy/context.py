@@ -11,6 +11,7 @@ from scheduler.model.unit import Unit
 from scheduler.plan.memo import Memo
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
+from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.reservation.writer import ReservationWriter
 
@@ -24,6 +25,7 @@ class SchedulingContext:
     scheduler: str
     cache: Cache
     queue: SchedulingQueue
+    shares: FairShares
     metrics: Metrics
     evictor: Evictor | None
     group: Callable[[GangKey], PodGroup | None]

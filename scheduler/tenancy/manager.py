@@ -21,6 +21,7 @@ from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.controller import BackfillActions, BackfillController
 from scheduler.tenancy.context import PlanFunction, SchedulingContext
+from scheduler.tenancy.fairshare.decay import ShareDecay
 from scheduler.tenancy.preemption.controller import PreemptionController
 from scheduler.tenancy.preemption.preemptor_quota import PreemptorQuota
 from scheduler.tenancy.quota.enforcer import QuotaEnforcer
@@ -40,9 +41,8 @@ class TenancyManager:
         context.cache.own = context.scheduler
         context.queue.boost = lambda tier: context.cache.snapshot.places.tables.boost(tier)
         pledges = PreemptorQuota(context.cache, lambda: self.preempting.attempts)
-        self.quotas = QuotaEnforcer(
-            context.cache, context.queue, epoch=context.epoch, pledged=pledges.allow
-        )
+        self.decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
+        self.quotas = QuotaEnforcer(context.cache, context.queue, pledged=pledges.allow)
         self.wanting = EntitlementTracker(context.cache, context.queue)
         self.reservations = context.cache.reservations
         self.reserving = _reserving(context)
@@ -79,7 +79,12 @@ class TenancyManager:
             freed=context.freed,
         )
         self.promising = BackfillController(
-            context.cache, context.queue, means, now=context.now, epoch=context.epoch
+            context.cache,
+            context.queue,
+            means,
+            fair_share_order=context.shares.order,
+            now=context.now,
+            epoch=context.epoch,
         )
 
     def _opened(self, nodes: Iterable[str]) -> None:
@@ -198,6 +203,7 @@ class TenancyManager:
     def tick(self, now: float) -> None:
         if self.reserving is not None:
             self.reserving.tick()
+        self.decay.tick(now)
         self.quotas.tick(now)
         self.wanting.tick(now)
         self.preempting.tick()

@@ -18,8 +18,8 @@ from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from scheduler.tenancy.fairshare.persistence import UsagePersistence, recalled
-from scheduler.tenancy.fairshare.shares import DecayedShare
-from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
+from scheduler.tenancy.quota.ledger import Ledger
 from tests.cluster.conftest import Kubectl
 from tests.cluster.court import TENANT_POLICIES, Court
 from tests.cluster.waiting import eventually
@@ -256,14 +256,14 @@ def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(court: Court)
     before = court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")
 
     async def write(share: float) -> dict[str, DecayedShare]:
-        accounts = QuotaAccounts()
+        shares = FairShares(Ledger())
         found = connection.load(plane.kubeconfig(vocabulary.SCHEDULER_NAME))
         async with Client(found, component="test") as client:
             remembering = UsagePersistence(
-                client, accounts, lambda: [before], may_write=lambda: True, epoch=lambda: NOW
+                client, shares, lambda: [before], may_write=lambda: True, epoch=lambda: NOW
             )
-            accounts.shares.recall({court.a: DecayedShare(share, NOW)}, NOW)
-            accounts.ledger.take(court.a, (("cpu", 1500), ("memory", 2**30)))
+            shares.recall({court.a: DecayedShare(share, NOW)}, NOW)
+            shares.ledger.take(court.a, (("cpu", 1500), ("memory", 2**30)))
             remembering.recall()
             await remembering.write()
         return recalled([court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")])

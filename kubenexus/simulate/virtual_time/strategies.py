@@ -25,6 +25,7 @@ from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.context import SchedulingContext
+from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.manager import TenancyManager
 from scheduler.tenancy.preemption.executor import Evictor
 
@@ -113,13 +114,14 @@ class KubeNexusStrategy:
     def __init__(self, world: VirtualCluster, *, fair: bool, evicts: bool = False) -> None:
         self._world = world
         cache = world.cache
+        self._shares = FairShares(cache.accounts.ledger)
         self._changed: set[str] = set()
         self._stirred = False  # something that no node shows may have helped somebody
         self._stir_at = 0.0
         self.queue = SchedulingQueue(
             bound=cache.bound,
             class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
-            standing=cache.accounts.standing if fair else _all_alike,
+            standing=self._shares.order if fair else _all_alike,
         )
         self._tenancy = self._between(evicts) if fair else None
 
@@ -132,6 +134,7 @@ class KubeNexusStrategy:
             scheduler=vocabulary.SCHEDULER_NAME,
             cache=world.cache,
             queue=self.queue,
+            shares=self._shares,
             metrics=Metrics(),
             evictor=evictor if evicts else None,
             group=lambda gang: None,
@@ -159,7 +162,7 @@ class KubeNexusStrategy:
         """What is used now has been used until then."""
         if self._tenancy is not None:
             now, self._world.now = self._world.now, at
-            self._tenancy.quotas.fade()
+            self._tenancy.decay.advance()
             self._world.now = now
 
     def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:

@@ -37,9 +37,10 @@ from scheduler.tenancy.backfill import lower_bound
 from scheduler.tenancy.backfill.quota_forecast import QuotaForecast
 from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps, without
+from scheduler.tenancy.fairshare.shares import FairShareOrder
 from scheduler.tenancy.preemption.candidates import overdue_bundles
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimSearch
-from scheduler.tenancy.quota.tree import Pairs
+from scheduler.tenancy.quota.tree import Amounts, Pairs
 
 DEPTH: Final = 4  # promises at a time
 EVERY: Final = 1.0  # seconds between two looks
@@ -78,6 +79,7 @@ class BackfillController:
         queue: SchedulingQueue,
         means: BackfillActions,
         *,
+        fair_share_order: Callable[[str, Amounts], FairShareOrder],
         now: Callable[[], float],
         epoch: Callable[[], float],
         depth: int = DEPTH,
@@ -85,6 +87,7 @@ class BackfillController:
         self._cache, self._queue, self._means = cache, queue, means
         self._snapshot = cache.snapshot
         self._now, self._epoch, self._depth = now, epoch, depth
+        self._fair_share_order = fair_share_order
         self._promised = queue.promised
         self._blocked: dict[UnitKey, BlockedUnit] = {}
         self._lengths = RunTimes(cache.snapshot)
@@ -242,7 +245,7 @@ class BackfillController:
                 continue
             who = (one.tenant, one.asked)
             if who not in standing:
-                standing[who] = self._cache.accounts.standing(one.tenant, dict(one.asked))
+                standing[who] = self._fair_share_order(one.tenant, dict(one.asked))
             place = (one.order[0], one.single, standing[who], one.order)
             if best is None or place < best[0]:
                 best = place, key

@@ -1,6 +1,7 @@
 """
 Fair-share order between tenants.
 
+    decay        advances the shares while time passes
     persistence  usage in the status of policy objects
     shares       decayed dominant share and tenant order
 """

@@ -22,8 +22,7 @@ from cluster import errors, resources
 from policies import quantity
 from scheduler.model.fields import instant, mapping, rows
 from scheduler.report.conditions import StatusPatchVerb
-from scheduler.tenancy.fairshare.shares import DecayedShare
-from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.tree import NOBODY
 
 logger = logging.getLogger(__name__)
@@ -41,21 +40,21 @@ class UsagePersistence:
     def __init__(
         self,
         api: StatusPatchVerb,
-        accounts: QuotaAccounts,
+        shares: FairShares,
         objects: Objects,
         *,
         may_write: Callable[[], bool],
         epoch: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._api, self._accounts, self._objects = api, accounts, objects
+        self._api, self._fair_shares, self._objects = api, shares, objects
         self._may_write, self._epoch, self._sleep = may_write, epoch, sleep
         self._knows = False  # what a predecessor wrote, so that it may be written over
 
     def recall(self) -> None:
         """Take over what a predecessor remembered; nothing is written before."""
         self._knows = True
-        self._accounts.shares.recall(recalled(self._objects()), self._epoch())
+        self._fair_shares.recall(recalled(self._objects()), self._epoch())
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -74,7 +73,7 @@ class UsagePersistence:
                 logger.warning("usage not written", extra={"policy": name, "error": str(error)})
 
     def _due(self) -> list[tuple[resources.Resource, str, Json]]:
-        shares = self._accounts.shares.remember()
+        shares = self._fair_shares.remember()
         homes, common = _homes(self._objects())
         found = []
         for tenant, obj in homes.items():
@@ -94,7 +93,7 @@ class UsagePersistence:
         before = mapping(mapping(obj.get("status")).get("usage"))
         used = {
             name: quantity.show(name, amount)
-            for name, amount in sorted(self._accounts.ledger.used(tenant).items())
+            for name, amount in sorted(self._fair_shares.ledger.used(tenant).items())
         }
         memory = shares.get(tenant, DecayedShare(0.0, self._epoch()))
         share = _share(memory)
@@ -120,7 +119,7 @@ class UsagePersistence:
         }
 
     def _old(self, before: Mapping[str, Any], memory: DecayedShare) -> bool:
-        renewed = max(EVERY, self._accounts.ledger.tree.half_life / _RENEWALS)
+        renewed = max(EVERY, self._fair_shares.ledger.tree.half_life / _RENEWALS)
         return memory.share > 0 and memory.at - instant(before.get("at")) >= renewed
 
 

@@ -1,7 +1,7 @@
 """
 Whose turn it is between tenants: promises first, then the lowest share for its weight.
 
-    standing = (below its promise of what is asked? first), (share / weight at the top, …, tenant's)
+    order = (below its promise of what is asked? first), (share / weight at the top, …, tenant's)
 
 A share is the largest part that a member uses of any resource of the cluster. It is remembered and
 fades: after one half-life, what was used then counts half. What is used now counts beside what was
@@ -36,26 +36,26 @@ class FairShares:
     """Reads the ledger; `totals` are what the cluster has of each resource."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self._memory: dict[str, DecayedShare] = {}
         self._totals: Amounts = {}
 
     def advance(self, totals: Amounts, now: float) -> None:
         """Let time pass: what members use now has been used since the last call."""
         self._totals = totals
-        names = {*self._memory, *self._ledger.members()}
+        names = {*self._memory, *self.ledger.members()}
         for name in names:
             memory = self._memory.get(name, DecayedShare(0.0, now))
-            kept = 0.5 ** (max(0.0, now - memory.at) / self._ledger.tree.half_life)
+            kept = 0.5 ** (max(0.0, now - memory.at) / self.ledger.tree.half_life)
             share = memory.share * kept + self.share(name) * (1 - kept)
-            if share < 1e-6 and name not in self._ledger.members():
+            if share < 1e-6 and name not in self.ledger.members():
                 self._memory.pop(name, None)
             else:
                 self._memory[name] = DecayedShare(share, now)
 
     def share(self, member: str) -> float:
         """The largest part that the member uses now of anything that the cluster has."""
-        used = self._ledger.used(member)
+        used = self.ledger.used(member)
         return max(
             (
                 amount / self._totals[name]
@@ -65,13 +65,13 @@ class FairShares:
             default=0.0,
         )
 
-    def standing(self, tenant: str, asked: Amounts) -> FairShareOrder:
+    def order(self, tenant: str, requested: Amounts) -> FairShareOrder:
         """Of somebody who asks for this; the lowest goes first, equal only for one tenant."""
         path = tuple(
             (self._weighted(member.name, member.weight), member.name)
-            for member in reversed(self._ledger.tree.path(tenant))
+            for member in reversed(self.ledger.tree.path(tenant))
         )
-        return not self._ledger.below(tenant, asked), path
+        return not self.ledger.below(tenant, requested), path
 
     def _weighted(self, name: str, weight: int) -> float:
         memory = self._memory.get(name)
@@ -88,5 +88,5 @@ class FairShares:
         for name, memory in known.items():
             mine = self._memory.get(name)
             if mine is None or mine.at < memory.at:
-                kept = 0.5 ** (max(0.0, now - memory.at) / self._ledger.tree.half_life)
+                kept = 0.5 ** (max(0.0, now - memory.at) / self.ledger.tree.half_life)
                 self._memory[name] = DecayedShare(max(0.0, memory.share) * kept, now)

@@ -1,11 +1,10 @@
 """
-The tenants' accounts as scheduling needs them: who holds what, who may have more, whose turn it is.
+The tenants' accounts as scheduling needs them: who holds what, who may have more.
 
     take / give     a pod has its node, by decision or by what the API says; it is gone
     allow           a unit as far as its tenant's quota goes, or why not even its minimum does
     closed          nodes whose kind of GPU the tenant has used up
     beyond          nodes on which a unit would be beyond its tenant's promise
-    standing        the order between tenants
 
 What was taken is kept for each pod, so that giving back is exact whatever the node or the policies
 say by then. A gang counts as a whole: what it needs at the least is within the quota, or nothing
@@ -19,9 +18,8 @@ from policies import quantity
 from policies.engine.policyset import PolicyTables
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.tenancy.fairshare.shares import FairShareOrder, FairShares
 from scheduler.tenancy.quota.ledger import Excess, Ledger
-from scheduler.tenancy.quota.tree import Amounts, Pairs, TenantTree, total
+from scheduler.tenancy.quota.tree import Pairs, TenantTree, total
 
 _FEW = 3
 
@@ -55,7 +53,6 @@ class QuotaAccounts:
 
     def __init__(self, kinds: Callable[[str], tuple[str, ...]] = lambda _: ()) -> None:
         self.ledger = Ledger()
-        self.shares = FairShares(self.ledger)
         self.given = 0
         """Counts what may help a unit that is held back."""
         self.kinds = kinds
@@ -180,11 +177,6 @@ class QuotaAccounts:
             if any(member.name == excess.member for member in self.ledger.tree.path(row[0]))
         ]
         return OverQuota(tenant, excess, tuple(rows))
-
-    # --- whose turn it is ---
-
-    def standing(self, tenant: str, asked: Amounts) -> FairShareOrder:
-        return self.shares.standing(tenant, asked)
 
     def state(self) -> dict[str, dict[str, int]]:
         return self.ledger.state()

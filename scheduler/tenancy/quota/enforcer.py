@@ -6,7 +6,7 @@ Planning within quotas, and the units that wait for one.
       └──not even its minimum──▶ held back, until somebody gives back or policies change
 
 What a quota says in amounts is known before planning; what it says of a kind of GPU only from the
-plan, which is then made again without the nodes of that kind. Shares are let fade here too.
+plan, which is then made again without the nodes of that kind.
 """
 
 from collections.abc import Callable
@@ -14,53 +14,37 @@ from typing import Final
 
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placed, Plan
-from scheduler.model.pod import PODS
 from scheduler.model.unit import Unit
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.tenancy.quota.accounting import OverQuota
 
 Planning = Callable[[Unit, frozenset[str]], Plan]
 
-FADE_EVERY: Final = 1.0  # seconds
 _MOST_LOOKED_AT: Final = 256  # units that are held back, for each change
 
 
 class QuotaEnforcer:
-    """`epoch` is the time of day: what is remembered outlives the process. `pledged` says as how
-    much of a unit others are left what they wait for."""
+    """`pledged` says as how much of a unit others are left what they wait for."""
 
     def __init__(
         self,
         cache: Cache,
         queue: SchedulingQueue,
         *,
-        epoch: Callable[[], float] = lambda: 0.0,
         pledged: Callable[[Unit], Unit | OverQuota] = lambda unit: unit,
     ) -> None:
-        self._cache, self._queue, self._epoch = cache, queue, epoch
+        self._cache, self._queue = cache, queue
         self._accounts, self._pledged = cache.accounts, pledged
         self._given = 0
-        self._faded_at = float("-inf")
-        self._statics = -1
 
     def tick(self, now: float) -> None:
-        """Let time pass; whoever may go on is put in line again."""
-        statics = self._cache.snapshot.table.statics
-        if now >= self._faded_at + FADE_EVERY or statics != self._statics:
-            self._faded_at, self._statics = now, statics
-            self.fade()
+        """Activate the units whose quota allows them now."""
         if self._given == self._accounts.given:
             return
         self._given = self._accounts.given
         for unit in self._queue.held_back()[:_MOST_LOOKED_AT]:
             if not isinstance(self._allow(unit), OverQuota):
                 self._queue.let_go(unit.key, now)
-
-    def fade(self) -> None:
-        table = self._cache.snapshot.table
-        # Also what nobody uses yet: the first to use it is not the first again.
-        totals = {name: table.total(name) for name in table.resources() if name != PODS}
-        self._accounts.shares.advance(totals, self._epoch())
 
     def plan(self, unit: Unit, plan: Planning, *, closed: frozenset[str]) -> Plan:
         """What `plan` says; a `NoFit` with `held_back` where a quota is in the way."""

@@ -8,8 +8,8 @@ import pytest
 
 from cluster import client, errors, resources
 from scheduler.tenancy.fairshare.persistence import EVERY, UsagePersistence, recalled
-from scheduler.tenancy.fairshare.shares import DecayedShare
-from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
+from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 
 Json = dict[str, Any]
@@ -74,11 +74,11 @@ class Scene:
     def __init__(self, *objects: Json) -> None:
         self.now, self.leads = NOW, True
         self.server = Server(*objects)
-        self.accounts = QuotaAccounts()
-        self.accounts.ledger.regrow(TenantTree([TenantNode("all"), TenantNode("a", parent="all")]))
+        tree = TenantTree([TenantNode("all"), TenantNode("a", parent="all")])
+        self.shares = FairShares(Ledger(tree))
         self.remembering = UsagePersistence(
             self.server,
-            self.accounts,
+            self.shares,
             lambda: self.server.objects,
             may_write=lambda: self.leads,
             epoch=lambda: self.now,
@@ -86,14 +86,14 @@ class Scene:
         self.remembering.recall()
 
     def use(self, tenant: str, **amounts: int) -> None:
-        self.accounts.ledger.take(tenant, amounts.items())
+        self.shares.ledger.take(tenant, amounts.items())
 
     def write(self, seconds: float = 0.0) -> list[tuple[str, Json]]:
         """What is written after so many seconds of use."""
         self.server.writes.clear()
-        self.accounts.shares.advance({"cpu": 8000}, self.now)
+        self.shares.advance({"cpu": 8000}, self.now)
         self.now += seconds
-        self.accounts.shares.advance({"cpu": 8000}, self.now)
+        self.shares.advance({"cpu": 8000}, self.now)
         asyncio.run(self.remembering.write())
         return list(self.server.writes)
 
@@ -154,7 +154,7 @@ def test_nothing_is_written_over_before_it_was_read() -> None:
     scene.use("a", cpu=4000)
     fresh = UsagePersistence(
         scene.server,
-        scene.accounts,
+        scene.shares,
         lambda: scene.server.objects,
         may_write=lambda: True,
         epoch=lambda: NOW,
@@ -179,7 +179,7 @@ def test_a_successor_knows_what_was_used_faded_since() -> None:
     heir = Scene(*scene.server.objects)
     heir.now = scene.now + 3600.0
     heir.remembering.recall()
-    memory = heir.accounts.shares.remember()
+    memory = heir.shares.remember()
     assert {name: (round(one.share, 3), one.at) for name, one in memory.items()} == {
         "a": (0.25, heir.now),
         "all": (0.25, heir.now),

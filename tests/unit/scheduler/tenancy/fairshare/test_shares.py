@@ -18,7 +18,7 @@ def turn(
         book.take(tenant, amounts.items())
     shares = FairShares(book)
     shares.advance(TOTALS, at)
-    return " ".join(sorted(waiting, key=lambda name: shares.standing(name, {GPU: 1})))
+    return " ".join(sorted(waiting, key=lambda name: shares.order(name, {GPU: 1})))
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_what_was_used_fades_by_half_in_a_half_life() -> None:
     book.give("a", [(GPU, 80)])
     book.take("b", [(GPU, 10)])
     shares.advance(TOTALS, 1000)
-    before = sorted(["a", "b"], key=lambda name: shares.standing(name, {GPU: 1}))
+    before = sorted(["a", "b"], key=lambda name: shares.order(name, {GPU: 1}))
     shares.advance(TOTALS, 1500)
-    after = sorted(["a", "b"], key=lambda name: shares.standing(name, {GPU: 1}))
+    after = sorted(["a", "b"], key=lambda name: shares.order(name, {GPU: 1}))
     assert (before, after) == (["b", "a"], ["a", "b"])
 
 

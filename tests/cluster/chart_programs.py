@@ -18,7 +18,7 @@ from kubenexus.dev.process import ports
 from kubenexus.dev.process.child import Child
 from kubenexus.dev.process.self_exec import COMMAND, environment
 from policies.engine import loader
-from tests.cluster.chart_rig import FULL, NAMESPACE, Done, Json, Rig, run
+from tests.cluster.chart_environment import FULL, NAMESPACE, ChartEnv, Done, Json, run
 
 MARK: Final = "example.com/round"
 """A label that a policy of the test writes, to see which replica admitted a pod."""
@@ -27,13 +27,13 @@ MARK: Final = "example.com/round"
 _PORTS: Final = ("--port=8443", "--metrics-port=9443", "--port=10259")
 
 
-class Creating(threading.Thread):
+class PodCreator(threading.Thread):
     """Makes and deletes pods, one after the other, until stopped; remembers every failure."""
 
-    def __init__(self, rig: Rig, name: str = "created", *, pause: float = 0.02) -> None:
+    def __init__(self, chart_env: ChartEnv, name: str = "created", *, pause: float = 0.02) -> None:
         super().__init__(name=name, daemon=True)
         self._pause = pause
-        self._api, self._over = rig.plane.api(), threading.Event()
+        self._api, self._over = chart_env.plane.api(), threading.Event()
         self.made, self.failures = 0, list[str]()
         self.marks: Counter[str] = Counter()  # value of MARK -> pods that had it
 
@@ -57,9 +57,11 @@ class Creating(threading.Thread):
 
 
 @contextlib.contextmanager
-def creating(rig: Rig, name: str, *, count: int, pause: float) -> Iterator[list[Creating]]:
+def creating(
+    chart_env: ChartEnv, name: str, *, count: int, pause: float
+) -> Iterator[list[PodCreator]]:
     """Several who make pods meanwhile; that one could not be made is the end of the test."""
-    found = [Creating(rig, f"{name}-{number}", pause=pause) for number in range(count)]
+    found = [PodCreator(chart_env, f"{name}-{number}", pause=pause) for number in range(count)]
     for one in found:
         one.start()
     try:
@@ -96,20 +98,20 @@ def a_pod(name: str, *gates: str) -> Json:
 # --- What a kubelet makes of a pod. ---
 
 
-def pod_of(rig: Rig, kind: str, component: str) -> Json:
+def pod_of(chart_env: ChartEnv, kind: str, component: str) -> Json:
     """What the pods of a Deployment, DaemonSet or CronJob of the release are like."""
-    found = rig.get(kind, f"{FULL}-{component}", "--namespace", NAMESPACE)["spec"]
+    found = chart_env.get(kind, f"{FULL}-{component}", "--namespace", NAMESPACE)["spec"]
     if kind == "cronjob":
         found = found["jobTemplate"]["spec"]
     spec: Json = found["template"]["spec"]
     return spec
 
 
-def hook_of(rig: Rig, component: str, *values: str) -> Json:
+def hook_of(chart_env: ChartEnv, component: str, *values: str) -> Json:
     """What the pod of a hook is like; Helm has its Job only while it runs."""
     (found,) = [
         one["spec"]["template"]["spec"]
-        for one in rig.template(*values)
+        for one in chart_env.template(*values)
         if (one["kind"], one["metadata"]["name"]) == ("Job", f"{FULL}-{component}")
     ]
     spec: Json = found
@@ -121,10 +123,10 @@ def account_of(spec: Json) -> str:
 
 
 def arguments(
-    rig: Rig, spec: Json, container: Json, *, others: Mapping[str, str] | None = None
+    chart_env: ChartEnv, spec: Json, container: Json, *, others: Mapping[str, str] | None = None
 ) -> list[str]:
     """The container's arguments, with what is elsewhere on this machine; `others` wins."""
-    moved = dict(_mounted(rig, spec, container))
+    moved = dict(_mounted(chart_env, spec, container))
     moved["/etc/kubenexus/library"] = str(loader.LIBRARY)
     taken = (word for word in _PORTS if word in container["args"])
     own = {word: f"{word.partition('=')[0]}={ports.free(1)[0]}" for word in taken}
@@ -136,14 +138,14 @@ def arguments(
     ]
 
 
-def _mounted(rig: Rig, spec: Json, container: Json) -> Iterator[tuple[str, str]]:
+def _mounted(chart_env: ChartEnv, spec: Json, container: Json) -> Iterator[tuple[str, str]]:
     """Where the container sees a volume -> where its files are here."""
     volumes = {one["name"]: one for one in spec.get("volumes") or ()}
     for mount in container.get("volumeMounts") or ():
         volume = volumes[mount["name"]]
         for kind, key in (("secret", "secretName"), ("configMap", "name")):
             if kind in volume:
-                yield mount["mountPath"], str(rig.files(kind.lower(), volume[kind][key]))
+                yield mount["mountPath"], str(chart_env.files(kind.lower(), volume[kind][key]))
 
 
 def _at_home(word: str, moved: Mapping[str, str]) -> str:
@@ -162,25 +164,27 @@ def _reached(word: str) -> Iterator[str]:
         yield f"--server-name={name}"
 
 
-def done(rig: Rig, spec: Json, container: Json, *more: str) -> Done:
+def done(chart_env: ChartEnv, spec: Json, container: Json, *more: str) -> Done:
     """A container that ends, run to its end."""
-    words = arguments(rig, spec, container)
-    kubeconfig = rig.account(account_of(spec))
+    words = arguments(chart_env, spec, container)
+    kubeconfig = chart_env.account(account_of(spec))
     return run(*words, f"--kubeconfig={kubeconfig}", *more, timeout=120)
 
 
-def started(rig: Rig, spec: Json, *, name: str, own: Mapping[str, str] | None = None) -> Child:
+def started(
+    chart_env: ChartEnv, spec: Json, *, name: str, own: Mapping[str, str] | None = None
+) -> Child:
     """A container that goes on."""
     (container,) = spec["containers"]
     child = Child(
         name,
         [
             *COMMAND,
-            *arguments(rig, spec, container, others=own),
-            f"--kubeconfig={rig.account(account_of(spec))}",
+            *arguments(chart_env, spec, container, others=own),
+            f"--kubeconfig={chart_env.account(account_of(spec))}",
             f"--host={ports.HOST}",
         ],
-        log=rig.folder / f"{name}.log",
+        log=chart_env.folder / f"{name}.log",
         env=environment(os.environ),
     )
     child.start()
@@ -190,36 +194,36 @@ def started(rig: Rig, spec: Json, *, name: str, own: Mapping[str, str] | None = 
 # --- The programs. ---
 
 
-def serve(rig: Rig, port: int, *, name: str = "webhook") -> Child:
+def serve(chart_env: ChartEnv, port: int, *, name: str = "webhook") -> Child:
     """A replica of the webhook, as the Deployment has it now."""
-    spec = pod_of(rig, "deployment", "webhook")
-    child = started(rig, spec, name=name, own={"--port=8443": f"--port={port}"})
+    spec = pod_of(chart_env, "deployment", "webhook")
+    child = started(chart_env, spec, name=name, own={"--port=8443": f"--port={port}"})
     url = f"https://{ports.HOST}:{port}/readyz"
     await_ready([child], lambda: healthy(url), deadline=60)
     return child
 
 
-def hook(rig: Rig, component: str, *values: str, more: Sequence[str] = ()) -> Done:
+def hook(chart_env: ChartEnv, component: str, *values: str, more: Sequence[str] = ()) -> Done:
     """What a hook does, with the hook's rights; `more` are further arguments."""
-    spec = hook_of(rig, component, *values)
-    rig.hook_rights(account_of(spec), *values)
+    spec = hook_of(chart_env, component, *values)
+    chart_env.hook_rights(account_of(spec), *values)
     (container,) = spec["containers"]
-    return done(rig, spec, container, *more)
+    return done(chart_env, spec, container, *more)
 
 
-def register(rig: Rig, *values: str) -> None:
+def register(chart_env: ChartEnv, *values: str) -> None:
     """What the hook after an installation, upgrade or rollback does."""
-    found = hook(rig, "register", *values)
+    found = hook(chart_env, "register", *values)
     assert found.returncode == 0, found.stderr
 
 
-def probe(rig: Rig, *values: str, seconds: int = 30) -> tuple[int, str]:
-    found = hook(rig, "probe", *values, more=[f"--timeout={seconds}"])
+def probe(chart_env: ChartEnv, *values: str, seconds: int = 30) -> tuple[int, str]:
+    found = hook(chart_env, "probe", *values, more=[f"--timeout={seconds}"])
     return found.returncode, found.stderr
 
 
-def registered(rig: Rig) -> list[Json]:
-    found: Sequence[Json] = rig.get(
+def registered(chart_env: ChartEnv) -> list[Json]:
+    found: Sequence[Json] = chart_env.get(
         "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     )["items"]
     return [one for one in found if one["metadata"]["name"] == f"{FULL}-webhook"]

@@ -1,13 +1,13 @@
 """
-An independent witness of evictions: who was evicted, and whether somebody took the room.
+An independent witness of evictions: which pods were evicted, and whether a pod used the freed capacity.
 
-The yard is full when a round begins and every pod asks for the same. So whatever is free once
-nothing moves any more was freed for nobody: as many evictions were in vain.
+The node pool is full when a round begins and every pod has the same requests. So capacity that is
+free once nothing moves any more was freed without use: as many evictions were wasted.
 """
 
 from typing import Any, Final
 
-from tests.cluster.gang_witness import Books
+from tests.cluster.gang_witness import PodLedger
 
 Json = dict[str, Any]
 
@@ -15,7 +15,7 @@ REASON: Final = "EvictionByEvictionAPI"
 SLOT: Final = 1000  # CPU in thousandths that every pod asks for
 
 
-class Evictions(Books):
+class Evictions(PodLedger):
     """Books that also count evictions. `over` is no matter of rounds: it is never forgiven."""
 
     def __init__(self, room: dict[str, int]) -> None:

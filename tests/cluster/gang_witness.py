@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from policies import quantity, vocabulary
-from tests.cluster.watching import Stream
+from tests.cluster.pod_watch import Stream
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Gang:
     times_whole: int = 0
 
 
-class Books:
+class PodLedger:
     """What was seen. `now` in seconds; pure otherwise."""
 
     def __init__(self, room: dict[str, int]) -> None:
@@ -120,7 +120,7 @@ class Books:
 class Witness:
     """Follows the pods of a namespace in a thread, inside `with`; gaps are listed anew."""
 
-    def __init__(self, stream: Stream, books: Books) -> None:
+    def __init__(self, stream: Stream, books: PodLedger) -> None:
         self._stream, self.books = stream, books
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -137,7 +137,7 @@ class Witness:
         self._stream.close()
         self._thread.join(10)
 
-    def ask(self, question: Callable[[Books], T]) -> T:
+    def ask(self, question: Callable[[PodLedger], T]) -> T:
         """`question(books)`, while nothing moves."""
         with self._lock:
             return question(self.books)

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tests.cluster.parity_ours import Ours, Verdict
-from tests.cluster.parity_rig import Answer, Asked, Rig
-from tests.cluster.parity_world import Probe, World
+from tests.cluster.parity_cluster import Probe, RandomCluster
+from tests.cluster.parity_kube_scheduler import Answer, Asked, KubeScheduler
+from tests.cluster.parity_kubenexus import KubeNexus, Verdict
 
 Object = dict[str, Any]
 
@@ -97,10 +97,10 @@ def settled(text: str) -> str:
 class Judge:
     """One cluster and the probes asked about on it."""
 
-    def __init__(self, rig: Rig, world: World, seen: Seen) -> None:
-        self._rig, self._world, self._seen = rig, world, seen
-        self._objects = rig.load(world)
-        self._ours = Ours(self._objects)
+    def __init__(self, kube_scheduler: KubeScheduler, world: RandomCluster, seen: Seen) -> None:
+        self._kube_scheduler, self._world, self._seen = kube_scheduler, world, seen
+        self._objects = kube_scheduler.load(world)
+        self._ours = KubeNexus(self._objects)
 
     def differences(self) -> Iterator[Difference]:
         for number, probe in enumerate(self._world.probes, self._world.first):
@@ -128,9 +128,9 @@ class Judge:
                 self._cordon(node, False)
 
     def _cordon(self, name: str, on: bool) -> None:
-        node = self._rig.cordon(name, on)
+        node = self._kube_scheduler.cordon(name, on)
         self._objects = [node if _is_node(item, name) else item for item in self._objects]
-        self._ours = Ours(self._objects)
+        self._ours = KubeNexus(self._objects)
 
     def _settle(self, probe: Probe) -> Difference | Answer:
         asked, verdict, kind = self._compare(probe)
@@ -142,8 +142,8 @@ class Judge:
         return Difference(kind, asked.answer, verdict) if kind else asked.answer
 
     def _compare(self, probe: Probe) -> tuple[Asked, Verdict, str]:
-        asked = self._rig.ask(probe)
-        books = Ours([*self._objects, *asked.objects]) if asked.objects else self._ours
+        asked = self._kube_scheduler.ask(probe)
+        books = KubeNexus([*self._objects, *asked.objects]) if asked.objects else self._ours
         verdict = books.verdict(asked.pod)
         return asked, verdict, difference(asked.answer, verdict)
 

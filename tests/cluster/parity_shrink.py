@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any, Final, TypeVar
 
 from kubenexus.dev.errors import CallFailed
+from tests.cluster.parity_cluster import RandomCluster
 from tests.cluster.parity_compare import Judge, Seen
-from tests.cluster.parity_rig import Rig
+from tests.cluster.parity_kube_scheduler import KubeScheduler
 from tests.cluster.parity_storage import Storage
-from tests.cluster.parity_world import World
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -24,7 +24,7 @@ T = TypeVar("T")
 STEPS: Final = 200  # clusters tried for one case
 
 
-def shrink(rig: Rig, world: World, kind: str) -> World:
+def shrink(kube_scheduler: KubeScheduler, world: RandomCluster, kind: str) -> RandomCluster:
     """The world, which has one probe, with as little else as possible."""
     left, before = STEPS, None
     while before != world and left > 0:
@@ -32,21 +32,23 @@ def shrink(rig: Rig, world: World, kind: str) -> World:
         while left > 0 and (candidate := next(islice(_smaller(world), spot, None), None)):
             left -= 1
             # What is taken away for good brings the next candidate to the same spot.
-            if _differs(rig, candidate, kind):
+            if _differs(kube_scheduler, candidate, kind):
                 world = candidate
             else:
                 spot += 1
     return world
 
 
-def _differs(rig: Rig, world: World, kind: str) -> bool:
+def _differs(kube_scheduler: KubeScheduler, world: RandomCluster, kind: str) -> bool:
     try:
-        return any(found.kind == kind for found in Judge(rig, world, Seen()).differences())
+        return any(
+            found.kind == kind for found in Judge(kube_scheduler, world, Seen()).differences()
+        )
     except (CallFailed, AssertionError):
         return False  # no cluster that the API server or kube-scheduler takes
 
 
-def _smaller(world: World) -> Iterator[World]:
+def _smaller(world: RandomCluster) -> Iterator[RandomCluster]:
     """Worlds with less in them, the largest steps first."""
     probe = world.probes[0]
     if probe.wears:
@@ -102,7 +104,7 @@ def _less(value: Any, kept: tuple[str, ...] = ()) -> Iterator[Any]:
                 yield [*value[:spot], less, *value[spot + 1 :]]
 
 
-def shown(world: World) -> str:
+def shown(world: RandomCluster) -> str:
     """A small case for people to read."""
     rows = [
         *({"node": _brief(node)} for node in world.nodes),

@@ -14,8 +14,16 @@ from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.install import render_manifests
 from policies import vocabulary
 from policies.hosts import node_object
-from tests.cluster import chart_rig
-from tests.cluster.chart_rig import CHART, OWN_CERTIFICATES, RELEASE, ROOT, Done, Json, Rig
+from tests.cluster import chart_environment
+from tests.cluster.chart_environment import (
+    CHART,
+    OWN_CERTIFICATES,
+    RELEASE,
+    ROOT,
+    ChartEnv,
+    Done,
+    Json,
+)
 from tests.cluster.waiting import eventually
 from tests.unit.kubenexus.labeler import sysfs_trees
 
@@ -23,21 +31,23 @@ CI = sorted((CHART / "ci").glob("*.yaml"))
 
 
 @pytest.fixture(scope="module")
-def rig(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with chart_rig.running(kubernetes_binaries, tmp_path_factory.mktemp("chart")) as found:
+def chart_env(
+    kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ChartEnv]:
+    with chart_environment.running(kubernetes_binaries, tmp_path_factory.mktemp("chart")) as found:
         yield found
 
 
 @pytest.mark.parametrize("values", CI, ids=lambda path: path.stem)
-def test_lint_finds_nothing(rig: Rig, values: Path) -> None:
-    done = rig.helm("lint", "--strict", str(CHART), "--values", str(values))
+def test_lint_finds_nothing(chart_env: ChartEnv, values: Path) -> None:
+    done = chart_env.helm("lint", "--strict", str(CHART), "--values", str(values))
     assert (done.returncode, "0 chart(s) failed" in done.stdout) == (0, True), done.stdout
 
 
 @pytest.mark.parametrize("values", CI, ids=lambda path: path.stem)
-def test_what_is_rendered_is_accepted_without_a_warning(rig: Rig, values: Path) -> None:
-    objects = rig.template("--values", str(values))
-    done = rig.kubectl(
+def test_what_is_rendered_is_accepted_without_a_warning(chart_env: ChartEnv, values: Path) -> None:
+    objects = chart_env.template("--values", str(values))
+    done = chart_env.kubectl(
         "apply", "--dry-run=server", "--filename=-", input=yaml.safe_dump_all(objects)
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -45,8 +55,10 @@ def test_what_is_rendered_is_accepted_without_a_warning(rig: Rig, values: Path) 
 
 
 @pytest.mark.parametrize("values", CI, ids=lambda path: path.stem)
-def test_what_would_be_registered_is_accepted_without_a_warning(rig: Rig, values: Path) -> None:
-    objects = rig.template("--values", str(values))
+def test_what_would_be_registered_is_accepted_without_a_warning(
+    chart_env: ChartEnv, values: Path
+) -> None:
+    objects = chart_env.template("--values", str(values))
     texts = [
         one["data"]["configurations.yaml"]
         for one in objects
@@ -54,7 +66,7 @@ def test_what_would_be_registered_is_accepted_without_a_warning(rig: Rig, values
     ]
     listed = [one for text in texts for one in yaml.safe_load_all(text) if one]
     listed += [one for one in objects if one["kind"].endswith("WebhookConfiguration")]
-    done = rig.kubectl(
+    done = chart_env.kubectl(
         "apply", "--dry-run=server", "--filename=-", input=yaml.safe_dump_all(listed)
     )
     assert (done.returncode, done.stderr, len(listed)) == (0, "", 2)
@@ -71,33 +83,33 @@ def test_what_would_be_registered_is_accepted_without_a_warning(rig: Rig, values
         ),
     ],
 )
-def test_values_that_mean_nothing_are_refused(rig: Rig, setting: str, said: str) -> None:
-    done = rig.helm("template", RELEASE, str(CHART), "--set", setting)
+def test_values_that_mean_nothing_are_refused(chart_env: ChartEnv, setting: str, said: str) -> None:
+    done = chart_env.helm("template", RELEASE, str(CHART), "--set", setting)
     assert (done.returncode, said in done.stderr) == (1, True), done.stderr
 
 
-def test_a_registration_that_nobody_could_trust_is_refused(rig: Rig) -> None:
-    done = rig.helm(
+def test_a_registration_that_nobody_could_trust_is_refused(chart_env: ChartEnv) -> None:
+    done = chart_env.helm(
         "template", RELEASE, str(CHART), OWN_CERTIFICATES, "--set=webhook.registration=withRelease"
     )
     assert (done.returncode, "certificates.caBundle" in done.stderr) == (1, True), done.stderr
 
 
-def test_the_plain_manifests_are_what_the_chart_renders(rig: Rig) -> None:
-    found = render_manifests.render(str(rig.helm_path), ROOT)
+def test_the_plain_manifests_are_what_the_chart_renders(chart_env: ChartEnv) -> None:
+    found = render_manifests.render(str(chart_env.helm_path), ROOT)
     assert {name: (ROOT / name).read_text() for name in found} == found, "run `make manifests`"
 
 
 @pytest.mark.parametrize("name", ["kubenexus.yaml", "numa-labeler-daemonset.yaml"])
-def test_the_plain_manifests_are_accepted_without_a_warning(rig: Rig, name: str) -> None:
+def test_the_plain_manifests_are_accepted_without_a_warning(chart_env: ChartEnv, name: str) -> None:
     # The namespace must be there for the dry run; a control plane of this kind has it.
-    done = rig.kubectl("apply", "--dry-run=server", f"--filename={ROOT / 'deploy' / name}")
+    done = chart_env.kubectl("apply", "--dry-run=server", f"--filename={ROOT / 'deploy' / name}")
     spoken = [line for line in done.stderr.splitlines() if "last-applied-configuration" not in line]
     assert (done.returncode, spoken) == (0, [])
 
 
-def test_the_kustomize_base_builds(rig: Rig) -> None:
-    done = rig.kubectl("kustomize", str(ROOT / "deploy"))
+def test_the_kustomize_base_builds(chart_env: ChartEnv) -> None:
+    done = chart_env.kubectl("kustomize", str(ROOT / "deploy"))
     plain_text = (ROOT / "deploy/kubenexus.yaml").read_text()
     built = {_identity(one) for one in yaml.safe_load_all(done.stdout)}
     assert built == {_identity(one) for one in yaml.safe_load_all(plain_text)}
@@ -147,22 +159,24 @@ LABELER_KEY = vocabulary.NUMA_NODE_COUNT_LABEL
     ],
 )
 def test_what_the_labeler_may_write(
-    rig: Rig, labeler: Path, node: str, change: Json, said: str
+    chart_env: ChartEnv, labeler: Path, node: str, change: Json, said: str
 ) -> None:
     patch = json.dumps({"metadata": change})
-    done = rig.kubectl(
+    done = chart_env.kubectl(
         "patch", "node", node, f"--patch={patch}", f"--kubeconfig={labeler}", "--type=merge"
     )
     assert (done.returncode == 0, said in done.stderr) == (not said, True), done.stderr
 
 
-def test_the_labeler_cannot_taint_its_node(rig: Rig, labeler: Path) -> None:
+def test_the_labeler_cannot_taint_its_node(chart_env: ChartEnv, labeler: Path) -> None:
     patch = json.dumps({"spec": {"unschedulable": True}})
-    done = rig.kubectl("patch", "node", "node-0", f"--patch={patch}", f"--kubeconfig={labeler}")
+    done = chart_env.kubectl(
+        "patch", "node", "node-0", f"--patch={patch}", f"--kubeconfig={labeler}"
+    )
     assert (done.returncode, "labels and annotations only" in done.stderr) == (1, True), done.stderr
 
 
-def test_the_labeler_at_work(rig: Rig, labeler: Path, tmp_path: Path) -> None:
+def test_the_labeler_at_work(chart_env: ChartEnv, labeler: Path, tmp_path: Path) -> None:
     """It tells its own node's inside, once; the same again writes nothing, another node is closed."""
     host = sysfs_trees.tree(
         tmp_path, cpus=["0-31", "32-63"], memory=[9, 8], devices=sysfs_trees.eight_gpus()
@@ -170,11 +184,11 @@ def test_the_labeler_at_work(rig: Rig, labeler: Path, tmp_path: Path) -> None:
 
     def look(node: str) -> Done:
         options = (f"--node={node}", f"--sys={host}", f"--kubeconfig={labeler}", "--once")
-        return chart_rig.run("labeler", *options)
+        return chart_environment.run("labeler", *options)
 
     def metadata() -> Json:
         """Heartbeats write the status, and with it the version: the rest is compared."""
-        found: Json = rig.get("node", "node-0", "--show-managed-fields")["metadata"]
+        found: Json = chart_env.get("node", "node-0", "--show-managed-fields")["metadata"]
         found["managedFields"] = [
             row for row in found["managedFields"] if row.get("subresource") != "status"
         ]
@@ -196,21 +210,21 @@ def test_the_labeler_at_work(rig: Rig, labeler: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def labeler(rig: Rig) -> Iterator[Path]:
+def labeler(chart_env: ChartEnv) -> Iterator[Path]:
     """The labeler's account as it is on node-0, with all that the chart grants and forbids it."""
     objects = [
         one
-        for one in rig.template()
+        for one in chart_env.template()
         if one["metadata"]["labels"].get("app.kubernetes.io/component") == "labeler"
         and one["kind"] != "DaemonSet"
     ]
-    rig.apply(objects)
-    kubeconfig = rig.account("labeler", node="node-0")
+    chart_env.apply(objects)
+    kubeconfig = chart_env.account("labeler", node="node-0")
     forbidden = json.dumps({"metadata": {"annotations": {"a": "b"}}})
 
     def is_held() -> bool:
         # A dry run is judged like any other, and leaves nothing.
-        done = rig.kubectl(
+        done = chart_env.kubectl(
             "patch",
             "node",
             "node-0",
@@ -222,4 +236,4 @@ def labeler(rig: Rig) -> Iterator[Path]:
 
     eventually(is_held, "the policy is in force")
     yield kubeconfig
-    rig.kubectl("delete", "--filename=-", input=yaml.safe_dump_all(objects))
+    chart_env.kubectl("delete", "--filename=-", input=yaml.safe_dump_all(objects))

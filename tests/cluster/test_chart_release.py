@@ -1,6 +1,6 @@
 """
 A release from its beginning to its end, with every hook and every program run as a process, while
-pods are made all the time. How this differs from a real installation: see `chart_rig`.
+pods are made all the time. How this differs from a real installation: see `chart_environment`.
 """
 
 import contextlib
@@ -20,31 +20,35 @@ from kubenexus.dev.binaries.progress import Lines
 from kubenexus.dev.errors import DevError
 from kubenexus.dev.process import ports
 from policies import vocabulary
-from tests.cluster import chart_rig, chart_story
-from tests.cluster.chart_doors import Doors
-from tests.cluster.chart_programs import a_pod, creating, registered
-from tests.cluster.chart_rig import (
+from tests.cluster import chart_environment, chart_release_steps
+from tests.cluster.chart_environment import (
     CHART,
     FULL,
     NAMESPACE,
     OWN_CERTIFICATES,
     RELEASE,
+    ChartEnv,
     Json,
-    Rig,
     run,
 )
-from tests.cluster.chart_story import Replicas, judged
+from tests.cluster.chart_programs import a_pod, creating, registered
+from tests.cluster.chart_release_steps import Replicas, judged
+from tests.cluster.chart_service_proxy import ServiceProxy
 from tests.cluster.waiting import eventually
 from webhook.registration import configurations
 
 
 @pytest.fixture(scope="module")
-def rig(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with chart_rig.running(kubernetes_binaries, tmp_path_factory.mktemp("release")) as found:
+def chart_env(
+    kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ChartEnv]:
+    with chart_environment.running(
+        kubernetes_binaries, tmp_path_factory.mktemp("release")
+    ) as found:
         yield found
 
 
-def leftovers(rig: Rig) -> list[str]:
+def leftovers(chart_env: ChartEnv) -> list[str]:
     """Every object of the release that is still there."""
     kinds = (
         "deployments,daemonsets,jobs,cronjobs,services,configmaps,secrets,serviceaccounts,roles,"
@@ -52,7 +56,7 @@ def leftovers(rig: Rig) -> list[str]:
         "validatingwebhookconfigurations,mutatingwebhookconfigurations,priorityclasses,"
         "validatingadmissionpolicies,validatingadmissionpolicybindings,customresourcedefinitions"
     )
-    done = rig.kubectl("get", kinds, "--all-namespaces", "--output=name")
+    done = chart_env.kubectl("get", kinds, "--all-namespaces", "--output=name")
     assert done.returncode == 0, done.stderr
     return [
         line for line in done.stdout.splitlines() if FULL in line or vocabulary.POLICY_GROUP in line
@@ -60,7 +64,9 @@ def leftovers(rig: Rig) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_release_comes_changes_and_goes_while_pods_are_made_all_the_time(rig: Rig) -> None:
+def test_a_release_comes_changes_and_goes_while_pods_are_made_all_the_time(
+    chart_env: ChartEnv,
+) -> None:
     (port,) = ports.free(1)
     values = (
         OWN_CERTIFICATES,
@@ -69,21 +75,21 @@ def test_a_release_comes_changes_and_goes_while_pods_are_made_all_the_time(rig: 
     )
     # A gate that only this product's scheduler would lift.
     held = a_pod("held", vocabulary.GANG_GATE, "example.com/other")
-    rig.apply([{**held, "metadata": {"name": "held", "namespace": "default"}}])
+    chart_env.apply([{**held, "metadata": {"name": "held", "namespace": "default"}}])
     with contextlib.ExitStack() as ending:
-        ending.enter_context(creating(rig, "created", count=2, pause=0.2))
-        doors = ending.enter_context(Doors(port))
-        chart_story.install(rig, *values)
-        replicas = Replicas(rig, doors, ending)
-        chart_story.answer(rig, replicas, *values)
-        chart_story.work(rig, ending)
-        chart_story.rotate(rig, replicas)
-        chart_story.widen(rig)
-        chart_story.upgrade(rig, replicas, *values)
-        chart_story.roll_back(rig, *values)
-        chart_story.uninstall(rig, *values)
-    eventually(lambda: leftovers(rig) == [], f"nothing is left: {leftovers(rig)}")
-    spec = rig.get("pod", "held", "--namespace", "default")["spec"]
+        ending.enter_context(creating(chart_env, "created", count=2, pause=0.2))
+        service_proxy = ending.enter_context(ServiceProxy(port))
+        chart_release_steps.install(chart_env, *values)
+        replicas = Replicas(chart_env, service_proxy, ending)
+        chart_release_steps.answer(chart_env, replicas, *values)
+        chart_release_steps.work(chart_env, ending)
+        chart_release_steps.rotate(chart_env, replicas)
+        chart_release_steps.widen(chart_env)
+        chart_release_steps.upgrade(chart_env, replicas, *values)
+        chart_release_steps.roll_back(chart_env, *values)
+        chart_release_steps.uninstall(chart_env, *values)
+    eventually(lambda: leftovers(chart_env) == [], f"nothing is left: {leftovers(chart_env)}")
+    spec = chart_env.get("pod", "held", "--namespace", "default")["spec"]
     assert spec["schedulingGates"] == [{"name": "example.com/other"}]
 
 
@@ -93,13 +99,15 @@ def garbage(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": about, "data": data}
 
 
-def test_hooks_that_cannot_do_their_work_fail_and_say_why(rig: Rig, tmp_path: Path) -> None:
-    rig.apply([garbage("mine"), garbage("mine-ca")])
-    admin = f"--kubeconfig={rig.plane.kubeconfig()}"
+def test_hooks_that_cannot_do_their_work_fail_and_say_why(
+    chart_env: ChartEnv, tmp_path: Path
+) -> None:
+    chart_env.apply([garbage("mine"), garbage("mine-ca")])
+    admin = f"--kubeconfig={chart_env.plane.kubeconfig()}"
     (port,) = ports.free(1)
-    (tmp_path / "ca.crt").write_bytes(rig.plane.ca.certificate)
+    (tmp_path / "ca.crt").write_bytes(chart_env.plane.ca.certificate)
     wanted = configurations.configurations(
-        ca_pem=rig.plane.ca.certificate, base_url=f"https://{ports.HOST}:{port}"
+        ca_pem=chart_env.plane.ca.certificate, base_url=f"https://{ports.HOST}:{port}"
     )
     (tmp_path / "wanted.yaml").write_text(yaml.safe_dump_all(wanted))
     attempts = {
@@ -112,7 +120,7 @@ def test_hooks_that_cannot_do_their_work_fail_and_say_why(rig: Rig, tmp_path: Pa
             "--timeout=1",
         ],
         "probe": [admin, "--timeout=1"],
-        "cleanup": [f"--kubeconfig={rig.plane.kubeconfig(rbac.TENANT)}", "--timeout=1"],
+        "cleanup": [f"--kubeconfig={chart_env.plane.kubeconfig(rbac.TENANT)}", "--timeout=1"],
     }
     done = {name: run("install", name, *arguments) for name, arguments in attempts.items()}
     reasons = {
@@ -124,19 +132,21 @@ def test_hooks_that_cannot_do_their_work_fail_and_say_why(rig: Rig, tmp_path: Pa
     said = {name: (one.returncode, reasons[name] in one.stderr) for name, one in done.items()}
     assert said == dict.fromkeys(reasons, (1, True)), done
     assert not [one for one in done.values() if "Traceback" in one.stderr]
-    names = [one["metadata"]["name"] for one in rig.get("validatingwebhookconfigurations")["items"]]
+    names = [
+        one["metadata"]["name"] for one in chart_env.get("validatingwebhookconfigurations")["items"]
+    ]
     assert names == []
 
 
 def test_rules_that_the_webhook_added_survive_an_upgrade_of_a_registration_with_the_release(
-    rig: Rig,
+    chart_env: ChartEnv,
 ) -> None:
     # Nobody answers here: with Fail, the next test could make no pod.
     values = [
         "--set=webhook.registration=withRelease,webhook.mutating.failurePolicy=Ignore",
         "--set=webhook.validating.failurePolicy=Ignore",
     ]
-    rig.release("install", *values)
+    chart_env.release("install", *values)
     added = {
         "apiGroups": [""],
         "apiVersions": ["v1"],
@@ -145,7 +155,7 @@ def test_rules_that_the_webhook_added_survive_an_upgrade_of_a_registration_with_
         "scope": "Namespaced",
     }
     change = [{"op": "add", "path": "/webhooks/0/rules/-", "value": added}]
-    done = rig.kubectl(
+    done = chart_env.kubectl(
         "patch",
         "validatingwebhookconfiguration",
         f"{FULL}-webhook",
@@ -154,30 +164,32 @@ def test_rules_that_the_webhook_added_survive_an_upgrade_of_a_registration_with_
         "--field-manager=kubenexus",
     )
     assert done.returncode == 0, done.stderr
-    rig.release("upgrade", *values, "--set=commonLabels.round=two")
-    labels = [one["metadata"]["labels"].get("round") for one in registered(rig)]
-    assert (labels, "configmaps" in judged(rig)) == (["two", "two"], True)
-    gone = rig.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
-    assert (gone.returncode, registered(rig)) == (0, []), gone.stderr
+    chart_env.release("upgrade", *values, "--set=commonLabels.round=two")
+    labels = [one["metadata"]["labels"].get("round") for one in registered(chart_env)]
+    assert (labels, "configmaps" in judged(chart_env)) == (["two", "two"], True)
+    gone = chart_env.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
+    assert (gone.returncode, registered(chart_env)) == (0, []), gone.stderr
 
 
 @pytest.fixture(scope="module")
-def helm_3(rig: Rig) -> Rig:
+def helm_3(chart_env: ChartEnv) -> ChartEnv:
     """The same control plane, with the Helm before this one."""
     try:
         folder = locate.tool("helm-3", env=os.environ, show=Lines(print))
     except DevError as exc:
         pytest.fail(str(exc), pytrace=False)
-    return dataclasses.replace(rig, helm_path=folder / "helm")
+    return dataclasses.replace(chart_env, helm_path=folder / "helm")
 
 
 @pytest.mark.parametrize(
     "values", sorted((CHART / "ci").glob("*.yaml")), ids=lambda path: path.stem
 )
-def test_helm_3_finds_no_fault_and_renders_the_same(rig: Rig, helm_3: Rig, values: Path) -> None:
+def test_helm_3_finds_no_fault_and_renders_the_same(
+    chart_env: ChartEnv, helm_3: ChartEnv, values: Path
+) -> None:
     found = helm_3.helm("lint", "--strict", str(CHART), f"--values={values}")
     assert (found.returncode, "0 chart(s) failed" in found.stdout) == (0, True), found.stdout
-    rendered = [by_name(one.template(f"--values={values}")) for one in (rig, helm_3)]
+    rendered = [by_name(one.template(f"--values={values}")) for one in (chart_env, helm_3)]
     assert rendered[0] == rendered[1]
 
 
@@ -186,7 +198,7 @@ def by_name(objects: list[Json]) -> Mapping[tuple[str, str], Json]:
     return {(one["kind"], one["metadata"]["name"]): one for one in objects}
 
 
-def test_helm_3_installs_upgrades_rolls_back_and_uninstalls(helm_3: Rig) -> None:
+def test_helm_3_installs_upgrades_rolls_back_and_uninstalls(helm_3: ChartEnv) -> None:
     typo = helm_3.helm("install", RELEASE, str(CHART), "--set=webhok.replicas=1")
     assert (typo.returncode, "webhok" in typo.stderr) == (1, True), typo.stderr
     values = (OWN_CERTIFICATES, "--set=webhook.replicas=1,scheduler.replicas=1")
@@ -200,7 +212,7 @@ def test_helm_3_installs_upgrades_rolls_back_and_uninstalls(helm_3: Rig) -> None
     eventually(lambda: leftovers(helm_3) == [], f"nothing is left: {leftovers(helm_3)}")
 
 
-def labels(rig: Rig) -> Json:
-    found = rig.get("deployment", f"{FULL}-webhook", f"--namespace={NAMESPACE}")
+def labels(chart_env: ChartEnv) -> Json:
+    found = chart_env.get("deployment", f"{FULL}-webhook", f"--namespace={NAMESPACE}")
     about: Json = found["metadata"]["labels"]
     return about

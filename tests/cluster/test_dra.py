@@ -15,7 +15,7 @@ import pytest
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
-from tests.cluster.yard import Yard, until
+from tests.cluster.node_pool import NodePool, until
 
 pytestmark = pytest.mark.cluster
 
@@ -44,8 +44,8 @@ def lab(stack: Stack, control_plane: ControlPlane, namespace: str) -> Iterator["
     lab.close()
 
 
-class Lab(Yard):
-    """A yard whose nodes have devices."""
+class Lab(NodePool):
+    """A node pool whose nodes have devices."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
         super().__init__(plane, namespace)

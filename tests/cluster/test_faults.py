@@ -32,7 +32,7 @@ from kubenexus.pki import KeyPair
 from policies import vocabulary
 from tests.builders import a_pod, in_gang
 from tests.cluster import reliability
-from tests.cluster.load import Load, Outcome
+from tests.cluster.dry_run_load import Load, Outcome
 from tests.cluster.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.cluster

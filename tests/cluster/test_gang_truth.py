@@ -29,10 +29,10 @@ from kubenexus.dev.process import ports, self_exec
 from kubenexus.dev.process.child import Child, stop_all
 from policies import vocabulary
 from tests.cluster import reliability
-from tests.cluster.gang_witness import Books, Witness
-from tests.cluster.proxied import start_proxy
+from tests.cluster.gang_witness import PodLedger, Witness
+from tests.cluster.pod_watch import Stream
+from tests.cluster.scheduler_proxy import start_proxy
 from tests.cluster.waiting import eventually
-from tests.cluster.watching import Stream
 
 pytestmark = pytest.mark.cluster
 
@@ -212,7 +212,7 @@ def site(
 def settled(witness: Witness, site: Site) -> str:
     """Wait until nothing moved for a while; what is wrong then, empty when nothing is."""
 
-    def picture(books: Books) -> tuple[int, int, int]:
+    def picture(books: PodLedger) -> tuple[int, int, int]:
         have = sum(len(gang.members) for gang in books.gangs.values())
         return books.binds, have, len(books.partial())
 
@@ -290,18 +290,18 @@ TIMES: Final = {"leader killed": 20, "API server killed": 5, "node deleted": 5, 
 def test_gangs_are_whole_or_nothing(
     site: Site, nodes: dict[str, int], control_plane: ControlPlane
 ) -> None:
-    books = Books(nodes)
+    books = PodLedger(nodes)
     with Witness(Stream(control_plane, site.namespace), books) as witness:
         site.add(GANGS)
         assert settled(witness, site) == ""
         for fault, make in FAULTS.items():
             rounds = TIMES.get(fault, 1) if LONG else 1
-            before = witness.ask(Books.summary)
-            witness.ask(Books.forget_stretches)
+            before = witness.ask(PodLedger.summary)
+            witness.ask(PodLedger.forget_stretches)
             for _ in range(rounds):
                 disturb(site, witness, partial(make, site, nodes))
                 assert (fault, settled(witness, site)) == (fault, "")
-            after = witness.ask(Books.summary)
+            after = witness.ask(PodLedger.summary)
             binds = after["binds"] - before["binds"]
             reliability.add(COUNTS, {"fault": fault, "times": rounds, **after, "binds": binds})
         spoiled = site.spoiled()

@@ -21,7 +21,7 @@ import yaml
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
-from tests.cluster.yard import until
+from tests.cluster.node_pool import until
 from tests.unit.scheduler.plugins.numa.instances import Host, Instance, Member, Zone
 from tests.unit.scheduler.plugins.numa.invariants import Row, faults
 

@@ -21,8 +21,8 @@ from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from scheduler.report import events
 from tests.cluster.conftest import Kubectl
+from tests.cluster.node_pool import NodePool, until
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import Yard, until
 
 pytestmark = pytest.mark.cluster
 
@@ -86,7 +86,7 @@ class Queues:
 
     def tier_of_a_new_pod(self, namespace: str) -> str:
         """What admission would write now on a pod that names the queue."""
-        pod = Yard(self.plane, namespace).pod("new")
+        pod = NodePool(self.plane, namespace).pod("new")
         pod["metadata"]["labels"][QUEUE] = "gpu"
         path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
         made = self.plane.api().call("POST", path, pod)
@@ -113,19 +113,19 @@ def queues(absent: Queues) -> Queues:
 
 
 @pytest.fixture
-def yard(control_plane: ControlPlane, stack: Stack, namespace: str) -> Iterator[Yard]:
-    yard = Yard(control_plane, namespace)
-    yield yard
-    yard.close()
+def node_pool(control_plane: ControlPlane, stack: Stack, namespace: str) -> Iterator[NodePool]:
+    node_pool = NodePool(control_plane, namespace)
+    yield node_pool
+    node_pool.close()
 
 
-def a_job(yard: Yard, name: str, count: int = 1) -> Json:
+def a_job(node_pool: NodePool, name: str, count: int = 1) -> Json:
     """A Job that stands in the queue `gpu`; its pods carry no label of their own."""
-    spec = yard.pod(name)["spec"] | {"restartPolicy": "Never"}
+    spec = node_pool.pod(name)["spec"] | {"restartPolicy": "Never"}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": yard.namespace, "labels": {QUEUE: "gpu"}},
+        "metadata": {"name": name, "namespace": node_pool.namespace, "labels": {QUEUE: "gpu"}},
         "spec": {"parallelism": count, "completions": count, "template": {"spec": spec}},
     }
 
@@ -141,10 +141,12 @@ def stamped(pod: Json) -> tuple[str, str, str]:
     return pod["metadata"]["labels"][TIER], profile["tier"], profile.get("queue", "")
 
 
-def test_kueue_is_noticed_when_it_comes(absent: Queues, yard: Yard, kubectl: Kubectl) -> None:
-    namespace = yard.namespace
+def test_kueue_is_noticed_when_it_comes(
+    absent: Queues, node_pool: NodePool, kubectl: Kubectl
+) -> None:
+    namespace = node_pool.namespace
     text = f"this cluster has no LocalQueues; install Kueue, or remove the label {QUEUE}\n"
-    assert applied(kubectl, a_job(yard, "before")) == (True, f"{SILENT}{text}")
+    assert applied(kubectl, a_job(node_pool, "before")) == (True, f"{SILENT}{text}")
     absent.install()
     absent.cluster_queue("early", "gold")
     absent.local_queue(namespace, "early")
@@ -152,45 +154,48 @@ def test_kueue_is_noticed_when_it_comes(absent: Queues, yard: Yard, kubectl: Kub
 
 
 def test_the_tier_of_a_queue_reaches_the_pods_of_a_job_and_changes_for_new_ones_alone(
-    queues: Queues, yard: Yard, kubectl: Kubectl
+    queues: Queues, node_pool: NodePool, kubectl: Kubectl
 ) -> None:
-    namespace = yard.namespace
-    node = yard.add_node("n")
+    namespace = node_pool.namespace
+    node = node_pool.add_node("n")
     # Applied and used at once: whatever the watches have not seen is asked for.
     queues.cluster_queue("turning", "gold")
     queues.local_queue(namespace, "turning")
-    assert applied(kubectl, a_job(yard, "first", 2)) == (True, "")
-    until(yard.nodes_of_pods, lambda found: len(found) == 2 and all(found.values()))
-    assert [stamped(pod) for pod in yard.pods()] == [("gold", "gold", "gpu")] * 2
+    assert applied(kubectl, a_job(node_pool, "first", 2)) == (True, "")
+    until(node_pool.nodes_of_pods, lambda found: len(found) == 2 and all(found.values()))
+    assert [stamped(pod) for pod in node_pool.pods()] == [("gold", "gold", "gpu")] * 2
     queues.cluster_queue("turning", "silver")
     until(lambda: queues.tier_of_a_new_pod(namespace), lambda tier: tier == "silver")
     # The label of the first pods is theirs; an update of one is judged by it.
-    name = yard.pods()[0]["metadata"]["name"]
+    name = node_pool.pods()[0]["metadata"]["name"]
     assert kubectl("annotate", "pod", "-n", namespace, name, "note=1").returncode == 0
-    assert applied(kubectl, a_job(yard, "second")) == (True, "")
-    until(yard.nodes_of_pods, lambda found: len(found) == 3)
-    assert (sorted(stamped(pod) for pod in yard.pods()), set(yard.all_bound(3).values())) == (
+    assert applied(kubectl, a_job(node_pool, "second")) == (True, "")
+    until(node_pool.nodes_of_pods, lambda found: len(found) == 3)
+    assert (
+        sorted(stamped(pod) for pod in node_pool.pods()),
+        set(node_pool.all_bound(3).values()),
+    ) == (
         [("gold", "gold", "gpu"), ("gold", "gold", "gpu"), ("silver", "silver", "gpu")],
         {node},
     )
 
 
 def test_a_queue_that_leads_nowhere_is_warned_about(
-    queues: Queues, yard: Yard, kubectl: Kubectl
+    queues: Queues, node_pool: NodePool, kubectl: Kubectl
 ) -> None:
-    namespace = yard.namespace
-    said = [applied(kubectl, a_job(yard, "no-local"))]
+    namespace = node_pool.namespace
+    said = [applied(kubectl, a_job(node_pool, "no-local"))]
     queues.local_queue(namespace, "missing")
-    eventually(lambda: "ClusterQueue" in applied(kubectl, a_job(yard, "x"))[1], "seen")
-    said.append(applied(kubectl, a_job(yard, "no-cluster")))
+    eventually(lambda: "ClusterQueue" in applied(kubectl, a_job(node_pool, "x"))[1], "seen")
+    said.append(applied(kubectl, a_job(node_pool, "no-cluster")))
     queues.cluster_queue("missing", "platinum")
-    said.append(applied(kubectl, a_job(yard, "no-tier")))
+    said.append(applied(kubectl, a_job(node_pool, "no-tier")))
     queues.cluster_queue("closed", "gold", {"matchLabels": {"team": "others"}})
     kubectl("delete", "localqueue", "-n", namespace, "gpu")
     queues.local_queue(namespace, "closed")
     said.append(
         until(
-            lambda: applied(kubectl, a_job(yard, "not-ours")),
+            lambda: applied(kubectl, a_job(node_pool, "not-ours")),
             lambda found: "closed" in found[1],
         )
     )
@@ -215,9 +220,9 @@ def test_a_queue_that_leads_nowhere_is_warned_about(
     ]
 
 
-def held(yard: Yard, name: str, *gates: str, **annotations: str) -> Json:
+def held(node_pool: NodePool, name: str, *gates: str, **annotations: str) -> Json:
     """A member of a gang of two, behind these gates."""
-    return yard.pod(
+    return node_pool.pod(
         name,
         gang=("g", 2),
         annotations=annotations,
@@ -225,74 +230,80 @@ def held(yard: Yard, name: str, *gates: str, **annotations: str) -> Json:
     )
 
 
-def let_go(yard: Yard, name: str, **place: str) -> None:
+def let_go(node_pool: NodePool, name: str, **place: str) -> None:
     """As Kueue does: its gates go, and the node selector gets its topology assignment."""
-    path = f"/api/v1/namespaces/{yard.namespace}/pods/{name}"
-    spec = yard.api.call("GET", path)["spec"]
+    path = f"/api/v1/namespaces/{node_pool.namespace}/pods/{name}"
+    spec = node_pool.api.call("GET", path)["spec"]
     left = [gate for gate in spec["schedulingGates"] if gate["name"] not in GATES]
     body = [
         {"op": "add", "path": "/spec/nodeSelector", "value": {**spec["nodeSelector"], **place}},
         {"op": "replace", "path": "/spec/schedulingGates", "value": left},
     ]
-    yard.api.call("PATCH", path, body, content_type="application/json-patch+json")  # type: ignore[arg-type]  # a JSON patch is a list
+    node_pool.api.call("PATCH", path, body, content_type="application/json-patch+json")  # type: ignore[arg-type]  # a JSON patch is a list
 
 
-def seen_by_the_scheduler(yard: Yard) -> None:
+def seen_by_the_scheduler(node_pool: NodePool) -> None:
     """Whatever was created before: the scheduler bound a pod that came after it."""
-    yard.create(yard.pod("after", cpu="100m"))
-    until(yard.nodes_of_pods, lambda found: bool(found["after"]))
+    node_pool.create(node_pool.pod("after", cpu="100m"))
+    until(node_pool.nodes_of_pods, lambda found: bool(found["after"]))
 
 
-def gates_of(yard: Yard) -> dict[str, list[str]]:
+def gates_of(node_pool: NodePool) -> dict[str, list[str]]:
     return {
         pod["metadata"]["name"]: [gate["name"] for gate in pod["spec"].get("schedulingGates", ())]
-        for pod in yard.pods()
+        for pod in node_pool.pods()
     }
 
 
 def test_a_gang_that_kueue_holds_is_left_alone_and_then_placed_where_kueue_said(
-    queues: Queues, yard: Yard
+    queues: Queues, node_pool: NodePool
 ) -> None:
     nodes = [
-        yard.add_node(name, cpu=cpu, labels={HOST: f"{yard.namespace}-{name}"})
+        node_pool.add_node(name, cpu=cpu, labels={HOST: f"{node_pool.namespace}-{name}"})
         for name, cpu in (("roomy", "16"), ("one", "2"), ("two", "2"))
     ]
     # The gate of the product behind those of Kueue: it is lifted, and only when theirs are gone.
     for name in ("a", "b"):
-        yard.create(held(yard, name, *GATES, vocabulary.GANG_GATE))
-    seen_by_the_scheduler(yard)
+        node_pool.create(held(node_pool, name, *GATES, vocabulary.GANG_GATE))
+    seen_by_the_scheduler(node_pool)
     kept = [*GATES, vocabulary.GANG_GATE]
     waiting = (
         "False",
         "SchedulingGated",
         "Scheduling is blocked due to non-empty scheduling gates",
     )
-    assert (gates_of(yard), yard.condition("a"), yard.condition("b")) == (
+    assert (gates_of(node_pool), node_pool.condition("a"), node_pool.condition("b")) == (
         {"a": kept, "b": kept, "after": []},
         waiting,
         waiting,
     )
-    let_go(yard, "a", **{HOST: nodes[1]})
-    told = until(lambda: yard.events(events.GANG_WAITING), bool)
-    assert (told, gates_of(yard)["a"], gates_of(yard)["b"]) == (
+    let_go(node_pool, "a", **{HOST: nodes[1]})
+    told = until(lambda: node_pool.events(events.GANG_WAITING), bool)
+    assert (told, gates_of(node_pool)["a"], gates_of(node_pool)["b"]) == (
         [("a", "Normal", "waiting for pod group g: 1/2 pods exist")],
         [vocabulary.GANG_GATE],
         kept,
     )
-    let_go(yard, "b", **{HOST: nodes[2]})
-    found = yard.all_bound(3)
+    let_go(node_pool, "b", **{HOST: nodes[2]})
+    found = node_pool.all_bound(3)
     assert (found["a"], found["b"]) == (nodes[1], nodes[2])
 
 
-def test_a_level_that_contradicts_what_kueue_assigned_is_told(queues: Queues, yard: Yard) -> None:
+def test_a_level_that_contradicts_what_kueue_assigned_is_told(
+    queues: Queues, node_pool: NodePool
+) -> None:
     for name, rack in (("one", "r1"), ("two", "r2")):
-        full = f"{yard.namespace}-{name}"
-        yard.add_node(name, labels={HOST: full, RACK: f"{yard.namespace}-{rack}"})
+        full = f"{node_pool.namespace}-{name}"
+        node_pool.add_node(name, labels={HOST: full, RACK: f"{node_pool.namespace}-{rack}"})
     for name in ("a", "b"):
         near = {vocabulary.CO_LOCATE_ANNOTATION: "strict:rack"}
-        yard.create(held(yard, name, *GATES, **near))
+        node_pool.create(held(node_pool, name, *GATES, **near))
     for name, node in (("a", "one"), ("b", "two")):
-        let_go(yard, name, **{HOST: f"{yard.namespace}-{node}"})
-    status, _, text = until(lambda: yard.condition("a"), lambda row: row[1] == "Unschedulable")
+        let_go(node_pool, name, **{HOST: f"{node_pool.namespace}-{node}"})
+    status, _, text = until(lambda: node_pool.condition("a"), lambda row: row[1] == "Unschedulable")
     outside = "1 node(s) were outside any rack that can hold the gang (largest holds 1 of 2)"
-    assert (status, outside in text, yard.nodes_of_pods()) == ("False", True, {"a": "", "b": ""})
+    assert (status, outside in text, node_pool.nodes_of_pods()) == (
+        "False",
+        True,
+        {"a": "", "b": ""},
+    )

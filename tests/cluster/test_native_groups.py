@@ -8,7 +8,7 @@ from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
-from tests.cluster.yard import Yard, until
+from tests.cluster.node_pool import NodePool, until
 
 pytestmark = pytest.mark.cluster
 
@@ -48,22 +48,22 @@ def test_the_size_of_a_gang_stands_in_a_native_pod_group(
 ) -> None:
     namespace, api = "default", f"scheduling.k8s.io/{version[0]}"
     until(lambda: plane.has_default_account(namespace), bool)
-    yard = Yard(plane, namespace)
-    yard.add_node("a")
-    pods = [yard.pod(f"m{i}", schedulingGroup={"podGroupName": "g"}) for i in range(3)]
-    yard.create(*pods[:2])
+    node_pool = NodePool(plane, namespace)
+    node_pool.add_node("a")
+    pods = [node_pool.pod(f"m{i}", schedulingGroup={"podGroupName": "g"}) for i in range(3)]
+    node_pool.create(*pods[:2])
     start = f"{vocabulary.WAITING_FOR_POD_GROUP} g"
-    missing = until(lambda: yard.condition("m0"), lambda found: "object" in found[2])
+    missing = until(lambda: node_pool.condition("m0"), lambda found: "object" in found[2])
     group = {
         "apiVersion": api,
         "kind": "PodGroup",
         "metadata": {"name": "g", "namespace": namespace},
         "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
     }
-    yard.post(f"apis/{api}/podgroups", group)
-    short = until(lambda: yard.condition("m0"), lambda found: "2/3" in found[2])
-    yard.create(pods[2])
-    bound = yard.all_bound(3)
+    node_pool.post(f"apis/{api}/podgroups", group)
+    short = until(lambda: node_pool.condition("m0"), lambda found: "2/3" in found[2])
+    node_pool.create(pods[2])
+    bound = node_pool.all_bound(3)
     assert (missing[1:], short[1:], set(bound.values())) == (
         ("WaitingForPodGroup", f"{start}: its PodGroup object does not exist"),
         ("WaitingForPodGroup", f"{start}: 2/3 pods exist"),

@@ -18,8 +18,8 @@ from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.process import self_exec
 from policies import vocabulary
+from tests.cluster.node_pool import NodePool, Replica, until
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import Replica, Yard, until
 from tests.unit.scheduler.hostinfo.host_objects import a_slice, a_topology, a_zone, nvidia_gpu
 
 pytestmark = pytest.mark.cluster
@@ -59,13 +59,13 @@ def replica(
 
 
 @pytest.fixture
-def yard(control_plane: ControlPlane, namespace: str) -> Iterator[Yard]:
-    yard = Yard(control_plane, namespace)
-    yield yard
-    for pod in yard.nodes_of_pods():
+def node_pool(control_plane: ControlPlane, namespace: str) -> Iterator[NodePool]:
+    node_pool = NodePool(control_plane, namespace)
+    yield node_pool
+    for pod in node_pool.nodes_of_pods():
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
-        yard.api.call("DELETE", f"{path}?gracePeriodSeconds=0")
-    yard.close()
+        node_pool.api.call("DELETE", f"{path}?gracePeriodSeconds=0")
+    node_pool.close()
 
 
 def describe(plane: ControlPlane, *args: str) -> subprocess.CompletedProcess[str]:
@@ -78,23 +78,23 @@ def describe(plane: ControlPlane, *args: str) -> subprocess.CompletedProcess[str
     )
 
 
-def a_host(yard: Yard, name: str) -> str:
+def a_host(node_pool: NodePool, name: str) -> str:
     """A node with two GPUs that says nothing of its inside."""
-    full = f"{yard.namespace}-{name}"
+    full = f"{node_pool.namespace}-{name}"
     amounts = {"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "2"}
     node = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": full, "labels": {"yard": yard.namespace}},
-        "spec": {"taints": [{"key": "yard", "effect": "NoSchedule"}]},
+        "metadata": {"name": full, "labels": {"node-pool": node_pool.namespace}},
+        "spec": {"taints": [{"key": "node-pool", "effect": "NoSchedule"}]},
         "status": {"capacity": amounts, "allocatable": amounts},
     }
-    yard.plane.add_nodes([node])
+    node_pool.plane.add_nodes([node])
     return full
 
 
-def a_strict_pod(yard: Yard, name: str) -> Json:
-    pod = yard.pod(
+def a_strict_pod(node_pool: NodePool, name: str) -> Json:
+    pod = node_pool.pod(
         name,
         annotations={vocabulary.NUMA_POLICY_ANNOTATION: "single-numa"},
         schedulerName=SCHEDULER,
@@ -149,27 +149,27 @@ Sources
 """
 
 
-def test_a_host_that_others_tell_of(replica: Replica, yard: Yard) -> None:
-    node = a_host(yard, "a")
-    yard.create(a_strict_pod(yard, "p"))
-    before = until(lambda: yard.condition("p"), lambda found: bool(found[1]))
+def test_a_host_that_others_tell_of(replica: Replica, node_pool: NodePool) -> None:
+    node = a_host(node_pool, "a")
+    node_pool.create(a_strict_pod(node_pool, "p"))
+    before = until(lambda: node_pool.condition("p"), lambda found: bool(found[1]))
     assert vocabulary.NO_NUMA_TOPOLOGY in before[2]
     for collection, obj in what_others_say(node):
-        yard.api.call("POST", collection, obj)
-    assert yard.all_bound(1) == {"p": node}
-    (pod,) = yard.pods()
+        node_pool.api.call("POST", collection, obj)
+    assert node_pool.all_bound(1) == {"p": node}
+    (pod,) = node_pool.pods()
     assigned = orjson.loads(pod["metadata"]["annotations"][vocabulary.NUMA_ASSIGNED_ANNOTATION])
     assert (assigned["numa"], assigned["gpus"]) == ([1], [1])
-    done = describe(yard.plane, node)
-    assert done.stdout == TEXT.format(node=node, pod=f"{yard.namespace}/p"), done.stderr
+    done = describe(node_pool.plane, node)
+    assert done.stdout == TEXT.format(node=node, pod=f"{node_pool.namespace}/p"), done.stderr
     for collection, obj in what_others_say(node):
-        yard.api.call("DELETE", f"{collection}/{obj['metadata']['name']}")
-    yard.api.call("DELETE", f"/api/v1/nodes/{node}")
+        node_pool.api.call("DELETE", f"{collection}/{obj['metadata']['name']}")
+    node_pool.api.call("DELETE", f"/api/v1/nodes/{node}")
 
 
-def test_a_node_of_which_nothing_is_known_and_one_that_is_not_there(yard: Yard) -> None:
-    node = yard.add_node("plain")
-    known, absent = describe(yard.plane, node, "--json"), describe(yard.plane, "nobody")
+def test_a_node_of_which_nothing_is_known_and_one_that_is_not_there(node_pool: NodePool) -> None:
+    node = node_pool.add_node("plain")
+    known, absent = describe(node_pool.plane, node, "--json"), describe(node_pool.plane, "nobody")
     assert (orjson.loads(known.stdout)["numa"], absent.returncode, absent.stderr) == (
         [],
         2,

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 import pytest
 
 from kubenexus.dev.binaries.locate import Binaries
-from tests.cluster import parity_rig, parity_shrink, parity_world
+from tests.cluster import parity_cluster, parity_kube_scheduler, parity_shrink
 from tests.cluster.conftest import KUBERNETES
+from tests.cluster.parity_cluster import PROBES, RandomCluster
 from tests.cluster.parity_compare import Difference, Judge, Seen, difference
 from tests.cluster.parity_draw import FEATURES
-from tests.cluster.parity_ours import Verdict
-from tests.cluster.parity_rig import Answer, Rig
-from tests.cluster.parity_world import PROBES, World
+from tests.cluster.parity_kube_scheduler import Answer, KubeScheduler
+from tests.cluster.parity_kubenexus import Verdict
 
 pytestmark = pytest.mark.cluster
 
@@ -73,31 +73,35 @@ def features() -> frozenset[str]:
     return frozenset(named.split(",")) if named else ALL
 
 
-def worlds() -> Iterator[World]:
+def worlds() -> Iterator[RandomCluster]:
     if SEED:
         seed, _, number = SEED.partition(".")
-        found = parity_world.world(seed, features())
+        found = parity_cluster.world(seed, features())
         yield found.only(int(number)) if number else found
         return
     for turn in range(-(-CASES // PROBES)):
-        yield parity_world.world(f"{BASE}{turn}", features())
+        yield parity_cluster.world(f"{BASE}{turn}", features())
 
 
 @pytest.fixture(scope="module")
-def rig(kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
-    with parity_rig.rig(kubernetes_binaries, tmp_path_factory.mktemp("parity")) as found:
+def kube_scheduler(
+    kubernetes_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KubeScheduler]:
+    with parity_kube_scheduler.kube_scheduler(
+        kubernetes_binaries, tmp_path_factory.mktemp("parity")
+    ) as found:
         yield found
 
 
-def report(rig: Rig, found: list[Difference], seen: Seen) -> str:
+def report(kube_scheduler: KubeScheduler, found: list[Difference], seen: Seen) -> str:
     kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(d.kind for d in found).items())
     lines = [f"{len(found)} differences ({kinds}) in {seen}"]
     for spot, each in enumerate(found[:SHOWN]):
         lines.append(str(each))
         if spot < SMALL:
             seed, _, number = each.case.partition(".")
-            world = parity_world.world(seed, features()).only(int(number))
-            small = parity_shrink.shrink(rig, world, each.kind)
+            world = parity_cluster.world(seed, features()).only(int(number))
+            small = parity_shrink.shrink(kube_scheduler, world, each.kind)
             lines += ["  the smallest cluster that shows it:", parity_shrink.shown(small)]
         lines.append(
             f"  again: KUBENEXUS_PARITY_SEED={each.case} pytest tests/cluster/test_parity.py"
@@ -118,15 +122,15 @@ def seldom(seen: Seen) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.timeout(300 + CASES)  # a busy machine takes many times what an idle one does
-def test_kube_scheduler_and_ours_agree(rig: Rig) -> None:
+def test_kube_scheduler_and_ours_agree(kube_scheduler: KubeScheduler) -> None:
     found: list[Difference] = []
     seen = Seen()
     for world in worlds():
-        found += Judge(rig, world, seen).differences()
+        found += Judge(kube_scheduler, world, seen).differences()
         if len(found) >= ENOUGH:
             break
     print(seen)
-    assert not found, report(rig, found, seen)
+    assert not found, report(kube_scheduler, found, seen)
     assert not seldom(seen), seen
 
 

@@ -23,8 +23,8 @@ from scheduler.model.placeholder import like, spec_of
 from scheduler.model.pod import Pod
 from scheduler.provisioning import objects
 from scheduler.provisioning.objects import EqualMembers
+from tests.cluster.node_pool import Json, NodePool, Replica, until
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import Json, Replica, Yard, until
 
 pytestmark = pytest.mark.cluster
 
@@ -95,23 +95,25 @@ def asking(
 
 
 @pytest.fixture
-def yard(control_plane: ControlPlane, namespace: str) -> Iterator[Yard]:
-    found = Yard(control_plane, namespace)
+def node_pool(control_plane: ControlPlane, namespace: str) -> Iterator[NodePool]:
+    found = NodePool(control_plane, namespace)
     yield found
     found.close()
 
 
-def members(yard: Yard, gang: str, count: int, *, size: int = 0, **more: Any) -> list[Json]:
+def members(
+    node_pool: NodePool, gang: str, count: int, *, size: int = 0, **more: Any
+) -> list[Json]:
     found = []
     for number in range(count):
-        pod = yard.pod(f"{gang}-{number}", gang=(gang, size or count), **more)
+        pod = node_pool.pod(f"{gang}-{number}", gang=(gang, size or count), **more)
         pod["spec"]["schedulerName"] = ASKS
         found.append(pod)
     return found
 
 
-def job(yard: Yard, name: str, count: int) -> Json:
-    (pod, *_) = members(yard, name, count)
+def job(node_pool: NodePool, name: str, count: int) -> Json:
+    (pod, *_) = members(node_pool, name, count)
     about = {key: pod["metadata"][key] for key in ("labels", "annotations")}
     spec = {**pod["spec"], "restartPolicy": "Never"}
     spec["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}]
@@ -124,37 +126,41 @@ def job(yard: Yard, name: str, count: int) -> Json:
     }
 
 
-def requests(yard: Yard) -> dict[str, Json]:
+def requests(node_pool: NodePool) -> dict[str, Json]:
     """Gang -> its request; two for one gang are an error."""
-    rows = yard.api.call("GET", f"{KIND}/namespaces/{yard.namespace}/provisioningrequests")["items"]
+    rows = node_pool.api.call(
+        "GET", f"{KIND}/namespaces/{node_pool.namespace}/provisioningrequests"
+    )["items"]
     found = {row["metadata"]["labels"][vocabulary.GANG_NAME_LABEL]: row for row in rows}
     assert len(found) == len(rows), [row["metadata"]["name"] for row in rows]
     return found
 
 
-def templates(yard: Yard) -> dict[str, Json]:
-    rows = yard.api.call("GET", f"/api/v1/namespaces/{yard.namespace}/podtemplates")["items"]
+def templates(node_pool: NodePool) -> dict[str, Json]:
+    rows = node_pool.api.call("GET", f"/api/v1/namespaces/{node_pool.namespace}/podtemplates")[
+        "items"
+    ]
     return {row["metadata"]["name"]: row for row in rows}
 
 
 def answer(
-    yard: Yard, gang: str, kind: str, message: str, at: str = "2020-01-01T00:00:00Z"
+    node_pool: NodePool, gang: str, kind: str, message: str, at: str = "2020-01-01T00:00:00Z"
 ) -> None:
     """As the autoscaler would."""
     row = {"type": kind, "status": "True", "reason": kind, "message": message}
-    name = requests(yard)[gang]["metadata"]["name"]
-    yard.api.call(
+    name = requests(node_pool)[gang]["metadata"]["name"]
+    node_pool.api.call(
         "PATCH",
-        f"{KIND}/namespaces/{yard.namespace}/provisioningrequests/{name}/status",
+        f"{KIND}/namespaces/{node_pool.namespace}/provisioningrequests/{name}/status",
         {"status": {"conditions": [{**row, "lastTransitionTime": at}]}},
         content_type="application/merge-patch+json",
     )
 
 
-def reasons(yard: Yard) -> dict[str, str]:
+def reasons(node_pool: NodePool) -> dict[str, str]:
     """Gang -> the reasons of its members' conditions."""
     found: dict[str, set[str]] = {}
-    for pod in yard.pods():
+    for pod in node_pool.pods():
         gang = pod["metadata"]["labels"][vocabulary.GANG_NAME_LABEL]
         rows = pod["status"].get("conditions", [])
         said = [row.get("reason", "") for row in rows if row["type"] == "PodScheduled"]
@@ -162,13 +168,13 @@ def reasons(yard: Yard) -> dict[str, str]:
     return {gang: " ".join(sorted(said)) for gang, said in found.items()}
 
 
-def test_nodes_for_a_whole_gang(asking: Asking, yard: Yard) -> None:
-    yard.add_node("first", cpu="1")
-    for pod in members(yard, "over", 2):
+def test_nodes_for_a_whole_gang(asking: Asking, node_pool: NodePool) -> None:
+    node_pool.add_node("first", cpu="1")
+    for pod in members(node_pool, "over", 2):
         pod["metadata"]["labels"] |= WHOSE
-        yard.create(pod)
-    yard.post("apis/batch/v1/jobs", job(yard, "train", 3))
-    made = eventually(lambda: requests(yard).get("train"), "nodes are asked for")
+        node_pool.create(pod)
+    node_pool.post("apis/batch/v1/jobs", job(node_pool, "train", 3))
+    made = eventually(lambda: requests(node_pool).get("train"), "nodes are asked for")
     name = made["metadata"]["name"]
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Job", "train")
@@ -176,74 +182,76 @@ def test_nodes_for_a_whole_gang(asking: Asking, yard: Yard) -> None:
         "provisioningClassName": CLASS,
         "podSets": [{"podTemplateRef": {"name": f"{name}-0"}, "count": 3}],
     }
-    (template,) = templates(yard).values()
+    (template,) = templates(node_pool).values()
     assert template["metadata"]["name"] == f"{name}-0"
-    assert template["template"]["spec"]["nodeSelector"] == {"yard": yard.namespace}
+    assert template["template"]["spec"]["nodeSelector"] == {"node-pool": node_pool.namespace}
     assert "secret" not in str(template)
     told = {"train": "WaitingForProvisioning", "over": "QuotaExceeded"}
-    assert until(lambda: reasons(yard), lambda found: found == told) == told
+    assert until(lambda: reasons(node_pool), lambda found: found == told) == told
 
     # Another scheduler process goes on where the first one was killed. When a gang that came
     # later has its request, the first gang has been looked at as well.
     asking.kill()
     asking.start()
-    yard.create(*members(yard, "wide", 2, cpu="2"))
-    eventually(lambda: requests(yard).get("wide"), "the later gang asks")
-    assert requests(yard)["train"]["metadata"]["uid"] == made["metadata"]["uid"]
-    assert set(requests(yard)) == {"train", "wide"}
+    node_pool.create(*members(node_pool, "wide", 2, cpu="2"))
+    eventually(lambda: requests(node_pool).get("wide"), "the later gang asks")
+    assert requests(node_pool)["train"]["metadata"]["uid"] == made["metadata"]["uid"]
+    assert set(requests(node_pool)) == {"train", "wide"}
 
-    answer(yard, "train", "Provisioned", "nodes are on their way")
-    eventually(lambda: yard.events("Provisioned"), "the answer is told")
-    yard.add_node("second", cpu="2")
+    answer(node_pool, "train", "Provisioned", "nodes are on their way")
+    eventually(lambda: node_pool.events("Provisioned"), "the answer is told")
+    node_pool.add_node("second", cpu="2")
 
     def bound() -> dict[str, str]:
-        return {name: node for name, node in yard.nodes_of_pods().items() if node}
+        return {name: node for name, node in node_pool.nodes_of_pods().items() if node}
 
     assert len(until(bound, lambda nodes: len(nodes) == 3)) == 3
     assert {name.rsplit("-", 1)[0] for name in bound()} == {"train"}
-    assert set(until(lambda: requests(yard), lambda found: set(found) == {"wide"})) == {"wide"}
+    assert set(until(lambda: requests(node_pool), lambda found: set(found) == {"wide"})) == {"wide"}
 
     # The autoscaler fails the other one, so long ago that the pause is over.
-    first = requests(yard)["wide"]["metadata"]["name"]
-    answer(yard, "wide", "Failed", "the group of nodes is at its largest")
+    first = requests(node_pool)["wide"]["metadata"]["name"]
+    answer(node_pool, "wide", "Failed", "the group of nodes is at its largest")
     last = f"{first.removesuffix('-1')}-2"
     names = until(
-        lambda: [row["metadata"]["name"] for row in requests(yard).values()],
+        lambda: [row["metadata"]["name"] for row in requests(node_pool).values()],
         lambda found: found == [last],
     )
     assert names == [last]
-    ((_, _, note),) = yard.events("ProvisioningFailed")
+    ((_, _, note),) = node_pool.events("ProvisioningFailed")
     said = (
         f"ProvisioningRequest {first} brings no nodes: Failed: the group of nodes is at its largest"
     )
     assert note.startswith(said)
     for number in range(2):
-        yard.api.call("DELETE", f"/api/v1/namespaces/{yard.namespace}/pods/wide-{number}")
-    assert until(lambda: (requests(yard), templates(yard)), lambda left: left == ({}, {})) == (
+        node_pool.api.call("DELETE", f"/api/v1/namespaces/{node_pool.namespace}/pods/wide-{number}")
+    assert until(
+        lambda: (requests(node_pool), templates(node_pool)), lambda left: left == ({}, {})
+    ) == (
         {},
         {},
     )
 
 
 def test_without_asking_all_missing_members_say_so_together(
-    control_plane: ControlPlane, kind: None, yard: Yard, tmp_path: Path
+    control_plane: ControlPlane, kind: None, node_pool: NodePool, tmp_path: Path
 ) -> None:
     alone = Replica(control_plane, PLAIN, tmp_path / "plain.log", alone=True)
     alone.start()
     try:
-        yard.add_node("n", cpu="1")
-        for pod in (*members(yard, "g", 4, size=3), yard.pod("vain-0", gang=("vain", 1))):
+        node_pool.add_node("n", cpu="1")
+        for pod in (*members(node_pool, "g", 4, size=3), node_pool.pod("vain-0", gang=("vain", 1))):
             pod["spec"]["schedulerName"] = PLAIN
             if pod["metadata"]["name"] == "vain-0":
                 pod["metadata"]["annotations"][vocabulary.NUMA_POLICY_ANNOTATION] = "sideways"
-            yard.create(pod)
+            node_pool.create(pod)
         want = {"g": "Unschedulable", "vain": "InvalidRequest"}
-        assert until(lambda: reasons(yard), lambda found: found == want) == want
-        late = yard.pod("g-4", gang=("g", 3))
+        assert until(lambda: reasons(node_pool), lambda found: found == want) == want
+        late = node_pool.pod("g-4", gang=("g", 3))
         late["spec"]["schedulerName"] = PLAIN
-        yard.create(late)
-        assert until(lambda: reasons(yard), lambda found: found == want) == want
-        assert requests(yard) == {}
+        node_pool.create(late)
+        assert until(lambda: reasons(node_pool), lambda found: found == want) == want
+        assert requests(node_pool) == {}
     finally:
         alone.stop()
 
@@ -295,9 +303,9 @@ RICH: Json = {
 }
 
 
-def test_the_api_server_takes_templates_of_members_of_all_sorts(yard: Yard) -> None:
-    tried = f"/api/v1/namespaces/{yard.namespace}/%s?dryRun=All"
-    stored = yard.api.call("POST", tried % "pods", yard.pod("p", gang=("g", 2), **RICH))
+def test_the_api_server_takes_templates_of_members_of_all_sorts(node_pool: NodePool) -> None:
+    tried = f"/api/v1/namespaces/{node_pool.namespace}/%s?dryRun=All"
+    stored = node_pool.api.call("POST", tried % "pods", node_pool.pod("p", gang=("g", 2), **RICH))
     pod = Pod.read(stored)
     coming = like(pod, spec_of(pod, {"cpu": 1500, "nvidia.com/gpu": 2}), 1)
     sets = [
@@ -307,7 +315,7 @@ def test_the_api_server_takes_templates_of_members_of_all_sorts(yard: Yard) -> N
     assert pod.gang is not None
     draft = objects.draft(pod.gang.key, CLASS, sets)
     taken = [
-        yard.api.call("POST", tried % "podtemplates", body)
+        node_pool.api.call("POST", tried % "podtemplates", body)
         for body in objects.pod_templates(draft, 1, scheduler=ASKS)
     ]
     specs = [one["template"]["spec"] for one in taken]

@@ -19,8 +19,8 @@ from kubenexus.dev.stack import SCHEDULER, Stack
 from kubenexus.rbac import TENANT, TENANT_NAMESPACE
 from policies import vocabulary
 from tests.cluster.conftest import Kubectl
+from tests.cluster.node_pool import Json, NodePool, until
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import Json, Yard, until
 
 pytestmark = pytest.mark.cluster
 
@@ -28,75 +28,75 @@ SIZE = 3
 
 
 @pytest.fixture
-def yard(stack: Stack, control_plane: ControlPlane, namespace: str) -> Iterator[Yard]:
-    found = Yard(control_plane, namespace)
+def node_pool(stack: Stack, control_plane: ControlPlane, namespace: str) -> Iterator[NodePool]:
+    found = NodePool(control_plane, namespace)
     yield found
     for pod in found.pods():
         found.api.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
     found.close()
 
 
-def driver(yard: Yard, job: str) -> Json:
-    made = yard.pod(f"{job}-driver", gang=(job, SIZE))
+def driver(node_pool: NodePool, job: str) -> Json:
+    made = node_pool.pod(f"{job}-driver", gang=(job, SIZE))
     made["metadata"]["labels"][vocabulary.GANG_ROLE_LABEL] = "leader"
     made["metadata"]["annotations"][vocabulary.GANG_MEMBERS_ANNOTATION] = "cpu=1"
     return made
 
 
-def executors(yard: Yard, job: str) -> list[Json]:
-    return [yard.pod(f"{job}-{number}", gang=(job, SIZE)) for number in range(1, SIZE)]
+def executors(node_pool: NodePool, job: str) -> list[Json]:
+    return [node_pool.pod(f"{job}-{number}", gang=(job, SIZE)) for number in range(1, SIZE)]
 
 
-def objects(yard: Yard) -> list[Json]:
-    path = f"/apis/{vocabulary.API_VERSION}/namespaces/{yard.namespace}/resourcereservations"
-    rows: list[Json] = yard.api.call("GET", path)["items"]
+def objects(node_pool: NodePool) -> list[Json]:
+    path = f"/apis/{vocabulary.API_VERSION}/namespaces/{node_pool.namespace}/resourcereservations"
+    rows: list[Json] = node_pool.api.call("GET", path)["items"]
     return rows
 
 
-def held(yard: Yard) -> list[tuple[str, str]]:
+def held(node_pool: NodePool) -> list[tuple[str, str]]:
     """(gang, what is kept) of every object."""
     return sorted(
         (row["spec"]["podGroup"]["name"], row.get("status", {}).get("held", ""))
-        for row in objects(yard)
+        for row in objects(node_pool)
     )
 
 
-def bound(yard: Yard) -> set[str]:
-    return {name for name, node in yard.nodes_of_pods().items() if node}
+def bound(node_pool: NodePool) -> set[str]:
+    return {name for name, node in node_pool.nodes_of_pods().items() if node}
 
 
-def first_driver(yard: Yard, *jobs: str) -> str:
+def first_driver(node_pool: NodePool, *jobs: str) -> str:
     """The job whose driver has a node."""
-    names = eventually(lambda: bound(yard), "a driver has a node")
+    names = eventually(lambda: bound(node_pool), "a driver has a node")
     (name,) = names
     assert name in {f"{job}-driver" for job in jobs}
     return name.removesuffix("-driver")
 
 
-def test_two_jobs_and_room_for_one(yard: Yard, kubectl: Kubectl) -> None:
-    node = yard.add_node("n", cpu="5")
-    yard.create(driver(yard, "a"), driver(yard, "b"))
-    one = first_driver(yard, "a", "b")
+def test_two_jobs_and_room_for_one(node_pool: NodePool, kubectl: Kubectl) -> None:
+    node = node_pool.add_node("n", cpu="5")
+    node_pool.create(driver(node_pool, "a"), driver(node_pool, "b"))
+    one = first_driver(node_pool, "a", "b")
     other = {"a": "b", "b": "a"}[one]
-    assert until(lambda: held(yard), lambda rows: rows == [(one, "2 x cpu 1")]) == [
+    assert until(lambda: held(node_pool), lambda rows: rows == [(one, "2 x cpu 1")]) == [
         (one, "2 x cpu 1")
     ]
-    (found,) = objects(yard)
+    (found,) = objects(node_pool)
     assert [row["name"] for row in found["metadata"]["ownerReferences"]] == [f"{one}-driver"]
     assert [row["node"] for row in found["status"]["places"]] == [node, node]
-    table = kubectl("get", "resourcereservations", "-n", yard.namespace).stdout.splitlines()
+    table = kubectl("get", "resourcereservations", "-n", node_pool.namespace).stdout.splitlines()
     assert table[0].split() == ["NAME", "TENANT", "FOR", "HELD", "PHASE", "UNTIL", "AGE"]
     assert " 2 x cpu 1 " in table[1]
     assert " Active " in table[1]
 
     # What is kept is nobody else's, though most of the node is free.
-    yard.create(yard.pod("thief", cpu="3"))
-    eventually(lambda: yard.events("FailedScheduling"), "the thief is told")
-    yard.create(*executors(yard, one))
+    node_pool.create(node_pool.pod("thief", cpu="3"))
+    eventually(lambda: node_pool.events("FailedScheduling"), "the thief is told")
+    node_pool.create(*executors(node_pool, one))
     whole = {f"{one}-driver", *(f"{one}-{number}" for number in range(1, SIZE))}
-    assert until(lambda: bound(yard), lambda names: names == whole) == whole
-    assert until(lambda: held(yard), lambda rows: not rows) == []
-    assert eventually(lambda: yard.events("ReservationEnded"), "the end is told") == [
+    assert until(lambda: bound(node_pool), lambda names: names == whole) == whole
+    assert until(lambda: held(node_pool), lambda rows: not rows) == []
+    assert eventually(lambda: node_pool.events("ReservationEnded"), "the end is told") == [
         (
             f"{one}-driver",
             "Normal",
@@ -104,89 +104,95 @@ def test_two_jobs_and_room_for_one(yard: Yard, kubectl: Kubectl) -> None:
             " all have come",
         )
     ]
-    assert yard.nodes_of_pods()[f"{other}-driver"] == ""
+    assert node_pool.nodes_of_pods()[f"{other}-driver"] == ""
 
 
-def test_a_leader_that_goes_leaves_nothing(yard: Yard, kubectl: Kubectl) -> None:
-    yard.add_node("n", cpu="3")
-    yard.create(driver(yard, "a"))
-    eventually(lambda: held(yard) == [("a", "2 x cpu 1")], "room is kept")
-    kubectl("delete", "pod", "a-driver", "-n", yard.namespace, "--wait=false")
-    yard.create(yard.pod("next", cpu="3"))
-    assert until(lambda: bound(yard), lambda names: "next" in names) >= {"next"}
-    assert until(lambda: held(yard), lambda rows: not rows) == []
+def test_a_leader_that_goes_leaves_nothing(node_pool: NodePool, kubectl: Kubectl) -> None:
+    node_pool.add_node("n", cpu="3")
+    node_pool.create(driver(node_pool, "a"))
+    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "room is kept")
+    kubectl("delete", "pod", "a-driver", "-n", node_pool.namespace, "--wait=false")
+    node_pool.create(node_pool.pod("next", cpu="3"))
+    assert until(lambda: bound(node_pool), lambda names: "next" in names) >= {"next"}
+    assert until(lambda: held(node_pool), lambda rows: not rows) == []
 
 
-def test_a_scheduler_that_dies_between_leader_and_members(stack: Stack, yard: Yard) -> None:
-    yard.add_node("n", cpu="3")
-    yard.create(driver(yard, "a"))
-    eventually(lambda: objects(yard) and "a-driver" in bound(yard), "the driver has a node")
+def test_a_scheduler_that_dies_between_leader_and_members(
+    stack: Stack, node_pool: NodePool
+) -> None:
+    node_pool.add_node("n", cpu="3")
+    node_pool.create(driver(node_pool, "a"))
+    eventually(
+        lambda: objects(node_pool) and "a-driver" in bound(node_pool), "the driver has a node"
+    )
     stack.child(SCHEDULER).kill()
-    yard.create(yard.pod("thief", cpu="2"))
+    node_pool.create(node_pool.pod("thief", cpu="2"))
     stack.restart(SCHEDULER)
-    eventually(lambda: yard.events("FailedScheduling"), "the thief is told")
-    yard.create(*executors(yard, "a"))
+    eventually(lambda: node_pool.events("FailedScheduling"), "the thief is told")
+    node_pool.create(*executors(node_pool, "a"))
     whole = {"a-driver", "a-1", "a-2"}
-    assert until(lambda: bound(yard), lambda names: names == whole) == whole
-    assert until(lambda: held(yard), lambda rows: not rows) == []
+    assert until(lambda: bound(node_pool), lambda names: names == whole) == whole
+    assert until(lambda: held(node_pool), lambda rows: not rows) == []
 
 
-def test_a_scheduler_that_dies_with_each_step_half_done(stack: Stack, yard: Yard) -> None:
+def test_a_scheduler_that_dies_with_each_step_half_done(stack: Stack, node_pool: NodePool) -> None:
     """Killed when one of two members is there, and when the leader goes."""
-    yard.add_node("n", cpu="3")
-    yard.create(driver(yard, "a"))
-    eventually(lambda: held(yard) == [("a", "2 x cpu 1")], "room is kept")
-    first, second = executors(yard, "a")
-    yard.create(first)
-    eventually(lambda: held(yard) == [("a", "1 x cpu 1")], "one has taken its place")
+    node_pool.add_node("n", cpu="3")
+    node_pool.create(driver(node_pool, "a"))
+    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "room is kept")
+    first, second = executors(node_pool, "a")
+    node_pool.create(first)
+    eventually(lambda: held(node_pool) == [("a", "1 x cpu 1")], "one has taken its place")
     stack.child(SCHEDULER).kill()
-    yard.create(yard.pod("thief"), second)
+    node_pool.create(node_pool.pod("thief"), second)
     stack.restart(SCHEDULER)
     whole = {"a-driver", "a-1", "a-2"}
-    assert until(lambda: bound(yard), lambda names: names == whole) == whole
-    assert until(lambda: held(yard), lambda rows: not rows) == []
+    assert until(lambda: bound(node_pool), lambda names: names == whole) == whole
+    assert until(lambda: held(node_pool), lambda rows: not rows) == []
 
     for name in sorted(whole):
-        delete(yard, name)
-    delete(yard, "thief")
-    yard.create(driver(yard, "b"))
-    eventually(lambda: held(yard) == [("b", "2 x cpu 1")], "room is kept")
+        delete(node_pool, name)
+    delete(node_pool, "thief")
+    node_pool.create(driver(node_pool, "b"))
+    eventually(lambda: held(node_pool) == [("b", "2 x cpu 1")], "room is kept")
     stack.child(SCHEDULER).kill()
-    delete(yard, "b-driver")
-    yard.create(yard.pod("next", cpu="3"))
+    delete(node_pool, "b-driver")
+    node_pool.create(node_pool.pod("next", cpu="3"))
     stack.restart(SCHEDULER)
-    assert until(lambda: bound(yard), lambda names: names == {"next"}) == {"next"}
-    assert until(lambda: objects(yard), lambda rows: not rows) == []
+    assert until(lambda: bound(node_pool), lambda names: names == {"next"}) == {"next"}
+    assert until(lambda: objects(node_pool), lambda rows: not rows) == []
 
 
-def delete(yard: Yard, pod: str) -> None:
-    path = f"/api/v1/namespaces/{yard.namespace}/pods/{pod}"
-    yard.api.call("DELETE", path, {"gracePeriodSeconds": 0})
+def delete(node_pool: NodePool, pod: str) -> None:
+    path = f"/api/v1/namespaces/{node_pool.namespace}/pods/{pod}"
+    node_pool.api.call("DELETE", path, {"gracePeriodSeconds": 0})
 
 
-def test_places_on_a_node_that_is_lost(yard: Yard) -> None:
+def test_places_on_a_node_that_is_lost(node_pool: NodePool) -> None:
     """The driver has most of the first node; room for one member is on each of two."""
-    yard.add_node("n", cpu="3")
-    lost = yard.add_node("m", cpu="1")
-    leader = driver(yard, "a")
+    node_pool.add_node("n", cpu="3")
+    lost = node_pool.add_node("m", cpu="1")
+    leader = driver(node_pool, "a")
     leader["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
-    yard.create(leader)
-    eventually(lambda: held(yard) == [("a", "2 x cpu 1")], "room is kept")
-    yard.lose_node(lost)
-    assert until(lambda: held(yard), lambda rows: rows == [("a", "1 x cpu 1")]) == [
+    node_pool.create(leader)
+    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "room is kept")
+    node_pool.lose_node(lost)
+    assert until(lambda: held(node_pool), lambda rows: rows == [("a", "1 x cpu 1")]) == [
         ("a", "1 x cpu 1")
     ]
     short = "members of pod group a that are missing, and looked for the others"
-    assert eventually(lambda: yard.events("ReservationShort"), "it is told") == [
+    assert eventually(lambda: node_pool.events("ReservationShort"), "it is told") == [
         ("a-driver", "Warning", f"room is kept for 1 of 2 {short}: node {lost} is gone")
     ]
-    yard.create(executors(yard, "a")[0])
-    other = yard.add_node("o", cpu="1")
-    assert eventually(lambda: yard.events("ReservationMoved"), "it is told")[0][0] == "a-driver"
-    yard.create(executors(yard, "a")[1])
-    nodes = until(yard.nodes_of_pods, lambda found: all(found.values()) and len(found) == 3)
+    node_pool.create(executors(node_pool, "a")[0])
+    other = node_pool.add_node("o", cpu="1")
+    assert (
+        eventually(lambda: node_pool.events("ReservationMoved"), "it is told")[0][0] == "a-driver"
+    )
+    node_pool.create(executors(node_pool, "a")[1])
+    nodes = until(node_pool.nodes_of_pods, lambda found: all(found.values()) and len(found) == 3)
     assert sorted(nodes.values()).count(other) == 1
-    assert until(lambda: held(yard), lambda rows: not rows) == []
+    assert until(lambda: held(node_pool), lambda rows: not rows) == []
 
 
 def reservation(namespace: str, name: str, **spec: Any) -> str:
@@ -200,10 +206,10 @@ def reservation(namespace: str, name: str, **spec: Any) -> str:
     )
 
 
-def test_room_for_tenants(yard: Yard, kubectl: Kubectl) -> None:
-    space, tenant = yard.namespace, f"tenant-{yard.namespace}"
+def test_room_for_tenants(node_pool: NodePool, kubectl: Kubectl) -> None:
+    space, tenant = node_pool.namespace, f"tenant-{node_pool.namespace}"
     kubectl("label", "namespace", space, f"{vocabulary.TENANT_LABEL}={tenant}")
-    ours, theirs = yard.add_node("ours"), yard.add_node("theirs")
+    ours, theirs = node_pool.add_node("ours"), node_pool.add_node("theirs")
     for body in (
         reservation(space, "ours", tenant=tenant, nodes=[ours], resources={"cpu": "4"}),
         reservation(space, "theirs", tenant="another", nodes=[theirs]),
@@ -220,16 +226,16 @@ def test_room_for_tenants(yard: Yard, kubectl: Kubectl) -> None:
     whole = ["theirs", "another", "1 node (cpu 4, memory 16Gi free)", "Active"]
     kept = [["ours", tenant, "1 x cpu 4 (cpu 4 free)", "Active"], whole]
     assert until(table, lambda rows: rows == kept) == kept
-    yard.create(yard.pod("mine", cpu="3"))
-    eventually(lambda: bound(yard) == {"mine"}, "the first one has a node")
-    yard.create(yard.pod("large", cpu="4"))
+    node_pool.create(node_pool.pod("mine", cpu="3"))
+    eventually(lambda: bound(node_pool) == {"mine"}, "the first one has a node")
+    node_pool.create(node_pool.pod("large", cpu="4"))
     used = [["ours", tenant, "1 x cpu 4 (cpu 1 free)", "Active"], whole]
     assert until(table, lambda rows: rows == used) == used
-    eventually(lambda: yard.events("FailedScheduling"), "the large one is told")
-    assert yard.nodes_of_pods() == {"mine": ours, "large": ""}
+    eventually(lambda: node_pool.events("FailedScheduling"), "the large one is told")
+    assert node_pool.nodes_of_pods() == {"mine": ours, "large": ""}
     kubectl("delete", "resourcereservation", "theirs", "-n", space)
-    assert until(yard.nodes_of_pods, lambda nodes: bool(nodes["large"]))["large"] == theirs
-    assert {row[2] for row in yard.events("ReservationEnded")} == {
+    assert until(node_pool.nodes_of_pods, lambda nodes: bool(nodes["large"]))["large"] == theirs
+    assert {row[2] for row in node_pool.events("ReservationEnded")} == {
         "room is kept no longer for tenant another: the object was deleted or changed"
     }
 
@@ -239,12 +245,12 @@ def in_seconds(seconds: float) -> str:
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_room_from_a_time_until_a_time(stack: Stack, yard: Yard, kubectl: Kubectl) -> None:
+def test_room_from_a_time_until_a_time(stack: Stack, node_pool: NodePool, kubectl: Kubectl) -> None:
     """Somebody runs there, somebody else would run on; the scheduler dies before it begins."""
-    space, tenant = yard.namespace, f"tenant-{yard.namespace}"
-    node = yard.add_node("n")
-    yard.create(yard.pod("before", cpu="1"))
-    eventually(lambda: bound(yard) == {"before"}, "somebody runs there")
+    space, tenant = node_pool.namespace, f"tenant-{node_pool.namespace}"
+    node = node_pool.add_node("n")
+    node_pool.create(node_pool.pod("before", cpu="1"))
+    eventually(lambda: bound(node_pool) == {"before"}, "somebody runs there")
     times = {"from": in_seconds(3600), "until": in_seconds(7200)}
     body = reservation(space, "r", tenant=tenant, nodes=[node], **times)
     done = kubectl("apply", "-f", "-", input=body)
@@ -252,7 +258,7 @@ def test_room_from_a_time_until_a_time(stack: Stack, yard: Yard, kubectl: Kubect
     assert f"no namespace or policy names tenant {tenant!r}" in done.stderr
 
     def said() -> tuple[str, str, str]:
-        (found,) = objects(yard)
+        (found,) = objects(node_pool)
         status = found.get("status", {})
         return status.get("phase", ""), status.get("held", ""), status.get("message", "")
 
@@ -265,21 +271,21 @@ def test_room_from_a_time_until_a_time(stack: Stack, yard: Yard, kubectl: Kubect
     assert until(said, lambda row: row[0] == "Pending") == ("Pending", "", waits)
     stack.child(SCHEDULER).kill()
     lasts = {vocabulary.EXPECTED_DURATION_ANNOTATION: "2h"}
-    yard.create(yard.pod("long", annotations=lasts))
+    node_pool.create(node_pool.pod("long", annotations=lasts))
     stack.restart(SCHEDULER)
-    rows = eventually(lambda: yard.events("FailedScheduling"), "who would run on is told")
+    rows = eventually(lambda: node_pool.events("FailedScheduling"), "who would run on is told")
     assert "1 node(s) will be reserved for another tenant before it ends" in rows[0][2]
     change(**{"from": None})
     kept = ("Active", "1 node (cpu 3, memory 16Gi free)", waits)
     assert until(said, lambda row: row == kept) == kept
     change(until=in_seconds(3))
     assert until(said, lambda row: row[0] == "Expired") == ("Expired", "", "")
-    assert until(lambda: bound(yard), lambda names: "long" in names) == {"before", "long"}
+    assert until(lambda: bound(node_pool), lambda names: "long" in names) == {"before", "long"}
     for reason, note in (
         ("ReservationStarted", f"room is kept from now on for tenant {tenant}: 1 node"),
         ("ReservationEnded", f"room is kept no longer for tenant {tenant}: its time has ended"),
     ):
-        assert until(partial(yard.events, reason), bool) == [("r", "Normal", note)]
+        assert until(partial(node_pool.events, reason), bool) == [("r", "Normal", note)]
 
 
 def test_who_may_write_in_a_namespace_keeps_no_room_there(

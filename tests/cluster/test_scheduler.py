@@ -9,65 +9,69 @@ import pytest
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
-from tests.cluster.yard import Replica, Yard, until
+from tests.cluster.node_pool import NodePool, Replica, until
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def yard(control_plane: ControlPlane, namespace: str, stack: Stack) -> Iterator[Yard]:
-    yard = Yard(control_plane, namespace)
-    yield yard
-    yard.close()
+def node_pool(control_plane: ControlPlane, namespace: str, stack: Stack) -> Iterator[NodePool]:
+    node_pool = NodePool(control_plane, namespace)
+    yield node_pool
+    node_pool.close()
 
 
-def all_nodes(yard: Yard) -> int:
-    return len(yard.api.call("GET", "/api/v1/nodes")["items"])
+def all_nodes(node_pool: NodePool) -> int:
+    return len(node_pool.api.call("GET", "/api/v1/nodes")["items"])
 
 
-def test_a_pod_is_bound_and_told_as_by_kube_scheduler(yard: Yard) -> None:
-    node = yard.add_node("a")
-    yard.create(yard.pod("one"))
-    nodes = yard.all_bound(1)
-    told = until(lambda: yard.events("Scheduled"), bool)
+def test_a_pod_is_bound_and_told_as_by_kube_scheduler(node_pool: NodePool) -> None:
+    node = node_pool.add_node("a")
+    node_pool.create(node_pool.pod("one"))
+    nodes = node_pool.all_bound(1)
+    told = until(lambda: node_pool.events("Scheduled"), bool)
     assert (nodes, told) == (
         {"one": node},
-        [("one", "Normal", f"Successfully assigned {yard.namespace}/one to {node}")],
+        [("one", "Normal", f"Successfully assigned {node_pool.namespace}/one to {node}")],
     )
 
 
-def test_a_pod_that_fits_nowhere_says_why_in_event_and_condition(yard: Yard) -> None:
-    yard.add_node("a", cpu="2")
-    total = all_nodes(yard)
-    yard.create(yard.pod("big", cpu="3"))
+def test_a_pod_that_fits_nowhere_says_why_in_event_and_condition(node_pool: NodePool) -> None:
+    node_pool.add_node("a", cpu="2")
+    total = all_nodes(node_pool)
+    node_pool.create(node_pool.pod("big", cpu="3"))
     text = (
         f"0/{total} nodes are available: 1 Insufficient cpu, "
         f"{total - 1} node(s) didn't match Pod's node affinity/selector."
     )
-    condition = until(lambda: yard.condition("big"), lambda found: bool(found[1]))
-    told = until(lambda: yard.events("FailedScheduling"), bool)
+    condition = until(lambda: node_pool.condition("big"), lambda found: bool(found[1]))
+    told = until(lambda: node_pool.events("FailedScheduling"), bool)
     assert (condition, told) == (("False", "Unschedulable", text), [("big", "Warning", text)])
 
 
-def test_a_claim_that_does_not_exist_is_named(yard: Yard) -> None:
-    yard.add_node("a")
-    yard.create(yard.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}]))
-    condition = until(lambda: yard.condition("p"), lambda found: bool(found[1]))
-    assert (condition[1], yard.nodes_of_pods()) == ("Unschedulable", {"p": ""})
-    assert f'could not find ResourceClaim "{yard.namespace}/mine"' in condition[2]
+def test_a_claim_that_does_not_exist_is_named(node_pool: NodePool) -> None:
+    node_pool.add_node("a")
+    node_pool.create(
+        node_pool.pod("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+    )
+    condition = until(lambda: node_pool.condition("p"), lambda found: bool(found[1]))
+    assert (condition[1], node_pool.nodes_of_pods()) == ("Unschedulable", {"p": ""})
+    assert f'could not find ResourceClaim "{node_pool.namespace}/mine"' in condition[2]
 
 
-def test_a_gang_waits_for_its_members_and_then_for_room_and_is_bound_whole(yard: Yard) -> None:
+def test_a_gang_waits_for_its_members_and_then_for_room_and_is_bound_whole(
+    node_pool: NodePool,
+) -> None:
     for name in ("a", "b", "c"):
-        yard.add_node(name, cpu="1")
-    members = [yard.pod(f"m{i}", gang=("g", 4)) for i in range(4)]
-    yard.create(*members[:3])
-    forming = until(lambda: yard.condition("m0"), lambda found: "3/4" in found[2])
-    yard.create(members[3])
-    short = until(lambda: yard.condition("m0"), lambda found: found[1] == "Unschedulable")
-    nobody = yard.nodes_of_pods()
-    yard.add_node("d", cpu="1")
-    bound = yard.all_bound(4)
+        node_pool.add_node(name, cpu="1")
+    members = [node_pool.pod(f"m{i}", gang=("g", 4)) for i in range(4)]
+    node_pool.create(*members[:3])
+    forming = until(lambda: node_pool.condition("m0"), lambda found: "3/4" in found[2])
+    node_pool.create(members[3])
+    short = until(lambda: node_pool.condition("m0"), lambda found: found[1] == "Unschedulable")
+    nobody = node_pool.nodes_of_pods()
+    node_pool.add_node("d", cpu="1")
+    bound = node_pool.all_bound(4)
     assert forming == (
         "False",
         "WaitingForPodGroup",
@@ -75,12 +79,14 @@ def test_a_gang_waits_for_its_members_and_then_for_room_and_is_bound_whole(yard:
     )
     assert short[2].endswith(f"{vocabulary.WAITING_FOR_POD_GROUP} g: 3/4 members fit")
     assert set(nobody.values()) == {""}
-    assert sorted(bound.values()) == sorted(f"{yard.namespace}-{name}" for name in "abcd")
+    assert sorted(bound.values()) == sorted(f"{node_pool.namespace}-{name}" for name in "abcd")
 
 
-def test_numa_assignments_ride_on_the_binding_and_survive_a_crash(yard: Yard, stack: Stack) -> None:
+def test_numa_assignments_ride_on_the_binding_and_survive_a_crash(
+    node_pool: NodePool, stack: Stack
+) -> None:
     label = vocabulary.numa_node_label
-    node = yard.add_node(
+    node = node_pool.add_node(
         "numa",
         labels={
             vocabulary.NUMA_NODE_COUNT_LABEL: "2",
@@ -91,18 +97,18 @@ def test_numa_assignments_ride_on_the_binding_and_survive_a_crash(yard: Yard, st
         },
     )
     strict = {vocabulary.NUMA_POLICY_ANNOTATION: "single-numa"}
-    yard.create(yard.pod("first", cpu="1500m", annotations=strict))
-    yard.all_bound(1)
+    node_pool.create(node_pool.pod("first", cpu="1500m", annotations=strict))
+    node_pool.all_bound(1)
     stack.restart(SCHEDULER, crash=True)
-    yard.create(yard.pod("second", cpu="1500m", annotations=strict))
-    bound = yard.all_bound(2)
-    yard.create(yard.pod("third", cpu="1", annotations=strict))
-    refused = until(lambda: yard.condition("third"), lambda found: bool(found[1]))
+    node_pool.create(node_pool.pod("second", cpu="1500m", annotations=strict))
+    bound = node_pool.all_bound(2)
+    node_pool.create(node_pool.pod("third", cpu="1", annotations=strict))
+    refused = until(lambda: node_pool.condition("third"), lambda found: bool(found[1]))
     assigned = {
         pod["metadata"]["name"]: pod["metadata"]["annotations"].get(
             vocabulary.NUMA_ASSIGNED_ANNOTATION
         )
-        for pod in yard.pods()
+        for pod in node_pool.pods()
     }
     assert (bound, assigned) == (
         {"first": node, "second": node},
@@ -116,48 +122,52 @@ def test_numa_assignments_ride_on_the_binding_and_survive_a_crash(yard: Yard, st
 
 
 def test_pods_created_around_a_restart_of_the_api_server_are_all_bound(
-    yard: Yard, control_plane: ControlPlane
+    node_pool: NodePool, control_plane: ControlPlane
 ) -> None:
     for name in ("a", "b"):
-        yard.add_node(name, cpu="20")
-    pods = [yard.pod(f"p{i:02}") for i in range(40)]
-    creating = threading.Thread(target=yard.create, args=pods)
+        node_pool.add_node(name, cpu="20")
+    pods = [node_pool.pod(f"p{i:02}") for i in range(40)]
+    creating = threading.Thread(target=node_pool.create, args=pods)
     creating.start()
     control_plane.restart_apiserver(crash=True)
     creating.join()
-    bound = yard.all_bound(40)
+    bound = node_pool.all_bound(40)
     per_node = {node: list(bound.values()).count(node) for node in set(bound.values())}
-    assert per_node == {f"{yard.namespace}-a": 20, f"{yard.namespace}-b": 20}
+    assert per_node == {f"{node_pool.namespace}-a": 20, f"{node_pool.namespace}-b": 20}
 
 
-def test_a_killed_scheduler_starts_from_what_the_api_says(yard: Yard, stack: Stack) -> None:
+def test_a_killed_scheduler_starts_from_what_the_api_says(
+    node_pool: NodePool, stack: Stack
+) -> None:
     for name in ("a", "b"):
-        yard.add_node(name, cpu="10")
-    creating = threading.Thread(target=yard.create, args=[yard.pod(f"p{i:02}") for i in range(25)])
+        node_pool.add_node(name, cpu="10")
+    creating = threading.Thread(
+        target=node_pool.create, args=[node_pool.pod(f"p{i:02}") for i in range(25)]
+    )
     creating.start()
     stack.restart(SCHEDULER, crash=True)
     creating.join()
     nodes = until(
-        yard.nodes_of_pods,
+        node_pool.nodes_of_pods,
         lambda found: len(found) == 25 and sum(1 for node in found.values() if node) >= 20,
         60.0,
     )
     counts = {node: list(nodes.values()).count(node) for node in set(nodes.values())}
-    assert counts == {f"{yard.namespace}-a": 10, f"{yard.namespace}-b": 10, "": 5}
+    assert counts == {f"{node_pool.namespace}-a": 10, f"{node_pool.namespace}-b": 10, "": 5}
 
 
 def test_a_leader_plans_and_gives_its_lease_back_when_asked_to_end(
-    yard: Yard, control_plane: ControlPlane, tmp_path: Path
+    node_pool: NodePool, control_plane: ControlPlane, tmp_path: Path
 ) -> None:
-    node = yard.add_node("a")
+    node = node_pool.add_node("a")
     replica = Replica(control_plane, "elected", tmp_path / "leader.log")
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{vocabulary.SYSTEM_NAMESPACE}/leases/elected"
     replica.start()
     try:
-        yard.create(yard.pod("one", schedulerName="elected"))
-        bound = yard.all_bound(1)
-        held = yard.api.call("GET", lease)["spec"]["holderIdentity"]
+        node_pool.create(node_pool.pod("one", schedulerName="elected"))
+        bound = node_pool.all_bound(1)
+        held = node_pool.api.call("GET", lease)["spec"]["holderIdentity"]
     finally:
         replica.stop()
-    given_back = yard.api.call("GET", lease)["spec"].get("holderIdentity", "")
+    given_back = node_pool.api.call("GET", lease)["spec"].get("holderIdentity", "")
     assert (bound, bool(held), given_back) == ({"one": node}, True, "")

@@ -21,9 +21,9 @@ from scheduler.tenancy.fairshare.persistence import UsagePersistence, recalled
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.ledger import Ledger
 from tests.cluster.conftest import Kubectl
-from tests.cluster.court import TENANT_POLICIES, Court
+from tests.cluster.node_pool import until
+from tests.cluster.tenant_env import TENANT_POLICIES, TenantEnv
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import until
 
 pytestmark = pytest.mark.cluster
 
@@ -34,110 +34,130 @@ MARK = {vocabulary.PREEMPTIBLE_LABEL: "true"}
 
 
 @pytest.fixture
-def court(control_plane: ControlPlane, stack: Stack) -> Iterator[Court]:
-    court = Court(control_plane, stack)
-    yield court
-    court.close()
+def tenant_env(control_plane: ControlPlane, stack: Stack) -> Iterator[TenantEnv]:
+    tenant_env = TenantEnv(control_plane, stack)
+    yield tenant_env
+    tenant_env.close()
 
 
-def test_a_limit_holds_for_gangs_and_over_a_crash(court: Court, stack: Stack) -> None:
-    court.node("16")
-    court.policy(court.a, max={"cpu": "4"})
+def test_a_limit_holds_for_gangs_and_over_a_crash(tenant_env: TenantEnv, stack: Stack) -> None:
+    tenant_env.node("16")
+    tenant_env.policy(tenant_env.a, max={"cpu": "4"})
     for gang in ("x", "y", "z"):
-        court.create(court.a, *(court.pod(court.a, f"{gang}{i}", gang=(gang, 2)) for i in range(2)))
-    yard = court.yards[court.a]
-    until(yard.nodes_of_pods, lambda found: sum(map(bool, found.values())) == 4)
+        tenant_env.create(
+            tenant_env.a,
+            *(tenant_env.pod(tenant_env.a, f"{gang}{i}", gang=(gang, 2)) for i in range(2)),
+        )
+    node_pool = tenant_env.node_pools[tenant_env.a]
+    until(node_pool.nodes_of_pods, lambda found: sum(map(bool, found.values())) == 4)
     stack.restart(SCHEDULER, crash=True)
-    waiting = [name for name, node in yard.nodes_of_pods().items() if not node]
-    condition = until(lambda: yard.condition(waiting[0]), lambda found: bool(found[1]))
-    text = f"tenant {court.a} asks for 2 of cpu; 4 of at most 4 in its quota are in use"
-    assert (condition, {note for _, _, note in court.told(court.a, "QuotaExceeded")}) == (
+    waiting = [name for name, node in node_pool.nodes_of_pods().items() if not node]
+    condition = until(lambda: node_pool.condition(waiting[0]), lambda found: bool(found[1]))
+    text = f"tenant {tenant_env.a} asks for 2 of cpu; 4 of at most 4 in its quota are in use"
+    assert (condition, {note for _, _, note in tenant_env.told(tenant_env.a, "QuotaExceeded")}) == (
         ("False", "QuotaExceeded", text),
         {text},
     )
-    bound = {name for name, node in yard.nodes_of_pods().items() if node}
+    bound = {name for name, node in node_pool.nodes_of_pods().items() if node}
     assert (len(bound), len({name[0] for name in bound})) == (4, 2)
     freed = next(iter(sorted(bound)))[0]
-    court.delete(court.a, *(f"{freed}{i}" for i in range(2)))
-    court.bound(court.a, *(f"{gang}{i}" for gang in {"x", "y", "z"} - {freed} for i in range(2)))
+    tenant_env.delete(tenant_env.a, *(f"{freed}{i}" for i in range(2)))
+    tenant_env.bound(
+        tenant_env.a, *(f"{gang}{i}" for gang in {"x", "y", "z"} - {freed} for i in range(2))
+    )
 
 
-def test_what_was_borrowed_goes_for_a_promise_and_both_sides_are_told(court: Court) -> None:
-    node = court.node("2")
-    court.policy(court.a, guaranteed={"cpu": "1"})
-    court.policy(court.b, guaranteed={"cpu": "1"})
-    court.create(court.b, *(court.pod(court.b, f"b{i}") for i in range(2)))
-    court.bound(court.b, "b0", "b1")
-    court.create(court.a, court.pod(court.a, "mine"))
-    assert court.bound(court.a, "mine") == {"mine": node}
-    [(victim, kind, note)] = court.told(court.b, "Preempted")
-    assert (kind, note) == ("Warning", f"Preempted by pod {court.a}/mine of tenant {court.a}")
-    assert court.told(court.a, "Preempting") == [
+def test_what_was_borrowed_goes_for_a_promise_and_both_sides_are_told(
+    tenant_env: TenantEnv,
+) -> None:
+    node = tenant_env.node("2")
+    tenant_env.policy(tenant_env.a, guaranteed={"cpu": "1"})
+    tenant_env.policy(tenant_env.b, guaranteed={"cpu": "1"})
+    tenant_env.create(tenant_env.b, *(tenant_env.pod(tenant_env.b, f"b{i}") for i in range(2)))
+    tenant_env.bound(tenant_env.b, "b0", "b1")
+    tenant_env.create(tenant_env.a, tenant_env.pod(tenant_env.a, "mine"))
+    assert tenant_env.bound(tenant_env.a, "mine") == {"mine": node}
+    [(victim, kind, note)] = tenant_env.told(tenant_env.b, "Preempted")
+    assert (kind, note) == (
+        "Warning",
+        f"Preempted by pod {tenant_env.a}/mine of tenant {tenant_env.a}",
+    )
+    assert tenant_env.told(tenant_env.a, "Preempting") == [
         (
             "mine",
             "Normal",
-            f"pod {court.a}/mine of tenant {court.a} waits for 1 pod to end: {court.b}/{victim}",
+            f"pod {tenant_env.a}/mine of tenant {tenant_env.a} waits for 1 pod to end: {tenant_env.b}/{victim}",
         )
     ]
     left = {"b0", "b1"} - {victim}
-    court.bound(court.b, *left)
+    tenant_env.bound(tenant_env.b, *left)
 
 
-def test_priority_decides_within_a_tenant_and_the_room_is_nominated(court: Court) -> None:
+def test_priority_decides_within_a_tenant_and_the_room_is_nominated(tenant_env: TenantEnv) -> None:
     """The victim is kept from ending by a finalizer, so that what goes on meanwhile is seen."""
-    node = court.node("2")
-    low = court.pod(court.a, "low", cpu="2")
+    node = tenant_env.node("2")
+    low = tenant_env.pod(tenant_env.a, "low", cpu="2")
     low["metadata"]["finalizers"] = ["example.com/stay"]
-    other = court.pod(court.b, "other", cpu="2", labels=MARK)
-    court.create(court.a, low)
-    court.bound(court.a, "low")
-    critical = court.pod(court.a, "high", cpu="2", priorityClassName="system-node-critical")
-    court.create(court.a, critical)
-    found = until(lambda: court.get(court.a, "high")["status"].get("nominatedNodeName"), bool, 60.0)
-    until(lambda: court.going(court.a), bool, 60.0)
+    other = tenant_env.pod(tenant_env.b, "other", cpu="2", labels=MARK)
+    tenant_env.create(tenant_env.a, low)
+    tenant_env.bound(tenant_env.a, "low")
+    critical = tenant_env.pod(
+        tenant_env.a, "high", cpu="2", priorityClassName="system-node-critical"
+    )
+    tenant_env.create(tenant_env.a, critical)
+    found = until(
+        lambda: tenant_env.get(tenant_env.a, "high")["status"].get("nominatedNodeName"), bool, 60.0
+    )
+    until(lambda: tenant_env.going(tenant_env.a), bool, 60.0)
     conditions = {
         row["type"]: (row["status"], row.get("reason"))
-        for row in court.get(court.a, "low")["status"]["conditions"]
+        for row in tenant_env.get(tenant_env.a, "low")["status"]["conditions"]
     }
-    court.create(court.b, other)
-    court.stack.restart(SCHEDULER, crash=True)
-    court.release(court.a, "low")
-    assert court.bound(court.a, "high") == {"high": node}
+    tenant_env.create(tenant_env.b, other)
+    tenant_env.stack.restart(SCHEDULER, crash=True)
+    tenant_env.release(tenant_env.a, "low")
+    assert tenant_env.bound(tenant_env.a, "high") == {"high": node}
     assert (found, conditions["DisruptionTarget"]) == (node, ("True", "EvictionByEvictionAPI"))
-    assert court.yards[court.b].nodes_of_pods() == {"other": ""}
+    assert tenant_env.node_pools[tenant_env.b].nodes_of_pods() == {"other": ""}
 
 
-def test_a_gang_goes_as_a_whole_where_a_budget_lets_it(court: Court) -> None:
+def test_a_gang_goes_as_a_whole_where_a_budget_lets_it(tenant_env: TenantEnv) -> None:
     """Two gangs that yield; the budget of one allows one pod, so the other goes."""
-    court.node("4")
+    tenant_env.node("4")
     for gang in ("kept", "free"):
-        court.create(
-            court.b,
+        tenant_env.create(
+            tenant_env.b,
             *(
-                court.pod(court.b, f"{gang}{i}", gang=(gang, 2), labels={**MARK, "app": gang})
+                tenant_env.pod(
+                    tenant_env.b, f"{gang}{i}", gang=(gang, 2), labels={**MARK, "app": gang}
+                )
                 for i in range(2)
             ),
         )
-        court.bound(court.b, *(f"{gang}{i}" for i in range(2)), *court.placed(court.b))
+        tenant_env.bound(
+            tenant_env.b, *(f"{gang}{i}" for i in range(2)), *tenant_env.placed(tenant_env.b)
+        )
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "kept", "namespace": court.b},
+        "metadata": {"name": "kept", "namespace": tenant_env.b},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}},
     }
-    court.yards[court.b].post("apis/policy/v1/poddisruptionbudgets", budget)
-    path = f"/apis/policy/v1/namespaces/{court.b}/poddisruptionbudgets/kept"
+    tenant_env.node_pools[tenant_env.b].post("apis/policy/v1/poddisruptionbudgets", budget)
+    path = f"/apis/policy/v1/namespaces/{tenant_env.b}/poddisruptionbudgets/kept"
     until(
-        lambda: court.api.call("GET", path).get("status", {}).get("disruptionsAllowed"),
+        lambda: tenant_env.api.call("GET", path).get("status", {}).get("disruptionsAllowed"),
         lambda found: found == 1,
     )
-    court.create(court.a, *(court.pod(court.a, f"new{i}", gang=("new", 2)) for i in range(2)))
-    court.bound(court.a, "new0", "new1")
-    court.bound(court.b, "kept0", "kept1")
+    tenant_env.create(
+        tenant_env.a, *(tenant_env.pod(tenant_env.a, f"new{i}", gang=("new", 2)) for i in range(2))
+    )
+    tenant_env.bound(tenant_env.a, "new0", "new1")
+    tenant_env.bound(tenant_env.b, "kept0", "kept1")
 
 
 class Refusing(Protocol):
-    def __call__(self, court: Court, pod: str, when: str) -> None: ...
+    def __call__(self, tenant_env: TenantEnv, pod: str, when: str) -> None: ...
 
 
 @pytest.fixture
@@ -146,8 +166,8 @@ def refusing(control_plane: ControlPlane) -> Iterator[Refusing]:
     root = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
     made: list[str] = []
 
-    def refuse(court: Court, pod: str, when: str) -> None:
-        name = f"stays-{court.b}"
+    def refuse(tenant_env: TenantEnv, pod: str, when: str) -> None:
+        name = f"stays-{tenant_env.b}"
         chosen = f"request.name == '{pod}' && {when} || request.name == '{PROBE}'"
         rule = {
             "apiGroups": [""],
@@ -156,28 +176,30 @@ def refusing(control_plane: ControlPlane) -> Iterator[Refusing]:
             "resources": ["pods/eviction"],
         }
         refusal = {
-            "expression": f"request.namespace != '{court.b}' || !({chosen})",
+            "expression": f"request.namespace != '{tenant_env.b}' || !({chosen})",
             "message": "it stays",
         }
         policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [refusal]}
         binding = {"policyName": name, "validationActions": ["Deny"]}
         for plural, spec in (("ies", policy), ("ybindings", binding)):
-            court.api.call("POST", f"{root}{plural}", {"metadata": {"name": name}, "spec": spec})
+            tenant_env.api.call(
+                "POST", f"{root}{plural}", {"metadata": {"name": name}, "spec": spec}
+            )
             made.append(f"{root}{plural}/{name}")
-        eventually(lambda: refuses(court), "the API server refuses")
+        eventually(lambda: refuses(tenant_env), "the API server refuses")
 
     yield refuse
     for path in made:
         control_plane.api().call("DELETE", path)
 
 
-def refuses(court: Court) -> bool:
+def refuses(tenant_env: TenantEnv) -> bool:
     """Whether the API server goes by the policy yet: asked about a pod that does not exist."""
-    path = f"/api/v1/namespaces/{court.b}/pods/{PROBE}/eviction"
-    about = {"name": PROBE, "namespace": court.b}
+    path = f"/api/v1/namespaces/{tenant_env.b}/pods/{PROBE}/eviction"
+    about = {"name": PROBE, "namespace": tenant_env.b}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": about}
     try:
-        court.api.call("POST", path, body)
+        tenant_env.api.call("POST", path, body)
     except CallFailed as exc:
         return "it stays" in str(exc)
     return False
@@ -191,39 +213,39 @@ def refuses(court: Court) -> bool:
     ],
 )
 def test_a_pod_whose_eviction_is_refused_stays_and_another_goes(
-    court: Court, refusing: Refusing, when: str
+    tenant_env: TenantEnv, refusing: Refusing, when: str
 ) -> None:
     """The newest would go first, having done the least work; the API server keeps it where it is."""
-    node = court.node("2")
-    court.create(court.b, court.pod(court.b, "older", labels=MARK))
-    court.bound(court.b, "older")
-    started(court, court.b, "older")
-    court.create(court.b, court.pod(court.b, "newer", labels=MARK))
-    court.bound(court.b, "older", "newer")
-    refusing(court, "newer", when)
-    court.create(court.a, court.pod(court.a, "mine"))
-    assert court.bound(court.a, "mine") == {"mine": node}
-    court.bound(court.b, "newer")
-    told = [name for name, _, _ in court.told(court.b, "Preempted")]
-    assert (told, "deletionTimestamp" in court.get(court.b, "newer")["metadata"]) == (
+    node = tenant_env.node("2")
+    tenant_env.create(tenant_env.b, tenant_env.pod(tenant_env.b, "older", labels=MARK))
+    tenant_env.bound(tenant_env.b, "older")
+    started(tenant_env, tenant_env.b, "older")
+    tenant_env.create(tenant_env.b, tenant_env.pod(tenant_env.b, "newer", labels=MARK))
+    tenant_env.bound(tenant_env.b, "older", "newer")
+    refusing(tenant_env, "newer", when)
+    tenant_env.create(tenant_env.a, tenant_env.pod(tenant_env.a, "mine"))
+    assert tenant_env.bound(tenant_env.a, "mine") == {"mine": node}
+    tenant_env.bound(tenant_env.b, "newer")
+    told = [name for name, _, _ in tenant_env.told(tenant_env.b, "Preempted")]
+    assert (told, "deletionTimestamp" in tenant_env.get(tenant_env.b, "newer")["metadata"]) == (
         ["older"],
         False,
     )
 
 
-def started(court: Court, tenant: str, name: str) -> None:
+def started(tenant_env: TenantEnv, tenant: str, name: str) -> None:
     """Long enough ago for the work that another pod loses to be less: times have whole seconds."""
     path = f"/api/v1/namespaces/{tenant}/pods/{name}/status"
     patch = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
-    court.api.call("PATCH", path, patch, content_type="application/merge-patch+json")
+    tenant_env.api.call("PATCH", path, patch, content_type="application/merge-patch+json")
 
 
-def test_nobody_goes_who_must_not(court: Court) -> None:
+def test_nobody_goes_who_must_not(tenant_env: TenantEnv) -> None:
     """Another tenant's pods at a lower priority, and pods of a DaemonSet and of the cluster."""
-    court.node("3")
-    spec = court.pod(court.b, "d", cpu="1")["spec"]
+    tenant_env.node("3")
+    spec = tenant_env.pod(tenant_env.b, "d", cpu="1")["spec"]
     labels = {"app": "daemon", **MARK}
-    court.yards[court.b].post(
+    tenant_env.node_pools[tenant_env.b].post(
         "apis/apps/v1/daemonsets",
         {
             "apiVersion": "apps/v1",
@@ -235,25 +257,30 @@ def test_nobody_goes_who_must_not(court: Court) -> None:
             },
         },
     )
-    [daemon] = until(lambda: court.placed(court.b), bool)
-    critical = court.pod(
-        court.b, "critical", labels=MARK, priorityClassName="system-cluster-critical"
+    [daemon] = until(lambda: tenant_env.placed(tenant_env.b), bool)
+    critical = tenant_env.pod(
+        tenant_env.b, "critical", labels=MARK, priorityClassName="system-cluster-critical"
     )
-    court.create(court.b, critical, court.pod(court.b, "plain"))
-    court.bound(court.b, daemon, "critical", "plain")
-    court.create(court.a, court.pod(court.a, "high", priorityClassName="system-cluster-critical"))
+    tenant_env.create(tenant_env.b, critical, tenant_env.pod(tenant_env.b, "plain"))
+    tenant_env.bound(tenant_env.b, daemon, "critical", "plain")
+    tenant_env.create(
+        tenant_env.a,
+        tenant_env.pod(tenant_env.a, "high", priorityClassName="system-cluster-critical"),
+    )
     condition = until(
-        lambda: court.yards[court.a].condition("high"), lambda found: bool(found[1]), 60.0
+        lambda: tenant_env.node_pools[tenant_env.a].condition("high"),
+        lambda found: bool(found[1]),
+        60.0,
     )
     assert condition[1] == "Unschedulable"
-    court.bound(court.b, daemon, "critical", "plain")
+    tenant_env.bound(tenant_env.b, daemon, "critical", "plain")
 
 
-def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(court: Court) -> None:
+def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(tenant_env: TenantEnv) -> None:
     """With the scheduler's own rights, and the kinds as they are installed."""
-    court.policy(court.a, max={"cpu": "4"})
-    plane = court.plane
-    before = court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")
+    tenant_env.policy(tenant_env.a, max={"cpu": "4"})
+    plane = tenant_env.plane
+    before = tenant_env.api.call("GET", f"{TENANT_POLICIES}/{tenant_env.a}")
 
     async def write(share: float) -> dict[str, DecayedShare]:
         shares = FairShares(Ledger())
@@ -262,14 +289,14 @@ def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(court: Court)
             remembering = UsagePersistence(
                 client, shares, lambda: [before], may_write=lambda: True, epoch=lambda: NOW
             )
-            shares.recall({court.a: DecayedShare(share, NOW)}, NOW)
-            shares.ledger.take(court.a, (("cpu", 1500), ("memory", 2**30)))
+            shares.recall({tenant_env.a: DecayedShare(share, NOW)}, NOW)
+            shares.ledger.take(tenant_env.a, (("cpu", 1500), ("memory", 2**30)))
             remembering.recall()
             await remembering.write()
-        return recalled([court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")])
+        return recalled([tenant_env.api.call("GET", f"{TENANT_POLICIES}/{tenant_env.a}")])
 
-    assert asyncio.run(write(0.25)) == {court.a: DecayedShare(0.25, NOW)}
-    after = court.api.call("GET", f"{TENANT_POLICIES}/{court.a}")
+    assert asyncio.run(write(0.25)) == {tenant_env.a: DecayedShare(0.25, NOW)}
+    after = tenant_env.api.call("GET", f"{TENANT_POLICIES}/{tenant_env.a}")
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
     assert after["status"]["conditions"] == before["status"]["conditions"]
     assert after["status"]["usage"] == {
@@ -279,12 +306,14 @@ def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(court: Court)
     }
 
 
-def test_what_never_fits_is_refused_where_it_is_applied(court: Court, kubectl: Kubectl) -> None:
-    court.policy(court.a, max={"cpu": "4"})
+def test_what_never_fits_is_refused_where_it_is_applied(
+    tenant_env: TenantEnv, kubectl: Kubectl
+) -> None:
+    tenant_env.policy(tenant_env.a, max={"cpu": "4"})
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "wide", "namespace": court.a},
+        "metadata": {"name": "wide", "namespace": tenant_env.a},
         "spec": {
             "parallelism": 8,
             "completions": 8,
@@ -295,12 +324,14 @@ def test_what_never_fits_is_refused_where_it_is_applied(court: Court, kubectl: K
                         vocabulary.GANG_MIN_AVAILABLE_LABEL: "8",
                     }
                 },
-                "spec": {**court.pod(court.a, "p")["spec"], "restartPolicy": "Never"},
+                "spec": {**tenant_env.pod(tenant_env.a, "p")["spec"], "restartPolicy": "Never"},
             },
         },
     }
     got = kubectl("apply", "-f", "-", input=json.dumps(job))
-    assert (got.returncode, REFUSED.format(tenant=court.a) in got.stderr) == (1, True), got.stderr
+    assert (got.returncode, REFUSED.format(tenant=tenant_env.a) in got.stderr) == (1, True), (
+        got.stderr
+    )
 
 
 REFUSED = "kubenexus/quota: group 'wide', 8 pods, asks for 8 of cpu, and {tenant} may use 4 at most"

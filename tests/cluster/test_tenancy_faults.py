@@ -1,7 +1,7 @@
 """
 Preemption and reservations under faults, as an independent witness sees them.
 
-A yard that is full. Each round brings gangs of a higher priority than all before, so that others
+A node pool that is full. Each round brings gangs of a higher priority than all before, so that others
 have to go for them; then the fault comes: the leader is ended at a chosen write, evictions are
 answered wrongly or not at all, victims ignore their grace. In other rounds leaders come that make
 their members, and the scheduler is ended while it keeps room for them. At rest everybody who came
@@ -29,10 +29,10 @@ from policies.documents import crds
 from tests.cluster import reliability
 from tests.cluster.eviction_witness import SLOT, Evictions
 from tests.cluster.gang_witness import Witness
-from tests.cluster.proxied import Pair
+from tests.cluster.node_pool import Json, NodePool
+from tests.cluster.pod_watch import Stream
+from tests.cluster.scheduler_proxy import SchedulerPair
 from tests.cluster.waiting import eventually
-from tests.cluster.watching import Stream
-from tests.cluster.yard import Json, Yard
 
 pytestmark = pytest.mark.cluster
 
@@ -115,17 +115,19 @@ SPOILED: Final = 10 if LONG else 1  # each way to answer
 
 
 class Site:
-    """Pods of rising priority in a full yard, the pair of schedulers, and who has seen it all."""
+    """Pods of rising priority in a full node pool, the pair of schedulers, and who has seen it all."""
 
-    def __init__(self, yard: Yard, pair: Pair, witness: Witness, books: Evictions) -> None:
-        self.yard, self.pair, self.witness, self.books = yard, pair, witness, books
+    def __init__(
+        self, node_pool: NodePool, pair: SchedulerPair, witness: Witness, books: Evictions
+    ) -> None:
+        self.node_pool, self.pair, self.witness, self.books = node_pool, pair, witness, books
         self.classes: list[str] = []
         self.ended = 0
         self.numbers = itertools.count(1)
         self.priority(0)
 
     def pod(self, name: str, *, priority: str, gang: tuple[str, int], **more: Any) -> Json:
-        made = self.yard.pod(name, gang=gang, priorityClassName=priority, **more)
+        made = self.node_pool.pod(name, gang=gang, priorityClassName=priority, **more)
         made["spec"]["schedulerName"] = NAME
         return made
 
@@ -133,14 +135,14 @@ class Site:
         """Of a class higher than all before; made ahead, for admission learns of it late."""
         while len(self.classes) < number + AHEAD:
             value = len(self.classes)
-            name = f"{self.yard.namespace}-{value}"
+            name = f"{self.node_pool.namespace}-{value}"
             made = {
                 "apiVersion": "scheduling.k8s.io/v1",
                 "kind": "PriorityClass",
                 "metadata": {"name": name},
                 "value": value,
             }
-            self.yard.api.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)
+            self.node_pool.api.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", made)
             self.classes.append(name)
         return self.classes[number]
 
@@ -159,7 +161,7 @@ class Site:
                 affinity=_not_on_led(),
             )
             pods.append(one)
-        self.yard.create(*pods)
+        self.node_pool.create(*pods)
         return pods
 
     def rest(self, pods: list[Json]) -> str:
@@ -183,7 +185,7 @@ class Site:
         kept = self.pair.steps().get("kept")
         if waiting or ending or partial or kept != 0.0:
             return f"waiting {waiting}, ending {ending}, partial {partial}, kept {kept}"
-        known = set(self.yard.nodes_of_pods())
+        known = set(self.node_pool.nodes_of_pods())
         return f"missing {sorted(names - known)}" if names - known else ""
 
     def break_it(self, fault: Fault) -> None:
@@ -201,7 +203,7 @@ class Site:
 
     def close(self) -> None:
         for name in self.classes:
-            self.yard.api.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
+            self.node_pool.api.call("DELETE", f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}")
 
 
 def _not_on_led() -> Json:
@@ -214,17 +216,17 @@ def _not_on_led() -> Json:
 def site(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Site]:
     for kind in crds.definitions():
         control_plane.api().apply(kind)
-    yard = Yard(control_plane, namespace)
-    room = {yard.add_node(f"n{i}", cpu=str(CPUS)): CPUS * SLOT for i in range(NODES)}
-    yard.add_node(LED, cpu=str(SIZE), labels={LED: "true"})
-    pair = Pair(control_plane, NAME, tmp_path, seed=SEED)
+    node_pool = NodePool(control_plane, namespace)
+    room = {node_pool.add_node(f"n{i}", cpu=str(CPUS)): CPUS * SLOT for i in range(NODES)}
+    node_pool.add_node(LED, cpu=str(SIZE), labels={LED: "true"})
+    pair = SchedulerPair(control_plane, NAME, tmp_path, seed=SEED)
     books = Evictions(room)
     with Witness(Stream(control_plane, namespace), books) as witness:
-        made = Site(yard, pair, witness, books)
+        made = Site(node_pool, pair, witness, books)
         yield made
         made.close()
         pair.stop()
-        yard.close()
+        node_pool.close()
 
 
 def preempt(site: Site, fault: Fault) -> None:
@@ -238,7 +240,7 @@ def preempt(site: Site, fault: Fault) -> None:
 def ignore_grace(site: Site, fault: Fault) -> None:
     """Whoever has to go stays until it is let go, and the leader is killed meanwhile."""
     site.pair.ready()
-    for name in site.yard.nodes_of_pods():
+    for name in site.node_pool.nodes_of_pods():
         finalize(site, name, [STAY])
     pods = site.come(COME)
     ending = partial(site.witness.ask, lambda _: len(site.books.ending))
@@ -246,7 +248,7 @@ def ignore_grace(site: Site, fault: Fault) -> None:
     eventually(site.pair.leader, "a scheduler leads").kill()
     site.pair.succeed(site.ended)
     eventually(lambda: site.pair.steps().get("kept") == COME, "the successor keeps their room")
-    nodes = site.yard.nodes_of_pods()
+    nodes = site.node_pool.nodes_of_pods()
     assert not any(nodes[pod["metadata"]["name"]] for pod in pods)
     for name in nodes:
         finalize(site, name, None)
@@ -254,9 +256,9 @@ def ignore_grace(site: Site, fault: Fault) -> None:
 
 
 def finalize(site: Site, name: str, finalizers: list[str] | None) -> None:
-    site.yard.api.call(
+    site.node_pool.api.call(
         "PATCH",
-        f"/api/v1/namespaces/{site.yard.namespace}/pods/{name}",
+        f"/api/v1/namespaces/{site.node_pool.namespace}/pods/{name}",
         {"metadata": {"finalizers": finalizers}},
         content_type="application/merge-patch+json",
     )
@@ -271,32 +273,32 @@ def reserve(site: Site, fault: Fault) -> None:
         site.pod,
         priority=priority,
         gang=(job, SIZE),
-        nodeSelector={"yard": site.yard.namespace, LED: "true"},
+        nodeSelector={"node-pool": site.node_pool.namespace, LED: "true"},
         terminationGracePeriodSeconds=0,
     )
     leader = make(f"{job}-leader")
     leader["metadata"]["labels"][vocabulary.GANG_ROLE_LABEL] = "leader"
     leader["metadata"]["annotations"][vocabulary.GANG_MEMBERS_ANNOTATION] = "cpu=1"
-    site.yard.create(leader)
+    site.node_pool.create(leader)
     late = isinstance(fault, End) and fault.nth > 1
     if not late:
         site.heal(fault)
-    eventually(lambda: site.yard.nodes_of_pods()[f"{job}-leader"], "the leader has a node")
+    eventually(lambda: site.node_pool.nodes_of_pods()[f"{job}-leader"], "the leader has a node")
     members = [make(f"{job}-{i}") for i in range(1, SIZE)]
-    site.yard.create(*members)
+    site.node_pool.create(*members)
     if late:
         site.heal(fault)
     assert site.rest([leader, *members]) == ""
     eventually(lambda: not reservations(site), "no reservation is left")
     for pod in (leader, *members):
-        path = f"/api/v1/namespaces/{site.yard.namespace}/pods/{pod['metadata']['name']}"
-        site.yard.api.call("DELETE", path)
+        path = f"/api/v1/namespaces/{site.node_pool.namespace}/pods/{pod['metadata']['name']}"
+        site.node_pool.api.call("DELETE", path)
 
 
 def reservations(site: Site) -> list[Json]:
-    space = site.yard.namespace
+    space = site.node_pool.namespace
     path = f"/apis/{vocabulary.API_VERSION}/namespaces/{space}/resourcereservations"
-    rows: list[Json] = site.yard.api.call("GET", path)["items"]
+    rows: list[Json] = site.node_pool.api.call("GET", path)["items"]
     return rows
 
 
@@ -331,7 +333,7 @@ def rounds(site: Site, name: str) -> None:
 
 
 def fill_up(site: Site, slots: int) -> None:
-    """The yard is full again before the next round."""
+    """The node pool is full again before the next round."""
     number = next(site.numbers)
     priority = site.priority(number)
     pods = [
@@ -340,7 +342,7 @@ def fill_up(site: Site, slots: int) -> None:
         )
         for i in range(slots)
     ]
-    site.yard.create(*pods)
+    site.node_pool.create(*pods)
     assert site.rest(pods) == ""
 
 

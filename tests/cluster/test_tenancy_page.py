@@ -19,9 +19,9 @@ from kubenexus.dev.stack import Stack
 from policies import vocabulary
 from tests import pages
 from tests.cluster.conftest import Kubectl
-from tests.cluster.court import TENANT_POLICIES
+from tests.cluster.node_pool import Json, until
+from tests.cluster.tenant_env import TENANT_POLICIES
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import Json, until
 
 pytestmark = pytest.mark.cluster
 

@@ -10,21 +10,32 @@ import pytest
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.process import self_exec
 from kubenexus.dev.stack import Stack
-from tests.cluster.yard import Yard, until
+from tests.cluster.node_pool import NodePool, until
 
 pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture
-def yard(control_plane: ControlPlane, namespace: str, stack: Stack) -> Iterator[Yard]:
-    yard = Yard(control_plane, namespace)
-    yield yard
-    yard.close()
+def node_pool(control_plane: ControlPlane, namespace: str, stack: Stack) -> Iterator[NodePool]:
+    node_pool = NodePool(control_plane, namespace)
+    yield node_pool
+    node_pool.close()
 
 
-def why(stack: Stack, yard: Yard, pod: str, *more: str) -> subprocess.CompletedProcess[str]:
+def why(
+    stack: Stack, node_pool: NodePool, pod: str, *more: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*self_exec.COMMAND, "why", pod, "-n", yard.namespace, "--url", stack.scheduler_url, *more],
+        [
+            *self_exec.COMMAND,
+            "why",
+            pod,
+            "-n",
+            node_pool.namespace,
+            "--url",
+            stack.scheduler_url,
+            *more,
+        ],
         env=self_exec.environment(os.environ),
         capture_output=True,
         text=True,
@@ -32,36 +43,40 @@ def why(stack: Stack, yard: Yard, pod: str, *more: str) -> subprocess.CompletedP
     )
 
 
-def test_a_pod_that_waits(stack: Stack, yard: Yard) -> None:
-    node = yard.add_node("a", cpu="2")
-    yard.create(yard.pod("big", cpu="3"))
-    until(lambda: yard.condition("big"), lambda found: bool(found[1]))
-    text = why(stack, yard, "pod/big").stdout.splitlines()
-    assert text[0].startswith(f"pod {yard.namespace}/big: waiting for a change that may help for ")
-    assert f"  {yard.condition('big')[2]}" == text[1]
+def test_a_pod_that_waits(stack: Stack, node_pool: NodePool) -> None:
+    node = node_pool.add_node("a", cpu="2")
+    node_pool.create(node_pool.pod("big", cpu="3"))
+    until(lambda: node_pool.condition("big"), lambda found: bool(found[1]))
+    text = why(stack, node_pool, "pod/big").stdout.splitlines()
+    assert text[0].startswith(
+        f"pod {node_pool.namespace}/big: waiting for a change that may help for "
+    )
+    assert f"  {node_pool.condition('big')[2]}" == text[1]
     assert f"  ask for at most 2 cpu instead of 3: node {node} has it" in text
     assert f"  {node}: asks for 3 cpu, has 2" in text
 
 
-def test_a_gang_that_has_not_room(stack: Stack, yard: Yard) -> None:
-    yard.add_node("a", cpu="2")
-    yard.create(*(yard.pod(f"m{i}", gang=("g", 3)) for i in range(3)))
-    until(lambda: yard.condition("m0"), lambda found: bool(found[1]))
-    found = json.loads(why(stack, yard, "m0", "-o", "json").stdout)
+def test_a_gang_that_has_not_room(stack: Stack, node_pool: NodePool) -> None:
+    node_pool.add_node("a", cpu="2")
+    node_pool.create(*(node_pool.pod(f"m{i}", gang=("g", 3)) for i in range(3)))
+    until(lambda: node_pool.condition("m0"), lambda found: bool(found[1]))
+    found = json.loads(why(stack, node_pool, "m0", "-o", "json").stdout)
     assert (found["gang"]["size"], found["gang"]["bound"]) == (3, 0)
     assert [row["pod"] for row in found["gang"]["members"]] == ["m0", "m1", "m2"]
     assert "waiting for pod group g: 2/3 members fit" in found["message"]
     assert "free room for 1 more of pod group g" in found["changes"]
 
 
-def test_a_pod_that_has_its_node_and_one_that_is_not_there(stack: Stack, yard: Yard) -> None:
-    node = yard.add_node("a")
-    yard.create(yard.pod("one"))
-    yard.all_bound(1)
-    placed = why(stack, yard, "pods/one")
-    absent = why(stack, yard, "pod/nobody")
+def test_a_pod_that_has_its_node_and_one_that_is_not_there(
+    stack: Stack, node_pool: NodePool
+) -> None:
+    node = node_pool.add_node("a")
+    node_pool.create(node_pool.pod("one"))
+    node_pool.all_bound(1)
+    placed = why(stack, node_pool, "pods/one")
+    absent = why(stack, node_pool, "pod/nobody")
     assert (placed.stdout, absent.returncode) == (
-        f"pod {yard.namespace}/one is on node {node}\n",
+        f"pod {node_pool.namespace}/one is on node {node}\n",
         2,
     )
-    assert f"pod {yard.namespace}/nobody is not known" in absent.stderr
+    assert f"pod {node_pool.namespace}/nobody is not known" in absent.stderr

@@ -26,18 +26,18 @@ from kubenexus.dev.api import Api
 from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
-from tests.cluster import parity_wishes
-from tests.cluster.parity_storage import Storage
-from tests.cluster.parity_world import (
+from tests.cluster import parity_requirements
+from tests.cluster.parity_cluster import (
     FAILED,
     NAMESPACES,
     RESIZES,
     SUCCEEDED,
     TERMINATES,
+    ExistingPod,
     Probe,
-    Standing,
-    World,
+    RandomCluster,
 )
+from tests.cluster.parity_storage import Storage
 
 Object = dict[str, Any]
 
@@ -108,7 +108,7 @@ def folder(item: Object) -> str:
     return f"{root}/namespaces/{item['metadata']['namespace']}/{plural}"
 
 
-class Rig:
+class KubeScheduler:
     def __init__(self, plane: ControlPlane, pool: ThreadPoolExecutor) -> None:
         self._plane, self._pool = plane, pool
         self._names = (f"probe-{n}" for n in itertools.count(1))
@@ -119,7 +119,7 @@ class Rig:
 
     # --- a cluster ---
 
-    def load(self, world: World) -> list[Object]:
+    def load(self, world: RandomCluster) -> list[Object]:
         """Replace whatever is there by this cluster; what the API server made of it."""
         self._clear()
         self._each(self._api.apply, world.namespaces)
@@ -170,7 +170,7 @@ class Rig:
         if claim["metadata"].get("finalizers"):
             self._api.call("DELETE", path(claim))
 
-    def _stand(self, standing: Standing) -> None:
+    def _stand(self, standing: ExistingPod) -> None:
         pod = self._create(standing.pod)
         if standing.fate == TERMINATES:
             # Nobody ends it: where there is no kubelet it stays as it is.
@@ -189,7 +189,7 @@ class Rig:
             "spec": {
                 "nodeSelector": {LAST: seed},
                 "tolerations": [{"operator": "Exists"}],
-                "priorityClassName": parity_wishes.POLITE,
+                "priorityClassName": parity_requirements.POLITE,
                 "containers": [{"name": "c", "image": "i"}],
             },
         }
@@ -278,7 +278,7 @@ def _answer(pod: Object, *, late: bool) -> Answer | None:
 
 
 @contextlib.contextmanager
-def rig(binaries: Binaries, where: Path) -> Iterator[Rig]:
+def kube_scheduler(binaries: Binaries, where: Path) -> Iterator[KubeScheduler]:
     flags = [f"--disable-admission-plugins={ADMISSION_OFF}"]
     with ControlPlane(
         binaries=binaries, folder=where, for_tests=True, apiserver_flags=flags
@@ -289,13 +289,13 @@ def rig(binaries: Binaries, where: Path) -> Iterator[Rig]:
         api = plane.api()
         for name in NAMESPACES:
             api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for item in parity_wishes.fixtures():
+        for item in parity_requirements.fixtures():
             api.call("POST", folder(item), item)
         config = where / "kube-scheduler.yaml"
         config.write_text(yaml.safe_dump(_config(plane)))
         plane.start_kube_scheduler(config)
         with ThreadPoolExecutor(WRITERS) as pool:
-            yield Rig(plane, pool)
+            yield KubeScheduler(plane, pool)
 
 
 def _config(plane: ControlPlane) -> Object:

@@ -20,10 +20,19 @@ from kubenexus.dev.process.child import Child
 from kubenexus.install import cert_rotation
 from kubenexus.install.cli import endings
 from policies import vocabulary
-from tests.cluster.chart_doors import Doors
+from tests.cluster.chart_environment import (
+    FULL,
+    NAMESPACE,
+    RELEASE,
+    ChartEnv,
+    Json,
+    leaf,
+    run,
+    served,
+)
 from tests.cluster.chart_programs import (
     MARK,
-    Creating,
+    PodCreator,
     a_pod,
     arguments,
     creating,
@@ -36,7 +45,7 @@ from tests.cluster.chart_programs import (
     serve,
     started,
 )
-from tests.cluster.chart_rig import FULL, NAMESPACE, RELEASE, Json, Rig, leaf, run, served
+from tests.cluster.chart_service_proxy import ServiceProxy
 from tests.cluster.waiting import eventually
 from tests.unit.kubenexus.labeler import sysfs_trees
 
@@ -55,8 +64,10 @@ TOGETHER: Final = 10  # pods that old and new replicas each admit while both ser
 class Replicas:
     """The webhook's pods behind its Service, newest last."""
 
-    def __init__(self, rig: Rig, doors: Doors, ending: contextlib.ExitStack) -> None:
-        self._rig, self._doors, self._ending = rig, doors, ending
+    def __init__(
+        self, chart_env: ChartEnv, service_proxy: ServiceProxy, ending: contextlib.ExitStack
+    ) -> None:
+        self._chart_env, self._service_proxy, self._ending = chart_env, service_proxy, ending
         self._running: list[tuple[int, Child]] = []
         self._number = 0
 
@@ -68,37 +79,37 @@ class Replicas:
         """One as the Deployment has it now; it is an endpoint once it is ready."""
         (port,) = ports.free(1)
         self._number += 1
-        child = serve(self._rig, port, name=f"webhook-{self._number}")
+        child = serve(self._chart_env, port, name=f"webhook-{self._number}")
         self._ending.callback(child.kill)
         self._running.append((port, child))
-        self._doors.lead_to(*self.ports)
+        self._service_proxy.lead_to(*self.ports)
 
     def end_oldest(self) -> None:
         """It is no endpoint any more, and ends; the pause between the two is not waited for."""
         (_, child), *self._running = self._running
-        self._doors.lead_to(*self.ports)
+        self._service_proxy.lead_to(*self.ports)
         child.stop(grace=30)
         assert child.exit_code == 0, child.tail()
 
 
-def install(rig: Rig, *values: str) -> None:
+def install(chart_env: ChartEnv, *values: str) -> None:
     """The hook before it makes a certificate; a second run finds nothing to do."""
-    said = [hook(rig, "certificates", *values).stderr for _ in range(2)]
+    said = [hook(chart_env, "certificates", *values).stderr for _ in range(2)]
     assert ("written" in said[0], "good as it is" in said[1]) == (True, True), said
-    rig.release("install", *values)
-    assert registered(rig) == []  # nobody answers yet
-    code, told = probe(rig, *values, seconds=2)
+    chart_env.release("install", *values)
+    assert registered(chart_env) == []  # nobody answers yet
+    code, told = probe(chart_env, *values, seconds=2)
     assert (code, "was not seen by mutation" in told) == (1, True), told
 
 
-def answer(rig: Rig, replicas: Replicas, *values: str) -> None:
+def answer(chart_env: ChartEnv, replicas: Replicas, *values: str) -> None:
     """Two replicas, with a certificate that is soon due, as if the release were two months old."""
-    rig.apply(certificate_of(datetime.now(UTC) - timedelta(days=61)))
-    rig.reach_by_name()
+    chart_env.apply(certificate_of(datetime.now(UTC) - timedelta(days=61)))
+    chart_env.reach_by_name()
     replicas.add()
     replicas.add()
-    register(rig, *values)
-    code, said = probe(rig, *values)
+    register(chart_env, *values)
+    code, said = probe(chart_env, *values)
     assert (code, "admission answers" in said) == (0, True), said
 
 
@@ -126,9 +137,9 @@ def certificate_of(then: datetime) -> list[Json]:
     ]
 
 
-def work(rig: Rig, ending: contextlib.ExitStack) -> None:
+def work(chart_env: ChartEnv, ending: contextlib.ExitStack) -> None:
     """Scheduler, labeler and audit do their work with the rights that the chart gives them."""
-    scheduler = started(rig, pod_of(rig, "deployment", "scheduler"), name="scheduler")
+    scheduler = started(chart_env, pod_of(chart_env, "deployment", "scheduler"), name="scheduler")
     ending.callback(scheduler.stop)
     gang = {
         vocabulary.GANG_NAME_LABEL: "pair",
@@ -136,15 +147,17 @@ def work(rig: Rig, ending: contextlib.ExitStack) -> None:
     }
     for name in ("pair-0", "pair-1"):
         about = {"name": name, "namespace": "default", "labels": gang}
-        rig.apply([{**a_pod(name), "metadata": about}])
-    eventually(lambda: len(placed(rig)) == 2, "the gang is placed")
-    eventually(lambda: is_told(rig), "an Event says so")
+        chart_env.apply([{**a_pod(name), "metadata": about}])
+    eventually(lambda: len(placed(chart_env)) == 2, "the gang is placed")
+    eventually(lambda: is_told(chart_env), "an Event says so")
 
-    labeler = pod_of(rig, "daemonset", "labeler")
+    labeler = pod_of(chart_env, "daemonset", "labeler")
     (container,) = labeler["containers"]
-    tree = sysfs_trees.tree(rig.folder / "sys", cpus=["0-3", "4-7"], memory=[1 << 20, 1 << 20])
-    words = arguments(rig, labeler, container, others={"--sys=/sys": f"--sys={tree}"})
-    kubeconfig = rig.account("labeler", node="node-0")
+    tree = sysfs_trees.tree(
+        chart_env.folder / "sys", cpus=["0-3", "4-7"], memory=[1 << 20, 1 << 20]
+    )
+    words = arguments(chart_env, labeler, container, others={"--sys=/sys": f"--sys={tree}"})
+    kubeconfig = chart_env.account("labeler", node="node-0")
     said = [
         run(*words, "--once", f"--node={node}", f"--kubeconfig={kubeconfig}")
         for node in ("node-0", "node-1")
@@ -152,64 +165,68 @@ def work(rig: Rig, ending: contextlib.ExitStack) -> None:
     assert [one.returncode for one in said] == [0, 1], said
     assert "only the node that it runs on" in said[1].stderr
     labels = [
-        rig.get("node", f"node-{number}")["metadata"]["labels"].get(
+        chart_env.get("node", f"node-{number}")["metadata"]["labels"].get(
             vocabulary.NUMA_NODE_COUNT_LABEL
         )
         for number in (0, 1)
     ]
     assert labels == ["2", None]
 
-    audit = pod_of(rig, "cronjob", "audit")
-    audited = done(rig, audit, *audit["containers"])
+    audit = pod_of(chart_env, "cronjob", "audit")
+    audited = done(chart_env, audit, *audit["containers"])
     assert audited.returncode in (0, 1), audited.stderr  # 2: not everything could be read
     assert json.loads(audited.stdout) is not None
     scheduler.stop()
     asked = {
-        name: rig.kubectl(*words, f"--kubeconfig={rig.account(name)}")
+        name: chart_env.kubectl(*words, f"--kubeconfig={chart_env.account(name)}")
         for name, words in FORBIDDEN.items()
     }
     refused = {name for name, found in asked.items() if "Forbidden" in found.stderr}
     assert refused == set(FORBIDDEN), asked
     # What a program is refused that it needs, it says.
-    logs = [path.read_text().lower() for path in rig.folder.glob("*.log")]
+    logs = [path.read_text().lower() for path in chart_env.folder.glob("*.log")]
     assert [line for text in logs for line in text.splitlines() if "forbidden" in line] == []
 
 
-def placed(rig: Rig) -> list[str]:
-    pods = rig.get("pods", "--namespace=default", f"--selector={vocabulary.GANG_NAME_LABEL}=pair")
+def placed(chart_env: ChartEnv) -> list[str]:
+    pods = chart_env.get(
+        "pods", "--namespace=default", f"--selector={vocabulary.GANG_NAME_LABEL}=pair"
+    )
     return [name for pod in pods["items"] if (name := pod["spec"].get("nodeName"))]
 
 
-def is_told(rig: Rig) -> bool:
-    found = rig.get("events", "--namespace=default", "--field-selector=reason=Scheduled")
+def is_told(chart_env: ChartEnv) -> bool:
+    found = chart_env.get("events", "--namespace=default", "--field-selector=reason=Scheduled")
     return any(one["involvedObject"]["name"] == "pair-0" for one in found["items"])
 
 
-def rotate(rig: Rig, replicas: Replicas) -> None:
+def rotate(chart_env: ChartEnv, replicas: Replicas) -> None:
     """The CronJob finds the certificate due; both replicas serve the new one, and none ends."""
-    spec = pod_of(rig, "cronjob", "rotation")
-    before = rig.get("secret", SECRET, f"--namespace={NAMESPACE}")["data"]
-    said = [done(rig, spec, one) for one in (*spec["initContainers"], *spec["containers"])]
+    spec = pod_of(chart_env, "cronjob", "rotation")
+    before = chart_env.get("secret", SECRET, f"--namespace={NAMESPACE}")["data"]
+    said = [done(chart_env, spec, one) for one in (*spec["initContainers"], *spec["containers"])]
     assert [one.returncode for one in said] == [0, 0], said
-    after = rig.get("secret", SECRET, f"--namespace={NAMESPACE}")["data"]
+    after = chart_env.get("secret", SECRET, f"--namespace={NAMESPACE}")["data"]
     changed = {key for key in after if before[key] != after[key]}
     assert changed == {"tls.crt", "tls.key"}
-    rig.files("secret", SECRET)  # the kubelet's part: the files of the volume follow the secret
+    chart_env.files(
+        "secret", SECRET
+    )  # the kubelet's part: the files of the volume follow the secret
     wanted = [leaf(after)] * len(replicas.ports)
     eventually(
         lambda: [served(port) for port in replicas.ports] == wanted, "the new certificate is served"
     )
 
 
-def upgrade(rig: Rig, replicas: Replicas, *values: str) -> None:
+def upgrade(chart_env: ChartEnv, replicas: Replicas, *values: str) -> None:
     """As a Deployment is rolled: one more, one fewer, until all are new."""
-    path = rig.folder / "round.yaml"
+    path = chart_env.folder / "round.yaml"
     path.write_text(yaml.safe_dump({"policies": {"files": {"round.yaml": marking("two")}}}))
     newer = (*values, "--set=commonLabels.round=two", f"--values={path}")
-    rig.release("upgrade", *newer)
+    chart_env.release("upgrade", *newer)
     replicas.add()
     # Many at once: the API server keeps a connection as long as one is enough.
-    with creating(rig, "crowd", count=8, pause=0.05) as crowd:
+    with creating(chart_env, "crowd", count=8, pause=0.05) as crowd:
         replicas.end_oldest()
         before = marks(crowd)
         eventually(
@@ -218,12 +235,12 @@ def upgrade(rig: Rig, replicas: Replicas, *values: str) -> None:
         )
     replicas.add()
     replicas.end_oldest()
-    register(rig, *newer)
-    assert [one["metadata"]["labels"]["round"] for one in registered(rig)] == ["two", "two"]
-    assert "configmaps" in judged(rig)  # what the webhook added is not lost
+    register(chart_env, *newer)
+    assert [one["metadata"]["labels"]["round"] for one in registered(chart_env)] == ["two", "two"]
+    assert "configmaps" in judged(chart_env)  # what the webhook added is not lost
 
 
-def marks(makers: Sequence[Creating]) -> dict[str, int]:
+def marks(makers: Sequence[PodCreator]) -> dict[str, int]:
     return {mark: sum(one.marks[mark] for one in makers) for mark in ("", "two")}
 
 
@@ -240,29 +257,29 @@ def marking(value: str) -> Json:
     }
 
 
-def roll_back(rig: Rig, *values: str) -> None:
-    back = rig.helm("rollback", RELEASE, "1", "--wait", "--timeout", "150s")
+def roll_back(chart_env: ChartEnv, *values: str) -> None:
+    back = chart_env.helm("rollback", RELEASE, "1", "--wait", "--timeout", "150s")
     assert back.returncode == 0, back.stderr
-    register(rig, *values)
-    assert ["round" in one["metadata"]["labels"] for one in registered(rig)] == [False, False]
+    register(chart_env, *values)
+    assert ["round" in one["metadata"]["labels"] for one in registered(chart_env)] == [False, False]
 
 
-def uninstall(rig: Rig, *values: str) -> None:
+def uninstall(chart_env: ChartEnv, *values: str) -> None:
     """The hook before the end, as a process; its own account is what Helm deletes with the hook."""
-    left = hook(rig, "cleanup", *values)
-    assert (left.returncode, registered(rig)) == (0, []), left.stderr
-    gone = rig.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
+    left = hook(chart_env, "cleanup", *values)
+    assert (left.returncode, registered(chart_env)) == (0, []), left.stderr
+    gone = chart_env.helm("uninstall", RELEASE, "--wait", "--timeout", "150s")
     assert gone.returncode == 0, gone.stderr
     objects = [
         one
-        for one in rig.template(*values)
+        for one in chart_env.template(*values)
         if "helm.sh/hook" in (one["metadata"].get("annotations") or {})
     ]
     names = yaml.safe_dump_all(objects)
-    rig.kubectl("delete", "--ignore-not-found", "--filename=-", input=names)
+    chart_env.kubectl("delete", "--ignore-not-found", "--filename=-", input=names)
 
 
-def widen(rig: Rig) -> None:
+def widen(chart_env: ChartEnv) -> None:
     """A policy about a kind that is not the product's own: the webhook widens its rules."""
     policy = {
         "apiVersion": vocabulary.POLICY_API_VERSION,
@@ -273,11 +290,13 @@ def widen(rig: Rig) -> None:
             "validations": [{"name": "any", "expression": "true", "message": "never"}],
         },
     }
-    done = rig.kubectl("apply", "--filename=-", input=json.dumps(policy))
+    done = chart_env.kubectl("apply", "--filename=-", input=json.dumps(policy))
     assert done.returncode == 0, done.stderr
-    eventually(lambda: "configmaps" in judged(rig), "the webhook has ConfigMaps sent")
+    eventually(lambda: "configmaps" in judged(chart_env), "the webhook has ConfigMaps sent")
 
 
-def judged(rig: Rig) -> str:
+def judged(chart_env: ChartEnv) -> str:
     """The validating configuration's rules, as text."""
-    return json.dumps([one["rules"] for found in registered(rig) for one in found["webhooks"]])
+    return json.dumps(
+        [one["rules"] for found in registered(chart_env) for one in found["webhooks"]]
+    )

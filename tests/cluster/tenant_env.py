@@ -1,7 +1,7 @@
 """
 Tenants with a namespace each, nodes that all of them may use, and the policies between them.
 
-One court is one test's own: its tenants are named with a number, so that what one test leaves in
+Each test has its own environment: its tenants are named with a number, so that what one test leaves in
 the scheduler's memory says nothing about the next. Policies are in force when a call returns.
 """
 
@@ -14,8 +14,8 @@ from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import Stack
 from policies import vocabulary
+from tests.cluster.node_pool import Json, NodePool, until
 from tests.cluster.waiting import eventually
-from tests.cluster.yard import Json, Yard, until
 
 TENANT_POLICIES = f"/apis/{vocabulary.POLICY_API_VERSION}/tenantpolicies"
 PLATFORM_POLICIES = f"/apis/{vocabulary.POLICY_API_VERSION}/platformpolicies"
@@ -23,7 +23,7 @@ PLATFORM_POLICIES = f"/apis/{vocabulary.POLICY_API_VERSION}/platformpolicies"
 _numbers = itertools.count(1)
 
 
-class Court:
+class TenantEnv:
     """Tenants by their letters; `a` and `b` have names of their own, being the usual ones."""
 
     def __init__(self, plane: ControlPlane, stack: Stack, *, letters: Sequence[str] = "ab") -> None:
@@ -32,12 +32,12 @@ class Court:
         self.names = {letter: f"{letter}{number}" for letter in letters}
         self.a, self.b = self.names["a"], self.names["b"]
         self.policies: list[str] = []
-        self.yards = {name: Yard(plane, name) for name in self.names.values()}
-        for name in self.yards:
+        self.node_pools = {name: NodePool(plane, name) for name in self.names.values()}
+        for name in self.node_pools:
             labels = {vocabulary.TENANT_LABEL: name, vocabulary.TIER_LABEL: "silver"}
             about = {"name": name, "labels": labels}
             self.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": about})
-        for name in self.yards:
+        for name in self.node_pools:
             eventually(partial(plane.has_default_account, name), f"account of {name}")
 
     @property
@@ -45,7 +45,7 @@ class Court:
         return self.plane.api()
 
     def node(self, cpu: str) -> str:
-        return self.yards[self.a].add_node(f"n{len(self.plane_nodes())}", cpu=cpu)
+        return self.node_pools[self.a].add_node(f"n{len(self.plane_nodes())}", cpu=cpu)
 
     def plane_nodes(self) -> list[str]:
         rows = self.api.call("GET", "/api/v1/nodes")["items"]
@@ -89,13 +89,13 @@ class Court:
     # --- pods ---
 
     def pod(self, tenant: str, name: str, *, labels: Json | None = None, **more: Any) -> Json:
-        pod = self.yards[tenant].pod(name, **more)
+        pod = self.node_pools[tenant].pod(name, **more)
         pod["metadata"]["labels"] |= labels or {}
-        pod["spec"]["nodeSelector"] = {"yard": self.a}
+        pod["spec"]["nodeSelector"] = {"node-pool": self.a}
         return pod
 
     def create(self, tenant: str, *pods: Json) -> None:
-        self.yards[tenant].create(*pods)
+        self.node_pools[tenant].create(*pods)
 
     def get(self, tenant: str, name: str) -> Json:
         found: Json = self.api.call("GET", f"/api/v1/namespaces/{tenant}/pods/{name}")
@@ -112,11 +112,11 @@ class Court:
         self.api.call("PATCH", path, patch, content_type="application/merge-patch+json")
 
     def placed(self, tenant: str) -> dict[str, str]:
-        return {k: v for k, v in self.yards[tenant].nodes_of_pods().items() if v}
+        return {k: v for k, v in self.node_pools[tenant].nodes_of_pods().items() if v}
 
     def going(self, tenant: str) -> set[str]:
         """Pods that are being ended."""
-        found = (pod["metadata"] for pod in self.yards[tenant].pods())
+        found = (pod["metadata"] for pod in self.node_pools[tenant].pods())
         return {about["name"] for about in found if "deletionTimestamp" in about}
 
     def bound(self, tenant: str, *names: str) -> dict[str, str]:
@@ -128,11 +128,11 @@ class Court:
         return found
 
     def told(self, tenant: str, reason: str) -> list[tuple[str, str, str]]:
-        return until(lambda: self.yards[tenant].events(reason), bool)
+        return until(lambda: self.node_pools[tenant].events(reason), bool)
 
     def close(self) -> None:
         for path in self.policies:
             self.api.call("DELETE", path)
-        for name, yard in self.yards.items():
-            yard.close()
+        for name, node_pool in self.node_pools.items():
+            node_pool.close()
             self.api.call("DELETE", f"/api/v1/namespaces/{name}")

@@ -29,7 +29,7 @@ class Verdict:
     text: str
 
 
-class Ours:
+class KubeNexus:
     """The books of one cluster."""
 
     def __init__(self, objects: Iterable[Object]) -> None:

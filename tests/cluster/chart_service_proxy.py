@@ -19,7 +19,7 @@ from kubenexus.dev.process import ports
 _PIECE: Final = 64 * 1024
 
 
-class Doors:
+class ServiceProxy:
     """Runs inside `with`, in a thread of its own."""
 
     def __init__(self, port: int) -> None:
@@ -28,7 +28,7 @@ class Doors:
         self._open: Counter[int] = Counter()  # endpoint -> its connections
         self._clients: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="doors", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="service-proxy", daemon=True)
         self._listening = threading.Event()
         self._over = asyncio.Event()
 

@@ -26,7 +26,7 @@ def until(read: Callable[[], T], want: Callable[[T], bool], seconds: float = 30.
     return found
 
 
-class Yard:
+class NodePool:
     """Nodes for one test alone: labelled and tainted with its namespace, taken away afterwards."""
 
     def __init__(self, plane: ControlPlane, namespace: str) -> None:
@@ -47,9 +47,9 @@ class Yard:
                     "kind": "Node",
                     "metadata": {
                         "name": full,
-                        "labels": {"yard": self.namespace, **(labels or {})},
+                        "labels": {"node-pool": self.namespace, **(labels or {})},
                     },
-                    "spec": {"taints": [{"key": "yard", "effect": "NoSchedule"}]},
+                    "spec": {"taints": [{"key": "node-pool", "effect": "NoSchedule"}]},
                     "status": {"capacity": amounts, "allocatable": amounts},
                 }
             ]
@@ -92,8 +92,8 @@ class Yard:
             },
             "spec": {
                 "schedulerName": vocabulary.SCHEDULER_NAME,
-                "nodeSelector": {"yard": self.namespace},
-                "tolerations": [{"key": "yard", "operator": "Exists"}],
+                "nodeSelector": {"node-pool": self.namespace},
+                "tolerations": [{"key": "node-pool", "operator": "Exists"}],
                 "containers": [
                     {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
                 ],

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tests.cluster import parity_storage, parity_wishes
+from tests.cluster import parity_requirements, parity_storage
 from tests.cluster.parity_draw import Draw
+from tests.cluster.parity_requirements import DECLARED, HOSTNAME, LABELS, TAINTS, ZONE
 from tests.cluster.parity_storage import OLD_ZONE, Storage
-from tests.cluster.parity_wishes import DECLARED, HOSTNAME, LABELS, TAINTS, ZONE
 
 Object = dict[str, Any]
 
@@ -40,7 +40,7 @@ RUNS, TERMINATES, SUCCEEDED, FAILED, RESIZES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ExistingPod:
     """A pod that stands on a node before the probe comes."""
 
     pod: Object
@@ -60,19 +60,19 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class RandomCluster:
     """One cluster and the pods to be asked about on it, one after another."""
 
     seed: str
     nodes: tuple[Object, ...]
     namespaces: tuple[Object, ...]
-    standing: tuple[Standing, ...]
+    standing: tuple[ExistingPod, ...]
     storage: Storage
     probes: tuple[Probe, ...]
     first: int = 0
     """The number of the first probe."""
 
-    def only(self, number: int) -> "World":
+    def only(self, number: int) -> "RandomCluster":
         return replace(self, probes=(self.probes[number],), first=number)
 
 
@@ -84,7 +84,7 @@ class Mood:
     tainted: bool
 
 
-def world(seed: str, features: frozenset[str], *, probes: int = PROBES) -> World:
+def world(seed: str, features: frozenset[str], *, probes: int = PROBES) -> RandomCluster:
     draw = Draw(random.Random(seed), features)
     mood = Mood(tight=draw.chance(0.3), tainted=draw.chance(0.4))
     nodes = tuple(_node(draw, f"{seed}-{n}", mood) for n in range(draw.upto(3, MOST_NODES)))
@@ -94,7 +94,7 @@ def world(seed: str, features: frozenset[str], *, probes: int = PROBES) -> World
         _standing(draw, f"stands-{n}", [*names, "gone"] if draw.chance(0.1) else names, storage)
         for n in range(draw.upto(0, 4 * len(nodes)))
     )
-    return World(
+    return RandomCluster(
         seed,
         nodes,
         tuple(_namespace(draw, name) for name in NAMESPACES),
@@ -196,8 +196,8 @@ def _namespace(draw: Draw, name: str) -> Object:
 # --- pods ---
 
 
-def _standing(draw: Draw, name: str, nodes: list[str], storage: Storage) -> Standing:
-    pod = parity_wishes.standing(draw, name, draw.one(*SPACES), storage)
+def _standing(draw: Draw, name: str, nodes: list[str], storage: Storage) -> ExistingPod:
+    pod = parity_requirements.standing(draw, name, draw.one(*SPACES), storage)
     pod["spec"]["nodeName"] = draw.one(*nodes)
     if draw.chance(0.3):
         pod["spec"]["schedulerName"] = draw.one("kubenexus-scheduler", "somebody-elses")
@@ -205,8 +205,8 @@ def _standing(draw: Draw, name: str, nodes: list[str], storage: Storage) -> Stan
         pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "aa"}
     fate = draw.one(*[RUNS] * 7, TERMINATES, SUCCEEDED, FAILED)
     if draw.chance(0.15, "resize"):
-        return Standing(pod, RESIZES, _resizing(draw, pod))
-    return Standing(pod, fate)
+        return ExistingPod(pod, RESIZES, _resizing(draw, pod))
+    return ExistingPod(pod, fate)
 
 
 def _resizing(draw: Draw, pod: Object) -> Object:
@@ -229,7 +229,7 @@ def _some_amounts(draw: Draw) -> Object:
     return {"cpu": draw.one("200m", "900m", "1500m"), "memory": draw.one("100Mi", "1Gi", "2Gi")}
 
 
-def _one_holder_a_port(standing: Iterable[Standing]) -> Iterator[Standing]:
+def _one_holder_a_port(standing: Iterable[ExistingPod]) -> Iterator[ExistingPod]:
     """No two pods on one node with the same port, as no host allows it.
 
     kube-scheduler keeps a node's ports as a set: a port that two pods hold counts as free when one
@@ -257,7 +257,7 @@ def _probe(draw: Draw, name: str, nodes: list[str], storage: Storage) -> Probe:
     own = Storage()
     if draw.chance(0.12, "late volumes"):
         own = parity_storage.late(draw, name, namespace, nodes)
-    pod = parity_wishes.probe(draw, name, namespace, nodes, storage, own)
+    pod = parity_requirements.probe(draw, name, namespace, nodes, storage, own)
     return Probe(pod, own, wears=draw.chance(0.5) and not _ignores_cordons(pod))
 
 

@@ -43,7 +43,7 @@ def start_proxy(plane: ControlPlane, folder: Path, port: int, *options: str) -> 
     return child
 
 
-class Pair:
+class SchedulerPair:
     """`name` is that of the schedulers, and of their lease."""
 
     def __init__(self, plane: ControlPlane, name: str, folder: Path, *, seed: int) -> None:

@@ -81,7 +81,7 @@ def a_kind(group: str, version: str, kind: str, plural: str) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class Rig:
+class ChartEnv:
     plane: ControlPlane
     helm_path: Path
     folder: Path
@@ -179,8 +179,8 @@ class Rig:
 
 
 @functools.cache
-def _rendered(rig: Rig, args: tuple[str, ...]) -> str:
-    done = rig.helm("template", RELEASE, str(CHART), *args)
+def _rendered(chart_env: ChartEnv, args: tuple[str, ...]) -> str:
+    done = chart_env.helm("template", RELEASE, str(CHART), *args)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -210,7 +210,7 @@ def run(*args: str, timeout: float = 60.0) -> Done:
 @contextlib.contextmanager
 def running(
     kubernetes: Binaries, folder: Path, *, kinds: Sequence[Json] | None = None
-) -> Iterator[Rig]:
+) -> Iterator[ChartEnv]:
     """A control plane with three nodes, Helm, and the kinds of other operators."""
     plane = ControlPlane(binaries=kubernetes, folder=folder / "plane", for_tests=True)
     try:
@@ -221,9 +221,9 @@ def running(
     try:
         plane.start_kube_scheduler()
         plane.add_nodes(load.plain(3).nodes)
-        rig = Rig(plane, helm, folder)
+        chart_env = ChartEnv(plane, helm, folder)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        rig.apply([space, *(kinds or (a_kind(*row) for row in FOREIGN))])
-        yield rig
+        chart_env.apply([space, *(kinds or (a_kind(*row) for row in FOREIGN))])
+        yield chart_env
     finally:
         plane.stop()

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.cluster.watching import Stream
 
 from kubenexus.dev.plane.control_plane import ControlPlane
 from kubenexus.dev.stack import SCHEDULER, Stack
 from policies import vocabulary
 from tests.cluster.gang_witness import PodLedger, Witness
 from tests.cluster.node_pool import Json, Replica, until
+from tests.cluster.pod_watch import Stream
 from tests.cluster.tenant_env import PLATFORM_POLICIES, TENANT_POLICIES, TenantEnv
 
 pytestmark = pytest.mark.cluster

@@ -10,10 +10,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
 from importlib import metadata
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, Self, Unpack
 from urllib.parse import urlencode
 
 import orjson
@@ -23,26 +22,9 @@ from cluster.errors import Expired, Refused
 from cluster.net.transport import CONNECTIONS, JSON, Now, Request, Sleep, Transport
 from cluster.resources import PODS, Obj, Resource
 from cluster.responses import Listing, Page, a_page, an_object
+from cluster.verbs import Options, PatchKind
 
 PAGE: Final = 1000  # objects a page: bounds the memory of a list without costing many requests
-
-
-class PatchKind(StrEnum):
-    """The content types of PATCH."""
-
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    JSON = "application/json-patch+json"
-    APPLY = "application/apply-patch+yaml"
-
-
-class Options(TypedDict, total=False):
-    """What any call accepts."""
-
-    timeout: float
-    """Seconds for the whole call; 30 when absent."""
-    patience: float
-    """The longest Retry-After of a 429 to sit out, once; 0 when absent: raise at once."""
 
 
 class Client:

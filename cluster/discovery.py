@@ -10,18 +10,12 @@ takes such groups and goes on without them.
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from cluster import verbs
 from cluster.errors import Gone, KubeError
 from cluster.resources import Resource
 from cluster.responses import an_object
-
-
-class DiscoveryVerb(Protocol):
-    """What discovery needs of a client."""
-
-    async def raw(self, method: str, path: str) -> bytes:
-        """Any request."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,7 +41,7 @@ class Served:
 
 
 async def served(
-    client: DiscoveryVerb,
+    client: verbs.Sends,
     *,
     groups: Collection[str] | None = None,
     silent: Callable[[KubeError], None] | None = None,
@@ -72,7 +66,7 @@ async def served(
     return [found[key] for key in sorted(found)]
 
 
-async def _versions(client: DiscoveryVerb) -> dict[str, list[str]]:
+async def _versions(client: verbs.Sends) -> dict[str, list[str]]:
     """Group -> its versions, the preferred one first."""
     body = an_object("list API groups", await client.raw("GET", "/apis"))
     found = {}
@@ -83,7 +77,7 @@ async def _versions(client: DiscoveryVerb) -> dict[str, list[str]]:
     return found
 
 
-async def _rows_of(client: DiscoveryVerb, group: str, version: str) -> list[Served]:
+async def _rows_of(client: verbs.Sends, group: str, version: str) -> list[Served]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         body = an_object(f"list kinds of {path}", await client.raw("GET", path))

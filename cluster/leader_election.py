@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
+from cluster import verbs
 from cluster.errors import Conflict, Gone, KubeError
 from cluster.net.transport import Now, Sleep
-from cluster.resources import LEASES, Obj, Resource
+from cluster.resources import LEASES, Obj
 
 logger = logging.getLogger(__name__)
 
@@ -94,19 +95,8 @@ def decide(lease: Obj | None, me: str, now: float, observed: Observed | None) ->
     return Wait(holder, stale_at - now)
 
 
-class LeaseVerbs(Protocol):
-    """What an elector needs of a client."""
-
-    async def get(
-        self, resource: Resource, name: str, *, namespace: str | None = None, timeout: float
-    ) -> Obj:
-        """Read the lease."""
-
-    async def create(self, resource: Resource, obj: Obj, *, timeout: float) -> Obj:
-        """Write a lease that does not exist."""
-
-    async def update(self, resource: Resource, obj: Obj, *, timeout: float) -> Obj:
-        """Write a lease that nobody wrote since it was read."""
+class LeaseClient(verbs.Gets, verbs.Creates, verbs.Updates, Protocol):
+    """The verbs that a Lease is held with."""
 
 
 class LeaderElector:
@@ -114,7 +104,7 @@ class LeaderElector:
 
     def __init__(
         self,
-        client: LeaseVerbs,
+        client: LeaseClient,
         *,
         name: str,
         namespace: str,

@@ -14,9 +14,9 @@ first list is complete.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
-from cluster import discovery, errors, resources
+from cluster import discovery, errors, resources, verbs
 from cluster.informer import EventKind, Informer, WatchEvent
 
 logger = logging.getLogger(__name__)
@@ -27,18 +27,12 @@ ASK_AGAIN: Final = 60.0
 AFTER_FAILURE: Final = 2.0
 
 
-class ServedVerb(Protocol):
-    """What is needed of a client, besides what the informer needs."""
-
-    async def raw(self, method: str, path: str) -> bytes: ...
-
-
 class OptionalInformer(Generic[T]):
     """`make` builds the informer; `on_event` is what that informer calls."""
 
     def __init__(
         self,
-        api: ServedVerb,
+        api: verbs.Sends,
         resource: resources.Resource,
         *,
         make: Callable[[resources.Resource], Informer[T]],

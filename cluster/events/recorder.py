@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from cluster import verbs
 from cluster.backoff import Backoff
 from cluster.errors import Conflict, Gone, KubeError, Retry
 from cluster.events.correlator import (
@@ -35,21 +36,13 @@ from cluster.events.correlator import (
     cut,
 )
 from cluster.net.transport import Now, RateLimit, Sleep
-from cluster.resources import EVENTS, Obj, Resource
+from cluster.resources import EVENTS, Obj
 
 ATTEMPTS: Final = 4
 
 
-class EventVerbs(Protocol):
-    """What the recorder needs of a client."""
-
-    async def create(self, resource: Resource, obj: Obj, *, namespace: str | None = None) -> Obj:
-        """Create the Event."""
-
-    async def patch(
-        self, resource: Resource, name: str, body: Obj, *, namespace: str | None = None
-    ) -> Obj:
-        """Merge the series into the Event."""
+class EventClient(verbs.Creates, verbs.Patches, Protocol):
+    """The verbs that Events are written with."""
 
 
 class Recorder:
@@ -63,7 +56,7 @@ class Recorder:
 
     def __init__(
         self,
-        client: EventVerbs,
+        client: EventClient,
         *,
         controller: str,
         instance: str,

@@ -7,16 +7,13 @@ nobody could say what it hides. Kinds without a namespace belong to nobody and a
 
 from collections.abc import Collection
 
-from cluster import discovery
-from cluster.discovery import DiscoveryVerb
+from cluster import discovery, verbs
 from cluster.resources import Resource
 from policies.pods import workloads
 from webhook.registration import rules
 
-__all__ = ["DiscoveryVerb", "kinds"]
 
-
-async def kinds(client: DiscoveryVerb, named: Collection[str] = ()) -> list[Resource]:
+async def kinds(client: verbs.Sends, named: Collection[str] = ()) -> list[Resource]:
     """The kinds that the server has, by group and name; `named` are those of policies."""
     groups = {group for group, _ in workloads.KINDS}
     bare = {name for name in named if "/" not in name and name != "*"} - {

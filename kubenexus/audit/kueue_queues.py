@@ -9,7 +9,7 @@ nobody is asked.
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from cluster import discovery, resources
+from cluster import discovery, resources, verbs
 from cluster.resources import Resource
 from cluster.responses import Page
 from policies.engine import kueue
@@ -36,7 +36,7 @@ class AuditQueues:
         self._held: set[str] = set()  # namespaces with queues
         self._above: dict[str, str] = {}  # uid of a controller -> queue
 
-    async def read(self, client: discovery.DiscoveryVerb, pages: Pages) -> None:
+    async def read(self, client: verbs.Sends, pages: Pages) -> None:
         rows = await discovery.served(client, groups={kind.group for kind in _KINDS})
         served = {row.name: row.resource for row in rows}
         if any(kind.plural not in served for kind in _KINDS):

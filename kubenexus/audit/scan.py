@@ -1,5 +1,5 @@
 """
-Reads every object of every kind that is judged, page by page, and lays each before the judge.
+AuditClient every object of every kind that is judged, page by page, and lays each before the judge.
 
     namespaces --> kinds --> pages --> objects --judge--> rows to `take`, numbers to `Sums`
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from cluster import errors, resources
+from cluster import errors, resources, verbs
 from cluster.events.correlator import Ref
 from cluster.resources import Obj, Resource
 from cluster.responses import Page
@@ -36,16 +36,8 @@ class NoNamespace(Exception):
     """The one namespace to be audited does not exist."""
 
 
-class Reads(discovery.DiscoveryVerb, Protocol):
-    """What a scan needs of a client."""
-
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Obj:
-        """One object."""
-
-    def pages(
-        self, resource: Resource, *, namespace: str | None, limit: int, patience: float
-    ) -> AsyncIterator[Page]:
-        """A collection page by page."""
+class AuditClient(verbs.Sends, verbs.Gets, verbs.Lists, Protocol):
+    """The verbs that a scan uses."""
 
 
 @dataclass(slots=True)
@@ -77,7 +69,7 @@ class Scan:
 
     def __init__(
         self,
-        client: Reads,
+        client: AuditClient,
         policies: PolicySet,
         *,
         now: datetime,

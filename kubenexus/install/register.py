@@ -20,12 +20,13 @@ from typing import Any, Final
 import aiohttp
 
 from cluster import errors
-from cluster.client import Client, PatchKind
+from cluster.client import Client
 from cluster.resources import (
     MUTATING_WEBHOOK_CONFIGURATIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     Resource,
 )
+from cluster.verbs import PatchKind
 from webhook.registration import configurations as registration
 from webhook.registration import rules as sending
 

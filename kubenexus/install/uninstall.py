@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cluster import errors
-from cluster.client import Client, PatchKind
+from cluster.client import Client
 from cluster.resources import PODS, SECRETS
+from cluster.verbs import PatchKind
 from kubenexus.install import probe, register
 from policies import vocabulary
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster import resources
-from cluster.client import Client, PatchKind
+from cluster.client import Client
+from cluster.verbs import PatchKind
 from kubenexus.labeler import labels
 from kubenexus.labeler.sysfs import Host
 

@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from cluster import denials, errors, resources
+from cluster import denials, errors, resources, verbs
 from policies import vocabulary
 from scheduler.model.plan import Bound, Placement, Result, Unbound
 
@@ -30,28 +30,8 @@ LONGEST_WAIT: Final = 2.0
 ONE_TRY: Final = 5.0  # seconds for one request; a second one is safe and may meet a better server
 
 
-class BindVerb(Protocol):
-    """What the binder needs of a client."""
-
-    async def bind(
-        self,
-        namespace: str,
-        pod: str,
-        node: str,
-        *,
-        uid: str | None = None,
-        annotations: Mapping[str, str] | None = None,
-        timeout: float = ONE_TRY,
-    ) -> None: ...
-
-    async def get(
-        self,
-        resource: resources.Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        timeout: float = ONE_TRY,
-    ) -> dict[str, Any]: ...
+class BindClient(verbs.Binds, verbs.Gets, Protocol):
+    """The verbs that the binder uses."""
 
 
 class Binder:
@@ -63,7 +43,7 @@ class Binder:
 
     def __init__(
         self,
-        api: BindVerb,
+        api: BindClient,
         *,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],

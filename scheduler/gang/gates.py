@@ -15,9 +15,9 @@ dropped: the queue asks again while the gate is still there.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
-from cluster import client, denials, errors, resources
+from cluster import denials, errors, resources, verbs
 from policies import vocabulary
 from scheduler.model.pod import Pod
 
@@ -32,20 +32,6 @@ PATCH: Final[Sequence[Mapping[str, str]]] = (
 )
 
 
-class PatchVerb(Protocol):
-    """What is needed of a client."""
-
-    async def patch(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any] | Sequence[Any],
-        *,
-        namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
-    ) -> dict[str, Any]: ...
-
-
 class GateRemover:
     """Start `run()` as a task, as often as writers are wanted, and cancel it to stop.
 
@@ -54,7 +40,7 @@ class GateRemover:
 
     def __init__(
         self,
-        api: PatchVerb,
+        api: verbs.Patches,
         *,
         may_write: Callable[[], bool],
         on_refusal: Callable[[Pod, str], None],
@@ -104,7 +90,7 @@ class GateRemover:
                 pod.key.name,
                 [guard, *PATCH],
                 namespace=pod.key.namespace,
-                kind=client.PatchKind.JSON,
+                kind=verbs.PatchKind.JSON,
             )
         except errors.Retry:
             return _AFTER_FAILURE

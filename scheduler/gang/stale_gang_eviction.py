@@ -22,13 +22,12 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from cluster import client, errors, resources
+from cluster import errors, resources, verbs
 from cluster.events import correlator
 from scheduler.model.pod import Pod
 from scheduler.model.unit import PartialGang
 from scheduler.options import StaleGangPolicy
 from scheduler.report import events
-from scheduler.report.conditions import StatusPatchVerb
 
 logger = logging.getLogger(__name__)
 
@@ -58,21 +57,8 @@ class EvictionOutcome:
         return sum(fate is MemberFate.EVICTED for _, fate in self.fates)
 
 
-class EvictionVerbs(StatusPatchVerb, Protocol):
-    """What is needed of a client."""
-
-    async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
-    ) -> dict[str, Any]: ...
-
-    async def delete(
-        self,
-        resource: resources.Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-    ) -> None: ...
+class GangEvictionClient(verbs.Gets, verbs.PatchesStatus, verbs.Deletes, Protocol):
+    """The verbs that the evictor uses."""
 
 
 def fate(pod: Pod, *, policy: StaleGangPolicy, scheduler: str) -> MemberFate:
@@ -108,7 +94,7 @@ class StaleGangEvictor:
 
     def __init__(
         self,
-        api: EvictionVerbs,
+        api: GangEvictionClient,
         *,
         scheduler: str,
         policy: StaleGangPolicy,
@@ -198,7 +184,7 @@ class StaleGangEvictor:
             pod.key.name,
             {"metadata": {"uid": pod.uid}, "status": {"conditions": [row]}},
             namespace=pod.key.namespace,
-            kind=client.PatchKind.STRATEGIC,
+            kind=verbs.PatchKind.STRATEGIC,
         )
         await self._api.delete(
             resources.PODS, pod.key.name, namespace=pod.key.namespace, uid=pod.uid

@@ -12,32 +12,15 @@ already is taken as made: its name says what is in it. Nothing is decided and no
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from cluster import errors, resources
+from cluster import errors, resources, verbs
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
 from scheduler.provisioning import objects
 from scheduler.provisioning.objects import EqualMembers, ProvisioningRequest, RequestDraft
 
 
-class RequestVerbs(Protocol):
-    """What is needed of a client."""
-
-    async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
-    ) -> dict[str, Any]: ...
-
-    async def create(
-        self, resource: resources.Resource, obj: Mapping[str, Any], *, namespace: str | None = None
-    ) -> dict[str, Any]: ...
-
-    async def delete(
-        self,
-        resource: resources.Resource,
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str | None = None,
-    ) -> None: ...
+class RequestClient(verbs.Gets, verbs.Creates, verbs.Deletes, Protocol):
+    """The verbs that requests are written with."""
 
 
 class WriteFailed(Exception):
@@ -49,7 +32,7 @@ class RequestWriter:
 
     def __init__(
         self,
-        api: RequestVerbs,
+        api: RequestClient,
         *,
         class_name: str,
         scheduler: str,

@@ -13,11 +13,11 @@ otherwise; what changed meanwhile replaces it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from cluster import client, denials, errors, resources
+from cluster import denials, errors, resources, verbs
 from scheduler.model.pod import Pod, ScheduledCondition
 
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -32,26 +32,12 @@ _PATIENCE: Final = 20  # pauses after which a condition is written although bind
 _AFTER_FAILURE: Final = 1.0
 
 
-class StatusPatchVerb(Protocol):
-    """What is needed of a client."""
-
-    async def patch_status(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
-    ) -> dict[str, Any]: ...
-
-
 class ConditionWriter:
     """Start `run()` as a task, as often as writers are wanted, and cancel it to stop."""
 
     def __init__(
         self,
-        api: StatusPatchVerb,
+        api: verbs.PatchesStatus,
         *,
         busy: Callable[[], bool],
         clock: Callable[[], datetime],
@@ -107,7 +93,7 @@ class ConditionWriter:
                 pod.key.name,
                 body(pod, condition, changed=before, at=self._clock()),
                 namespace=pod.key.namespace,
-                kind=client.PatchKind.STRATEGIC,
+                kind=verbs.PatchKind.STRATEGIC,
             )
             self.written += 1
         except errors.KubeError as error:

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from cluster import resources
-from cluster.client import Client, PatchKind
+from cluster.client import Client
 from cluster.connection import connection
 from cluster.errors import Conflict, Gone, KubeError, Refused
 from cluster.events.correlator import Ref, report
 from cluster.events.recorder import Recorder
 from cluster.leader_election import LeaderElector
+from cluster.verbs import PatchKind
 from kubenexus.dev.plane.control_plane import ControlPlane
 
 pytestmark = pytest.mark.cluster

@@ -22,9 +22,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from cluster import discovery, errors, resources
-from cluster.client import Client, PatchKind
+from cluster.client import Client
 from cluster.discovery import Served
 from cluster.informer import Informer
+from cluster.verbs import PatchKind
 from policies import vocabulary
 from webhook import metrics
 from webhook.registration import configurations, rules

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from cluster import client, resources
+from cluster import resources, verbs
 from kubenexus.simulate.virtual_time.cluster import EPOCH, VirtualCluster
 from policies import vocabulary
 from scheduler.model.plan import Placed
@@ -88,6 +88,7 @@ class _Api:
         uid: str | None = None,
         dry_run: bool = False,
         timeout: float = 0.0,
+        **options: Any,
     ) -> None:
         if uid is not None and not dry_run:
             self._freed.update(self._world.evict(uid))
@@ -99,7 +100,8 @@ class _Api:
         body: Mapping[str, Any],
         *,
         namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
+        kind: verbs.PatchKind = verbs.PatchKind.MERGE,
+        **options: Any,
     ) -> dict[str, Any]:
         return {}
 

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from cluster import client, errors, resources
+from cluster import errors, resources, verbs
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
@@ -51,23 +51,8 @@ _MOST_CONFLICTS: Final = 20
 _NO_DEVICES: Final[Mapping[str, Any]] = {"allocation": None, "reservedFor": None, "devices": None}
 
 
-class ClaimVerbs(Protocol):
-    """What this module needs of a client."""
-
-    async def patch(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
-        subresource: str | None = None,
-    ) -> dict[str, Any]: ...
-
-    async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
-    ) -> dict[str, Any]: ...
+class ClaimClient(verbs.Gets, verbs.Patches, Protocol):
+    """The verbs that claims are written with."""
 
 
 class _ChoiceInvalid(Exception):
@@ -82,7 +67,7 @@ class ClaimPreBind:
 
     def __init__(
         self,
-        api: ClaimVerbs,
+        api: ClaimClient,
         devices: DynamicResources,
         *,
         now: Callable[[], float],
@@ -240,7 +225,7 @@ class ClaimPreBind:
         }
         # Consumers are added and removed one by one; everything else is replaced.
         by_one = body.keys() == {"status"} and body["status"].keys() == {"reservedFor"}
-        kind = client.PatchKind.STRATEGIC if by_one else client.PatchKind.MERGE
+        kind = verbs.PatchKind.STRATEGIC if by_one else verbs.PatchKind.MERGE
         found = await self._api.patch(
             resources.RESOURCE_CLAIMS,
             name,

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from cluster import errors, resources
+from cluster import errors, resources, verbs
 from policies import vocabulary
 from scheduler.columns.label_match import any_selects
 from scheduler.model.plan import Placement
@@ -39,21 +39,8 @@ LONGEST_WAIT: Final = 2.0
 LOOK_EVERY: Final = 2.0  # seconds between two looks for a pod that went meanwhile
 
 
-class VolumeVerbs(Protocol):
-    """What this module needs of a client."""
-
-    async def patch(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-    ) -> dict[str, Any]: ...
-
-    async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
-    ) -> dict[str, Any]: ...
+class VolumeClient(verbs.Gets, verbs.Patches, Protocol):
+    """The verbs that volumes and their claims are written with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +79,7 @@ class VolumePreBind:
 
     def __init__(
         self,
-        api: VolumeVerbs,
+        api: VolumeClient,
         volumes: VolumePlugin,
         *,
         now: Callable[[], float],

@@ -18,10 +18,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from cluster import errors, resources
+from cluster import errors, resources, verbs
 from policies import quantity
 from scheduler.model.fields import instant, mapping, rows
-from scheduler.report.conditions import StatusPatchVerb
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.tree import NOBODY
 
@@ -39,7 +38,7 @@ class UsagePersistence:
 
     def __init__(
         self,
-        api: StatusPatchVerb,
+        api: verbs.PatchesStatus,
         shares: FairShares,
         objects: Objects,
         *,

@@ -21,13 +21,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from cluster import client, errors, resources
+from cluster import errors, resources, verbs
 from cluster.events import correlator
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.report import events
-from scheduler.report.conditions import StatusPatchVerb
 
 logger = logging.getLogger(__name__)
 
@@ -40,18 +39,8 @@ _AT_ONCE: Final = 16  # pods that are told their nodes
 _CALL_SECONDS: Final = 5.0  # no longer than a lease lasts beyond the last moment to write
 
 
-class EvictionVerb(StatusPatchVerb, Protocol):
-    """What is needed of a client."""
-
-    async def evict(
-        self,
-        namespace: str,
-        pod: str,
-        *,
-        uid: str | None = None,
-        dry_run: bool = False,
-        timeout: float = 30.0,
-    ) -> None: ...
+class EvictionClient(verbs.Evicts, verbs.PatchesStatus, Protocol):
+    """The verbs that the evictor uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +64,7 @@ class Evictor:
 
     def __init__(
         self,
-        api: EvictionVerb,
+        api: EvictionClient,
         *,
         record: Callable[[correlator.EventReport], None],
         may_write: Callable[[], bool],
@@ -192,7 +181,7 @@ class Evictor:
                     pod.key.name,
                     {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}},
                     namespace=pod.key.namespace,
-                    kind=client.PatchKind.STRATEGIC,
+                    kind=verbs.PatchKind.STRATEGIC,
                 )
             except errors.KubeError as error:
                 logger.info("not nominated", extra={"pod": str(pod.key), "error": str(error)})

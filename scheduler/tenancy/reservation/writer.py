@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from cluster import errors, resources
+from cluster import errors, resources, verbs
 
 logger = logging.getLogger(__name__)
 
@@ -21,34 +21,8 @@ LONGEST_WAIT: Final = 2.0
 _KIND: Final = resources.RESOURCE_RESERVATIONS
 
 
-class ReservationVerbs(Protocol):
-    """What is needed of a client."""
-
-    async def create(
-        self, resource: resources.Resource, obj: Mapping[str, Any], *, namespace: str | None = None
-    ) -> dict[str, Any]: ...
-
-    async def patch(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-    ) -> dict[str, Any]: ...
-
-    async def patch_status(
-        self,
-        resource: resources.Resource,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-    ) -> dict[str, Any]: ...
-
-    async def delete(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
-    ) -> None: ...
+class ReservationClient(verbs.Creates, verbs.Patches, verbs.PatchesStatus, verbs.Deletes, Protocol):
+    """The verbs that reservations are written with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +38,7 @@ class ReservationWriter:
 
     def __init__(
         self,
-        api: ReservationVerbs,
+        api: ReservationClient,
         *,
         now: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from cluster import resources
-from cluster.client import Client, PatchKind
+from cluster.client import Client
 from cluster.errors import Conflict, Gone, KubeError, Refused, Retry
+from cluster.verbs import PatchKind
 from tests.unit.cluster import fake_api
 from tests.unit.cluster.fake_api import Answer, FarSide, Request, failure, reply
 

@@ -16,7 +16,7 @@ class Server:
     def __init__(self, broken: str = "") -> None:
         self.broken, self.asked = broken, list[str]()
 
-    async def raw(self, method: str, path: str) -> bytes:
+    async def raw(self, method: str, path: str, **options: Any) -> bytes:
         self.asked.append(path)
         if path == self.broken:
             raise errors.Retry(f"{path} does not answer")

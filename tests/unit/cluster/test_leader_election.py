@@ -1,7 +1,7 @@
 """Who leads: the rule as a table, and electors against a lease that others write too."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +90,13 @@ class Server:
     version: int = 1
 
     async def get(
-        self, resource: Resource, name: str, *, namespace: str | None = None, timeout: float
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        timeout: float = 30.0,
+        **options: Any,
     ) -> Obj:
         self._fail()
         assert (resource, name, namespace) == (LEASES, "l", "ns")
@@ -98,19 +104,23 @@ class Server:
             raise Gone("no lease")
         return _copy(self.lease)
 
-    async def create(self, resource: Resource, obj: Obj, *, timeout: float) -> Obj:
+    async def create(
+        self, resource: Resource, obj: Mapping[str, Any], *, timeout: float = 30.0, **options: Any
+    ) -> Obj:
         self._fail()
         if self.lease is not None:
             raise Conflict("taken", reason="AlreadyExists")
-        return self._store(obj)
+        return self._store(dict(obj))
 
-    async def update(self, resource: Resource, obj: Obj, *, timeout: float) -> Obj:
+    async def update(
+        self, resource: Resource, obj: Mapping[str, Any], *, timeout: float = 30.0, **options: Any
+    ) -> Obj:
         self._fail()
         if self.lease is None:
             raise Gone("no lease")
         if obj["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
             raise Conflict("changed since")
-        return self._store(obj)
+        return self._store(dict(obj))
 
     def taken_by(self, holder: str) -> None:
         self._store(a_lease(holder, renewed=f"t{self.version}"))

@@ -21,7 +21,7 @@ class Server:
         self.versions: list[str] = []
         self.fault: Exception | None = None
 
-    async def raw(self, method: str, path: str) -> bytes:
+    async def raw(self, method: str, path: str, **options: Any) -> bytes:
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault

@@ -15,12 +15,12 @@ from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.options import StaleGangPolicy
-from scheduler.plugins.volumes.prebind import VolumePreBind, VolumeVerbs
+from scheduler.plugins.volumes.prebind import VolumeClient, VolumePreBind
 from scheduler.report.conditions import ConditionWriter
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
 from scheduler.tenancy.preemption.executor import Evictor
-from scheduler.tenancy.reservation.writer import ReservationVerbs, ReservationWriter
+from scheduler.tenancy.reservation.writer import ReservationClient, ReservationWriter
 from tests.unit.scheduler.builders import a_node, pod_json
 from tests.unit.scheduler.fake_api import FarSide
 
@@ -43,8 +43,8 @@ class Bench:
         api: FarSide | None = None,
         *,
         policy: StaleGangPolicy = StaleGangPolicy.EVICT,
-        storage: VolumeVerbs | None = None,
-        reservations: ReservationVerbs | None = None,
+        storage: VolumeClient | None = None,
+        reservations: ReservationClient | None = None,
         **more: Any,
     ) -> None:
         self.api = api or FarSide()

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster import client, errors, resources
+from cluster import errors, resources, verbs
 
 Json = dict[str, Any]
 
@@ -39,6 +39,7 @@ class FarSide:
         uid: str | None = None,
         annotations: Mapping[str, str] | None = None,
         timeout: float = 0.0,
+        **options: Any,
     ) -> None:
         self.binds += 1
         fault = self.faults.popleft() if self.faults else None
@@ -64,6 +65,7 @@ class FarSide:
         uid: str | None = None,
         dry_run: bool = False,
         timeout: float = 0.0,
+        **options: Any,
     ) -> None:
         """The pod is going from then on; `finish` ends it."""
         found = self._find(pod)
@@ -90,6 +92,7 @@ class FarSide:
         *,
         namespace: str | None = None,
         timeout: float = 0.0,
+        **options: Any,
     ) -> Json:
         return self._find(name)
 
@@ -100,7 +103,8 @@ class FarSide:
         body: Mapping[str, Any] | Sequence[Any],
         *,
         namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
+        kind: verbs.PatchKind = verbs.PatchKind.MERGE,
+        **options: Any,
     ) -> Json:
         """The three operations by which a gate is lifted, and no others."""
         if self.lift_faults:
@@ -108,7 +112,7 @@ class FarSide:
         found = self._find(name)
         assert not isinstance(body, Mapping)
         uid, gate, remove = body
-        assert kind is client.PatchKind.JSON
+        assert kind is verbs.PatchKind.JSON
         assert (uid["op"], uid["path"]) == ("test", "/metadata/uid")
         assert (gate["op"], gate["path"]) == ("test", "/spec/schedulingGates/0/name")
         assert remove == {"op": "remove", "path": "/spec/schedulingGates/0"}
@@ -126,6 +130,7 @@ class FarSide:
         *,
         namespace: str | None = None,
         uid: str | None = None,
+        **options: Any,
     ) -> None:
         if self.delete_faults:
             raise self.delete_faults.popleft()
@@ -141,7 +146,8 @@ class FarSide:
         body: Mapping[str, Any],
         *,
         namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
+        kind: verbs.PatchKind = verbs.PatchKind.MERGE,
+        **options: Any,
     ) -> Json:
         if self.patch_faults:
             raise self.patch_faults.popleft()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,19 +40,32 @@ class Server:
     open: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False  # calls wait until `open`
 
-    async def create(self, resource: Resource, obj: Obj, *, namespace: str | None = None) -> Obj:
+    async def create(
+        self,
+        resource: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        **options: Any,
+    ) -> Obj:
         assert (resource, namespace) == (EVENTS, obj["metadata"]["namespace"])
         self.notes[obj["metadata"]["name"]] = obj["note"]
         await self._answer("create", obj["note"], obj.get("series", {"count": 1})["count"])
-        self.bodies.append(obj)
-        return obj
+        self.bodies.append(dict(obj))
+        return dict(obj)
 
     async def patch(
-        self, resource: Resource, name: str, body: Obj, *, namespace: str | None = None
+        self,
+        resource: Resource,
+        name: str,
+        body: Any,
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Obj:
         await self._answer("patch", self.notes[name], body["series"]["count"])
         self.bodies.append(body)
-        return body
+        return dict(body)
 
     async def _answer(self, verb: str, note: str, count: int) -> None:
         if self.closed:

@@ -52,7 +52,7 @@ class FakeCluster:
     kueue: bool = False
     """Whether Kueue is installed."""
 
-    async def raw(self, method: str, path: str) -> bytes:
+    async def raw(self, method: str, path: str, **options: Any) -> bytes:
         self._note(path)
         if path == "/apis":
             installed = GROUPS | ({"kueue.x-k8s.io": ["v1beta1"]} if self.kueue else {})
@@ -68,7 +68,9 @@ class FakeCluster:
         *_, group, version = ["", *path.split("/")[2:]]
         return orjson.dumps({"resources": described(group, version)})
 
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
+    async def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None, **options: Any
+    ) -> Json:
         self._note(f"get {resource.plural} {name}")
         for obj in self.objects.get(resource.plural, ()):
             if obj["metadata"]["name"] == name:
@@ -76,7 +78,12 @@ class FakeCluster:
         raise Gone(f"{resource} {name!r} is not there")
 
     async def pages(
-        self, resource: Resource, *, namespace: str | None, limit: int, patience: float
+        self,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        limit: int = 500,
+        **options: Any,
     ) -> AsyncIterator[Page]:
         self._note(resource.plural)
         found = [

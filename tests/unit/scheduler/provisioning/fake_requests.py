@@ -41,7 +41,12 @@ class Shelf:
         }[resource]
 
     async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         await asyncio.sleep(0)
         if name not in self._of(resource):
@@ -49,7 +54,12 @@ class Shelf:
         return copy.deepcopy(self._of(resource)[name])
 
     async def create(
-        self, resource: resources.Resource, obj: Mapping[str, Any], *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         await asyncio.sleep(0)
         fault = self.faults.popleft() if self.faults else None
@@ -72,6 +82,7 @@ class Shelf:
         *,
         namespace: str | None = None,
         uid: str | None = None,
+        **options: Any,
     ) -> None:
         await asyncio.sleep(0)
         if self.delete_faults:

@@ -27,7 +27,12 @@ class Shelf:
         self.count = 0
 
     async def create(
-        self, resource: resources.Resource, obj: Mapping[str, Any], *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         fault = self.faults.popleft() if self.faults else None
         if fault is not None and not isinstance(fault, errors.Retry):
@@ -48,9 +53,10 @@ class Shelf:
         self,
         resource: resources.Resource,
         name: str,
-        body: Mapping[str, Any],
+        body: Any,
         *,
         namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         self.objects[name]["spec"] = body["spec"]
         return self.objects[name]
@@ -62,6 +68,7 @@ class Shelf:
         body: Mapping[str, Any],
         *,
         namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         if self.status_faults:
             raise self.status_faults.popleft()
@@ -72,7 +79,12 @@ class Shelf:
         return self.objects[name]
 
     async def delete(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> None:
         if self.delete_faults:
             raise self.delete_faults.popleft()

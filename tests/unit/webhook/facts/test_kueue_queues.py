@@ -51,7 +51,7 @@ class Server:
         self.add("localqueues", "lost", {"clusterQueue": "nowhere"}, "team-a")
         self.add("clusterqueues", "research", {"namespaceSelector": {}}, tier="gold")
 
-    async def raw(self, method: str, path: str) -> bytes:
+    async def raw(self, method: str, path: str, **options: Any) -> bytes:
         self.asked.append(path)
         rows = [{"version": version} for version in self.versions]
         if path == "/apis":
@@ -81,7 +81,9 @@ class Server:
 
         yield silent()
 
-    async def get(self, resource: Resource, name: str, *, namespace: str | None = None) -> Json:
+    async def get(
+        self, resource: Resource, name: str, *, namespace: str | None = None, **options: Any
+    ) -> Json:
         self.asked.append(f"get {resource.plural} {name}")
         if self.down:
             raise errors.Retry("conversion webhook: no answer", status=500)

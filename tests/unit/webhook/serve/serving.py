@@ -92,7 +92,7 @@ class Serving:
         raw = self.raw(timeout=timeout)
         return (context or self.context()).wrap_socket(raw, server_hostname=ports.HOST)
 
-    def raw(self, *, timeout: float = PATIENCE) -> socket.socket:
+    def raw(self, *, timeout: float = PATIENCE, **options: Any) -> socket.socket:
         return socket.create_connection((ports.HOST, self.options.port), timeout=timeout)
 
     def ask(

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cluster import client, errors, resources
+from cluster import errors, resources, verbs
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
@@ -49,7 +49,12 @@ class Store:
         self._versions = iter(range(100, 1000))
 
     async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         if name not in self.claims:
             raise errors.Gone(f"{name} is not there")
@@ -59,11 +64,12 @@ class Store:
         self,
         resource: resources.Resource,
         name: str,
-        body: Mapping[str, Any],
+        body: Any,
         *,
         namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
+        kind: verbs.PatchKind = verbs.PatchKind.MERGE,
         subresource: str | None = None,
+        **options: Any,
     ) -> Json:
         await asyncio.sleep(0)
         fault = self.faults.popleft() if self.faults else None
@@ -87,8 +93,8 @@ class Store:
         self.claims[obj["metadata"]["name"]] = obj
 
     @staticmethod
-    def _status(status: Json, change: Mapping[str, Any], kind: client.PatchKind) -> None:
-        if kind is client.PatchKind.STRATEGIC:
+    def _status(status: Json, change: Mapping[str, Any], kind: verbs.PatchKind) -> None:
+        if kind is verbs.PatchKind.STRATEGIC:
             (row,) = change["reservedFor"]
             rows = [one for one in status.get("reservedFor", []) if one["uid"] != row["uid"]]
             status["reservedFor"] = rows if "$patch" in row else [*rows, row]

@@ -1,7 +1,6 @@
 """Plans whose pods wait for volumes: who is bound when, and who is planned meanwhile."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 from cluster import errors, resources
@@ -28,7 +27,12 @@ class Claims:
         self._refused = refused
 
     async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         return self.objects[name]
 
@@ -36,9 +40,10 @@ class Claims:
         self,
         resource: resources.Resource,
         name: str,
-        body: Mapping[str, Any],
+        body: Any,
         *,
         namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         if name == self._refused:
             raise errors.Refused("forbidden")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -42,7 +42,12 @@ class Store:
         self._versions = iter(range(100, 1000))
 
     async def get(
-        self, resource: resources.Resource, name: str, *, namespace: str | None = None
+        self,
+        resource: resources.Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         found = self.objects.get((resource.kind, name))
         if found is None:
@@ -53,9 +58,10 @@ class Store:
         self,
         resource: resources.Resource,
         name: str,
-        body: Mapping[str, Any],
+        body: Any,
         *,
         namespace: str | None = None,
+        **options: Any,
     ) -> Json:
         fault = self.faults.popleft() if self.faults else None
         if fault is not None and not isinstance(fault, Lost):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster import client, errors, resources
+from cluster import errors, resources, verbs
 from scheduler.tenancy.fairshare.persistence import EVERY, UsagePersistence, recalled
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.ledger import Ledger
@@ -46,7 +46,8 @@ class Server:
         body: Mapping[str, Any],
         *,
         namespace: str | None = None,
-        kind: client.PatchKind = client.PatchKind.MERGE,
+        kind: verbs.PatchKind = verbs.PatchKind.MERGE,
+        **options: Any,
     ) -> Json:
         if self.fault is not None:
             raise self.fault

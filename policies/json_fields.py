@@ -1,9 +1,13 @@
-"""Raw JSON, read without trust: what has another type than expected reads as empty."""
+"""Raw JSON objects, read without trust: a value of an unexpected type reads as empty."""
 
 from collections.abc import Mapping
 from typing import Any
 
 Json = Mapping[str, Any]
+"""A JSON object that is read and never changed."""
+
+JsonDict = dict[str, Any]
+"""A JSON object that its owner is still writing."""
 
 
 def mapping(value: object) -> Json:

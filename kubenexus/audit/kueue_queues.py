@@ -6,19 +6,19 @@ queue, else the object itself, or what it makes. A cluster without Kueue has no 
 nobody is asked.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
 from cluster import discovery, resources, verbs
 from cluster.resources import Resource
 from cluster.responses import Page
 from policies.engine import kueue
 from policies.engine.kueue import ClusterQueue, Queue
+from policies.json_fields import Json
 from webhook.admission import decide
 from webhook.facts import queue_lookup
 from webhook.review.codec import Review
 
-Json = Mapping[str, Any]
 Pages = Callable[[Resource], AsyncIterator[Page]]
 Controller = Callable[[Json, str], Awaitable[Json | None]]
 

@@ -8,10 +8,10 @@ server remembers, what was judged already is passed over: pages come in the orde
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from cluster import errors, resources, verbs
 from cluster.events.correlator import Ref
@@ -22,11 +22,10 @@ from kubenexus.audit import validate
 from kubenexus.audit.kueue_queues import AuditQueues
 from kubenexus.audit.validate import ValidatedObject, Violation
 from policies.engine.policyset import PolicySet
+from policies.json_fields import Json
 from policies.pods import workloads
 from webhook.admission import audit, decide
 from webhook.review.codec import Review
-
-Json = Mapping[str, Any]
 
 PAGE: Final = 250  # objects in memory at a time
 PATIENCE: Final = 30.0  # seconds that a busy server may ask to wait

@@ -6,22 +6,19 @@ object do not count, and expressions see a user of this command's name. Pods tha
 from their own files never pass admission and are not judged.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from cluster.resources import Resource
 from policies import vocabulary
 from policies.engine.kueue import Queue
 from policies.engine.policyset import PolicySet
 from policies.engine.result import BUILTIN, Failure
-from policies.json_fields import mapping
+from policies.json_fields import Json, mapping
 from webhook.admission import decide
 from webhook.admission.decide import Facts
 from webhook.review.codec import Review
-
-Json = Mapping[str, Any]
 
 USER: Final = {
     "username": "kubenexus-audit",

@@ -24,7 +24,7 @@ cluster or decides about placement.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ValidationError
 
@@ -43,8 +43,7 @@ from kubenexus.clusterfile.schema import (
 )
 from policies import quantity, vocabulary
 from policies.documents import yaml_reader
-
-Json = dict[str, Any]
+from policies.json_fields import JsonDict
 
 FILE_NAME: Final = "cluster.yaml"  # what a folder calls the file that describes its cluster
 _HEADER: Final = f"`apiVersion: {vocabulary.CLUSTER_FILE_API_VERSION}`, `kind: Cluster`"
@@ -55,8 +54,8 @@ _MIB: Final = 2**20
 class Cluster:
     """The objects of a cluster before anybody works on it."""
 
-    nodes: tuple[Json, ...]
-    namespaces: tuple[Json, ...] = ()
+    nodes: tuple[JsonDict, ...]
+    namespaces: tuple[JsonDict, ...] = ()
 
 
 def load(path: Path) -> Cluster:
@@ -92,8 +91,8 @@ def plain(count: int) -> Cluster:
     )
 
 
-def _all_nodes(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[Json, ...]:
-    nodes: dict[str, Json] = {}
+def _all_nodes(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[JsonDict, ...]:
+    nodes: dict[str, JsonDict] = {}
     for index, group in enumerate(parsed.nodes):
         for name in [group.name] if group.count is None else _names(group.name, group.count):
             if name in nodes:
@@ -109,8 +108,8 @@ def _all_nodes(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[Jso
     return tuple(nodes.values())
 
 
-def _all_namespaces(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[Json, ...]:
-    namespaces: dict[str, Json] = {}
+def _all_namespaces(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[JsonDict, ...]:
+    namespaces: dict[str, JsonDict] = {}
     for index, entry in enumerate(parsed.namespaces):
         if entry.name in namespaces:
             raise document.error(
@@ -130,7 +129,7 @@ def _names(stem: str, count: int) -> list[str]:
     return [f"{stem}-{index:0{width}d}" for index in range(count)]
 
 
-def _namespace(entry: NamespaceEntry) -> Json:
+def _namespace(entry: NamespaceEntry) -> JsonDict:
     labels = {vocabulary.NAMESPACE_NAME_LABEL: entry.name, **entry.labels}
     if entry.tenant is not None:
         labels[vocabulary.TENANT_LABEL] = entry.tenant
@@ -140,8 +139,8 @@ def _namespace(entry: NamespaceEntry) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
-def _node(group: NodeGroup, name: str) -> Json:
-    spec: Json = {}
+def _node(group: NodeGroup, name: str) -> JsonDict:
+    spec: JsonDict = {}
     if group.taints:
         spec["taints"] = [taint.model_dump() for taint in group.taints]
     if group.unschedulable:

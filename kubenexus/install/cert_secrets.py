@@ -9,7 +9,7 @@ The authority is written first: a leaf without its authority would have to be ma
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,8 +19,7 @@ from cluster.resources import SECRETS
 from kubenexus.install import cert_rotation
 from kubenexus.install.cert_rotation import Kept
 from kubenexus.pki import KeyPair
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json
 
 
 class Unreadable(Exception):

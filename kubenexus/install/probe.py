@@ -8,7 +8,7 @@ Nothing is stored. A refusal by somebody else, a quota for example, says nothing
 and is passed on.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -16,13 +16,12 @@ from cluster import errors
 from cluster.client import Client
 from cluster.resources import JOBS, PODS, Resource
 from policies import vocabulary
-
-Json = dict[str, Any]
+from policies.json_fields import JsonDict
 
 # The API server names the webhook that said no.
 _OURS: Final = ".kubenexus.io"
 
-_CONTAINER: Final[Json] = {
+_CONTAINER: Final[JsonDict] = {
     "name": "probe",
     "image": "kubenexus.invalid/probe",
     "resources": {
@@ -37,19 +36,19 @@ _CONTAINER: Final[Json] = {
         "seccompProfile": {"type": "RuntimeDefault"},
     },
 }
-_SPEC: Final[Json] = {
+_SPEC: Final[JsonDict] = {
     "restartPolicy": "Never",
     "automountServiceAccountToken": False,
     "containers": [_CONTAINER],
 }
-POD: Final[Json] = {
+POD: Final[JsonDict] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"generateName": "kubenexus-probe-"},
     "spec": _SPEC,
 }
 # A gang of zero cannot be obeyed: no admission of this product lets it pass.
-IMPOSSIBLE: Final[Json] = {
+IMPOSSIBLE: Final[JsonDict] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
     "metadata": {"generateName": "kubenexus-probe-"},
@@ -95,7 +94,7 @@ def is_denial(exc: errors.Refused) -> bool:
     return "admission webhook" in said and _OURS in said and "denied the request" in said
 
 
-async def _dry_run(client: Client, resource: Resource, namespace: str, obj: Json) -> Json:
+async def _dry_run(client: Client, resource: Resource, namespace: str, obj: JsonDict) -> JsonDict:
     answer = await client.raw(
         "POST",
         resource.path(namespace),
@@ -103,5 +102,5 @@ async def _dry_run(client: Client, resource: Resource, namespace: str, obj: Json
         query={"dryRun": "All"},
         action=f"try a {resource.kind} in {namespace}",
     )
-    made: Json = orjson.loads(answer)
+    made: JsonDict = orjson.loads(answer)
     return made

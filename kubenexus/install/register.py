@@ -15,7 +15,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 
@@ -27,10 +27,9 @@ from cluster.resources import (
     Resource,
 )
 from cluster.verbs import PatchKind
+from policies.json_fields import JsonDict
 from webhook.registration import configurations as registration
 from webhook.registration import rules as sending
-
-Json = dict[str, Any]
 
 MANAGER: Final = "kubenexus-install"
 RESOURCES: Final[Mapping[str, Resource]] = {
@@ -77,12 +76,12 @@ async def answering(
         await until(ask, what=f"the webhook did not answer at {url}", seconds=seconds)
 
 
-async def apply(client: Client, configurations: Sequence[Json], authority: bytes) -> None:
+async def apply(client: Client, configurations: Sequence[JsonDict], authority: bytes) -> None:
     """Make or change the configurations, in the order given."""
     for wanted in configurations:
         resource, name = RESOURCES[wanted["kind"]], wanted["metadata"]["name"]
         try:
-            found: Json | None = await client.get(resource, name)
+            found: JsonDict | None = await client.get(resource, name)
         except errors.Gone:
             found = None
         await client.patch(
@@ -95,7 +94,7 @@ async def apply(client: Client, configurations: Sequence[Json], authority: bytes
         )
 
 
-def complete(wanted: Json, found: Json | None, authority: bytes) -> Json:
+def complete(wanted: JsonDict, found: JsonDict | None, authority: bytes) -> JsonDict:
     """The configuration to apply: with the authority, and with the rules that were added since."""
     bundle = base64.b64encode(authority).decode()
     webhooks = [
@@ -110,9 +109,9 @@ def complete(wanted: Json, found: Json | None, authority: bytes) -> Json:
     return {**wanted, "webhooks": webhooks}
 
 
-def _judged(found: Json | None) -> Sequence[Json] | None:
+def _judged(found: JsonDict | None) -> Sequence[JsonDict] | None:
     for one in (found or {}).get("webhooks") or ():
         if one.get("name") == registration.JUDGED:
-            rules: Sequence[Json] | None = one.get("rules")
+            rules: Sequence[JsonDict] | None = one.get("rules")
             return rules
     return None

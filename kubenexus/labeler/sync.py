@@ -13,8 +13,7 @@ from cluster.client import Client
 from cluster.verbs import PatchKind
 from kubenexus.labeler import labels
 from kubenexus.labeler.sysfs import Host
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json
 
 
 def patch(node: Json, host: Host) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from policies import quantity, vocabulary
 from policies.hosts import merge, node_object
 from policies.hosts.merge import HostFacts
 from policies.hosts.topology import Gpu, Topology, Zone
+from policies.json_fields import JsonDict
 from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import ModelError
 from scheduler.hostinfo import provenance
@@ -24,8 +25,6 @@ from scheduler.model.pod import Pod
 from scheduler.plugins.dra.device_types import ResourceSlice
 from scheduler.plugins.dra.store import DeviceStore
 from scheduler.plugins.numa.host_usage import HostUsage
-
-Json = dict[str, Any]
 
 FABRIC: Final = (
     ("type", vocabulary.FABRIC_TYPE_LABEL),
@@ -54,7 +53,7 @@ _GPU_FACTS: Final = (
 )
 
 
-def view(found: Found) -> Json:
+def view(found: Found) -> JsonDict:
     """Raises `ModelError` for a node that the scheduler cannot read either."""
     plain = Node.read(found.node)
     devices = DeviceStore()
@@ -92,7 +91,7 @@ def view(found: Found) -> Json:
     }
 
 
-def _reserved(objects: Sequence[Json], node: str) -> Iterator[Json]:
+def _reserved(objects: Sequence[JsonDict], node: str) -> Iterator[JsonDict]:
     """What is or will be kept on the node for pods to come, by whom it is kept for."""
     for obj in objects:
         about, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
@@ -113,7 +112,7 @@ def _reserved(objects: Sequence[Json], node: str) -> Iterator[Json]:
 # --- the host ---
 
 
-def _zone(zone: Zone, layout: HostUsage | None, origins: Origins) -> Json:
+def _zone(zone: Zone, layout: HostUsage | None, origins: Origins) -> JsonDict:
     room = layout.rooms[zone.id] if layout is not None else None
     return {
         "id": zone.id,
@@ -138,7 +137,7 @@ def _zone(zone: Zone, layout: HostUsage | None, origins: Origins) -> Json:
     }
 
 
-def _gpu(gpu: Gpu, layout: HostUsage | None, origins: Origins, pods: Sequence[Pod]) -> Json:
+def _gpu(gpu: Gpu, layout: HostUsage | None, origins: Origins, pods: Sequence[Pod]) -> JsonDict:
     holders = [str(pod.key) for pod in pods if pod.assignment and gpu.index in pod.assignment.gpus]
     return {
         "index": gpu.index,
@@ -159,7 +158,7 @@ def _sources(subject: str, facts: Sequence[str], origins: Origins) -> dict[str, 
     return {fact: origins[subject, fact] for fact in facts if (subject, fact) in origins}
 
 
-def _manager(topology: Topology, origins: Origins) -> Json | None:
+def _manager(topology: Topology, origins: Origins) -> JsonDict | None:
     if topology.manager is None:
         return None
     return {
@@ -169,7 +168,7 @@ def _manager(topology: Topology, origins: Origins) -> Json | None:
     }
 
 
-def _fabric(labels: Mapping[str, str]) -> Iterator[Json]:
+def _fabric(labels: Mapping[str, str]) -> Iterator[JsonDict]:
     told: set[str] = set()
     for fact, key in FABRIC:
         if key in labels and fact not in told:
@@ -180,7 +179,7 @@ def _fabric(labels: Mapping[str, str]) -> Iterator[Json]:
 # --- pods ---
 
 
-def _pods(objects: Sequence[Json]) -> tuple[list[Pod], list[str]]:
+def _pods(objects: Sequence[JsonDict]) -> tuple[list[Pod], list[str]]:
     """Those that hold something, by name; and sentences about those that cannot be read."""
     pods: list[Pod] = []
     unread: list[str] = []
@@ -195,7 +194,7 @@ def _pods(objects: Sequence[Json]) -> tuple[list[Pod], list[str]]:
     return sorted(pods, key=lambda pod: pod.key), unread
 
 
-def _holding(pod: Pod) -> Json:
+def _holding(pod: Pod) -> JsonDict:
     assignment = pod.assignment
     return {
         "pod": str(pod.key),
@@ -212,7 +211,7 @@ def _holding(pod: Pod) -> Json:
     }
 
 
-def _floating(layout: HostUsage | None, pods: Sequence[Pod]) -> Json | None:
+def _floating(layout: HostUsage | None, pods: Sequence[Pod]) -> JsonDict | None:
     """What is held by pods of which nobody knows where they sit."""
     if layout is None:
         return None
@@ -230,7 +229,7 @@ def _floating(layout: HostUsage | None, pods: Sequence[Pod]) -> Json | None:
 # --- who disagrees ---
 
 
-def _contradiction(found: Contradiction) -> Json:
+def _contradiction(found: Contradiction) -> JsonDict:
     return {
         "subject": found.subject,
         "fact": NAMES.get(found.fact, found.fact),
@@ -242,7 +241,7 @@ def _contradiction(found: Contradiction) -> Json:
 
 def _more_contradictions(
     labels: Mapping[str, str], said: Sequence[HostFacts], topology: Topology, node: Node
-) -> Iterator[Json]:
+) -> Iterator[JsonDict]:
     """Between what stands in different places: labels of one meaning, counts, discovery."""
     zone, az = labels.get(vocabulary.ZONE_LABEL), labels.get(vocabulary.AZ_LABEL)
     if zone and az and zone != az:
@@ -265,11 +264,11 @@ def _more_contradictions(
         )
 
 
-def _pair(fact: str, one: str, value: str, other: str, its: str) -> Json:
+def _pair(fact: str, one: str, value: str, other: str, its: str) -> JsonDict:
     return _row("fabric", fact, [(f"label {one}", value), (f"label {other}", its)])
 
 
-def _row(subject: str, fact: str, said: Sequence[tuple[str, object]]) -> Json:
+def _row(subject: str, fact: str, said: Sequence[tuple[str, object]]) -> JsonDict:
     return {
         "subject": subject,
         "fact": fact,
@@ -324,6 +323,6 @@ def shown(fact: str, value: Any) -> str:
     return str(value)
 
 
-def _words(obj: Json, field: str) -> dict[str, str]:
+def _words(obj: JsonDict, field: str) -> dict[str, str]:
     found = (obj.get("metadata") or {}).get(field) or {}
     return {str(key): str(value) for key, value in found.items()}

@@ -6,10 +6,9 @@ A node's answer as lines for people. Pure.
 Sources stand at the end, numbered; the number of its source stands behind each fact.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-Json = Mapping[str, Any]
+from policies.json_fields import Json
 
 HELP = (
     "Nothing is known of its NUMA nodes and GPUs. Run `kubenexus labeler` on it (the chart's "

@@ -8,7 +8,6 @@ leaves as `FaultyInput` with every fault; commands that are about faults read fi
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kubenexus.policy.errors import FaultyInput, UsageError
 from policies.documents import faults, yaml_reader
@@ -18,9 +17,7 @@ from policies.documents.yaml_reader import Document, DocumentError
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
-from policies.json_fields import mapping
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json, mapping
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,10 @@ Each part that several fields share has one section; a field that holds one poin
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from kubenexus.reference import markdown
 from policies.documents import json_schemas
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json
 
 
 def page() -> str:

@@ -18,13 +18,12 @@ from typing import Any, Final
 from kubenexus.simulate import controllers
 from policies import vocabulary
 from policies.engine.policyset import PolicySet
+from policies.json_fields import JsonDict
 from policies.pods import workloads
 from webhook.admission import decide
 from webhook.registration import configurations
 from webhook.review import patch
 from webhook.review.codec import Review
-
-Json = dict[str, Any]
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _ALWAYS_THERE: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -40,10 +39,10 @@ _USER: Final = {"username": "kubenexus-simulate", "groups": ["system:authenticat
 class AdmissionAnswer:
     """What the client is told, and the object as stored where nothing refused it."""
 
-    obj: Json
+    obj: JsonDict
     refusals: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    changes: tuple[Json, ...] = ()
+    changes: tuple[JsonDict, ...] = ()
 
 
 class ApiServer:
@@ -51,8 +50,8 @@ class ApiServer:
 
     def __init__(
         self,
-        namespaces: Iterable[Json],
-        priority_classes: Iterable[Json] = (),
+        namespaces: Iterable[JsonDict],
+        priority_classes: Iterable[JsonDict] = (),
         *,
         policies: PolicySet,
     ) -> None:
@@ -70,7 +69,7 @@ class ApiServer:
         self._names: set[tuple[str, str, str]] = set()  # (resource, namespace, name)
         self._created = 0
 
-    def create(self, obj: Json, *, owner: Json | None = None) -> AdmissionAnswer:
+    def create(self, obj: JsonDict, *, owner: JsonDict | None = None) -> AdmissionAnswer:
         """Create the object; `owner` is the workload that a pod was made by."""
         group, _, version = str(obj["apiVersion"]).rpartition("/")
         metadata = {"namespace": "default", **obj["metadata"]}
@@ -108,7 +107,7 @@ class ApiServer:
             self._names.add((qualified, namespace, name))
         return answer
 
-    def _ask(self, review: Review, obj: Json, owner: Json | None) -> AdmissionAnswer:
+    def _ask(self, review: Review, obj: JsonDict, owner: JsonDict | None) -> AdmissionAnswer:
         if review.namespace in configurations.EXCLUDED_NAMESPACES:
             return AdmissionAnswer(obj)
         facts = decide.Facts(namespace=self._namespaces[review.namespace], owner=owner)
@@ -123,7 +122,7 @@ class ApiServer:
             changes=mutation.patch,
         )
 
-    def _default_pod(self, pod: Json) -> str:
+    def _default_pod(self, pod: JsonDict) -> str:
         """Fill in what the API server fills in before webhooks run; what it refuses, in words."""
         spec = dict(pod["spec"])
         pod["spec"] = spec
@@ -143,11 +142,11 @@ class ApiServer:
         return (_START + timedelta(seconds=self._created)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _namespace(name: str) -> Json:
+def _namespace(name: str) -> JsonDict:
     return _labelled({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-def _labelled(namespace: Mapping[str, Any]) -> Json:
+def _labelled(namespace: Mapping[str, Any]) -> JsonDict:
     """With the label that the API server puts on every namespace."""
     metadata = namespace["metadata"]
     labels = {

@@ -9,13 +9,12 @@ between (a Deployment's ReplicaSet, a CronJob's Job) are passed over.
 
 import copy
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from policies.json_fields import Json, JsonDict, mapping
 from policies.pods import workloads
 from policies.pods.workloads import PodTemplate
-
-Json = dict[str, Any]
 
 MOST_PODS: Final = 10_000  # of one workload
 _UIDS: Final = uuid.UUID("6f1d9c1e-5d0b-4b7e-9a53-0d1f6f0c2b11")  # any fixed name space will do
@@ -30,7 +29,7 @@ def uid(kind: str, namespace: str, name: str) -> str:
     return str(uuid.uuid5(_UIDS, f"{kind}/{namespace}/{name}"))
 
 
-def pods(workload: Json) -> list[Json]:
+def pods(workload: JsonDict) -> list[JsonDict]:
     """The pods that the workload is or makes at one time; none where nobody can count them."""
     templates = workloads.pods_of(workload)
     if workload["kind"] == "Pod":
@@ -49,7 +48,7 @@ def pods(workload: Json) -> list[Json]:
     ]
 
 
-def why_none(workload: Json) -> str:
+def why_none(workload: JsonDict) -> str:
     """What to say of a workload that makes no pods."""
     if _spec(workload).get("suspend") is True:
         return "suspended: makes no pods until spec.suspend is false"
@@ -58,7 +57,7 @@ def why_none(workload: Json) -> str:
     return "makes no pods"
 
 
-def _groups(workload: Json) -> int:
+def _groups(workload: JsonDict) -> int:
     """A LeaderWorkerSet's templates describe one of its groups; other kinds have one."""
     if workload["kind"] != "LeaderWorkerSet":
         return 1
@@ -66,7 +65,7 @@ def _groups(workload: Json) -> int:
     return replicas if isinstance(replicas, int) and replicas >= 0 else 1
 
 
-def _stems(workload: Json, role: str) -> Iterator[str]:
+def _stems(workload: JsonDict, role: str) -> Iterator[str]:
     name = str(workload["metadata"]["name"])
     role = f"-{role.lower()}" if role else ""
     if workload["kind"] != "LeaderWorkerSet":
@@ -76,7 +75,7 @@ def _stems(workload: Json, role: str) -> Iterator[str]:
         yield f"{name}-{group}{role}"
 
 
-def _pod(workload: Json, template: PodTemplate, name: str, index: int) -> Json:
+def _pod(workload: JsonDict, template: PodTemplate, name: str, index: int) -> JsonDict:
     owner = workload["metadata"]
     given = template.pod.get("metadata") or {}
     labels = dict(given.get("labels") or {})
@@ -85,7 +84,7 @@ def _pod(workload: Json, template: PodTemplate, name: str, index: int) -> Json:
     if workload["kind"] == "StatefulSet":
         labels["statefulset.kubernetes.io/pod-name"] = name
         labels["apps.kubernetes.io/pod-index"] = str(index)
-    metadata: Json = {
+    metadata: JsonDict = {
         "name": name,
         "namespace": owner["namespace"],
         "uid": uid("Pod", owner["namespace"], name),
@@ -112,7 +111,7 @@ def _pod(workload: Json, template: PodTemplate, name: str, index: int) -> Json:
 
 
 def _job_words(
-    workload: Json, labels: dict[str, str], annotations: dict[str, str], index: int
+    workload: JsonDict, labels: dict[str, str], annotations: dict[str, str], index: int
 ) -> None:
     if workload["kind"] != "Job" or workload["apiVersion"] != "batch/v1":
         return
@@ -126,6 +125,5 @@ def _job_words(
         annotations["batch.kubernetes.io/job-completion-index"] = str(index)
 
 
-def _spec(workload: Json) -> Mapping[str, Any]:
-    spec = workload.get("spec")
-    return spec if isinstance(spec, Mapping) else {}
+def _spec(workload: JsonDict) -> Json:
+    return mapping(workload.get("spec"))

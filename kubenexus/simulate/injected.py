@@ -6,11 +6,9 @@ Read from the JSON Patch itself, so nothing that was injected can be left out of
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from kubenexus.simulate.result import Injected
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json
 
 
 def injected(by_pod: Iterable[tuple[str, Iterable[Json]]]) -> tuple[Injected, ...]:

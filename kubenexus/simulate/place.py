@@ -9,11 +9,12 @@ Once is enough: nothing ends or frees room here. Pods of another scheduler take 
 nobody can say where it would put them.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from kubenexus.simulate.result import Pod, PodOutcome
 from policies import vocabulary
+from policies.json_fields import Json
 from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import ModelError
 from scheduler.model import pod as model
@@ -23,8 +24,6 @@ from scheduler.model.plan import NoFit, Placed
 from scheduler.model.policy import PLAIN, PlacementTables
 from scheduler.plan import planner
 from scheduler.plan.colocation import Mates
-
-Json = Mapping[str, Any]
 
 _GATED: Final = "has scheduling gates; nobody places it until they are lifted"
 

@@ -9,17 +9,15 @@ The simulation in order. Pure: the same inputs and policies give the same result
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kubenexus.simulate import controllers, injected, place, result
 from kubenexus.simulate.apiserver import AdmissionAnswer, ApiServer
 from kubenexus.simulate.inputs import NAMESPACE, PRIORITY_CLASS, InputManifest, Inputs
 from policies import quantity, vocabulary
 from policies.engine.policyset import PolicySet
+from policies.json_fields import JsonDict
 from policies.pods import workloads
 from scheduler.model.policy import PlacementTables
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ def _pod(answer: AdmissionAnswer, placed: Mapping[str, result.Pod]) -> result.Po
     return placed[metadata["uid"]]
 
 
-def totals(nodes: Iterable[Json]) -> result.Totals:
+def totals(nodes: Iterable[JsonDict]) -> result.Totals:
     wanted = ("cpu", "memory", *vocabulary.GPU_RESOURCES)
     sums: dict[str, int] = {}
     count = 0

@@ -7,12 +7,12 @@ admission, not here.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from policies.documents.yaml_reader import Document, DocumentError, Step
+from policies.json_fields import Json
 from policies.pods import requests, workloads
 
-Json = Mapping[str, Any]
 Path = tuple[Step, ...]
 
 _TEXTS: Final = ("schedulerName", "nodeName", "priorityClassName", "restartPolicy")

@@ -6,12 +6,10 @@ The scheduler's answer as lines for people, the most useful first.
 Pure; an answer that lacks a part is shown without it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from policies import duration
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json
 
 
 def lines(answer: Json) -> Iterator[str]:

@@ -15,14 +15,12 @@ none of it can wait in vain.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from policies import vocabulary
 from policies.checks import numa
+from policies.json_fields import Json
 from policies.pods.intent import Gang, Problem
 from policies.pods.members import Member, _sum, size_from
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

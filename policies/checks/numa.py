@@ -13,14 +13,13 @@ may come. Pure; the watch that tells about nodes is somebody else's.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from policies import quantity, vocabulary
 from policies.hosts import node_object
+from policies.json_fields import Json, mapping
 from policies.pods import requests
 from policies.pods.intent import Numa
-
-Json = Mapping[str, Any]
 
 _ONE_NODE: Final = "single-numa"
 
@@ -42,9 +41,9 @@ Sizes = frozenset[Size]
 
 def sizes_of(node: Json) -> Sizes:
     """The sizes of a node's NUMA nodes; none where the node tells nothing usable of them."""
-    about = _map(node.get("metadata"))
-    offered = _gpus(_map(_map(node.get("status")).get("allocatable")))
-    labels, annotations = _map(about.get("labels")), _map(about.get("annotations"))
+    about = mapping(node.get("metadata"))
+    offered = _gpus(mapping(mapping(node.get("status")).get("allocatable")))
+    labels, annotations = mapping(about.get("labels")), mapping(about.get("annotations"))
     found = node_object.read(labels, annotations, gpus=offered)
     if found is None:
         return frozenset()
@@ -89,7 +88,7 @@ def warning(pod: Json, numa: Numa, known: Sequence[Size]) -> str | None:
     if numa.policy != _ONE_NODE or not known:
         return None
     try:
-        want = _wanted(requests.effective({"spec": _map(pod.get("spec"))}), numa)
+        want = _wanted(requests.effective({"spec": mapping(pod.get("spec"))}), numa)
     except requests.RequestError:
         return None  # the API server refuses such a pod, with its own words
     if any(size.holds(want) for size in known):
@@ -147,7 +146,3 @@ def _gpus(allocatable: Json) -> int:
         except quantity.QuantityError:
             continue
     return total
-
-
-def _map(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}

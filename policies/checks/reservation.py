@@ -13,13 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from policies import quantity
 from policies.documents.reservation import ResourceReservation, Spec, shown
-from policies.json_fields import mapping
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json, mapping
 
 _NAMED: Final = 3
 

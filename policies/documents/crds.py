@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from policies import vocabulary
 from policies.documents.policy import PlatformPolicy, TenantPolicy
 from policies.documents.reservation import ResourceReservation
-
-Json = dict[str, Any]
+from policies.json_fields import JsonDict
 
 # Kept as they are; the rest of JSON Schema is translated or has no counterpart.
 _KEPT: Final = frozenset(
@@ -35,7 +34,7 @@ _KEPT: Final = frozenset(
     }
 )
 _OPEN: Final = "x-kubernetes-preserve-unknown-fields"
-_CONDITIONS: Final[Json] = {
+_CONDITIONS: Final[JsonDict] = {
     "type": "array",
     "description": "Compiled: the expressions are sound. Ready: the policy is in force.",
     "x-kubernetes-list-type": "map",
@@ -53,14 +52,14 @@ _CONDITIONS: Final[Json] = {
         },
     },
 }
-_STATUS: Final[Json] = {
+_STATUS: Final[JsonDict] = {
     "type": "object",
     "properties": {
         "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
         "conditions": _CONDITIONS,
     },
 }
-_SHARE: Final[Json] = {
+_SHARE: Final[JsonDict] = {
     "share": {
         "type": "string",
         "pattern": r"^[0-9]+(\.[0-9]+)?$",
@@ -68,7 +67,7 @@ _SHARE: Final[Json] = {
     },
     "at": {"type": "string", "format": "date-time", "description": "When it was reckoned."},
 }
-_USAGE: Final[Json] = {
+_USAGE: Final[JsonDict] = {
     "usage": {
         "type": "object",
         "description": "What the tenant uses; written by the scheduler.",
@@ -82,7 +81,7 @@ _USAGE: Final[Json] = {
         },
     }
 }
-_SHARES: Final[Json] = {
+_SHARES: Final[JsonDict] = {
     "shares": {
         "type": "array",
         "description": "What groups, and tenants without a TenantPolicy object, have used.",
@@ -111,7 +110,7 @@ _TENANT_COLUMNS: Final = [
 ]
 
 
-_PLACES: Final[Json] = {
+_PLACES: Final[JsonDict] = {
     "type": "array",
     "description": "Where room is kept now.",
     "items": {
@@ -120,7 +119,7 @@ _PLACES: Final[Json] = {
         "properties": {"node": {"type": "string"}, "assigned": {"type": "string"}},
     },
 }
-_KEPT_STATUS: Final[Json] = {
+_KEPT_STATUS: Final[JsonDict] = {
     "type": "object",
     "properties": {
         "phase": {
@@ -136,7 +135,7 @@ _KEPT_STATUS: Final[Json] = {
         "places": _PLACES,
     },
 }
-_RESERVATION_COLUMNS: Final[list[Json]] = [
+_RESERVATION_COLUMNS: Final[list[JsonDict]] = [
     {"name": "Tenant", "type": "string", "jsonPath": ".spec.tenant"},
     {"name": "For", "type": "string", "jsonPath": ".spec.podGroup.name"},
     {"name": "Held", "type": "string", "jsonPath": ".status.held"},
@@ -154,7 +153,7 @@ _RESERVATION_COLUMNS: Final[list[Json]] = [
 ]
 
 
-def definitions() -> list[Json]:
+def definitions() -> list[JsonDict]:
     """Every CustomResourceDefinition."""
     policy = vocabulary.POLICY_API_VERSION
     return [
@@ -183,7 +182,7 @@ def definitions() -> list[Json]:
     ]
 
 
-def _status(remembered: Json) -> Json:
+def _status(remembered: JsonDict) -> JsonDict:
     return {**_STATUS, "properties": {**_STATUS["properties"], **remembered}}
 
 
@@ -192,10 +191,10 @@ def _definition(
     api_version: str,
     names: tuple[str, str],
     *,
-    columns: list[Json],
-    status: Json,
+    columns: list[JsonDict],
+    status: JsonDict,
     scope: str = "Cluster",
-) -> Json:
+) -> JsonDict:
     """`names` are the plural and a short one."""
     kind = model.__name__
     (plural, short), (group, _, version) = names, api_version.partition("/")
@@ -246,7 +245,7 @@ def _definition(
     }
 
 
-def structural(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
+def structural(schema: Mapping[str, Any], known: Mapping[str, Any]) -> JsonDict:
     """A JSON Schema as the API server takes it; `known` are the definitions it refers to."""
     if "$ref" in schema:
         target = known[str(schema["$ref"]).rpartition("/")[2]]
@@ -279,7 +278,7 @@ def _values(schema: Mapping[str, Any]) -> Any:
     return schema.get("additionalProperties") or None
 
 
-def _any_of(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
+def _any_of(schema: Mapping[str, Any], known: Mapping[str, Any]) -> JsonDict:
     """One alternative besides null is that one; several of different types are left open."""
     parts = [part for part in schema["anyOf"] if part.get("type") != "null"]
     described = {"description": schema["description"]} if "description" in schema else {}

@@ -11,7 +11,7 @@ cluster's are the general case; what a tier may not use is refused to users and 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from policies import vocabulary
 from policies.documents.policy import TenantPolicy
@@ -19,10 +19,9 @@ from policies.engine.compiled import ClassifyRule, CompiledPolicy, Joined
 from policies.engine.policyset import PolicyTables
 from policies.engine.request import AdmissionRequest
 from policies.engine.result import BUILTIN, Conflict, Failure, PolicyResult, TenantIdentity
-from policies.json_fields import mapping
+from policies.json_fields import Json, mapping
 from policies.pods import requests
 
-Json = Mapping[str, Any]
 Holding = Callable[[CompiledPolicy, Sequence[ClassifyRule], Joined], Iterator[ClassifyRule]]
 """The choices of a policy that hold, in their order, asked as far as they are wanted."""
 

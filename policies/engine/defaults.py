@@ -17,10 +17,9 @@ from typing import Any, Final
 from policies import quantity, vocabulary
 from policies.documents.yaml_reader import Step
 from policies.engine.result import Conflict, Injection, where
-from policies.json_fields import mapping
+from policies.json_fields import Json, mapping
 from policies.vocabulary import Key
 
-Json = Mapping[str, Any]
 Path = tuple[Step, ...]
 
 _FAMILIES: Final[Mapping[Key, Sequence[Key]]] = {

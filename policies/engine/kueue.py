@@ -12,17 +12,15 @@ nowhere says nothing of the tier, and why is said to the user.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
 from policies import vocabulary
 from policies.documents import label_selectors
 from policies.documents.rules import Selector
-from policies.json_fields import mapping
+from policies.json_fields import Json, mapping
 from policies.pods.workloads import pods_of
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

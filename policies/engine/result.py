@@ -5,15 +5,14 @@ Everything names the policy and the rule that said it. Orders are those of the p
 rules within each, so that two replicas with one policy set give equal values.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from policies.documents.faults import dotted
 from policies.documents.yaml_reader import Step
+from policies.json_fields import Json
 
 BUILTIN: Final = "kubenexus"  # the policy that the product's own rules belong to
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,13 @@ Pure; the time is passed in and used only where a condition's status changes, so
 that agree write the same and write once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from policies.documents.faults import Fault
-from policies.json_fields import mapping
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json, mapping
 
 _LONGEST_MESSAGE: Final = 4096  # characters; the API server takes up to 32768
 

@@ -34,8 +34,8 @@ from policies import quantity, vocabulary
 from policies.hosts import merge
 from policies.hosts.merge import MOST_GPUS, MOST_ZONES, HostFacts
 from policies.hosts.topology import Topology, count_cpus, is_number
+from policies.json_fields import Json
 
-Json = Mapping[str, Any]
 Words = Mapping[str, str]
 
 ANNOTATION: Final = f"annotation {vocabulary.NUMA_TOPOLOGY_ANNOTATION}"

@@ -13,15 +13,15 @@ never raises for what a user wrote. Whether a size suits its owner is a question
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from policies import duration as durations
 from policies import quantity, vocabulary
+from policies.json_fields import Json, mapping
 from policies.pods import fabric, requests
 from policies.pods.fabric import NO_FABRIC, Fabric
 from policies.vocabulary import Key
 
-Json = Mapping[str, Any]
 T = TypeVar("T")
 
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -133,8 +133,8 @@ _NOTHING: Final = Intent()
 
 def read(pod: Json, *, path: str = "") -> Intent:
     """The pod's (or pod template's) intent; `path` is where it stands in its object."""
-    spec = _map(pod.get("spec"))
-    said = _said(_map(pod.get("metadata")))
+    spec = mapping(pod.get("spec"))
+    said = _said(mapping(pod.get("metadata")))
     if not said and "schedulingGroup" not in spec:
         return _NOTHING  # most pods
     return _Reader(said, spec, path).read()
@@ -144,7 +144,7 @@ def _said(metadata: Json) -> dict[Key, object]:
     """The keys that mean something here, with their values."""
     found: dict[Key, object] = {}
     for place, names in _NAMES.items():
-        values = _map(metadata.get(place))
+        values = mapping(metadata.get(place))
         for name in values.keys() & names.keys():
             found[names[name]] = values[name]
     return found
@@ -204,7 +204,7 @@ class _Reader:
 
     def _gang_names(self) -> Iterable[tuple[Key, str]]:
         yield from self._values(vocabulary.GANG_NAME_FAMILIES)
-        native = _map(self._spec.get("schedulingGroup")).get("podGroupName")
+        native = mapping(self._spec.get("schedulingGroup")).get("podGroupName")
         if isinstance(native, str):
             yield Key("fields", vocabulary.NATIVE_GROUP_FIELD), native
 
@@ -342,11 +342,6 @@ class _Reader:
             self._problems.append(problem)
 
 
-def _map(value: object) -> Json:
-    # Almost always a dict, and asking an abstract class costs several times as much.
-    return value if isinstance(value, (dict, Mapping)) else {}
-
-
 def _annotations(name: str) -> tuple[Key, ...]:
     return (vocabulary.annotation(name),)
 
@@ -355,8 +350,8 @@ def _named_resources(spec: Json) -> frozenset[str]:
     """The resource names that the pod's own containers use."""
     names: set[str] = set()
     for _, container in requests.all_containers(spec):
-        resources = _map(container.get("resources"))
-        names |= set(_map(resources.get("requests"))) | set(_map(resources.get("limits")))
+        resources = mapping(container.get("resources"))
+        names |= set(mapping(resources.get("requests"))) | set(mapping(resources.get("limits")))
     return frozenset(names)
 
 

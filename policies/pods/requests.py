@@ -16,11 +16,11 @@ units. Works on raw JSON; a field of the wrong shape raises `RequestError` namin
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from policies import quantity, vocabulary
+from policies.json_fields import Json, mapping
 
-Json = Mapping[str, Any]
 Amounts = dict[str, int]
 
 # Pod-level requests exist for these alone; a container's share of others still counts.
@@ -78,14 +78,10 @@ def names_gpus(spec: Json) -> bool:
     asked = [container.get("resources") for _, container in all_containers(spec)]
     asked.append({"requests": spec.get("overhead")})
     return any(
-        not _GPUS.isdisjoint(_map(_map(resources).get(what)))
+        not _GPUS.isdisjoint(mapping(mapping(resources).get(what)))
         for resources in asked
         for what in ("requests", "limits")
     )
-
-
-def _map(value: object) -> Json:
-    return value if isinstance(value, _MAPS) else {}
 
 
 def all_containers(spec: Json) -> Iterator[tuple[str, Json]]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-Json = Mapping[str, Any]
+from policies.json_fields import Json, mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +208,9 @@ def _merged(layers: Iterable[object]) -> Json:
     annotations: dict[str, Any] = {}
     spec: dict[str, Any] = {}
     for layer in layers:
-        labels.update(_map(_at(layer, "metadata", "labels")))
-        annotations.update(_map(_at(layer, "metadata", "annotations")))
-        spec.update(_map(_at(layer, "spec")))
+        labels.update(mapping(_at(layer, "metadata", "labels")))
+        annotations.update(mapping(_at(layer, "metadata", "annotations")))
+        spec.update(mapping(_at(layer, "spec")))
     said = {"labels": labels, "annotations": annotations}
     return {"metadata": {key: value for key, value in said.items() if value}, "spec": spec}
 
@@ -285,10 +285,6 @@ def _volcano(obj: Json) -> Iterator[PodTemplate]:
             yield PodTemplate(f"spec.tasks[{index}].template", template, count, role)
 
 
-def _map(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _list(value: object) -> Sequence[object]:
     return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
@@ -358,7 +354,7 @@ def scaled(obj: Json, count: int) -> Json:
 
 def _with(obj: Json, path: Sequence[str], value: object) -> Json:
     step, *rest = path
-    return {**obj, step: _with(_map(obj.get(step)), rest, value) if rest else value}
+    return {**obj, step: _with(mapping(obj.get(step)), rest, value) if rest else value}
 
 
 def resources_by_group() -> dict[str, list[str]]:

@@ -23,8 +23,7 @@ from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
 from policies.engine.request import AdmissionRequest
 from policies.engine.result import Evaluation, where
-
-Json = Mapping[str, Any]
+from policies.json_fields import Json
 
 
 @dataclass(frozen=True, slots=True)

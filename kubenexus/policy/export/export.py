@@ -23,13 +23,12 @@ from policies.documents.policy import PlatformPolicy, TenantPolicy
 from policies.engine import tenant_limits
 from policies.engine.compiled import CompiledPolicy, CompiledValidation
 from policies.engine.policyset import PolicySet
+from policies.json_fields import JsonDict
 from policies.pods import workloads
 
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 _POD: Final = ("", "Pod")
 _LABELS: Final = {"app.kubernetes.io/managed-by": "kubenexus"}
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class Exported:
     """What one policy became, and what of it stays with KubeNexus."""
 
     policy: str
-    documents: tuple[Json, ...]
+    documents: tuple[JsonDict, ...]
     left: tuple[NotExported, ...]
 
 
@@ -47,7 +46,7 @@ class _Job:
 
     policy: CompiledPolicy
     now: datetime
-    documents: list[Json] = field(default_factory=list)
+    documents: list[JsonDict] = field(default_factory=list)
     left: list[NotExported] = field(default_factory=list)
 
     def leave(self, what: str, why: str) -> None:
@@ -72,8 +71,8 @@ def _export(job: _Job) -> Exported:
     return Exported(policy.name, tuple(job.documents), tuple(job.left))
 
 
-def _conditions(policy: CompiledPolicy) -> list[Json]:
-    made: list[Json] = []
+def _conditions(policy: CompiledPolicy) -> list[JsonDict]:
+    made: list[JsonDict] = []
     for rule in policy.conditions:
         try:
             text = Speaker(policy).condition(rule.program.source)
@@ -86,10 +85,10 @@ def _conditions(policy: CompiledPolicy) -> list[Json]:
 # --- validations ---
 
 
-def _validations(job: _Job, conditions: list[Json]) -> None:
+def _validations(job: _Job, conditions: list[JsonDict]) -> None:
     policy = job.policy
     rules = _rules_for(policy.model.spec.match_constraints.operations, _kinds(policy))
-    by_action: dict[tuple[str, ...], tuple[Speaker, list[Json]]] = {}
+    by_action: dict[tuple[str, ...], tuple[Speaker, list[JsonDict]]] = {}
     for rule in policy.validations:
         speaker, made = by_action.setdefault(
             tuple(sorted(rule.actions, reverse=True)), (Speaker(policy), [])
@@ -112,9 +111,9 @@ def _validations(job: _Job, conditions: list[Json]) -> None:
         job.leave("validations", "none of the policy's kinds is shown to admission")
 
 
-def _validation(job: _Job, rule: CompiledValidation, speaker: Speaker) -> Json:
+def _validation(job: _Job, rule: CompiledValidation, speaker: Speaker) -> JsonDict:
     text = _excepted(job, rule, speaker)
-    made: Json = {
+    made: JsonDict = {
         "expression": text,
         "message": f"{rule.rule}: {' '.join(rule.message.split())}",
         "reason": rule.reason,
@@ -151,7 +150,7 @@ def _excepted(job: _Job, rule: CompiledValidation, speaker: Speaker) -> str:
 # --- defaults ---
 
 
-def _mutations(job: _Job, conditions: list[Json]) -> None:
+def _mutations(job: _Job, conditions: list[JsonDict]) -> None:
     policy = job.policy
     if not policy.defaults:
         return
@@ -189,7 +188,7 @@ def _kinds(policy: CompiledPolicy) -> list[tuple[str, str]]:
     return [key for key in sorted(workloads.KINDS) if policy.names_kind(*key)]
 
 
-def _rules_for(operations: Sequence[str], kinds: Sequence[tuple[str, str]]) -> list[Json]:
+def _rules_for(operations: Sequence[str], kinds: Sequence[tuple[str, str]]) -> list[JsonDict]:
     groups: dict[str, list[str]] = {}
     for group, kind in kinds:
         groups.setdefault(group, []).append(workloads.plural(kind))
@@ -206,14 +205,14 @@ def _rules_for(operations: Sequence[str], kinds: Sequence[tuple[str, str]]) -> l
 
 
 def _common(
-    policy: CompiledPolicy, conditions: list[Json], rules: list[Json], speaker: Speaker
-) -> Json:
-    match: Json = {"resourceRules": rules}
+    policy: CompiledPolicy, conditions: list[JsonDict], rules: list[JsonDict], speaker: Speaker
+) -> JsonDict:
+    match: JsonDict = {"resourceRules": rules}
     if policy.selector is not None:
         match["namespaceSelector"] = policy.selector.model_dump(
             by_alias=True, exclude_defaults=True, mode="json"
         )
-    made: Json = {
+    made: JsonDict = {
         "failurePolicy": policy.model.spec.failure_policy,
         "matchConstraints": match,
     }
@@ -223,7 +222,7 @@ def _common(
     return {**made, "variables": variables} if variables else made
 
 
-def _pair(what: str, name: str, spec: Json, binding: Json) -> list[Json]:
+def _pair(what: str, name: str, spec: JsonDict, binding: JsonDict) -> list[JsonDict]:
     metadata = {"name": name, "labels": _LABELS}
     return [
         {

@@ -29,6 +29,7 @@ import yaml
 from policies import duration as durations
 from policies import quantity, vocabulary
 from policies.documents.yaml_reader import Document, DocumentError
+from policies.json_fields import JsonDict
 
 FILE_NAME: Final = "jobs.csv"  # what a folder calls its list of jobs
 NOTHING: Final = "nothing"
@@ -48,8 +49,6 @@ _OTHERS: Final = (
 )
 _COLUMNS: Final = (*_NEEDED, *_OWNERS, *_OTHERS)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
-
-Json = dict[str, Any]
 
 
 def read(path: Path, namespaces: Iterable[Mapping[str, Any]]) -> list[Document]:
@@ -165,7 +164,7 @@ class _Line:
         return text
 
 
-def _job(line: _Line, homes: Mapping[str, str], usual: str) -> Json:
+def _job(line: _Line, homes: Mapping[str, str], usual: str) -> JsonDict:
     name = line.text("name", usual)
     if not _NAME.fullmatch(name):
         raise line.error(
@@ -197,7 +196,7 @@ def _namespace(line: _Line, homes: Mapping[str, str]) -> str:
     return homes[tenant]
 
 
-def _marks(line: _Line, name: str, pods: int) -> Json:
+def _marks(line: _Line, name: str, pods: int) -> JsonDict:
     lasts = line.duration("lasts", least=1.0)
     states = line.text("states", lasts)
     annotations = {vocabulary.DEV_RUN_FOR_ANNOTATION: lasts}
@@ -215,11 +214,11 @@ def _marks(line: _Line, name: str, pods: int) -> Json:
     return {"labels": labels, "annotations": annotations}
 
 
-def _spec(line: _Line) -> Json:
+def _spec(line: _Line) -> JsonDict:
     amounts = {"cpu": line.quantity("cpu", "1"), "memory": line.quantity("memory", "1Gi")}
     if gpus := line.count("gpus", 0, least=0):
         amounts[vocabulary.GPU_RESOURCES[0]] = str(gpus)
-    spec: Json = {
+    spec: JsonDict = {
         "schedulerName": vocabulary.SCHEDULER_NAME,
         "restartPolicy": "Never",
         "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],

@@ -24,6 +24,7 @@ from kubenexus.simulate.virtual_time.cluster import EPOCH
 from kubenexus.simulate.virtual_time.timeline import Job, Span, TimelineEntry
 from policies import duration, vocabulary
 from policies.engine.policyset import PolicySet
+from policies.json_fields import JsonDict
 from policies.pods import workloads
 from scheduler.errors import ModelError
 from scheduler.model.node import Node
@@ -147,7 +148,7 @@ class _Work:
             if not answer.refusals:
                 self._add_pod(one, answer.obj, at, title)
 
-    def _add_pod(self, one: Admitted, obj: run.Json, at: float, title: str) -> None:
+    def _add_pod(self, one: Admitted, obj: JsonDict, at: float, title: str) -> None:
         try:
             pod = Pod.read(obj)
         except ModelError as exc:
@@ -161,7 +162,7 @@ class _Work:
         lasts = self._lasts(one.manifest, pod, obj)
         self._members.setdefault(key_of(pod), []).append((pod, at, lasts))
 
-    def _lasts(self, manifest: InputManifest, pod: Pod, obj: run.Json) -> float:
+    def _lasts(self, manifest: InputManifest, pod: Pod, obj: JsonDict) -> float:
         key = vocabulary.DEV_RUN_FOR_ANNOTATION
         said = (obj["metadata"].get("annotations") or {}).get(key)
         try:
@@ -205,7 +206,7 @@ class _Work:
         return (*self._notes, *more)
 
 
-def _restarts(obj: run.Json) -> bool:
+def _restarts(obj: JsonDict) -> bool:
     return (obj["spec"].get("restartPolicy") or "Always") == "Always"
 
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from policies.cel.functions.overload import Function, FunctionError, Overload
 from policies.cel.protocol import Activation
+from policies.json_fields import Json
 from policies.pods import requests
 
-Json = Mapping[str, Any]
 Recall = Callable[[], Activation]
 
 

@@ -1,23 +1,208 @@
 """
-Who may do what on a development cluster.
+RBAC: the rules of every component, the roles of the chart, and the users of a development cluster.
 
-    admin                  everything (group system:masters)
-    kubenexus-scheduler    reads the cluster, binds, reports on and evicts pods, holds its lease
-    kubenexus-webhook      reads namespaces, nodes, policies, queues and pods' controllers, reports,
-                           keeps the rules of its own registration
-    kwok                   plays the kubelet: writes the status of nodes and pods, ends deleted pods
-    tenant                 a person who runs workloads in one namespace and sees nothing else
+    component rules     what the scheduler and the webhook may do; both lists below use them
+    chart roles         component -> rules in the cluster, in the release's namespace, in the
+                        namespace of the dry runs; and the two roles for people
+    development users   admin (system:masters), one tenant in one namespace, kwok in place of a
+                        kubelet, and the two components
 
-Objects as the API server takes them; nothing here talks to it. Nobody but the admin reads secrets.
+Plain objects as the API server takes them: this module calls no API server. No component reads
+secrets except the certificate job, and only its own two.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubenexus import rbac
 from policies import vocabulary
 from policies.pods import workloads
+
+Object = dict[str, Any]
+Rule = dict[str, Any]
+
+READ: Final = ("get", "list", "watch")
+WRITE: Final = (*READ, "create", "update", "patch", "delete", "deletecollection")
+RBAC_API: Final = "rbac.authorization.k8s.io"
+
+
+def rule(group: str, resources: str, verbs: Sequence[str]) -> Rule:
+    return {"apiGroups": [group], "resources": resources.split(), "verbs": list(verbs)}
+
+
+# --- component rules ---
+
+_EVENTS: Final = (
+    rule("events.k8s.io", "events", ("create", "patch", "update")),
+    rule("", "events", ("create", "patch", "update")),
+)
+
+SCHEDULER_RULES: Final = (
+    rule("", "nodes namespaces services", READ),
+    # The scheduler binds a claim that waits for its first consumer to a volume, or writes its node.
+    rule("", "persistentvolumes persistentvolumeclaims", (*READ, "patch", "update")),
+    rule("", "replicationcontrollers", READ),
+    rule("", "pods", (*READ, "update", "patch", "delete")),
+    rule("", "pods/binding pods/eviction", ("create",)),
+    rule("", "pods/status", ("patch", "update")),
+    rule("apps", "replicasets statefulsets", READ),
+    rule("batch", "jobs", READ),
+    rule("policy", "poddisruptionbudgets", READ),
+    rule("storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities", READ),
+    rule("storage.k8s.io", "volumeattachments", READ),
+    rule("resource.k8s.io", "resourceslices deviceclasses devicetaintrules", READ),
+    # The scheduler adds a finalizer to a device claim, then writes its allocation and its pods.
+    # From Kubernetes 1.36 on the API server checks a separate subresource for the latter.
+    rule("resource.k8s.io", "resourceclaims", (*READ, "patch", "update")),
+    rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", ("patch", "update")),
+    rule("scheduling.k8s.io", "priorityclasses podgroups workloads", READ),
+    rule("scheduling.x-k8s.io", "podgroups", READ),
+    rule("topology.node.k8s.io", "noderesourcetopologies", READ),
+    rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", READ),
+    # The scheduler stores the usage of tenants in the status.
+    rule(vocabulary.POLICY_GROUP, "platformpolicies/status tenantpolicies/status", ("patch",)),
+    # The scheduler records capacity reserved for later members before it binds their leader.
+    rule(vocabulary.GROUP, "resourcereservations", (*READ, "create", "patch", "delete")),
+    rule(vocabulary.GROUP, "resourcereservations/status", ("patch",)),
+    *_EVENTS,
+)
+
+# ProvisioningRequests: a PodTemplate per kind of member, and one request per gang.
+PROVISIONING_RULES: Final = (
+    rule("", "podtemplates", ("get", "create", "delete")),
+    rule("autoscaling.x-k8s.io", "provisioningrequests", (*READ, "create", "delete")),
+)
+
+SCHEDULER_LEASE_RULES: Final = (rule("coordination.k8s.io", "leases", ("get", "create", "update")),)
+
+WEBHOOK_RULES: Final = (
+    rule("", "namespaces", READ),
+    # Admission warns about a pod that is larger than every NUMA node.
+    rule("", "nodes", READ),
+    # Admission warns when all reservations together exceed the capacity.
+    rule(vocabulary.GROUP, "resourcereservations", ("list",)),
+    # Admission checks that a user who moves a namespace to another tenant manages tenants.
+    rule("authorization.k8s.io", "subjectaccessreviews", ("create",)),
+    # Admission reads a pod's controller where only the controller has the size of the gang.
+    *(
+        rule(group, " ".join(names), ("get",))
+        for group, names in workloads.resources_by_group().items()
+    ),
+    # Kueue queues may carry the tier of their workloads.
+    rule("kueue.x-k8s.io", "localqueues clusterqueues", READ),
+    rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", READ),
+    rule(
+        vocabulary.POLICY_GROUP,
+        "platformpolicies/status tenantpolicies/status",
+        ("patch", "update"),
+    ),
+    # The webhook keeps the rules of its own configuration in step with the policies.
+    {
+        **rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", (*READ, "patch")),
+        "resourceNames": [vocabulary.WEBHOOK_NAME],
+    },
+    *_EVENTS,
+)
+
+
+# --- chart roles ---
+
+CONFIGURATION: Final = "<configuration>"
+SECRET: Final = "<secret>"
+_CONFIGURATIONS: Final = "mutatingwebhookconfigurations validatingwebhookconfigurations"
+_ADMISSION: Final = "admissionregistration.k8s.io"
+
+
+def cluster_roles() -> Mapping[str, Sequence[Rule]]:
+    """Component -> what it may do in the whole cluster."""
+    return {
+        "webhook": [_with_placeholder(known) for known in WEBHOOK_RULES],
+        "scheduler": list(SCHEDULER_RULES),
+        "provisioning": list(PROVISIONING_RULES),
+        "labeler": [rule("", "nodes", ("get", "patch"))],
+        "audit": _audit(),
+        "register": [
+            # Nothing limits `create` to a name: the object is not there yet.
+            rule(_ADMISSION, _CONFIGURATIONS, ("create",)),
+            _named(rule(_ADMISSION, _CONFIGURATIONS, ("get", "patch")), CONFIGURATION),
+        ],
+        "cleanup": [
+            _named(rule(_ADMISSION, _CONFIGURATIONS, ("delete",)), CONFIGURATION),
+            rule("", "pods", ("get", "list", "patch")),
+        ],
+    }
+
+
+def release_namespace_roles() -> Mapping[str, Sequence[Rule]]:
+    """Component -> what it may do in the release's namespace."""
+    secrets = (SECRET, f"{SECRET}-ca")
+    return {
+        "scheduler": list(SCHEDULER_LEASE_RULES),
+        "certificates": [
+            rule("", "secrets", ("create",)),
+            _named(rule("", "secrets", ("get", "update")), *secrets),
+        ],
+        "cleanup": [_named(rule("", "secrets", ("delete",)), *secrets)],
+    }
+
+
+def dry_run_namespace_roles() -> Mapping[str, Sequence[Rule]]:
+    """Component -> what it may do in the namespace where the hooks create objects by dry run."""
+    return {
+        "register": [
+            rule("", "pods", ("create",)),
+            rule("batch", "jobs", ("create",)),
+        ],
+        "cleanup": [rule("", "pods", ("create",))],
+    }
+
+
+def user_roles() -> Mapping[str, Mapping[str, Any]]:
+    """
+    Role name -> rules, and the labels that aggregate them into a role of Kubernetes.
+
+    A user who may edit a namespace may not reserve capacity in it: tenant managers do.
+    """
+    view = "rbac.authorization.k8s.io/aggregate-to-view"
+    reservations = "resourcereservations"
+    policies = "platformpolicies tenantpolicies"
+    return {
+        "view": {
+            "labels": {view: "true"},
+            "rules": [rule(vocabulary.GROUP, reservations, READ)],
+        },
+        "tenant-manager": {
+            "labels": {},
+            "rules": [
+                rule(vocabulary.GROUP, reservations, WRITE),
+                rule(vocabulary.POLICY_GROUP, policies, WRITE),
+            ],
+        },
+    }
+
+
+def _audit() -> list[Rule]:
+    kinds = workloads.resources_by_group()
+    return [
+        rule("", "namespaces nodes pods", READ),
+        *(rule(group, " ".join(names), ("get", "list")) for group, names in kinds.items()),
+        rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", READ),
+    ]
+
+
+def _named(known: Rule, *names: str) -> Rule:
+    return {**known, "resourceNames": list(names)}
+
+
+def _with_placeholder(known: Rule) -> Rule:
+    """The chart names the webhook configurations by the release, so the template fills them in."""
+    names = known.get("resourceNames")
+    if names is None:
+        return known
+    return _named(known, *(CONFIGURATION if n == vocabulary.WEBHOOK_NAME else n for n in names))
+
+
+# --- development users ---
 
 ADMIN: Final = "admin"
 TENANT: Final = "tenant"
@@ -26,12 +211,6 @@ CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
 KUBE_SCHEDULER: Final = "system:kube-scheduler"
 TENANT_NAMESPACE: Final = "team-a"
 TENANT_TIER: Final = "gold"
-
-Object = dict[str, Any]
-
-READ: Final = ("get", "list", "watch")
-WRITE: Final = (*READ, "create", "update", "patch", "delete", "deletecollection")
-RBAC_API: Final = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,83 +228,6 @@ USERS: Final = (
     User(KWOK),
     User(CONTROLLER_MANAGER),
     User(KUBE_SCHEDULER),
-)
-
-
-def rule(group: str, resources: str, verbs: Sequence[str]) -> Object:
-    return {"apiGroups": [group], "resources": resources.split(), "verbs": list(verbs)}
-
-
-_EVENTS: Final = (
-    rule("events.k8s.io", "events", ("create", "patch", "update")),
-    rule("", "events", ("create", "patch", "update")),
-)
-
-SCHEDULER_RULES: Final = (
-    rule("", "nodes namespaces services", READ),
-    # A claim that waits for its first consumer is given a volume, or told its node.
-    rule("", "persistentvolumes persistentvolumeclaims", (*READ, "patch", "update")),
-    rule("", "replicationcontrollers", READ),
-    rule("", "pods", (*READ, "update", "patch", "delete")),
-    rule("", "pods/binding pods/eviction", ("create",)),
-    rule("", "pods/status", ("patch", "update")),
-    rule("apps", "replicasets statefulsets", READ),
-    rule("batch", "jobs", READ),
-    rule("policy", "poddisruptionbudgets", READ),
-    rule("storage.k8s.io", "storageclasses csinodes csidrivers csistoragecapacities", READ),
-    rule("storage.k8s.io", "volumeattachments", READ),
-    rule("resource.k8s.io", "resourceslices deviceclasses devicetaintrules", READ),
-    # A claim for devices is kept from being deleted, then given its devices and its pods. From
-    # Kubernetes 1.36 on the latter is a right of its own, asked for under a name of its own.
-    rule("resource.k8s.io", "resourceclaims", (*READ, "patch", "update")),
-    rule("resource.k8s.io", "resourceclaims/status resourceclaims/binding", ("patch", "update")),
-    rule("scheduling.k8s.io", "priorityclasses podgroups workloads", READ),
-    rule("scheduling.x-k8s.io", "podgroups", READ),
-    rule("topology.node.k8s.io", "noderesourcetopologies", READ),
-    rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", READ),
-    # What tenants used is remembered there.
-    rule(vocabulary.POLICY_GROUP, "platformpolicies/status tenantpolicies/status", ("patch",)),
-    # Room that is kept for members to come is written down before their leader is bound.
-    rule(vocabulary.GROUP, "resourcereservations", (*READ, "create", "patch", "delete")),
-    rule(vocabulary.GROUP, "resourcereservations/status", ("patch",)),
-    *_EVENTS,
-)
-
-# Where nodes are asked for: a template for each kind of member, and one request a gang.
-PROVISIONING_RULES: Final = (
-    rule("", "podtemplates", ("get", "create", "delete")),
-    rule("autoscaling.x-k8s.io", "provisioningrequests", (*READ, "create", "delete")),
-)
-
-SCHEDULER_LEASE_RULES: Final = (rule("coordination.k8s.io", "leases", ("get", "create", "update")),)
-
-WEBHOOK_RULES: Final = (
-    rule("", "namespaces", READ),
-    # The largest NUMA nodes: a pod that is larger than each of them is warned about.
-    rule("", "nodes", READ),
-    # A reservation is compared with the others: more than there is, is warned about.
-    rule(vocabulary.GROUP, "resourcereservations", ("list",)),
-    # Whether somebody who moves a namespace to another tenant manages tenants.
-    rule("authorization.k8s.io", "subjectaccessreviews", ("create",)),
-    # A pod's controller is read where it alone says how large the pod's gang is.
-    *(
-        rule(group, " ".join(names), ("get",))
-        for group, names in workloads.resources_by_group().items()
-    ),
-    # Queues of Kueue may say the tier of the work that stands in them.
-    rule("kueue.x-k8s.io", "localqueues clusterqueues", READ),
-    rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", READ),
-    rule(
-        vocabulary.POLICY_GROUP,
-        "platformpolicies/status tenantpolicies/status",
-        ("patch", "update"),
-    ),
-    # The rules of its own configuration follow the policies.
-    {
-        **rule("admissionregistration.k8s.io", "validatingwebhookconfigurations", (*READ, "patch")),
-        "resourceNames": [vocabulary.WEBHOOK_NAME],
-    },
-    *_EVENTS,
 )
 
 _KWOK_RULES: Final = (
@@ -147,7 +249,7 @@ _TENANT_RULES: Final = (
 )
 
 
-def objects() -> list[Object]:
+def development_objects() -> list[Object]:
     """Namespaces, roles and bindings, in the order in which they are to be applied."""
     scheduler, webhook = vocabulary.SCHEDULER_NAME, vocabulary.WEBHOOK_NAME
     system, own = vocabulary.SYSTEM_NAMESPACE, TENANT_NAMESPACE
@@ -192,105 +294,3 @@ def _grant(
         "subjects": [{"apiGroup": RBAC_API, "kind": "User", "name": to}],
     }
     return role, binding
-
-
-Rule = dict[str, Any]
-
-
-CONFIGURATION: Final = "<configuration>"
-
-
-SECRET: Final = "<secret>"
-
-
-_CONFIGURATIONS: Final = "mutatingwebhookconfigurations validatingwebhookconfigurations"
-
-
-_ADMISSION: Final = "admissionregistration.k8s.io"
-
-
-def cluster() -> Mapping[str, Sequence[Rule]]:
-    """Component -> what it may do in the whole cluster."""
-    return {
-        "webhook": [_renamed(rule) for rule in rbac.WEBHOOK_RULES],
-        "scheduler": list(rbac.SCHEDULER_RULES),
-        "provisioning": list(rbac.PROVISIONING_RULES),
-        "labeler": [rbac.rule("", "nodes", ("get", "patch"))],
-        "audit": _audit(),
-        "register": [
-            # Nothing limits `create` to a name: the object is not there yet.
-            rbac.rule(_ADMISSION, _CONFIGURATIONS, ("create",)),
-            _named(rbac.rule(_ADMISSION, _CONFIGURATIONS, ("get", "patch")), CONFIGURATION),
-        ],
-        "cleanup": [
-            _named(rbac.rule(_ADMISSION, _CONFIGURATIONS, ("delete",)), CONFIGURATION),
-            rbac.rule("", "pods", ("get", "list", "patch")),
-        ],
-    }
-
-
-def own_namespace() -> Mapping[str, Sequence[Rule]]:
-    """Component -> what it may do in the release's namespace."""
-    both = (SECRET, f"{SECRET}-ca")
-    return {
-        "scheduler": list(rbac.SCHEDULER_LEASE_RULES),
-        "certificates": [
-            rbac.rule("", "secrets", ("create",)),
-            _named(rbac.rule("", "secrets", ("get", "update")), *both),
-        ],
-        "cleanup": [_named(rbac.rule("", "secrets", ("delete",)), *both)],
-    }
-
-
-def tried_namespace() -> Mapping[str, Sequence[Rule]]:
-    """Component -> what it may do where pods are tried (dry run)."""
-    return {
-        "register": [
-            rbac.rule("", "pods", ("create",)),
-            rbac.rule("batch", "jobs", ("create",)),
-        ],
-        "cleanup": [rbac.rule("", "pods", ("create",))],
-    }
-
-
-def people() -> Mapping[str, Mapping[str, Any]]:
-    """
-    Name -> rules, and labels by which they become part of a role of Kubernetes.
-
-    Whoever edits a namespace keeps no room in it: that is for those who manage tenants.
-    """
-    view = "rbac.authorization.k8s.io/aggregate-to-view"
-    kept, policies = "resourcereservations", "platformpolicies tenantpolicies"
-    return {
-        "view": {
-            "labels": {view: "true"},
-            "rules": [rbac.rule(vocabulary.GROUP, kept, rbac.READ)],
-        },
-        "tenant-manager": {
-            "labels": {},
-            "rules": [
-                rbac.rule(vocabulary.GROUP, kept, rbac.WRITE),
-                rbac.rule(vocabulary.POLICY_GROUP, policies, rbac.WRITE),
-            ],
-        },
-    }
-
-
-def _audit() -> list[Rule]:
-    kinds = workloads.resources_by_group()
-    return [
-        rbac.rule("", "namespaces nodes pods", rbac.READ),
-        *(rbac.rule(group, " ".join(names), ("get", "list")) for group, names in kinds.items()),
-        rbac.rule(vocabulary.POLICY_GROUP, "platformpolicies tenantpolicies", rbac.READ),
-    ]
-
-
-def _named(rule: Rule, *names: str) -> Rule:
-    return {**rule, "resourceNames": list(names)}
-
-
-def _renamed(rule: Rule) -> Rule:
-    names = rule.get("resourceNames")
-    if names is None:
-        return rule
-    return _named(rule, *(CONFIGURATION if n == vocabulary.WEBHOOK_NAME else n for n in names))

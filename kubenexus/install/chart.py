@@ -35,10 +35,10 @@ def files(chart: Path = CHART) -> Mapping[str, str]:
         "files/registration.yaml": _yaml(_registration()),
         "files/roles.yaml": _yaml(
             {
-                "cluster": rbac.cluster(),
-                "ownNamespace": rbac.own_namespace(),
-                "triedNamespace": rbac.tried_namespace(),
-                "people": rbac.people(),
+                "cluster": rbac.cluster_roles(),
+                "ownNamespace": rbac.release_namespace_roles(),
+                "triedNamespace": rbac.dry_run_namespace_roles(),
+                "people": rbac.user_roles(),
             }
         ),
         **{

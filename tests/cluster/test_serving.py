@@ -60,7 +60,7 @@ class Site:
 
     def withhold(self, *resources: str) -> None:
         """Let the webhook's account read everything that it needs, except these."""
-        for item in rbac.objects():
+        for item in rbac.development_objects():
             if (
                 item["kind"] == "ClusterRole"
                 and item["metadata"]["name"] == vocabulary.WEBHOOK_NAME

@@ -43,9 +43,9 @@ def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
     readers = {
         component
         for granted in (
-            rbac.cluster(),
-            rbac.own_namespace(),
-            rbac.tried_namespace(),
+            rbac.cluster_roles(),
+            rbac.release_namespace_roles(),
+            rbac.dry_run_namespace_roles(),
         )
         for component, rules in granted.items()
         for rule in rules
@@ -55,8 +55,8 @@ def test_nobody_but_the_certificate_hook_reads_secrets() -> None:
 
 
 def test_room_is_kept_by_the_scheduler_and_by_those_who_manage_tenants() -> None:
-    people = rbac.people()
-    granted = {**rbac.cluster(), **{name: role["rules"] for name, role in people.items()}}
+    people = rbac.user_roles()
+    granted = {**rbac.cluster_roles(), **{name: role["rules"] for name, role in people.items()}}
     writers = {
         name
         for name, rules in granted.items()
@@ -71,9 +71,9 @@ def test_nobody_is_granted_everything() -> None:
     granted = [
         rule
         for table in (
-            rbac.cluster(),
-            rbac.own_namespace(),
-            rbac.tried_namespace(),
+            rbac.cluster_roles(),
+            rbac.release_namespace_roles(),
+            rbac.dry_run_namespace_roles(),
         )
         for rules in table.values()
         for rule in rules

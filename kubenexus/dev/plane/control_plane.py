@@ -214,8 +214,8 @@ class ControlPlane:
         self._wait(manager, lambda: self.has_default_account(rbac.TENANT_NAMESPACE))
 
     def _set_up(self) -> None:
-        spaces = [item for item in rbac.objects() if item["kind"] == "Namespace"]
-        rest = [item for item in rbac.objects() if item["kind"] != "Namespace"]
+        spaces = [item for item in rbac.development_objects() if item["kind"] == "Namespace"]
+        rest = [item for item in rbac.development_objects() if item["kind"] != "Namespace"]
         self.api().each(self.api().apply, spaces)
         self.api().each(self.api().apply, rest)
 

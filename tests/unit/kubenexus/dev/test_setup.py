@@ -23,7 +23,7 @@ PORTS = Ports(1, 2, 3, 4, 5, 6)
 
 def _grants(user: str) -> list[tuple[str, str, str]]:
     """(namespace or '*', resource, verb) of a user, from the objects themselves."""
-    objects = rbac.objects()
+    objects = rbac.development_objects()
     roles = {
         (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]): item["rules"]
         for item in objects

@@ -60,50 +60,50 @@ SCHEDULING: Final[tuple[Row, ...]] = (
     (
         events.RESERVATION_ENDED,
         "Normal",
-        "room is kept no longer: on a gang's leader, for members that it was to make; on a"
-        " ResourceReservation, for its tenant, or for such members when the leader is gone",
+        "the scheduler released reserved capacity: on a gang's leader, of its pending members; on a"
+        " ResourceReservation, of its tenant, or of pending members whose leader no longer exists",
     ),
-    (events.RESERVATION_STARTED, "Normal", "room is kept from now on for a tenant"),
+    (events.RESERVATION_STARTED, "Normal", "a tenant's reservation is in effect"),
     (
         events.RESERVATION_MOVED,
         "Normal",
-        "room for members of a gang that are missing is kept on other nodes than before; on its"
-        " leader",
+        "the scheduler moved the capacity reserved for pending members of a gang to other nodes; on"
+        " its leader",
     ),
     (
-        events.RESERVATION_SHORT,
+        events.RESERVATION_INCOMPLETE,
         "Warning",
-        "a node was lost on which room was kept, and other room is looked for: on a gang's leader,"
-        " where there is none yet; on a ResourceReservation",
+        "a node with reserved capacity was lost, and the scheduler searches for other capacity; on"
+        " a gang's leader, or on a ResourceReservation",
     ),
     (events.PREEMPTING, "Normal", "the pod or gang waits for others to end; the note names them"),
     (
-        events.START_PROMISED,
+        events.START_ESTIMATED,
         "Normal",
-        "the pod or gang waits for room and is expected to start by the time in the note, which"
-        " names the work that ends last before it; on the first pod",
+        "the pod or gang waits for capacity and is expected to start by the time in the note, which"
+        " names the pods that end last before it; on the first pod",
     ),
     (
-        events.PROMISE_MOVED,
+        events.START_DELAYED,
         "Warning",
-        "another start is expected: work overran, a node was lost, or somebody of higher priority"
-        " went ahead; the note says which",
+        "the estimated start changed: a pod overran its expected duration, a node was lost, or a"
+        " unit of higher priority took the capacity; the note says which",
     ),
     (
         events.PROVISIONING_REQUESTED,
         "Normal",
-        "a ProvisioningRequest asks for nodes for the gang; on the first pod, as the next two",
+        "a ProvisioningRequest requests nodes for the gang; on the first pod, as the next two",
     ),
     (
         events.PROVISIONED,
         "Normal",
-        "the autoscaler has answered the request: nodes are there or coming, and the gang is tried",
+        "the autoscaler provisioned the request, and the scheduler retries the gang",
     ),
     (
         events.PROVISIONING_FAILED,
         "Warning",
-        "the request failed, expired or was revoked, in the autoscaler's words, or could not be"
-        " made; another one follows",
+        "the request failed, expired or was revoked, with the autoscaler's message, or the"
+        " scheduler could not create it; another one follows",
     ),
     (
         events.POLICIES_REFUSED,

@@ -251,7 +251,7 @@ class ProvisioningController:
                 self._wake()
             else:
                 again = one.since + pause(one.attempt)
-                self._record(events.not_provisioned(unit, one.name[1], one.said, again))
+                self._record(events.provisioning_failed(unit, one.name[1], one.said, again))
 
     # --- writing ---
 
@@ -310,4 +310,4 @@ class ProvisioningController:
         logger.warning("request not written", extra={"unit": str(job.gang), "error": why})
         unit = self._queue.unit(job.gang)
         if job.want is not None and unit is not None and unit.pods:
-            self._record(events.request_refused(unit, why))
+            self._record(events.provisioning_request_failed(unit, why))

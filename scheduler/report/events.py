@@ -17,8 +17,6 @@ from policies.documents.reservation import ResourceReservation
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import PartialGang, Unit
-from scheduler.tenancy.reservation.objects import Reservation
-from scheduler.tenancy.reservation.writer import Name
 
 SCHEDULED: Final = "Scheduled"
 FAILED: Final = "FailedScheduling"
@@ -29,12 +27,12 @@ GANG_RELEASED: Final = "GangReleased"
 QUOTA_EXCEEDED: Final = "QuotaExceeded"
 PREEMPTED: Final = "Preempted"
 PREEMPTING: Final = "Preempting"
-START_PROMISED: Final = "StartPromised"
-PROMISE_MOVED: Final = "PromiseMoved"
+START_ESTIMATED: Final = "StartEstimated"
+START_DELAYED: Final = "StartDelayed"
 RESERVATION_ENDED: Final = "ReservationEnded"
 RESERVATION_STARTED: Final = "ReservationStarted"
 RESERVATION_MOVED: Final = "ReservationMoved"
-RESERVATION_SHORT: Final = "ReservationShort"
+RESERVATION_INCOMPLETE: Final = "ReservationIncomplete"
 POLICIES_REFUSED: Final = "PoliciesRefused"
 PROVISIONING_REQUESTED: Final = "ProvisioningRequested"
 PROVISIONED: Final = "Provisioned"
@@ -68,98 +66,117 @@ def preempting(unit: Unit, victims: Sequence[Pod]) -> correlator.EventReport:
     return correlator.report(_about(unit.pods[0]), PREEMPTING, note, action="Preempting")
 
 
-def start_promised(unit: Unit, start: float, waits_for: Sequence[str]) -> correlator.EventReport:
+def start_estimated(unit: Unit, start: float, waits_for: Sequence[str]) -> correlator.EventReport:
     """On the first pod; `start` in seconds of the epoch."""
     named = f", when {', '.join(waits_for)} have ended" if waits_for else ""
     note = f"{_unit(unit)} is expected to start by {instant_text(start)}{named}"
-    return correlator.report(_about(unit.pods[0]), START_PROMISED, note, action="Scheduling")
+    return correlator.report(_about(unit.pods[0]), START_ESTIMATED, note, action="Scheduling")
 
 
-def promise_moved(unit: Unit, start: float | None, why: str) -> correlator.EventReport:
-    """None: there is no time to be named for now."""
+def start_delayed(unit: Unit, start: float | None, why: str) -> correlator.EventReport:
+    """`start` in seconds of the epoch; None: the scheduler can estimate no start for now."""
     when = "at a time not known yet" if start is None else f"by {instant_text(start)}"
     note = f"{_unit(unit)} is expected to start {when}: {why}"
     about = _about(unit.pods[0])
-    return correlator.report(about, PROMISE_MOVED, note, action="Scheduling", warning=True)
+    return correlator.report(about, START_DELAYED, note, action="Scheduling", warning=True)
 
 
 def instant_text(epoch: float) -> str:
     return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def reservation_ended(pod: Pod, gang: str, why: str) -> correlator.EventReport:
-    note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
-    return correlator.report(_about(pod), RESERVATION_ENDED, note, action="Reserving")
+def member_reservation_ended(leader: Pod, gang: str, why: str) -> correlator.EventReport:
+    note = _released_members(gang, why)
+    return correlator.report(_about(leader), RESERVATION_ENDED, note, action="Reserving")
 
 
-def reservation_moved(
-    pod: Pod, gang: str, nodes: Sequence[str], why: str
+def member_reservation_moved(
+    leader: Pod, gang: str, nodes: Sequence[str], why: str
 ) -> correlator.EventReport:
-    """On the leader; the nodes are those on which room is kept now."""
+    """`nodes` are those with reserved capacity now."""
     named = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
-    note = f"room for members of pod group {gang} that are missing is kept on {named} now: {why}"
-    return correlator.report(_about(pod), RESERVATION_MOVED, note, action="Reserving")
+    note = f"moved the capacity reserved for pending members of pod group {gang} to {named}: {why}"
+    return correlator.report(_about(leader), RESERVATION_MOVED, note, action="Reserving")
 
 
-def reservation_short(
-    pod: Pod, gang: str, counts: tuple[int, int], why: str
+def member_reservation_incomplete(
+    leader: Pod, gang: str, reserved: int, wanted: int, why: str
 ) -> correlator.EventReport:
-    """On the leader; the counts are of places that are kept, and that should be."""
     note = (
-        f"room is kept for {counts[0]} of {counts[1]} members of pod group {gang} that are"
-        f" missing, and looked for the others: {why}"
+        f"reserved capacity for {reserved} of {wanted} pending members of pod group {gang};"
+        f" searching for the rest: {why}"
     )
-    about = _about(pod)
-    return correlator.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
+    about = _about(leader)
+    return correlator.report(about, RESERVATION_INCOMPLETE, note, action="Reserving", warning=True)
 
 
-def reservation_dropped(name: Name, uid: str, gang: str, why: str) -> correlator.EventReport:
-    """On the object, whose leader is not there to be told."""
-    note = f"room is kept no longer for members of pod group {gang} that are missing: {why}"
-    return correlator.report(_object(name, uid), RESERVATION_ENDED, note, action="Reserving")
+def member_reservation_dropped(
+    namespace: str, name: str, uid: str, gang: str, why: str
+) -> correlator.EventReport:
+    """On the ResourceReservation, because its leader no longer exists."""
+    about, note = _reservation(namespace, name, uid), _released_members(gang, why)
+    return correlator.report(about, RESERVATION_ENDED, note, action="Reserving")
 
 
-def allotted(one: Reservation, what: str, *, begins: bool) -> correlator.EventReport:
-    """About a reservation for a tenant, that begins or ends."""
-    about = _object(one.name, one.uid)
-    said = "is kept from now on" if begins else "is kept no longer"
-    note = f"room {said} for tenant {one.spec.tenant}: {what}"
-    reason = RESERVATION_STARTED if begins else RESERVATION_ENDED
-    return correlator.report(about, reason, note, action="Reserving")
+def _released_members(gang: str, why: str) -> str:
+    return f"released the capacity reserved for pending members of pod group {gang}: {why}"
 
 
-def allotment_short(one: Reservation, why: str) -> correlator.EventReport:
-    """About a reservation for a tenant, some of whose places were lost."""
-    note = f"other room is looked for, for tenant {one.spec.tenant}: {why}"
-    about = _object(one.name, one.uid)
-    return correlator.report(about, RESERVATION_SHORT, note, action="Reserving", warning=True)
+def tenant_reservation_started(
+    namespace: str, name: str, uid: str, tenant: str, reserved: str
+) -> correlator.EventReport:
+    about, note = _reservation(namespace, name, uid), f"reserved for tenant {tenant}: {reserved}"
+    return correlator.report(about, RESERVATION_STARTED, note, action="Reserving")
 
 
-def _object(name: Name, uid: str) -> correlator.Ref:
+def tenant_reservation_ended(
+    namespace: str, name: str, uid: str, tenant: str, why: str
+) -> correlator.EventReport:
+    note = f"released the capacity reserved for tenant {tenant}: {why}"
+    about = _reservation(namespace, name, uid)
+    return correlator.report(about, RESERVATION_ENDED, note, action="Reserving")
+
+
+def tenant_reservation_incomplete(
+    namespace: str, name: str, uid: str, tenant: str, why: str
+) -> correlator.EventReport:
+    """Nodes with reserved capacity were lost."""
+    note = f"searching for other capacity to reserve for tenant {tenant}: {why}"
+    about = _reservation(namespace, name, uid)
+    return correlator.report(about, RESERVATION_INCOMPLETE, note, action="Reserving", warning=True)
+
+
+def _reservation(namespace: str, name: str, uid: str) -> correlator.Ref:
     kind = ResourceReservation.__name__
-    return correlator.Ref(kind, name[1], name[0], uid, vocabulary.API_VERSION)
+    return correlator.Ref(kind, name, namespace, uid, vocabulary.API_VERSION)
 
 
-def provisioning_requested(unit: Unit, name: str, pods: int, kind: str) -> correlator.EventReport:
-    """On the first pod, as all about the requests of a gang."""
-    note = f"ProvisioningRequest {name} asks for nodes for {_count(pods, 'pod')}, class {kind}"
+def provisioning_requested(
+    unit: Unit, name: str, pods: int, class_name: str
+) -> correlator.EventReport:
+    """On the first pod, as all Events about the requests of a gang."""
+    note = (
+        f"ProvisioningRequest {name} requests nodes for {_count(pods, 'pod')}, class {class_name}"
+    )
     return _provisioning(unit, PROVISIONING_REQUESTED, note)
 
 
-def provisioned(unit: Unit, name: str, said: str) -> correlator.EventReport:
-    note = f"ProvisioningRequest {name} is answered: {said}; the pod group is tried again"
+def provisioned(unit: Unit, name: str, message: str) -> correlator.EventReport:
+    note = f"ProvisioningRequest {name} is provisioned: {message}; retrying the pod group"
     return _provisioning(unit, PROVISIONED, note)
 
 
-def not_provisioned(unit: Unit, name: str, said: str, again: float) -> correlator.EventReport:
-    """`again` in seconds of the epoch."""
-    when = f"another one follows at {instant_text(again)}"
-    note = f"ProvisioningRequest {name} brings no nodes: {said}; {when}"
+def provisioning_failed(
+    unit: Unit, name: str, message: str, retry_at: float
+) -> correlator.EventReport:
+    """`retry_at` in seconds of the epoch."""
+    retry = f"the next request follows at {instant_text(retry_at)}"
+    note = f"ProvisioningRequest {name} provides no nodes: {message}; {retry}"
     return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
 
 
-def request_refused(unit: Unit, why: str) -> correlator.EventReport:
-    note = f"no ProvisioningRequest could be made, which is tried again: {why}"
+def provisioning_request_failed(unit: Unit, why: str) -> correlator.EventReport:
+    note = f"cannot create a ProvisioningRequest, retrying: {why}"
     return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
 
 

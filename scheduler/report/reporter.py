@@ -80,7 +80,7 @@ class Reporter:
         told = False
         for pod in known:
             if pod.gang is not None and pod.gang.key == gang and pod.gang.leader:
-                self.record(events.reservation_ended(pod, gang.name, why))
+                self.record(events.member_reservation_ended(pod, gang.name, why))
                 told = True
         return told
 

@@ -220,7 +220,7 @@ def test_nodes_for_a_whole_gang(asking: Asking, node_pool: NodePool) -> None:
     assert names == [last]
     ((_, _, note),) = node_pool.events("ProvisioningFailed")
     said = (
-        f"ProvisioningRequest {first} brings no nodes: Failed: the group of nodes is at its largest"
+        f"ProvisioningRequest {first} provides no nodes: Failed: the group of nodes is at its largest"
     )
     assert note.startswith(said)
     for number in range(2):

@@ -100,8 +100,8 @@ def test_two_jobs_and_room_for_one(node_pool: NodePool, kubectl: Kubectl) -> Non
         (
             f"{one}-driver",
             "Normal",
-            f"room is kept no longer for members of pod group {one} that are missing:"
-            " all have come",
+            f"released the capacity reserved for pending members of pod group {one}:"
+            " all members exist",
         )
     ]
     assert node_pool.nodes_of_pods()[f"{other}-driver"] == ""
@@ -110,7 +110,7 @@ def test_two_jobs_and_room_for_one(node_pool: NodePool, kubectl: Kubectl) -> Non
 def test_a_leader_that_goes_leaves_nothing(node_pool: NodePool, kubectl: Kubectl) -> None:
     node_pool.add_node("n", cpu="3")
     node_pool.create(driver(node_pool, "a"))
-    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "room is kept")
+    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "capacity is reserved")
     kubectl("delete", "pod", "a-driver", "-n", node_pool.namespace, "--wait=false")
     node_pool.create(node_pool.pod("next", cpu="3"))
     assert until(lambda: bound(node_pool), lambda names: "next" in names) >= {"next"}
@@ -139,7 +139,7 @@ def test_a_scheduler_that_dies_with_each_step_half_done(stack: Stack, node_pool:
     """Killed when one of two members is there, and when the leader goes."""
     node_pool.add_node("n", cpu="3")
     node_pool.create(driver(node_pool, "a"))
-    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "room is kept")
+    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "capacity is reserved")
     first, second = executors(node_pool, "a")
     node_pool.create(first)
     eventually(lambda: held(node_pool) == [("a", "1 x cpu 1")], "one has taken its place")
@@ -154,7 +154,7 @@ def test_a_scheduler_that_dies_with_each_step_half_done(stack: Stack, node_pool:
         delete(node_pool, name)
     delete(node_pool, "thief")
     node_pool.create(driver(node_pool, "b"))
-    eventually(lambda: held(node_pool) == [("b", "2 x cpu 1")], "room is kept")
+    eventually(lambda: held(node_pool) == [("b", "2 x cpu 1")], "capacity is reserved")
     stack.child(SCHEDULER).kill()
     delete(node_pool, "b-driver")
     node_pool.create(node_pool.pod("next", cpu="3"))
@@ -175,14 +175,14 @@ def test_places_on_a_node_that_is_lost(node_pool: NodePool) -> None:
     leader = driver(node_pool, "a")
     leader["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
     node_pool.create(leader)
-    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "room is kept")
+    eventually(lambda: held(node_pool) == [("a", "2 x cpu 1")], "capacity is reserved")
     node_pool.lose_node(lost)
     assert until(lambda: held(node_pool), lambda rows: rows == [("a", "1 x cpu 1")]) == [
         ("a", "1 x cpu 1")
     ]
-    short = "members of pod group a that are missing, and looked for the others"
-    assert eventually(lambda: node_pool.events("ReservationShort"), "it is told") == [
-        ("a-driver", "Warning", f"room is kept for 1 of 2 {short}: node {lost} is gone")
+    incomplete = "1 of 2 pending members of pod group a; searching for the rest"
+    assert eventually(lambda: node_pool.events("ReservationIncomplete"), "it is told") == [
+        ("a-driver", "Warning", f"reserved capacity for {incomplete}: node {lost} was deleted")
     ]
     node_pool.create(executors(node_pool, "a")[0])
     other = node_pool.add_node("o", cpu="1")
@@ -236,7 +236,7 @@ def test_room_for_tenants(node_pool: NodePool, kubectl: Kubectl) -> None:
     kubectl("delete", "resourcereservation", "theirs", "-n", space)
     assert until(node_pool.nodes_of_pods, lambda nodes: bool(nodes["large"]))["large"] == theirs
     assert {row[2] for row in node_pool.events("ReservationEnded")} == {
-        "room is kept no longer for tenant another: the object was deleted or changed"
+        "released the capacity reserved for tenant another: the object was deleted or changed"
     }
 
 
@@ -282,8 +282,8 @@ def test_room_from_a_time_until_a_time(stack: Stack, node_pool: NodePool, kubect
     assert until(said, lambda row: row[0] == "Expired") == ("Expired", "", "")
     assert until(lambda: bound(node_pool), lambda names: "long" in names) == {"before", "long"}
     for reason, note in (
-        ("ReservationStarted", f"room is kept from now on for tenant {tenant}: 1 node"),
-        ("ReservationEnded", f"room is kept no longer for tenant {tenant}: its time has ended"),
+        ("ReservationStarted", f"reserved for tenant {tenant}: 1 node"),
+        ("ReservationEnded", f"released the capacity reserved for tenant {tenant}: its time has ended"),
     ):
         assert until(partial(node_pool.events, reason), bool) == [("r", "Normal", note)]
 

@@ -112,7 +112,7 @@ def test_who_waits_at_the_head_is_told_when_and_only_short_work_goes_ahead(
         f"pod group {space}/g of tenant {space} is expected to start by {at},"
         f" when {space}/hour, {space}/half have ended"
     )
-    assert told(node_pool, "StartPromised", "g") == first
+    assert told(node_pool, "StartEstimated", "g") == first
     node_pool.create(tenant_env.pod(space, "long", annotations=lasting("2h")))
     assert "1 node(s) were held for a pod group that has waited longer" in told(
         node_pool, "FailedScheduling", "long"
@@ -144,9 +144,9 @@ def test_a_lost_node_moves_the_promise(tenant_env: TenantEnv, node_pool: NodePoo
     node_pool.create(*gang(tenant_env, "g", 2))
     unit = f"pod group {space}/g of tenant {space} is expected to start by "
     one, two = after(node_pool, "deadline", hours=1), after(node_pool, "batch", hours=2)
-    assert told(node_pool, "StartPromised", "g") == f"{unit}{one}, when {space}/deadline have ended"
+    assert told(node_pool, "StartEstimated", "g") == f"{unit}{one}, when {space}/deadline have ended"
     node_pool.lose_node(left)
-    assert told(node_pool, "PromiseMoved", "g") == f"{unit}{two}: node {left} is gone"
+    assert told(node_pool, "StartDelayed", "g") == f"{unit}{two}: node {left} was deleted"
 
 
 def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_promise(
@@ -166,15 +166,15 @@ def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_promise(
     for side in nodes:
         node_pool.create(*(on(side, pod) for pod in gang(tenant_env, side, 2)))
     for side in nodes:
-        told(node_pool, "StartPromised", side)
+        told(node_pool, "StartEstimated", side)
     unit = f"pod group {space}/%s of tenant {space}"
-    assert told(node_pool, "PromiseMoved", "left") == (
+    assert told(node_pool, "StartDelayed", "left") == (
         f"{unit % 'left'} is expected to start at a time not known yet:"
-        f" {space}/yields overran its expected duration and is ended"
+        f" {space}/yields overran its expected duration and is evicted"
     )
     moved = re.escape(f"{unit % 'right'} is expected to start by ")
     why = re.escape(f": {space}/stays overran its expected duration")
-    found = told(node_pool, "PromiseMoved", "right")
+    found = told(node_pool, "StartDelayed", "right")
     assert re.fullmatch(rf"{moved}[-0-9]{{10}}T[:0-9]{{8}}Z{why}", found), found
     assert told(node_pool, "Preempted", "yields") == f"Preempted by {unit % 'left'}"
     bound = tenant_env.bound(space, "stays", "left0", "left1")

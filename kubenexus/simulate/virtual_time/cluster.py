@@ -36,7 +36,7 @@ EPOCH: Final = 1_000_000.0  # the time of day at which the clock shows nought
 _LEAST: Final = 0.5  # seconds that the clock moves, so that nothing is looked at for ever
 _NAMED: Final = 4  # nodes of a start that are told
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-_TOLD: Final = {events.START_PROMISED: ChangeKind.PROMISED, events.PROMISE_MOVED: ChangeKind.MOVED}
+_TOLD: Final = {events.START_ESTIMATED: ChangeKind.PROMISED, events.START_DELAYED: ChangeKind.MOVED}
 
 
 @dataclass(slots=True)

@@ -149,17 +149,17 @@ class BackfillController:
         return keeps(promise, self._snapshot, endings, planned, ahead, statics=self._memo)
 
     def _note_disturbed(
-        self, unit: Unit, touched: Iterable[StartReservation], why: str = "which goes first"
+        self, unit: Unit, touched: Iterable[StartReservation], why: str = "which has precedence"
     ) -> None:
         for promise in touched:
-            self._disturbed[promise.key] = f"{unit.key}, {why}, took room of it"
+            self._disturbed[promise.key] = f"{unit.key}, {why}, took its capacity"
 
     def entitled(self, unit: Unit, found: Plan) -> None:
         """The unit is within what its tenant was promised: it goes before promises of a start."""
         if self._promised and isinstance(found, Placed):
             nodes = {one.node for one in found.placements}
             touched = [p for p in self._promised.values() if p.key != unit.key and nodes & p.nodes]
-            self._note_disturbed(unit, touched, "within its tenant's promise")
+            self._note_disturbed(unit, touched, "within its tenant's guarantee")
 
     def misfit(self, unit: Unit) -> None:
         """The unit did not fit, and nobody goes for it."""
@@ -227,7 +227,7 @@ class BackfillController:
                 self._blocked[unit.key].not_before = now + AGAIN
                 continue
             self._keep(promise)
-            self._means.record(events.start_promised(unit, promise.start, promise.waits_for))
+            self._means.record(events.start_estimated(unit, promise.start, promise.waits_for))
 
     def _first(self, now: float) -> Unit | None:
         """
@@ -261,7 +261,7 @@ class BackfillController:
         last = min(self._promised.values(), key=lambda one: (one.priority, -one.start))
         if last.priority >= unit.priority:
             return False
-        self._moved(last, None, f"{unit.key} of higher priority goes first")
+        self._moved(last, None, f"{unit.key} has higher priority")
         return True
 
     def _endings(self) -> list[ExpectedEnd]:
@@ -315,9 +315,9 @@ class BackfillController:
             why = self._disturbed.pop(promise.key, "")
             lost = sorted(name for name in promise.nodes if name not in self._snapshot)
             if lost:
-                self._move(promise, f"node {lost[0]} is gone")
+                self._move(promise, f"node {lost[0]} was deleted")
             elif (changed or why) and not self._holds(promise):
-                self._move(promise, why or "its nodes have changed")
+                self._move(promise, why or "its nodes changed")
 
     def _holds(self, promise: StartReservation) -> bool:
         unit = self._unit(promise.key)
@@ -349,13 +349,13 @@ class BackfillController:
             self._queue.retry(promise.key, self._now())  # the last one has just gone
             return
         if not overdue:
-            self._move(promise, "others have taken room of it")
+            self._move(promise, "other pods took its capacity")
             return
         first = overdue[0][0].pod.key
         if self._lengths.policy.overrun == "preempt" and self._oust(
             promise, [o for o, _ in overdue]
         ):
-            self._moved(promise, None, f"{first} overran its expected duration and is ended")
+            self._moved(promise, None, f"{first} overran its expected duration and is evicted")
             return
         for one, _ in overdue:
             over = self._lengths.over(one.pod, epoch)
@@ -385,7 +385,7 @@ class BackfillController:
             self._keep(found)
         if unit is not None:
             start = None if found is None else found.start
-            self._means.record(events.promise_moved(unit, start, why))
+            self._means.record(events.start_delayed(unit, start, why))
 
     # --- when work ends ---
 

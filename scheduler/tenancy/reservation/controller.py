@@ -88,8 +88,7 @@ class ReservationController:
             cache,
             epoch=epoch,
             publish=self._publish,
-            say=lambda one, begins, what: record(events.allotted(one, what, begins=begins)),
-            lack=lambda one, why: record(events.allotment_short(one, why)),
+            record=record,
             freed=freed,
         )
         cache.foretold = self.allotments.coming.kept_from
@@ -146,8 +145,8 @@ class ReservationController:
         if held is None or held.assumed or held.pod.terminating or key in self._objects:
             self._doom(one.name)
             if key not in self._objects:
-                why = "its leader is gone, or has no node and is planned anew"
-                self._record(events.reservation_dropped(one.name, one.uid, group.name, why))
+                why = "its leader ended, or is not bound and is planned again"
+                self._record(events.member_reservation_dropped(*one.name, one.uid, group.name, why))
             return
         self._objects[key] = (one.name, one.uid)
         left = one.spec.until.timestamp() - self._epoch()
@@ -194,7 +193,7 @@ class ReservationController:
         made = await self._create(name, body, min(WRITE_SECONDS, unit.timeout / 2))
         if made.why:
             self._doom(name)
-            return f"keeping room for members that are missing: {made.why}"
+            return f"cannot reserve capacity for pending members: {made.why}"
         self._objects[key] = (name, made.uid)
         self._handled.add(made.uid)
         self._on_change(key)  # also where all members have come meanwhile
@@ -229,7 +228,8 @@ class ReservationController:
     def untold(self, key: GangKey, why: str) -> None:
         """Room is kept no longer, and there is no leader to be told."""
         if key in self._objects:
-            self._record(events.reservation_dropped(*self._objects[key], key.name, why))
+            name, uid = self._objects[key]
+            self._record(events.member_reservation_dropped(*name, uid, key.name, why))
 
     def _open(self, key: GangKey, why: str) -> None:
         if self._rooms.get(key) is not None:

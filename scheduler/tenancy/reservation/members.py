@@ -29,7 +29,7 @@ from scheduler.model.unit import Unit, UnitKey, leads
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 KEPT_SECONDS: Final = 600.0  # at least
-ALL_CAME: Final = "all have come"
+ALL_CAME: Final = "all members exist"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +207,10 @@ class MemberReservations:
         found = []
         for key, terms in self._terms.items():
             if now >= terms.until:
-                found.append((key, f"its members did not come in {KEPT_SECONDS:g}s or more"))
+                why = f"its members were not created within {KEPT_SECONDS:g}s or the gang's timeout"
+                found.append((key, why))
             elif terms.leader and not goes_on(terms.leader):
-                found.append((key, "its leader is gone"))
+                found.append((key, "its leader ended"))
         return found
 
     def next_at(self) -> float | None:

@@ -93,7 +93,7 @@ def name_of(leader: Pod) -> str:
 
 def status(kept: Sequence[Placement], wanted: int) -> Json:
     """Of one for members to come, of whom so many should have a place."""
-    short = f"room for {len(kept)} of {wanted}; the rest is looked for"
+    short = f"reserved capacity for {len(kept)} of {wanted}; searching for the rest"
     return {
         "phase": "Active",
         "held": held(len(kept), kept[0].pod.spec) if kept else "nothing",

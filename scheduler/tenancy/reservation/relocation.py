@@ -101,22 +101,23 @@ class Relocation:
         leader = self._cache.held(reservation.leader)
         if leader is not None:
             nodes = sorted({one.node for one in places})
-            why = self._why.pop(key, "") or "there is room again"
-            self._record(events.reservation_moved(leader.pod, key.name, nodes, why))
+            why = self._why.pop(key, "") or "capacity became free"
+            self._record(events.member_reservation_moved(leader.pod, key.name, nodes, why))
         return True
 
     def _say_short(self, key: GangKey) -> None:
         reservation = self._rooms.get(key)
         leader = None if reservation is None else self._cache.held(reservation.leader)
-        why = self._why.pop(key, "its places are taken")
+        why = self._why.pop(key, "other pods took its capacity")
         if leader is not None:
             kept, wanted = self._rooms.count(key), len(self._rooms.wanted(key))
-            self._record(events.reservation_short(leader.pod, key.name, (kept, wanted), why))
+            report = events.member_reservation_incomplete
+            self._record(report(leader.pod, key.name, kept, wanted, why))
         self._regrouped(key)
 
 
 def _lost(gone: Iterable[str], shut: Iterable[str]) -> str:
-    said = [f"node {name} is gone" for name in sorted(gone)]
-    said += [f"node {name} takes no such pods any more" for name in sorted(shut)]
+    said = [f"node {name} was deleted" for name in sorted(gone)]
+    said += [f"node {name} no longer accepts such pods" for name in sorted(shut)]
     more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
     return ", ".join(said[:_NAMED]) + more

@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from cluster.events import correlator
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import Placed
 from scheduler.model.pod import PODS
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
+from scheduler.report import events
 from scheduler.tenancy.reservation.objects import Reservation
 from scheduler.tenancy.reservation.tenant_reservation import (
     Amounts,
@@ -50,13 +52,12 @@ class TenantReservations:
         *,
         epoch: Callable[[], float],
         publish: Callable[[Reservation, Json], None],
-        say: Callable[[Reservation, bool, str], None],
-        lack: Callable[[Reservation, str], None],
+        record: Callable[[correlator.EventReport], None],
         freed: Callable[[Iterable[str]], None],
     ) -> None:
         self._cache, self._snapshot, self._holds = cache, cache.snapshot, cache.holds
         self._epoch, self._publish, self._freed = epoch, publish, freed
-        self._say, self._lack = say, lack
+        self._record = record
         self._known: dict[tuple[str, str], TenantReservation] = {}
         self._moved = self._statics = -1
         self.coming = UpcomingReservations(cache, epoch=epoch)
@@ -85,7 +86,7 @@ class TenantReservations:
         self._freed(self.coming.drop(name))
         if gone is not None and gone.active:
             self._freed(self._holds.end(gone.key))
-            self._say(gone.one, False, "the object was deleted or changed")
+            self._record_end(gone, "the object was deleted or changed")
 
     def of(self, tenant: str) -> list[UnitKey]:
         """Under which keys room is kept that this tenant may use."""
@@ -134,7 +135,7 @@ class TenantReservations:
 
     def _await(self, one: TenantReservation, now: float) -> None:
         self.coming.put(one)
-        self._stop(one, "it begins later")
+        self._stop(one, "its start was moved to a later time")
         if self._stale(one, now) and now >= one.said_at[0] + AGAIN:
             one.said_at = (now, self._snapshot.moved)
             self._publish(one.one, self.coming.status(one))
@@ -147,7 +148,11 @@ class TenantReservations:
         if one.active:
             one.active = False
             self._freed(self._holds.end(one.key))
-            self._say(one.one, False, why)
+            self._record_end(one, why)
+
+    def _record_end(self, one: TenantReservation, why: str) -> None:
+        report = events.tenant_reservation_ended
+        self._record(report(*one.one.name, one.one.uid, one.tenant, why))
 
     def _keep(
         self, one: TenantReservation, used: dict[tuple[str, str], Amounts], now: float
@@ -163,7 +168,8 @@ class TenantReservations:
             self._holds.put(one.key, [one.occupant(*row) for row in sorted(wanted.items())])
             self._freed(node for node in kept if _less(wanted.get(node, {}), kept[node]))
         if begun:
-            self._say(one.one, True, self._held(one))
+            report = events.tenant_reservation_started
+            self._record(report(*one.one.name, one.one.uid, one.tenant, self._held(one)))
         self._publish(one.one, self._status(one, now))
 
     def _look(self, one: TenantReservation, memo: Memo) -> None:
@@ -179,11 +185,14 @@ class TenantReservations:
             used = {} if row is None else self._used(one.tenant, name, one.begins)
             if (left := min(one.base[name], one.in_use(used))) < one.base[name]:
                 one.base[name] = left
-                lost.append(f"node {name} {'is gone' if row is None else 'takes no such pods'}")
+                lost.append(
+                    f"node {name} {'was deleted' if row is None else 'no longer accepts such pods'}"
+                )
         one.base = +one.base
         if lost:
             one.tried = (one.tried[0], -1)
-            self._lack(one.one, listed(lost))
+            report = events.tenant_reservation_incomplete
+            self._record(report(*one.one.name, one.one.uid, one.tenant, listed(lost)))
 
     def _due(self, one: TenantReservation, now: float) -> bool:
         again = one.short and now >= one.tried[0] + AGAIN
@@ -273,8 +282,8 @@ class TenantReservations:
 
     def _message(self, one: TenantReservation, now: float) -> str:
         if not one.whole:
-            short = f"room for {one.base.total()} of {one.count}"
-            return f"{short}; the rest is kept as it comes free" if one.short else ""
+            short = f"reserved capacity for {one.base.total()} of {one.count}"
+            return f"{short}; the rest follows as it becomes free" if one.short else ""
         if now >= one.said_at[0] + AGAIN:
             nodes = self._snapshot.table.nodes
             meant = frozenset(name for name, node in nodes.items() if one.takes(node))

@@ -125,7 +125,7 @@ class UpcomingReservations:
             short = "" if row.shut else "no node matches"
             held = self.in_the_way(one, row.shut)
         else:
-            short = f"room for {found} of {one.count} by then" if found < one.count else ""
+            short = f"capacity for {found} of {one.count} by then" if found < one.count else ""
             held = ""
         return {
             "phase": "Pending",

@@ -349,7 +349,7 @@ def said_by_the_scheduler() -> list[str]:
         OverQuota("vision", Excess("vision", "cpu", 2000, 3000, 4000), (("language", 8000),)).text,
         events.preempted(pod_of(), waits).note,
         events.preempting(waits, [pod_of()]).note,
-        events.reservation_ended(pod_of(), "train", "REASON").note,
+        events.member_reservation_ended(pod_of(), "train", "REASON").note,
     ]
 
 

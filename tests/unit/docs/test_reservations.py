@@ -8,7 +8,6 @@ import pytest
 from policies.checks import reservation
 from scheduler.model.pod import Pod
 from scheduler.report import events
-from scheduler.tenancy.reservation import objects as reserved
 from scheduler.tenancy.reservation import tenant_upcoming
 from tests.builders import a_pod, in_gang
 from tests.pages import ROOT
@@ -38,17 +37,12 @@ def reservation_warnings() -> list[str]:
     return [*said, *reservation.warnings(large, crowded, now=now)]
 
 
-def reservation_of(tenant: str) -> reserved.Reservation:
-    spec = {"tenant": tenant, "nodes": ["a"], "until": "2030-01-01T00:00:00Z"}
-    return reserved.read({"metadata": {"namespace": "ns", "name": "r", "uid": "u"}, "spec": spec})
-
-
 def said() -> list[str]:
     leader = Pod.read(a_pod("train-0", labels=in_gang("train", 4)))
     return [
-        events.reservation_short(leader, "train", (1, 2), "node a is gone").note,
-        events.reservation_moved(leader, "train", ["a", "b"], "node c is gone").note,
-        events.allotment_short(reservation_of("vision"), "node a is gone").note,
+        events.member_reservation_incomplete(leader, "train", 1, 2, "node a was deleted").note,
+        events.member_reservation_moved(leader, "train", ["a", "b"], "node c was deleted").note,
+        events.tenant_reservation_incomplete("ns", "r", "u", "vision", "node a was deleted").note,
         tenant_upcoming.RESERVED,
         *reservation_warnings(),
     ]

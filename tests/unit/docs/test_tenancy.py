@@ -98,27 +98,27 @@ def told() -> list[correlator.EventReport]:
     driver = a_pod("etl-driver", "team-a", "vision")
     unit = units.Unit(units.key_of(mine), (mine,))
     request, kind = "train-0123456789-1", "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
-    spec = {"tenant": "vision", "nodes": ["gpu-0"], "until": "2029-03-02T08:00:00Z"}
-    about = {"namespace": "team-a", "name": "demo", "uid": "u"}
-    demo = objects.read({"metadata": about, "spec": spec})
+    demo = ("team-a", "demo", "u", "vision")
     bench = Bench()
     asyncio.run(work_overruns(bench))
-    promises = [
-        one for one in bench.reports if one.reason in (events.START_PROMISED, events.PROMISE_MOVED)
+    starts = [
+        report
+        for report in bench.reports
+        if report.reason in (events.START_ESTIMATED, events.START_DELAYED)
     ]
     return [
         events.preempted(other, unit),
         events.preempting(unit, [other]),
-        *promises,
-        events.reservation_ended(driver, "etl", "all have come"),
-        events.reservation_moved(driver, "etl", ["cpu-2"], "node cpu-1 is gone"),
-        events.reservation_short(driver, "etl", (1, 2), "node cpu-1 is gone"),
-        events.allotted(demo, "1 node", begins=True),
-        events.allotment_short(demo, "node gpu-0 is gone"),
-        events.allotted(demo, "its time has ended", begins=False),
+        *starts,
+        events.member_reservation_ended(driver, "etl", "all members exist"),
+        events.member_reservation_moved(driver, "etl", ["cpu-2"], "node cpu-1 was deleted"),
+        events.member_reservation_incomplete(driver, "etl", 1, 2, "node cpu-1 was deleted"),
+        events.tenant_reservation_started(*demo, "1 node"),
+        events.tenant_reservation_incomplete(*demo, "node gpu-0 was deleted"),
+        events.tenant_reservation_ended(*demo, "its time has ended"),
         events.provisioning_requested(unit, request, 4, kind),
         events.provisioned(unit, request, "Provisioned: Capacity is found in the cluster"),
-        events.not_provisioned(
+        events.provisioning_failed(
             unit, request, "BookingExpired: Capacity reservation time is expired", START + 60
         ),
     ]
@@ -157,7 +157,7 @@ def test_every_end_of_a_reservation_is_one_that_the_code_tells() -> None:
     assert (len(known) > 6, [text for text in known if f'"{text}"' not in code]) == (True, [])
 
 
-TENANCY = re.compile(r"Quota|Preempt|Promise|Reservation|Provision")
+TENANCY = re.compile(r"Quota|Preempt|Start|Reservation|Provision")
 
 
 def test_every_event_of_tenancy_has_its_row() -> None:

@@ -116,7 +116,7 @@ def test_a_namesake_of_a_member_is_not_asked_for() -> None:
         await scene.passes(5)
         return scene.asked(), scene.told("ProvisioningFailed")[0]
 
-    said = "no ProvisioningRequest could be made, which is tried again: "
+    said = "cannot create a ProvisioningRequest, retrying: "
     assert play(run) == ([], f"{said}pod ns/g-0 is another one by now")
 
 

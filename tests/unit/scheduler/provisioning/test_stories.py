@@ -52,10 +52,10 @@ def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
     assert scene.bench.api.nodes() == {"g-0": "m", "g-1": "m", "g-2": "n"}
     assert (scene.shelf.requests, scene.shelf.templates) == ({}, {})
     assert [scene.told(one) for one in ("ProvisioningRequested", "Provisioned")] == [
-        [f"ProvisioningRequest {name} asks for nodes for 3 pods, class {CLASS}"],
+        [f"ProvisioningRequest {name} requests nodes for 3 pods, class {CLASS}"],
         [
-            f"ProvisioningRequest {name} is answered: Provisioned: nodes are coming;"
-            " the pod group is tried again"
+            f"ProvisioningRequest {name} is provisioned: Provisioned: nodes are coming;"
+            " retrying the pod group"
         ],
     ]
 
@@ -95,8 +95,8 @@ def test_what_failed_is_told_and_asked_for_again_later_each_time() -> None:
         ([("2", [2])], [("3", [2])], 1),
     ]
     assert [" ".join(note.split()[2:9]) for note in told] == [
-        "brings no nodes: Failed: no such machines;",
-        "brings no nodes: CapacityRevoked: no such machines;",
+        "provides no nodes: Failed: no such machines;",
+        "provides no nodes: CapacityRevoked: no such machines;",
     ]
     assert reasons == all_of(2, "WaitingForProvisioning")
 
@@ -274,7 +274,7 @@ def test_nodes_have_to_be_worth_their_coming(lasts: str, want: list[Any]) -> Non
         scene.bench.pod("r", cpu="3", node="n", owner="job", status=began, annotations=notes)
         scene.gang(3)
         await scene.passes(10)
-        return len(scene.told("StartPromised")), scene.asked()
+        return len(scene.told("StartEstimated")), scene.asked()
 
     assert play(run) == (1, want)
 

@@ -10,7 +10,7 @@ from tests.unit.scheduler.tenancy.fake_reservations import Shelf, follow
 from tests.unit.scheduler.tenancy.reservation.test_members import driver, executor, stand_still
 
 TWO, ONE = [("a", "2 x cpu 1")], [("a", "1 x cpu 1")]
-SHORT = [("a", "1 x cpu 1, room for 1 of 2; the rest is looked for")]
+SHORT = [("a", "1 x cpu 1, reserved capacity for 1 of 2; searching for the rest")]
 
 
 class Scene:

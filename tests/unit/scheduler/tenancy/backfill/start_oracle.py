@@ -21,10 +21,10 @@ from tests.unit.scheduler.tenancy.random_clusters import Wish, unit_of
 
 SAID = (
     ("overran its expected duration", "overrun"),
-    ("is gone", "lost"),
-    ("of higher priority goes first", "priority"),
-    ("which goes first, took room of it", "priority"),
-    ("within its tenant's promise, took room of it", "guarantee"),
+    ("was deleted", "lost"),
+    ("has higher priority", "priority"),
+    ("which has precedence, took its capacity", "priority"),
+    ("within its tenant's guarantee, took its capacity", "guarantee"),
 )
 """Words of the Event, and what must have happened."""
 
@@ -73,7 +73,7 @@ class Witness:
                 self._given[unit] = (story.bench.now, promise)
 
     def _look_at_events(self, story: Story) -> set[str]:
-        told = story.told(events.PROMISE_MOVED)
+        told = story.told(events.START_DELAYED)
         fresh, self._told = told[self._told :], len(told)
         for name, note in fresh:
             said = note.partition(": ")[2]

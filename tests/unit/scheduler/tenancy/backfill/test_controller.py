@@ -162,13 +162,13 @@ async def nobody_says_how_long(bench: Bench) -> None:
 
 WAITING = {"r1": "n1", "r2": "n2", "g0": "", "g1": ""}
 PROMISED = (
-    "StartPromised",
+    "StartEstimated",
     "pod group ns/g is expected to start by 1970-01-01T00:06:40Z, when ns/r1, ns/r2 have ended",
 )
 
 
 def moved(when: str, why: str) -> tuple[str, str]:
-    return "PromiseMoved", f"pod group ns/g is expected to start {when}: {why}"
+    return "StartDelayed", f"pod group ns/g is expected to start {when}: {why}"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def moved(when: str, why: str) -> tuple[str, str]:
             {"r1": "n1", "r2": "n1", "p": "", "long": "n1"},
             [
                 (
-                    "StartPromised",
+                    "StartEstimated",
                     "pod ns/p is expected to start by 1970-01-01T00:06:40Z,"
                     " when ns/r2, ns/r1 have ended",
                 )
@@ -242,7 +242,7 @@ def moved(when: str, why: str) -> tuple[str, str]:
                 PROMISED,
                 moved(
                     "at a time not known yet",
-                    "ns/filler overran its expected duration and is ended",
+                    "ns/filler overran its expected duration and is evicted",
                 ),
             ],
             id="backfill that overruns is ended where the policy says so",
@@ -250,7 +250,7 @@ def moved(when: str, why: str) -> tuple[str, str]:
         pytest.param(
             a_lost_node_moves_it,
             {**WAITING, "r3": "n3"},
-            [PROMISED, moved("by 1970-01-01T00:16:40Z", "node n2 is gone")],
+            [PROMISED, moved("by 1970-01-01T00:16:40Z", "node n2 was deleted")],
             id="a lost node moves it",
         ),
         pytest.param(
@@ -258,7 +258,9 @@ def moved(when: str, why: str) -> tuple[str, str]:
             {**WAITING, "urgent": "n1"},
             [
                 PROMISED,
-                moved("by 1970-01-01T00:10:03Z", "ns/urgent, which goes first, took room of it"),
+                moved(
+                    "by 1970-01-01T00:10:03Z", "ns/urgent, which has precedence, took its capacity"
+                ),
             ],
             id="a higher priority moves it",
         ),
@@ -282,7 +284,7 @@ def play(story: Story) -> Bench:
 
 
 def promises(bench: Bench) -> list[tuple[str, str]]:
-    kinds = ("StartPromised", "PromiseMoved")
+    kinds = ("StartEstimated", "StartDelayed")
     return [(one.reason, one.note) for one in bench.reports if one.reason in kinds]
 
 

@@ -56,6 +56,6 @@ def test_who_takes_of_a_promised_quota(
 ) -> None:
     bench = asyncio.run(one_more(limit, ends, tenant, lasts, priority))
     said = [row for row in bench.told(events.QUOTA_EXCEEDED) if row[0] == "more"]
-    promised = [name for name, _ in bench.told(events.START_PROMISED)]
+    promised = [name for name, _ in bench.told(events.START_ESTIMATED)]
     found = (promised, bool(bench.api.nodes()["more"]), said)
     assert found == (["p"], not waits, [("more", WAITS)] if waits else [])

@@ -285,21 +285,23 @@ def test_a_place_is_written_down_until_its_member_is_bound() -> None:
     assert (found[0], found[-1]) == ((2, ""), (1, "n"))
 
 
-ENDED = "room is kept no longer for members of pod group a that are missing: "
-GONE = "its leader is gone, or has no node and is planned anew"
-MOVED = "room for members of pod group a that are missing is kept on"
-LACKS = "room is kept for 1 of 2 members of pod group a that are missing, and looked for the others"
+ENDED = "released the capacity reserved for pending members of pod group a: "
+GONE = "its leader ended, or is not bound and is planned again"
+MOVED = "moved the capacity reserved for pending members of pod group a to"
+INCOMPLETE = "reserved capacity for 1 of 2 pending members of pod group a; searching for the rest"
 
 
 @pytest.mark.parametrize(
     ("story", "told"),
     [
         pytest.param(
-            all_members_come, ["ReservationEnded a-driver", f"{ENDED}all have come"], id="all came"
+            all_members_come,
+            ["ReservationEnded a-driver", f"{ENDED}all members exist"],
+            id="all came",
         ),
         pytest.param(
             it_is_bound_later,
-            ["ReservationEnded a-driver", f"{ENDED}all have come"],
+            ["ReservationEnded a-driver", f"{ENDED}all members exist"],
             id="all came, the last one after its bind had failed",
         ),
         pytest.param(
@@ -309,11 +311,14 @@ LACKS = "room is kept for 1 of 2 members of pod group a that are missing, and lo
         ),
         pytest.param(
             nobody_comes,
-            ["ReservationEnded a-driver", f"{ENDED}its members did not come in 600s or more"],
+            [
+                "ReservationEnded a-driver",
+                f"{ENDED}its members were not created within 600s or the gang's timeout",
+            ],
             id="its time is over",
         ),
         pytest.param(
-            the_leader_goes, ["ReservationEnded OBJECT", f"{ENDED}its leader is gone"], id="leader"
+            the_leader_goes, ["ReservationEnded OBJECT", f"{ENDED}its leader ended"], id="leader"
         ),
         pytest.param(
             taken_over_when_the_leader_is_gone,
@@ -322,26 +327,26 @@ LACKS = "room is kept for 1 of 2 members of pod group a that are missing, and lo
         ),
         pytest.param(
             a_node_goes,
-            ["ReservationShort a-driver", f"{LACKS}: node m is gone"],
+            ["ReservationIncomplete a-driver", f"{INCOMPLETE}: node m was deleted"],
             id="a node goes, and there is no room",
         ),
         pytest.param(
             a_node_goes_and_there_is_another,
-            ["ReservationMoved a-driver", f"{MOVED} n, o now: node m is gone"],
+            ["ReservationMoved a-driver", f"{MOVED} n, o: node m was deleted"],
             id="a node goes, another has room",
         ),
         pytest.param(
             a_node_is_cordoned,
-            ["ReservationMoved a-driver", f"{MOVED} n, o now: node m takes no such pods any more"],
+            ["ReservationMoved a-driver", f"{MOVED} n, o: node m no longer accepts such pods"],
             id="a node is cordoned",
         ),
         pytest.param(
             a_node_comes_later,
             [
-                "ReservationShort a-driver",
-                f"{LACKS}: node m is gone",
+                "ReservationIncomplete a-driver",
+                f"{INCOMPLETE}: node m was deleted",
                 "ReservationMoved a-driver",
-                f"{MOVED} n, o now: there is room again",
+                f"{MOVED} n, o: capacity became free",
             ],
             id="room comes later",
         ),

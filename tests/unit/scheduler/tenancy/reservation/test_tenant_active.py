@@ -222,7 +222,9 @@ async def another_scheduler_takes_over(scene: Scene) -> None:
         pytest.param(
             more_than_there_is,
             "",
-            ["Active 2 x cpu 3 (cpu 6 free) room for 2 of 5; the rest is kept as it comes free"],
+            [
+                "Active 2 x cpu 3 (cpu 6 free) reserved capacity for 2 of 5; the rest follows as it becomes free"
+            ],
             id="more than there is",
         ),
         pytest.param(
@@ -304,6 +306,6 @@ def test_begin_and_end_are_told() -> None:
         return [*scene.bench.told("ReservationStarted"), *scene.bench.told("ReservationEnded")]
 
     assert asyncio.run(run()) == [
-        ("r", "room is kept from now on for tenant t: 2 nodes"),
-        ("r", "room is kept no longer for tenant t: its time has ended"),
+        ("r", "reserved for tenant t: 2 nodes"),
+        ("r", "released the capacity reserved for tenant t: its time has ended"),
     ]

@@ -282,7 +282,7 @@ async def a_node_is_cordoned_with_the_tenant_on_it(scene: Scene) -> None:
         pytest.param(
             not_all_of_it_will_be_free,
             "endless",
-            "Pending room for 1 of 3 by then",
+            "Pending capacity for 1 of 3 by then",
             id="not all of it will be free",
         ),
         pytest.param(
@@ -294,14 +294,14 @@ async def a_node_is_cordoned_with_the_tenant_on_it(scene: Scene) -> None:
         pytest.param(
             it_begins_sooner,
             "endless",
-            "Active 1 x cpu 3 (cpu 3 free) room for 1 of 3; the rest is kept as it comes free",
+            "Active 1 x cpu 3 (cpu 3 free) reserved capacity for 1 of 3; the rest follows as it becomes free",
             id="it begins sooner",
         ),
         pytest.param(it_lasts_longer, "", "Active 2 x cpu 3 (cpu 6 free)", id="it lasts longer"),
         pytest.param(
             what_should_have_ended_has_not,
             "long short",
-            "Active 0 x cpu 3 room for 0 of 1; the rest is kept as it comes free",
+            "Active 0 x cpu 3 reserved capacity for 0 of 1; the rest follows as it becomes free",
             id="what should have ended has not",
         ),
         pytest.param(it_begins_later, "short", "Pending", id="it begins later"),
@@ -343,9 +343,11 @@ def test_lost_places_are_told() -> None:
     async def run() -> list[tuple[str, str]]:
         scene = Scene()
         await a_node_is_cordoned_with_the_tenant_on_it(scene)
-        return scene.bench.told("ReservationShort")
+        return scene.bench.told("ReservationIncomplete")
 
-    text = "other room is looked for, for tenant t: node m takes no such pods"
+    text = (
+        "searching for other capacity to reserve for tenant t: node m no longer accepts such pods"
+    )
     assert asyncio.run(run()) == [("r", text)]
 
 

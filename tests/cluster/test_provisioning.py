@@ -219,9 +219,7 @@ def test_nodes_for_a_whole_gang(asking: Asking, node_pool: NodePool) -> None:
     )
     assert names == [last]
     ((_, _, note),) = node_pool.events("ProvisioningFailed")
-    said = (
-        f"ProvisioningRequest {first} provides no nodes: Failed: the group of nodes is at its largest"
-    )
+    said = f"ProvisioningRequest {first} provides no nodes: Failed: the group of nodes is at its largest"
     assert note.startswith(said)
     for number in range(2):
         node_pool.api.call("DELETE", f"/api/v1/namespaces/{node_pool.namespace}/pods/wide-{number}")

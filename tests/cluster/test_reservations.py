@@ -283,7 +283,10 @@ def test_room_from_a_time_until_a_time(stack: Stack, node_pool: NodePool, kubect
     assert until(lambda: bound(node_pool), lambda names: "long" in names) == {"before", "long"}
     for reason, note in (
         ("ReservationStarted", f"reserved for tenant {tenant}: 1 node"),
-        ("ReservationEnded", f"released the capacity reserved for tenant {tenant}: its time has ended"),
+        (
+            "ReservationEnded",
+            f"released the capacity reserved for tenant {tenant}: its time has ended",
+        ),
     ):
         assert until(partial(node_pool.events, reason), bool) == [("r", "Normal", note)]
 

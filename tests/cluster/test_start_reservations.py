@@ -144,7 +144,9 @@ def test_a_lost_node_moves_the_promise(tenant_env: TenantEnv, node_pool: NodePoo
     node_pool.create(*gang(tenant_env, "g", 2))
     unit = f"pod group {space}/g of tenant {space} is expected to start by "
     one, two = after(node_pool, "deadline", hours=1), after(node_pool, "batch", hours=2)
-    assert told(node_pool, "StartEstimated", "g") == f"{unit}{one}, when {space}/deadline have ended"
+    assert (
+        told(node_pool, "StartEstimated", "g") == f"{unit}{one}, when {space}/deadline have ended"
+    )
     node_pool.lose_node(left)
     assert told(node_pool, "StartDelayed", "g") == f"{unit}{two}: node {left} was deleted"
 

@@ -221,8 +221,8 @@ class Wiring:
         snapshot = self.scheduler.cache.snapshot
 
         feeds = (
-            peer_feeds.namespaces(snapshot.peers),
-            *peer_feeds.serving(snapshot.peers),
+            peer_feeds.namespaces(snapshot.interpod),
+            *peer_feeds.serving(snapshot.interpod),
             *volume_feeds.feeds(snapshot.volumes.facts),
             self.scheduler.cache.budgets.feed(),
         )

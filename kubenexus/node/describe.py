@@ -71,7 +71,7 @@ def view(found: Found) -> JsonDict:
     ]
     topology = node.topology or Topology(())
     pods, unread = _pods(found.pods)
-    layout = Snapshot.of([node], ((pod, node.name) for pod in pods)).layouts.get(node.name)
+    layout = Snapshot.of([node], ((pod, node.name) for pod in pods)).host_usage.get(node.name)
     origins = provenance.origins(said)
     return {
         "node": node.name,

@@ -49,6 +49,6 @@ def _of(snapshot: Snapshot, node: str) -> tuple[object, ...]:
 
     Not the books that are filled as they are asked for: they differ by who asked.
     """
-    row, layout = snapshot.table.rows[node], snapshot.layouts.get(node)
+    row, layout = snapshot.table.rows[node], snapshot.host_usage.get(node)
     inside = () if layout is None else layout.state()
     return snapshot.table.used_at(row), inside, snapshot.ports.state(row)

@@ -40,17 +40,17 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.table = NodeTable()
-        self.layouts: dict[str, HostUsage] = {}  # node name -> its inside, where known
-        self.grid = NumaTable(self.table, self.layouts)
+        self.host_usage: dict[str, HostUsage] = {}  # node name -> its inside, where known
+        self.numa_table = NumaTable(self.table, self.host_usage)
         self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler makes room for
         self.freed = 0
         self.moved = 0
         self.ports = NodePorts(self.table)
-        self.peers = InterPod(self.table)
+        self.interpod = InterPod(self.table)
         self.volumes = VolumePlugin(self.table)
         self.devices = DynamicResources(self.table)
-        self.places = PlacementPolicy(self.table)
-        self._books = (self.ports, self.volumes, self.peers)
+        self.placement_policy = PlacementPolicy(self.table)
+        self._books = (self.ports, self.volumes, self.interpod)
         self._trail: list[tuple[str, Pod, Assignment, int]] = []  # the sign undoes it
         self._trials = 0
 
@@ -70,6 +70,11 @@ class Snapshot:
     def __contains__(self, node: str) -> bool:
         return node in self.table.rows
 
+    @property
+    def tables(self) -> PlacementTables:
+        """The policies in force."""
+        return self.placement_policy.tables
+
     # --- nodes ---
 
     def put_node(self, node: Node, held: Iterable[tuple[Pod, Assignment]] = ()) -> bool:
@@ -81,11 +86,11 @@ class Snapshot:
         if old is not None and replace(old, images=node.images) == node:
             return False  # pulled images make a node better, and let nobody in
         if node.topology is None:
-            self.layouts.pop(node.name, None)
+            self.host_usage.pop(node.name, None)
         elif old is None or old.topology != node.topology:
             claims = tuple(_claim(pod, assignment) for pod, assignment in held)
-            self.layouts[node.name] = HostUsage.of(node.topology, claims)
-            self.grid.managed |= node.topology.manager is not None
+            self.host_usage[node.name] = HostUsage.of(node.topology, claims)
+            self.numa_table.managed |= node.topology.manager is not None
         self.freed += 1
         self.moved += 1
         return True
@@ -95,7 +100,7 @@ class Snapshot:
             book.drop(self.table.rows[name])
         self.devices.drop(self.table.rows[name])
         self.table.drop(name)
-        self.layouts.pop(name, None)
+        self.host_usage.pop(name, None)
         self.moved += 1
 
     # --- pods ---
@@ -118,7 +123,7 @@ class Snapshot:
 
     def adopt(self, tables: PlacementTables) -> None:
         """Go by these tables from now on: what was derived from others is derived anew."""
-        self.places.adopt(tables)
+        self.placement_policy.adopt(tables)
         self.table.statics += 1
         self.stirred()
 
@@ -147,7 +152,7 @@ class Snapshot:
 
     def choose(self, pod: Pod, node: str) -> Assignment | NumaMisfit:
         """Where on this host the pod would sit."""
-        layout = self.layouts.get(node)
+        layout = self.host_usage.get(node)
         if layout is None:
             return NOWHERE
         gang = pod.gang.key if pod.gang is not None else None
@@ -158,7 +163,7 @@ class Snapshot:
 
     def signature(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods of one shape that fit the same nodes."""
-        mine = self.peers.signature(pod)
+        mine = self.interpod.signature(pod)
         return mine if pod.spec.claims is NO_CLAIMS else (*mine, *self.devices.signature(pod))
 
     @contextmanager
@@ -186,7 +191,7 @@ class Snapshot:
             else:
                 self.devices.give(pod, row)
         self.moved += 1
-        layout = self.layouts.get(node)
+        layout = self.host_usage.get(node)
         if layout is not None:
             claim = _claim(pod, assignment)
             (layout.take if sign > 0 else layout.give)(claim)
@@ -196,7 +201,7 @@ class Snapshot:
         return {
             name: (
                 self.table.used_at(row),
-                self.layouts[name].state() if name in self.layouts else (),
+                self.host_usage[name].state() if name in self.host_usage else (),
                 *(book.state(row) for book in self._books),
                 self.devices.state(row),
             )

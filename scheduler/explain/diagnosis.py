@@ -120,8 +120,8 @@ def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, B
     for code, text in enumerate(filters.STATIC):
         if code:
             yield text, codes == code
-    yield from snapshot.places.refused(spec)
-    for book in (snapshot.ports, snapshot.volumes, snapshot.peers, snapshot.devices):
+    yield from snapshot.placement_policy.refused(spec)
+    for book in (snapshot.ports, snapshot.volumes, snapshot.interpod, snapshot.devices):
         yield from book.refuse(pod, table.alive)
     for name, asked in spec.requests:
         text = filters.TOO_MANY_PODS if name == PODS else f"Insufficient {name}"

@@ -102,7 +102,7 @@ def choose(
     while nodes:
         few = nodes[:count]
         picture = Snapshot.of(few, [row for node in few for row in staying.get(node.name, ())])
-        picture.adopt(snapshot.places.tables)
+        picture.adopt(snapshot.tables)
         match planner.plan(unit, picture):
             case Placed() as plan:
                 return frozenset(one.node for one in plan.placements)

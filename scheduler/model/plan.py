@@ -112,3 +112,19 @@ class Unbound:
 
 
 Result = Bound | Unbound
+
+
+@dataclass(frozen=True, slots=True)
+class PreBindFailure:
+    """The pod cannot be bound to this node now. `why` is for logs and events."""
+
+    placement: Placement
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreBindResult:
+    """Who may be bound, and who must be planned again; each in the order of the plan."""
+
+    ready: tuple[Placement, ...]
+    failed: tuple[PreBindFailure, ...] = ()

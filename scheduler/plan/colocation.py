@@ -66,7 +66,7 @@ def of(specs: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationRe
 def joinable(pods: Iterable[Pod], snapshot: Snapshot, bound_members: Mates) -> Bools | None:
     """The rows that members with a node leave to these; None: all."""
     specs = (pod.spec for pod in (*pods, *(mate for mate, _ in bound_members)))
-    gathering = of(specs, snapshot.places) if bound_members else None
+    gathering = of(specs, snapshot.placement_policy) if bound_members else None
     if gathering is None or not gathering.levels:
         return None
     found = share(gathering.levels, snapshot, bound_members)
@@ -134,7 +134,7 @@ class DomainAttempts:
 def share(
     levels: Sequence[TopologyLevel], snapshot: Snapshot, bound_members: Mates
 ) -> DomainAttempts:
-    places, table = snapshot.places, snapshot.table
+    places, table = snapshot.placement_policy, snapshot.table
     found = places.derived(tuple(levels), lambda: _domains(levels, snapshot))
     name = " and ".join(level.name for level in levels)
     rows = [table.rows[node] for _, node in bound_members if node in snapshot]
@@ -145,7 +145,7 @@ def share(
 
 
 def _domains(levels: Sequence[TopologyLevel], snapshot: Snapshot) -> DomainIndex:
-    codes = _combined([snapshot.places.codes(level) for level in levels])
+    codes = _combined([snapshot.placement_policy.codes(level) for level in levels])
     return DomainIndex.of(codes, snapshot.table.rank)
 
 

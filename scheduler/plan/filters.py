@@ -86,8 +86,8 @@ def candidates(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Bools:
     if spec.nodes.features:
         rows &= node_affinity.declaring(table, spec.nodes)
     if spec.vram:
-        rows &= snapshot.places.vram() >= int(spec.vram * _VRAM_TOLERANCE)
-    for _, refused in snapshot.places.refused(spec):
+        rows &= snapshot.placement_policy.vram() >= int(spec.vram * _VRAM_TOLERANCE)
+    for _, refused in snapshot.placement_policy.refused(spec):
         rows &= ~refused
     if spec.host_request.needs_topology:
         rows &= table.has_topology
@@ -99,7 +99,7 @@ def depends(snapshot: Snapshot, pod: Pod) -> bool:
     spec = pod.spec
     if spec.ports or spec.volumes != NO_VOLUMES or spec.claims is not NO_CLAIMS:
         return True
-    return snapshot.peers.concerns(pod)
+    return snapshot.interpod.concerns(pod)
 
 
 def interacts(snapshot: Snapshot, pod: Pod) -> bool:
@@ -108,13 +108,13 @@ def interacts(snapshot: Snapshot, pod: Pod) -> bool:
     steady = snapshot.volumes.steady(pod)
     if spec.ports or not steady or spec.claims is not NO_CLAIMS:
         return True
-    return snapshot.peers.concerns(pod)
+    return snapshot.interpod.concerns(pod)
 
 
 def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
     """Those of the rows that ports, volumes, other pods and devices leave open."""
     left = rows
-    for book in (snapshot.ports, snapshot.volumes, snapshot.peers, snapshot.devices):
+    for book in (snapshot.ports, snapshot.volumes, snapshot.interpod, snapshot.devices):
         for _, refused in book.refuse(pod, left):
             left = left & ~refused
     return left
@@ -129,7 +129,7 @@ def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
     rows = social(snapshot, pod, rows) if depends(snapshot, pod) else rows
     for row in np.flatnonzero(rows):
         name = snapshot.table.names[row]
-        if name in snapshot.layouts and isinstance(snapshot.choose(pod, name), NumaMisfit):
+        if name in snapshot.host_usage and isinstance(snapshot.choose(pod, name), NumaMisfit):
             rows[row] = False
     return rows
 
@@ -141,14 +141,14 @@ def capacity(snapshot: Snapshot, spec: SchedulingSpec, rows: Bools, most: int = 
         fits = rows.copy()
         for name, count in spec.requests:
             fits &= table.free(name) >= count
-        if snapshot.grid.matters(spec.host_request):
-            fits &= snapshot.grid.most(spec.host_request) > 0
+        if snapshot.numa_table.matters(spec.host_request):
+            fits &= snapshot.numa_table.most(spec.host_request) > 0
         return fits.astype(np.int64)
     room = np.where(rows, np.int64(most), np.int64(0))
     for name, count in spec.requests:
         np.minimum(room, table.free(name) // count, out=room)
-    if snapshot.grid.matters(spec.host_request):
-        np.minimum(room, snapshot.grid.most(spec.host_request), out=room)
+    if snapshot.numa_table.matters(spec.host_request):
+        np.minimum(room, snapshot.numa_table.most(spec.host_request), out=room)
     return np.maximum(room, 0)
 
 
@@ -158,7 +158,7 @@ def fits_now(snapshot: Snapshot, spec: SchedulingSpec, node: str, memo: Memo) ->
     row = table.rows.get(node)
     if row is None or statics(snapshot, spec, memo)[row] != 0:
         return False
-    if any(refused[row] for _, refused in snapshot.places.refused(spec)):
+    if any(refused[row] for _, refused in snapshot.placement_policy.refused(spec)):
         return False
     return all(table.free_at(row, name) >= count for name, count in spec.requests)
 
@@ -191,12 +191,12 @@ def explain(
     left = _count(snapshot.ports.refuse(pod, left), left, counts)
     left = _count_resources(snapshot, spec, left, counts)
     left = _count(snapshot.volumes.refuse(pod, left), left, counts)
-    left = _count(snapshot.peers.refuse(pod, left), left, counts)
+    left = _count(snapshot.interpod.refuse(pod, left), left, counts)
     left = _count(snapshot.devices.refuse(pod, left), left, counts)
     if spec.nodes.features:
         unable = ~node_affinity.declaring(table, spec.nodes)
         left = _count(iter([(node_affinity.UNDECLARED, unable)]), left, counts)
-    left = _count(iter(snapshot.places.refused(spec)), left, counts)
+    left = _count(iter(snapshot.placement_policy.refused(spec)), left, counts)
     left = _count_vram(snapshot, spec, left, counts)
     if outside is not None:
         left = _count(iter([outside]), left, counts)
@@ -209,7 +209,7 @@ def explain(
 
 def _trouble(snapshot: Snapshot, pod: Pod) -> str:
     """What no node can help with."""
-    mine = node_affinity.trouble(pod.spec.nodes) or snapshot.places.trouble(pod.spec)
+    mine = node_affinity.trouble(pod.spec.nodes) or snapshot.placement_policy.trouble(pod.spec)
     return mine or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
 
 
@@ -241,7 +241,7 @@ def _count_vram(
     if not spec.vram:
         return rows
     table = snapshot.table
-    vram = snapshot.places.vram()
+    vram = snapshot.placement_policy.vram()
     short = rows & (vram < int(spec.vram * _VRAM_TOLERANCE))
     largest = int(vram[table.alive].max(initial=0))
     text = (
@@ -257,7 +257,7 @@ def _count_insides(snapshot: Snapshot, pod: Pod, rows: Bools, counts: Counter[st
     ask, names = pod.spec.host_request, snapshot.table.names
     left = rows
     if ask.policy == "single-numa" and not ask.apart:
-        left = rows & (snapshot.grid.most(ask) > 0)
+        left = rows & (snapshot.numa_table.most(ask) > 0)
     said: dict[str, list[int]] = {
         vocabulary.NO_SINGLE_NUMA_NODE: np.flatnonzero(rows & ~left).tolist()
     }
@@ -268,13 +268,13 @@ def _count_insides(snapshot: Snapshot, pod: Pod, rows: Bools, counts: Counter[st
         if found and reason in SHORT_OF_ROOM:
             short = np.zeros_like(rows)
             short[found] = True
-            text = f"{reason}: {snapshot.grid.shortage(ask, short)}"
+            text = f"{reason}: {snapshot.numa_table.shortage(ask, short)}"
         counts[text] += len(found)
 
 
 def _inside(snapshot: Snapshot, pod: Pod, node: str) -> str:
     """The host's own reason; empty when it would take this pod."""
-    if pod.spec.host_request.needs_topology and node not in snapshot.layouts:
+    if pod.spec.host_request.needs_topology and node not in snapshot.host_usage:
         return NO_TOPOLOGY
     chosen = snapshot.choose(pod, node)
     return chosen.reason if isinstance(chosen, NumaMisfit) else ""

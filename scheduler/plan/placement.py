@@ -61,7 +61,7 @@ class PlacementContext:
         return rows if self.closed is None else rows & ~self.closed
 
     def codes(self) -> list[Codes]:
-        return self.snapshot.places.nearness(self.levels)
+        return self.snapshot.placement_policy.nearness(self.levels)
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ class PlacementAttempt:
         each = spec.amount(name)
         if name in filters.GPUS:
             islands = self.ground.memo.islands
-            islands.renew(table, snapshot.layouts)
+            islands.renew(table, snapshot.host_usage)
             return gpu_packing.costs(table, islands, name, each=each, room=room, wanted=wanted)
         free = table.free(name) - wanted * each
         leftover: Floats = free / np.maximum(table.allocatable(name), 1)
@@ -189,7 +189,7 @@ class PlacementAttempt:
         name, _ = dominant(spec, snapshot.table)
         if name not in filters.GPUS:
             return room
-        islands.renew(snapshot.table, snapshot.layouts)
+        islands.renew(snapshot.table, snapshot.host_usage)
         taken = wanted * spec.amount(name)
         kept = gpu_packing.sparing(snapshot.table, islands, name, taken) & (room >= wanted)
         return np.where(kept, room, np.int64(0)) if kept.any() else room
@@ -259,7 +259,7 @@ class PlacementAttempt:
         score = scores.spreading if ground.spread else scores.preferences
         found = score(ground.snapshot, pod, fits, ground.memo)
         if found is not None and ground.spread and pod.spec.host_request.policy != "none":
-            inside = host_score.scores(ground.snapshot.grid, pod.spec.host_request)
+            inside = host_score.scores(ground.snapshot.numa_table, pod.spec.host_request)
             found = found + (host_score.WEIGHT * inside).astype(np.int64)
         rows = np.flatnonzero(fits)
         if found is not None:

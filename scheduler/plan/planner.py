@@ -123,11 +123,11 @@ def _gathering(
     if not unit.is_gang:
         return None
     members = (*unit.pods, *unit.gated, *(pod for pod, _ in bound_members))
-    return colocation.of((pod.spec for pod in members), snapshot.places)
+    return colocation.of((pod.spec for pod in members), snapshot.placement_policy)
 
 
 def _ground(unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]) -> PlacementContext:
-    levels = snapshot.places.tables.levels
+    levels = snapshot.tables.levels
     return PlacementContext(
         snapshot, memo, levels, rows_of(snapshot, closed), spread=_spreads(unit)
     )

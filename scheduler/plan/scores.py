@@ -66,8 +66,8 @@ _NOTHING: Final = _Preferences(None, None, None)
 def preferences(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints | None:
     """What the user prefers, for each of the rows; None when the pod prefers nothing there."""
     likes = _likes(snapshot.table, pod.spec, memo)
-    peers = snapshot.peers.scores(pod, rows)
-    own = snapshot.places.likes(pod.spec)
+    peers = snapshot.interpod.scores(pod, rows)
+    own = snapshot.placement_policy.likes(pod.spec)
     if likes is _NOTHING and peers is None and own is None:
         return None
     found: list[Ints] = [] if own is None else [own]

@@ -39,7 +39,7 @@ class TenancyManager:
         self._context, self._plan, self._memo = context, plan, memo
         self._holds = context.cache.holds
         context.cache.own = context.scheduler
-        context.queue.boost = lambda tier: context.cache.snapshot.places.tables.boost(tier)
+        context.queue.boost = lambda tier: context.cache.snapshot.tables.boost(tier)
         pledges = PreemptorQuota(context.cache, lambda: self.preempting.attempts)
         self.decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
         self.quotas = QuotaEnforcer(context.cache, context.queue, pledged=pledges.allow)
@@ -62,7 +62,7 @@ class TenancyManager:
             metrics=context.metrics,
             scheduler=context.scheduler,
             plan=self._lifted,
-            rank=lambda tier: context.cache.snapshot.places.tables.rank(tier) or 0,
+            rank=lambda tier: context.cache.snapshot.tables.rank(tier) or 0,
             group=context.group,
             now=context.now,
             epoch=context.epoch,

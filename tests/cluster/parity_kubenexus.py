@@ -56,7 +56,7 @@ class KubeNexus:
                 self._cache.put_pod(Pod.read(item))
             case "Namespace":
                 labels = tuple(sorted(item["metadata"].get("labels", {}).items()))
-                self._cache.snapshot.peers.put_namespace(item["metadata"]["name"], labels)
+                self._cache.snapshot.interpod.put_namespace(item["metadata"]["name"], labels)
             case kind:
                 feed = self._feeds[kind]
                 feed.put(feed.read(item))

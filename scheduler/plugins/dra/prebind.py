@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from cluster import errors, resources, verbs
-from scheduler.model.plan import NoFit, Placement
+from scheduler.model.plan import NoFit, Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
 from scheduler.plugins.dra import node_selector
@@ -38,7 +38,6 @@ from scheduler.plugins.dra.claim_types import (
     ResourceClaim,
 )
 from scheduler.plugins.dra.plugin import UNAVAILABLE, DynamicResources
-from scheduler.plugins.volumes.prebind import PreBindFailure, PreBindResult
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 from cluster import errors, resources, verbs
 from policies import vocabulary
 from scheduler.columns.label_match import any_selects
-from scheduler.model.plan import Placement
+from scheduler.model.plan import Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
 from scheduler.plugins.volumes.binding import VolumeDecision
 from scheduler.plugins.volumes.plugin import VolumePlugin
@@ -41,22 +41,6 @@ LOOK_EVERY: Final = 2.0  # seconds between two looks for a pod that went meanwhi
 
 class VolumeClient(verbs.Gets, verbs.Patches, Protocol):
     """The verbs that volumes and their claims are written with."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreBindFailure:
-    """The pod cannot be bound to this node now. `why` is for logs and events."""
-
-    placement: Placement
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class PreBindResult:
-    """Who may be bound, and who must be planned again; each in the order of the plan."""
-
-    ready: tuple[Placement, ...]
-    failed: tuple[PreBindFailure, ...] = ()
 
 
 class _ChoiceUndone(Exception):

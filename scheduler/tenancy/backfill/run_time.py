@@ -28,7 +28,7 @@ class RunTimes:
 
     @property
     def policy(self) -> Backfill:
-        return self._snapshot.places.tables.policy.backfill
+        return self._snapshot.tables.policy.backfill
 
     @property
     def usual(self) -> dict[str, float]:

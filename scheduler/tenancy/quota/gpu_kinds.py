@@ -27,7 +27,7 @@ class GpuKinds:
         if row is None:
             return ()
         found = [GPU_MODEL + alias for alias in self._aliases(snapshot.table.nodes[name])]
-        tier = int(snapshot.places.hardware.tiers()[row])
+        tier = int(snapshot.placement_policy.hardware.tiers()[row])
         if tier != UNKNOWN:
             found.append(HARDWARE_TIER + _TIERS[tier])
         return tuple(found)
@@ -39,5 +39,5 @@ class GpuKinds:
         model = next((name for name in said if name), None)
         if model is None:
             return ()
-        row = self._snapshot.places.tables.policy.gpu_models.get(model.removesuffix("-SHARED"))
+        row = self._snapshot.tables.policy.gpu_models.get(model.removesuffix("-SHARED"))
         return (model,) if row is None else tuple(row.models)

@@ -154,7 +154,7 @@ def test_assignments_are_rebuilt_from_pods_and_from_a_changed_topology() -> None
     cache.put_node(a_node("a", gpus=4))
     cache.put_pod(pod)
     cache.put_node(a_node("a", gpus=4, zones=2))
-    layout = cache.snapshot.layouts["a"]
+    layout = cache.snapshot.host_usage["a"]
     assert (layout.rooms[1].cpu, layout.rooms[0].cpu, sorted(layout.free_gpus)) == (
         1000,
         2000,

@@ -199,9 +199,9 @@ def test_pods_keep_what_they_hold_when_the_host_is_known_better() -> None:
     fresh.hosts.put_topology(read_topology(TOPOLOGY))
     fresh.put_pod(Pod.read(pod))
     fresh.put_node(Node.read(a_node()))
-    layout = cache.snapshot.layouts["n"]
+    layout = cache.snapshot.host_usage["n"]
     assert (layout.rooms[0].cpu, layout.free_gpus) == (26_000, {1})
-    assert layout.state() == fresh.snapshot.layouts["n"].state()
+    assert layout.state() == fresh.snapshot.host_usage["n"].state()
 
 
 def test_vram_by_the_model() -> None:

@@ -172,11 +172,15 @@ def test_tiers(pods: list[Pod], nodes: list[Node], want: set[str] | str) -> None
 def test_facts_follow_nodes_and_tables() -> None:
     snapshot = Snapshot.of([host("a", "H100"), host("b", "A100")])
     row = snapshot.table.rows["a"]
-    before = int(snapshot.places.vram()[row])
+    before = int(snapshot.placement_policy.vram()[row])
     snapshot.adopt(TABLES)
-    known = int(snapshot.places.vram()[row])
+    known = int(snapshot.placement_policy.vram()[row])
     snapshot.put_node(host("a", "T4"))
-    assert (before, known, int(snapshot.places.vram()[row])) == (0, 80 * 2**30, 16 * 2**30)
+    assert (before, known, int(snapshot.placement_policy.vram()[row])) == (
+        0,
+        80 * 2**30,
+        16 * 2**30,
+    )
 
 
 def test_replicas_that_ask_for_it_are_balanced_over_zones() -> None:

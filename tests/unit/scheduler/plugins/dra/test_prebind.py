@@ -10,12 +10,11 @@ import pytest
 
 from cluster import errors, resources, verbs
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.plan import NoFit, Placement
+from scheduler.model.plan import NoFit, Placement, PreBindResult
 from scheduler.model.pod import Pod
 from scheduler.plugins.dra.claim_types import FINALIZER, ResourceClaim
 from scheduler.plugins.dra.plugin import UNAVAILABLE
 from scheduler.plugins.dra.prebind import ClaimPreBind
-from scheduler.plugins.volumes.prebind import PreBindResult
 from tests.unit.scheduler.builders import a_node, placed
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,

@@ -69,8 +69,8 @@ def nodes() -> list[Node]:
 
 def picture(*there: tuple[Pod, str]) -> Snapshot:
     snapshot = Snapshot.of(nodes(), there)
-    snapshot.peers.put_namespace("ns", (("team", "red"),))
-    snapshot.peers.put_namespace("other", (("team", "blue"),))
+    snapshot.interpod.put_namespace("ns", (("team", "red"),))
+    snapshot.interpod.put_namespace("other", (("team", "blue"),))
     return snapshot
 
 
@@ -79,7 +79,7 @@ def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
     table = snapshot.table
     return {
         table.names[row]: reason
-        for reason, refused in snapshot.peers.refuse(pod, table.alive)
+        for reason, refused in snapshot.interpod.refuse(pod, table.alive)
         for row in np.flatnonzero(refused)
     }
 

@@ -68,16 +68,16 @@ def test_pods_with_labels_of_their_own_are_alike_to_selectors_that_do_not_name_t
         a_pod(name, labels={"app": app, "index": name}, affinity=wish)
         for name, app in (("0", "x"), ("1", "x"), ("2", "y"))
     )
-    signatures = [snapshot.peers.signature(pod) for pod in (one, other, stranger)]
+    signatures = [snapshot.interpod.signature(pod) for pod in (one, other, stranger)]
     assert signatures[0] == signatures[1] != signatures[2]
 
 
 def test_a_pod_is_concerned_while_somebody_keeps_it_out() -> None:
     keeper = a_peer("e", "y", affinity=apart(term(ZONE)))
     snapshot = picture((keeper, "a1"))
-    before = snapshot.peers.concerns(a_peer()), snapshot.peers.concerns(a_peer("p", "z"))
+    before = snapshot.interpod.concerns(a_peer()), snapshot.interpod.concerns(a_peer("p", "z"))
     snapshot.release(keeper, "a1")
-    assert (*before, snapshot.peers.concerns(a_peer())) == (True, False, False)
+    assert (*before, snapshot.interpod.concerns(a_peer())) == (True, False, False)
 
 
 def test_the_books_of_a_node_that_went_are_empty_when_it_returns() -> None:
@@ -93,9 +93,9 @@ def test_a_namespace_that_is_labelled_anew_is_selected_anew() -> None:
     snapshot = picture((a_peer("e", ns="other"), "a1"))
     pod = a_peer("p", affinity=apart(term(HOST, namespaceSelector={"matchLabels": {"team": "x"}})))
     before = reasons(snapshot, pod)
-    snapshot.peers.put_namespace("other", pairs({"team": "x"}))
+    snapshot.interpod.put_namespace("other", pairs({"team": "x"}))
     meanwhile = reasons(snapshot, pod)
-    snapshot.peers.drop_namespace("other")
+    snapshot.interpod.drop_namespace("other")
     assert (before, meanwhile, reasons(snapshot, pod)) == ({}, {"a1": TOO_NEAR}, {})
 
 
@@ -147,13 +147,13 @@ def test_terms_of_others_follow_the_labels_of_namespaces() -> None:
     wish = apart(term(HOST, namespaceSelector={"matchLabels": {"team": "new"}}))
     snapshot = picture((a_peer("e", "y", affinity=wish), "a1"))
     before = reasons(snapshot, a_peer())
-    snapshot.peers.put_namespace("ns", pairs({"team": "new"}))
+    snapshot.interpod.put_namespace("ns", pairs({"team": "new"}))
     assert (before, reasons(snapshot, a_peer())) == ({}, {"a1": KEPT_OUT})
 
 
 def test_namespaces_and_services_come_by_watches() -> None:
     snapshot = picture((a_peer("e", ns="far"), "a1"))
-    watched = [informers.namespaces(snapshot.peers), *informers.serving(snapshot.peers)]
+    watched = [informers.namespaces(snapshot.interpod), *informers.serving(snapshot.interpod)]
     changes = []
     for feed in watched:
         about = {"name": "far", "namespace": "far", "labels": {"team": "new"}}

@@ -139,7 +139,7 @@ def placed(world: World) -> list[tuple[Pod, str]]:
 def picture(world: World) -> Snapshot:
     snapshot = Snapshot()
     for name, words in world.namespaces.items():
-        snapshot.peers.put_namespace(name, pairs(words))
+        snapshot.interpod.put_namespace(name, pairs(words))
     for node in world.nodes:
         snapshot.put_node(Node.read(node))
     return snapshot
@@ -155,7 +155,7 @@ def filled(world: World) -> Snapshot:
 def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
     table = snapshot.table
     found = dict.fromkeys(table.rows, "")
-    for reason, refused in snapshot.peers.refuse(pod, table.alive):
+    for reason, refused in snapshot.interpod.refuse(pod, table.alive):
         for row in np.flatnonzero(refused):
             assert not found[table.names[row]]
             found[table.names[row]] = reason
@@ -166,7 +166,7 @@ def scores(snapshot: Snapshot, pod: Pod, names: list[str]) -> list[dict[str, int
     table = snapshot.table
     rows = np.zeros_like(table.alive)
     rows[[table.rows[name] for name in names]] = True
-    found = snapshot.peers.scores(pod, rows)
+    found = snapshot.interpod.scores(pod, rows)
     if found is None:
         return [dict.fromkeys(names, 0)] * 2
     return [{name: int(marks[table.rows[name]]) for name in names} for marks in found]
@@ -180,7 +180,7 @@ def test_the_filters_are_those_of_a_naive_reading(world: World, probes: list[Jso
         pod = Pod.read(probe)
         found = reasons(snapshot, pod)
         assert found == world.reasons(probe)
-        assert snapshot.peers.concerns(pod) or not any(found.values())
+        assert snapshot.interpod.concerns(pod) or not any(found.values())
 
 
 @SOME
@@ -202,13 +202,13 @@ def test_the_scores_are_those_of_a_naive_reading(
 def test_what_was_tried_is_taken_back_exactly(world: World, probes: list[Json]) -> None:
     snapshot = filled(world)
     pods_to_place = [Pod.read(probe) for probe in probes]
-    before = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.peers.state(0)
+    before = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.interpod.state(0)
     for turn, pod in enumerate(pods_to_place):
-        snapshot.peers.take(pod, turn % len(world.nodes))
+        snapshot.interpod.take(pod, turn % len(world.nodes))
         [reasons(snapshot, one) for one in pods_to_place]
     for turn, pod in enumerate(pods_to_place):
-        snapshot.peers.give(pod, turn % len(world.nodes))
-    after = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.peers.state(0)
+        snapshot.interpod.give(pod, turn % len(world.nodes))
+    after = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.interpod.state(0)
     assert after == before
 
 
@@ -240,12 +240,12 @@ def eventful(world: World, wanted: list[Pod]) -> Snapshot:
     """Asked about the pods all the while, with namespaces that are labelled anew at the end."""
     snapshot = picture(world)
     for name in ("ns", "bare"):
-        snapshot.peers.put_namespace(name, (("team", "green"),))
+        snapshot.interpod.put_namespace(name, (("team", "green"),))
     for pod, node in placed(world):
         snapshot.charge(pod, node)
         for one in wanted:
             reasons(snapshot, one)
-            snapshot.peers.signature(one)
+            snapshot.interpod.signature(one)
     for name, words in world.namespaces.items():
-        snapshot.peers.put_namespace(name, pairs(words))
+        snapshot.interpod.put_namespace(name, pairs(words))
     return snapshot

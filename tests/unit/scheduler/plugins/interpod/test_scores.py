@@ -28,7 +28,7 @@ def marks(snapshot: Snapshot, pod: Pod, *names: str) -> list[dict[str, int]] | N
     rows = table.alive.copy()
     if names:
         rows = np.isin(np.arange(len(rows)), [table.rows[name] for name in names])
-    found = snapshot.peers.scores(pod, rows)
+    found = snapshot.interpod.scores(pod, rows)
     if found is None:
         return None
     return [{name: int(one[row]) for name, row in table.rows.items() if rows[row]} for one in found]
@@ -120,8 +120,8 @@ def serving(kind: str, name: str = "web", **spec: Any) -> WorkloadSelector:
 
 def told(snapshot: Snapshot, kind: str) -> InterPod:
     plain = kind in ("Service", "ReplicationController")
-    snapshot.peers.defaults.put(serving(kind, selector={"app": "x"} if plain else X))
-    return snapshot.peers
+    snapshot.interpod.defaults.put(serving(kind, selector={"app": "x"} if plain else X))
+    return snapshot.interpod
 
 
 @pytest.mark.parametrize("kind", ["Service", "ReplicationController", "ReplicaSet", "StatefulSet"])

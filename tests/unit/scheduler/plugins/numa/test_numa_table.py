@@ -68,7 +68,7 @@ def test_bounds(host_request: HostRequest, want: int) -> None:
     snapshot = Snapshot.of(
         [a_host("a", TWO), a_host("b", None), a_host("c", Topology((), TWO.gpus))]
     )
-    found = snapshot.grid.most(host_request)
+    found = snapshot.numa_table.most(host_request)
     rows = snapshot.table.rows
     assert [int(found[rows[name]]) for name in "abc"] == [want, ANY, ANY]
 
@@ -94,7 +94,7 @@ def test_bounds(host_request: HostRequest, want: int) -> None:
 )
 def test_bounds_of_the_topology_manager(policy: str, host_request: HostRequest, want: int) -> None:
     snapshot = Snapshot.of([a_host("a", replace(TWO, manager=TopologyManager(policy)))])
-    assert int(snapshot.grid.most(host_request)[0]) == want
+    assert int(snapshot.numa_table.most(host_request)[0]) == want
 
 
 def test_bounds_follow_what_comes_and_goes() -> None:
@@ -104,7 +104,7 @@ def test_bounds_follow_what_comes_and_goes() -> None:
     )
     known = a_guest("k", HostRequest(cpu=3000), Assignment((NumaShare(0, 3000),)))
     stranger = a_guest("s", HostRequest(cpu=1000))
-    found = [int(snapshot.grid.most(host_request)[0])]
+    found = [int(snapshot.numa_table.most(host_request)[0])]
     for step in (
         lambda: snapshot.charge(known, "a", known.assignment or NOWHERE),
         lambda: snapshot.charge(stranger, "a"),
@@ -114,7 +114,7 @@ def test_bounds_follow_what_comes_and_goes() -> None:
         lambda: snapshot.put_node(a_host("a", Topology(tuple(Zone(i, 2000, 0) for i in range(5))))),
     ):
         step()
-        found.append(int(snapshot.grid.most(host_request)[0]))
+        found.append(int(snapshot.numa_table.most(host_request)[0]))
     assert found == [3, 1, 0, 1, 5, ANY, 5]
 
 
@@ -151,16 +151,16 @@ def test_a_bound_is_never_below_the_truth(
     host: Topology, others: list[HostRequest], host_request: HostRequest
 ) -> None:
     snapshot = Snapshot.of([a_host("a", host)])
-    layout = snapshot.layouts["a"]
+    layout = snapshot.host_usage["a"]
     for index, other in enumerate(others):
         found = choose(layout, other)
         if isinstance(found, Assignment):
             snapshot.charge(a_guest(f"o{index}", other), "a", found)
-    bound, count = int(snapshot.grid.most(host_request)[0]), filled(layout, host_request)
+    bound, count = int(snapshot.numa_table.most(host_request)[0]), filled(layout, host_request)
     assert bound >= count
     if host_request.policy == "single-numa" and not host_request.apart and host.manager is None:
         assert min(bound, 40) == count
-    if not snapshot.grid.matters(host_request):
+    if not snapshot.numa_table.matters(host_request):
         assert bound == ANY
 
 
@@ -216,4 +216,4 @@ def test_shortage(held: Assignment, host_request: HostRequest, want: str) -> Non
     cpu, memory = (sum(getattr(share, name) for share in held.shares) for name in ("cpu", "memory"))
     there = a_guest("t", HostRequest(cpu=cpu, memory=memory), held)
     snapshot = Snapshot.of([a_host("a", TWO)], [(there, "a")])
-    assert snapshot.grid.shortage(host_request, snapshot.table.alive) == want
+    assert snapshot.numa_table.shortage(host_request, snapshot.table.alive) == want

@@ -10,9 +10,9 @@ import pytest
 from cluster import errors, resources
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.plan import Placement
+from scheduler.model.plan import Placement, PreBindResult
 from scheduler.model.pod import Pod
-from scheduler.plugins.volumes.prebind import PreBindResult, VolumePreBind
+from scheduler.plugins.volumes.prebind import VolumePreBind
 from tests.unit.scheduler.builders import a_node, a_pod, placed
 from tests.unit.scheduler.plugins.volumes.builders import (
     CLASSES,

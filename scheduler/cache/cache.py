@@ -138,7 +138,7 @@ class Cache:
     def recount(self, held: Iterable[CachedPod] | None = None) -> None:
         """What these hold, or all, counts for their tenants by what their nodes are now."""
         for one in tuple(self._held.values()) if held is None else held:
-            self.accounts.take(one.pod, one.node)
+            self.accounts.charge(one.pod, one.node)
 
     def drop_node(self, name: str) -> None:
         self._objects.pop(name, None)
@@ -209,7 +209,7 @@ class Cache:
     def _remember(self, held: CachedPod) -> None:
         self._held[held.pod.uid] = held
         self._on.setdefault(held.node, set()).add(held.pod.uid)
-        self.accounts.take(held.pod, held.node)
+        self.accounts.charge(held.pod, held.node)
         self._rank(held.pod, +1)
         self._count(held.pod)
 
@@ -217,7 +217,7 @@ class Cache:
         held = self._held.pop(uid, None)
         if held is None:
             return ()
-        self.accounts.give(uid)
+        self.accounts.uncharge(uid)
         self._rank(held.pod, -1)
         here = self._on[held.node]
         here.discard(uid)

@@ -89,7 +89,7 @@ class TenancyManager:
 
     def _opened(self, nodes: Iterable[str]) -> None:
         """Nothing is kept any more for a unit for which others went, of its quota either."""
-        self._context.cache.accounts.given += 1
+        self._context.cache.accounts.quota_changed()
         self._context.freed(nodes)
 
     @property

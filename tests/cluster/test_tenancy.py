@@ -290,7 +290,7 @@ def test_what_was_used_is_kept_in_the_status_and_changes_no_policy(tenant_env: T
                 client, shares, lambda: [before], may_write=lambda: True, epoch=lambda: NOW
             )
             shares.recall({tenant_env.a: DecayedShare(share, NOW)}, NOW)
-            shares.ledger.take(tenant_env.a, (("cpu", 1500), ("memory", 2**30)))
+            shares.ledger.charge(tenant_env.a, (("cpu", 1500), ("memory", 2**30)))
             remembering.recall()
             await remembering.write()
         return recalled([tenant_env.api.call("GET", f"{TENANT_POLICIES}/{tenant_env.a}")])

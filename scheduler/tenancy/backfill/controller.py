@@ -302,7 +302,7 @@ class BackfillController:
         self._called.discard(key)
         self._disturbed.pop(key, None)
         self._due = bool(self._blocked)
-        self._cache.accounts.given += 1  # of a quota, too, nothing is kept for it any more
+        self._cache.accounts.quota_changed()  # of a quota, too, nothing is kept for it any more
         self._means.freed(promise.nodes)
 
     # --- looking after them ---

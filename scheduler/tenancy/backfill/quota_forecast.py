@@ -69,25 +69,19 @@ class QuotaForecast:
         ledger = self._accounts.ledger
         if not ledger.tree.limited:
             return None
-        (tenant, needed), taken, gone = self._asked(unit), list(ahead), list[Taken]()
-        for who, amounts in taken:
-            ledger.take(who, amounts.items())
-        try:
+        tenant, needed = self._asked(unit)
+        with ledger.trial():
+            for other, amounts in ahead:
+                ledger.charge(other, amounts.items())
             if ledger.excess(tenant, needed) is None:
                 return None
-            for who, amounts in self._gone(at):
-                ledger.give(who, amounts.items())
-                gone.append((who, amounts))
+            for other, amounts in self._gone(at):
+                ledger.uncharge(other, amounts.items())
             return ledger.excess(tenant, needed)
-        finally:
-            for who, amounts in gone:
-                ledger.take(who, amounts.items())
-            for who, amounts in taken:
-                ledger.give(who, amounts.items())
 
     def _gone(self, at: float) -> Iterator[Taken]:
         now = self._epoch()
         for one in self._cache.on():
             end = self._lengths.end(one.pod, now)
             if end is not None and end <= at:
-                yield one.pod.attributes.tenant, dict(self._accounts.taken(one.pod.uid))
+                yield one.pod.attributes.tenant, dict(self._accounts.charged(one.pod.uid))

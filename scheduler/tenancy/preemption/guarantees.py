@@ -50,15 +50,13 @@ class GuaranteeKeeper:
         """`choose` finds who of some bundles suffices; None: nobody may be asked, or all of
         them together are not enough."""
         ledger, (tenant, needed) = self._ledger, self._unit
-        ledger.take(tenant, needed.items())
-        try:
+        with ledger.trial():
+            ledger.charge(tenant, needed.items())
             able = spared(bundles, ledger, self._amounts, going=self._going)
             found = choose(able)
             if found is not None or len(able) == len(bundles):
                 return found
             return self._look(list(bundles), choose)
-        finally:
-            ledger.give(tenant, needed.items())
 
     def _look(self, bundles: list[VictimGroup], choose: Choose) -> PreemptionPlan | None:
         seen: set[frozenset[str]] = set()

@@ -35,18 +35,12 @@ class PreemptorQuota:
             return unit
         if any(one.unit.key == unit.key for one in attempts):
             return unit
-        more, less = list(self._needed(attempts)), list(self._going(attempts))
-        for row in more:
-            ledger.take(*row)
-        for row in less:
-            ledger.give(*row)
-        try:
+        with ledger.trial():
+            for tenant, amounts in self._needed(attempts):
+                ledger.charge(tenant, amounts)
+            for tenant, amounts in self._going(attempts):
+                ledger.uncharge(tenant, amounts)
             return self._accounts.allow(unit)
-        finally:
-            for row in less:
-                ledger.take(*row)
-            for row in more:
-                ledger.give(*row)
 
     def _needed(self, attempts: Collection[Attempt]) -> Iterator[Row]:
         """Of each what it needs at the least, as far as it does not count already."""
@@ -54,7 +48,7 @@ class PreemptorQuota:
             nodes = {one.pod.uid: one.node for one in attempt.places}
             placed = [pod for pod in attempt.unit.pods if pod.uid in nodes]
             for pod in placed[: attempt.unit.need]:
-                if not self._accounts.taken(pod.uid):
+                if not self._accounts.charged(pod.uid):
                     amounts = self._accounts.amounts(pod, nodes[pod.uid])
                     yield pod.attributes.tenant, tuple(amounts.items())
 
@@ -62,4 +56,4 @@ class PreemptorQuota:
         for uid in {uid for attempt in attempts for uid in attempt.victims}:
             held = self._cache.held(uid)
             if held is not None:
-                yield held.pod.attributes.tenant, tuple(self._accounts.taken(uid))
+                yield held.pod.attributes.tenant, self._accounts.charged(uid)

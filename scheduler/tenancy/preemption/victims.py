@@ -166,10 +166,9 @@ def spared(
     already is in use no more, though it counts until it is gone.
     """
     kept: list[VictimGroup] = []
-    lost = [(one.pod.attributes.tenant, dict(amounts(one))) for one in going]
-    for tenant, less in lost:
-        ledger.give(tenant, less.items())
-    try:
+    with ledger.trial():
+        for one in going:
+            ledger.uncharge(one.pod.attributes.tenant, amounts(one).items())
         for bundle in sorted(bundles, key=lambda one: one.cost):
             less = total(amounts(one) for one in bundle.pods)
             tenant = bundle.pods[0].pod.attributes.tenant
@@ -177,11 +176,7 @@ def spared(
                 continue
             kept.append(bundle)
             if bundle.foreign:
-                ledger.give(tenant, less.items())
-                lost.append((tenant, less))
-    finally:
-        for tenant, less in lost:
-            ledger.take(tenant, less.items())
+                ledger.uncharge(tenant, less.items())
     # A gang whose surplus must stay cannot go as a whole.
     keys = {bundle.key for bundle in kept}
     staying = {bundle.gang for bundle in bundles if bundle.key not in keys}

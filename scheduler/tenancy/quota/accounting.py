@@ -1,7 +1,7 @@
 """
 The tenants' accounts as scheduling needs them: who holds what, who may have more.
 
-    take / give     a pod has its node, by decision or by what the API says; it is gone
+    charge, uncharge  a pod has its node, by decision or by what the API says; it is gone
     allow           a unit as far as its tenant's quota goes, or why not even its minimum does
     closed          nodes whose kind of GPU the tenant has used up
     beyond          nodes on which a unit would be beyond its tenant's promise
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from policies import quantity
 from policies.engine.policyset import PolicyTables
+from scheduler.errors import InvariantError
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.tenancy.quota.ledger import Excess, Ledger
@@ -53,36 +54,46 @@ class QuotaAccounts:
 
     def __init__(self, kinds: Callable[[str], tuple[str, ...]] = lambda _: ()) -> None:
         self.ledger = Ledger()
-        self.given = 0
-        """Counts what may help a unit that is held back."""
+        self.changes = 0
+        """Counts what may help a unit that is over its quota."""
         self.kinds = kinds
-        self._taken: dict[str, tuple[str, Pairs]] = {}  # pod uid -> tenant, amounts
+        self._charged: dict[str, tuple[str, Pairs]] = {}  # pod uid -> tenant, amounts
 
     def adopt(self, tables: PolicyTables) -> None:
         """Other policies are in force."""
         self.ledger.regrow(TenantTree.of(tables))
-        self.given += 1
+        self.quota_changed()
 
     @property
     def plain(self) -> bool:
         """No policy says anything about tenants."""
         return self.ledger.tree.plain
 
-    def take(self, pod: Pod, node: str) -> None:
-        self.give(pod.uid)
+    def charge(self, pod: Pod, node: str) -> None:
+        self.uncharge(pod.uid)
+        self._check_no_trial()
         amounts = tuple(self.amounts(pod, node).items())
-        self._taken[pod.uid] = (pod.attributes.tenant, amounts)
-        self.ledger.take(pod.attributes.tenant, amounts)
+        self._charged[pod.uid] = (pod.attributes.tenant, amounts)
+        self.ledger.charge(pod.attributes.tenant, amounts)
 
-    def give(self, uid: str) -> None:
-        found = self._taken.pop(uid, None)
-        if found is not None:
-            self.ledger.give(*found)
-            self.given += 1
+    def uncharge(self, uid: str) -> None:
+        charged = self._charged.pop(uid, None)
+        if charged is not None:
+            self._check_no_trial()
+            self.ledger.uncharge(*charged)
+            self.quota_changed()
 
-    def taken(self, uid: str) -> Pairs:
-        """What the pod counts for now."""
-        return self._taken[uid][1] if uid in self._taken else ()
+    def _check_no_trial(self) -> None:
+        if self.ledger.in_trial:
+            raise InvariantError("a pod was charged during a trial, which would undo the charge")
+
+    def charged(self, uid: str) -> Pairs:
+        """The amounts for which the pod is charged now."""
+        return self._charged[uid][1] if uid in self._charged else ()
+
+    def quota_changed(self) -> None:
+        """A unit over its quota may be within it now."""
+        self.changes += 1
 
     def amounts(self, pod: Pod, node: str = "") -> dict[str, int]:
         """What the pod counts for; on a node its GPUs count by model and tier as well."""

@@ -35,13 +35,13 @@ class QuotaEnforcer:
     ) -> None:
         self._cache, self._queue = cache, queue
         self._accounts, self._pledged = cache.accounts, pledged
-        self._given = 0
+        self._seen_changes = 0
 
     def tick(self, now: float) -> None:
         """Activate the units whose quota allows them now."""
-        if self._given == self._accounts.given:
+        if self._seen_changes == self._accounts.changes:
             return
-        self._given = self._accounts.given
+        self._seen_changes = self._accounts.changes
         for unit in self._queue.held_back()[:_MOST_LOOKED_AT]:
             if not isinstance(self._allow(unit), OverQuota):
                 self._queue.let_go(unit.key, now)

@@ -23,7 +23,7 @@ class EntitlementTracker:
         self._cache, self._queue = cache, queue
         self._accounts = cache.accounts
         self._beyond: dict[UnitKey, None] = {}
-        self._given = 0
+        self._seen_changes = 0
 
     def __len__(self) -> int:
         return len(self._beyond)
@@ -40,9 +40,9 @@ class EntitlementTracker:
             self._beyond.pop(key, None)
 
     def tick(self, now: float) -> None:
-        if self._given == self._accounts.given:
+        if self._seen_changes == self._accounts.changes:
             return
-        self._given = self._accounts.given
+        self._seen_changes = self._accounts.changes
         for key in list(self._beyond)[:_LOOKED_AT]:
             unit = self._queue.unit(key)
             del self._beyond[key]

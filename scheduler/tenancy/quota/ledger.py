@@ -1,7 +1,8 @@
 """
 What every tenant uses, and what its quota says to more of it.
 
-    take / give      a pod got its node, by decision or by what the API says; it left
+    charge, uncharge a pod got its node, by decision or by what the API says; it left
+    trial            charges that are undone at its end
     excess           the first limit on the way to the top that an amount more would break
     below            somebody on the way uses less of what is asked for than was promised
     entitled         an amount more stays within what somebody on the way was promised
@@ -14,12 +15,13 @@ first, or to take something back, for pods that ask for GPUs. Other things go al
 promise names. Nothing here waits or orders: see `shares` for whose turn it is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
 from policies.pods import requests
-from scheduler.tenancy.quota.tree import Amounts, TenantNode, TenantTree
+from scheduler.tenancy.quota.tree import Amounts, Pairs, TenantNode, TenantTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +43,37 @@ class Ledger:
         self.tree = tree or TenantTree()
         self._used: dict[str, dict[str, int]] = {}
         self._own: dict[str, dict[str, int]] = {}  # tenants alone, to move to another tree
+        self._trials = 0
+        self._trail: list[tuple[str, Pairs, int]] = []  # moves to undo when the trial ends
 
     def regrow(self, tree: TenantTree) -> None:
         """Take over another tree; what is used stays."""
         own, self._own, self._used, self.tree = self._own, {}, {}, tree
         for tenant, amounts in own.items():
-            self._move(tenant, amounts.items(), +1)
+            self._add(tenant, tuple(amounts.items()), +1)
 
-    def take(self, tenant: str, amounts: Iterable[tuple[str, int]]) -> None:
-        self._move(tenant, amounts, +1)
+    def charge(self, tenant: str, amounts: Iterable[tuple[str, int]]) -> None:
+        self._move(tenant, tuple(amounts), +1)
 
-    def give(self, tenant: str, amounts: Iterable[tuple[str, int]]) -> None:
-        self._move(tenant, amounts, -1)
+    def uncharge(self, tenant: str, amounts: Iterable[tuple[str, int]]) -> None:
+        self._move(tenant, tuple(amounts), -1)
+
+    @property
+    def in_trial(self) -> bool:
+        return self._trials > 0
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Undoes every charge and uncharge made inside; trials may nest."""
+        mark = len(self._trail)
+        self._trials += 1
+        try:
+            yield
+        finally:
+            self._trials -= 1
+            while len(self._trail) > mark:
+                tenant, amounts, sign = self._trail.pop()
+                self._add(tenant, amounts, -sign)
 
     def used(self, member: str) -> Mapping[str, int]:
         return self._used.get(member, {})
@@ -175,14 +196,18 @@ class Ledger:
 
     # --- books ---
 
-    def _move(self, tenant: str, amounts: Iterable[tuple[str, int]], sign: int) -> None:
-        pairs = tuple(amounts)
-        _add(self._own.setdefault(tenant, {}), pairs, sign)
+    def _move(self, tenant: str, amounts: Pairs, sign: int) -> None:
+        if self._trials:
+            self._trail.append((tenant, amounts, sign))
+        self._add(tenant, amounts, sign)
+
+    def _add(self, tenant: str, amounts: Pairs, sign: int) -> None:
+        _add(self._own.setdefault(tenant, {}), amounts, sign)
         if not self._own[tenant]:
             del self._own[tenant]
         for member in self.tree.path(tenant):
             book = self._used.setdefault(member.name, {})
-            _add(book, pairs, sign)
+            _add(book, amounts, sign)
             if not book:
                 del self._used[member.name]
 

@@ -177,7 +177,7 @@ class MemberReservations:
             self._nodes[key] = frozenset(one.node for one in rows)
             self._counted[key] = tuple(one.pod.uid for one in kept)
             for one in kept:
-                self._accounts.take(one.pod, one.node)
+                self._accounts.charge(one.pod, one.node)
             if len(kept) < len(pods):
                 self.short.add(key)
         self.on_change(key)
@@ -199,7 +199,7 @@ class MemberReservations:
         self._nodes.pop(key, None)
         self.short.discard(key)
         for uid in self._counted.pop(key, ()):  # those whose node went among them
-            self._accounts.give(uid)
+            self._accounts.uncharge(uid)
         return self._holds.end(key)
 
     def over(self, goes_on: Callable[[str], bool], now: float) -> list[tuple[GangKey, str]]:
@@ -220,17 +220,11 @@ class MemberReservations:
     @contextmanager
     def uncounted(self, key: UnitKey) -> Iterator[None]:
         """What is kept for the unit does not count against it while it is planned."""
-        kept = self.kept(key)
-        for one in kept:
-            self._accounts.ledger.give(one.pod.attributes.tenant, self._amounts(one))
-        try:
+        with self._accounts.ledger.trial():
+            for placement in self.kept(key):
+                tenant = placement.pod.attributes.tenant
+                self._accounts.ledger.uncharge(tenant, self._accounts.charged(placement.pod.uid))
             yield
-        finally:
-            for one in kept:
-                self._accounts.ledger.take(one.pod.attributes.tenant, self._amounts(one))
-
-    def _amounts(self, one: Placement) -> Iterable[tuple[str, int]]:
-        return self._accounts.taken(one.pod.uid)
 
 
 def _occupant(one: Placement) -> Placement:

@@ -87,7 +87,7 @@ class Scene:
         self.remembering.recall()
 
     def use(self, tenant: str, **amounts: int) -> None:
-        self.shares.ledger.take(tenant, amounts.items())
+        self.shares.ledger.charge(tenant, amounts.items())
 
     def write(self, seconds: float = 0.0) -> list[tuple[str, Json]]:
         """What is written after so many seconds of use."""

@@ -15,7 +15,7 @@ def turn(
 ) -> str:
     book = Ledger(tree)
     for tenant, amounts in used.items():
-        book.take(tenant, amounts.items())
+        book.charge(tenant, amounts.items())
     shares = FairShares(book)
     shares.advance(TOTALS, at)
     return " ".join(sorted(waiting, key=lambda name: shares.order(name, {GPU: 1})))
@@ -71,11 +71,11 @@ def test_the_order(members: list[TenantNode], used: dict[str, dict[str, int]], o
 def test_what_was_used_fades_by_half_in_a_half_life() -> None:
     book = Ledger(TenantTree([TenantNode("a"), TenantNode("b")], half_life=100))
     shares = FairShares(book)
-    book.take("a", [(GPU, 80)])
+    book.charge("a", [(GPU, 80)])
     shares.advance(TOTALS, 0)
     shares.advance(TOTALS, 1000)  # long enough to count as always
-    book.give("a", [(GPU, 80)])
-    book.take("b", [(GPU, 10)])
+    book.uncharge("a", [(GPU, 80)])
+    book.charge("b", [(GPU, 10)])
     shares.advance(TOTALS, 1000)
     before = sorted(["a", "b"], key=lambda name: shares.order(name, {GPU: 1}))
     shares.advance(TOTALS, 1500)

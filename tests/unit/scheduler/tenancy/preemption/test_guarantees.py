@@ -32,7 +32,7 @@ def bundles(names: str, ledger: Ledger) -> list[VictimGroup]:
     found = []
     for name in names.split():
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": name[0]})
-        ledger.take(name[0], [(GPU, 1)])
+        ledger.charge(name[0], [(GPU, 1)])
         found.append(VictimGroup(name, (Placement(pod, "n", NOWHERE),), foreign=True))
     return found
 

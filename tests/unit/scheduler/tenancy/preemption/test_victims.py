@@ -164,7 +164,7 @@ def test_nothing_of_a_promise_goes() -> None:
     bundles = []
     for name, tenant in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("own", "me")):
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": tenant})
-        ledger.take(tenant, [(GPU, 1)])
+        ledger.charge(tenant, [(GPU, 1)])
         bundles.append(VictimGroup(name, (occupant(pod, "n"),), foreign=tenant != "me"))
     before = ledger.state()
     kept = spared(bundles, ledger, lambda one: {GPU: 1})

@@ -28,7 +28,7 @@ TREE = TenantTree(
 def ledger(**used: int) -> Ledger:
     book = Ledger(TREE)
     for tenant, gpus in used.items():
-        book.take(tenant, [(GPU, gpus)])
+        book.charge(tenant, [(GPU, gpus)])
     return book
 
 
@@ -122,13 +122,13 @@ def test_giving_back_leaves_nothing_behind_and_a_new_tree_changes_no_amount(
 ) -> None:
     book = Ledger(TREE)
     for tenant, gpus in moves:
-        book.take(tenant, [(GPU, gpus), ("cpu", 7)])
+        book.charge(tenant, [(GPU, gpus), ("cpu", 7)])
     full = book.state()
     book.regrow(TenantTree([TenantNode("vision", "a"), TenantNode("a", "b"), TenantNode("b")]))
     assert book.state() == full
     assert book.used("b") == book.used("vision")
     for tenant, gpus in moves:
-        book.give(tenant, [(GPU, gpus), ("cpu", 7)])
+        book.uncharge(tenant, [(GPU, gpus), ("cpu", 7)])
     assert (book.state(), list(book.members())) == ({}, [])
 
 
@@ -160,3 +160,111 @@ def test_a_tenant_has_the_weight_of_its_tier_where_it_is_not_listed() -> None:
     tenants = {"vision": "gold", "speech": "gold", "web": None}
     tree = TenantTree.of(PolicyTables({"gold": gold}, {}, {}, (), sharing=sharing, tenants=tenants))
     assert [tree.member(name).weight for name in ("vision", "speech", "web")] == [2, 4, 1]
+
+
+# --- trials ---
+
+Usage = dict[str, dict[str, int]]
+
+
+def usage(book: Ledger) -> Usage:
+    """Every tenant and every group above it."""
+    return {member: dict(book.used(member)) for member in sorted(book.members())}
+
+
+@pytest.mark.parametrize(
+    ("moves", "inside"),
+    [
+        pytest.param([], {"research": {GPU: 2}, "vision": {GPU: 2}}, id="without a move"),
+        pytest.param(
+            [("vision", 3)],
+            {"research": {GPU: 5}, "vision": {GPU: 5}},
+            id="a charge counts for the tenant and its group",
+        ),
+        pytest.param([("vision", -2)], {}, id="an uncharge of all usage"),
+        pytest.param(
+            [("vision", -2), ("speech", 4)],
+            {"research": {GPU: 4}, "speech": {GPU: 4}},
+            id="one tenant uncharged and another charged",
+        ),
+        pytest.param(
+            [("vision", -3)],
+            {"research": {GPU: -1}, "vision": {GPU: -1}},
+            id="an uncharge of more than the usage",
+        ),
+        pytest.param(
+            [("other", 1)],
+            {"other": {GPU: 1}, "research": {GPU: 2}, "vision": {GPU: 2}},
+            id="a tenant without usage before",
+        ),
+    ],
+)
+def test_a_trial_counts_inside_and_is_undone_at_its_end(
+    moves: list[tuple[str, int]], inside: Usage
+) -> None:
+    book = ledger(vision=2)
+    before = (usage(book), book.state())
+    with book.trial():
+        for tenant, gpus in moves:
+            if gpus > 0:
+                book.charge(tenant, [(GPU, gpus)])
+            else:
+                book.uncharge(tenant, [(GPU, -gpus)])
+        counted = usage(book)
+    assert (counted, (usage(book), book.state())) == (inside, before)
+
+
+def test_a_trial_that_fails_is_undone() -> None:
+    book = ledger(vision=2)
+
+    def fail() -> None:
+        with book.trial():
+            book.charge("vision", [(GPU, 1)])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert (book.used("vision"), book.in_trial) == ({GPU: 2}, False)
+
+
+def test_charges_after_a_trial_last() -> None:
+    book = ledger()
+    with book.trial():
+        book.charge("vision", [(GPU, 1)])
+    book.charge("vision", [(GPU, 2)])
+    with book.trial():
+        pass
+    assert book.used("vision") == {GPU: 2}
+
+
+MOVES = st.tuples(
+    st.sampled_from(["vision", "speech", "web", "other"]),
+    st.sampled_from([GPU, "cpu"]),
+    st.integers(-4, 4),
+)
+TRIALS = st.recursive(MOVES, lambda inner: st.lists(inner, max_size=5), max_leaves=20)
+"""A move, or a trial of moves and trials."""
+
+
+def run(book: Ledger, step: Any) -> None:
+    if isinstance(step, list):
+        before = (usage(book), book.state())
+        with book.trial():
+            for inner in step:
+                run(book, inner)
+        assert (usage(book), book.state()) == before
+        return
+    tenant, resource, amount = step
+    book.charge(tenant, [(resource, amount)])
+    if amount % 2:
+        book.uncharge(tenant, [(resource, 1)])
+
+
+@given(st.lists(MOVES, max_size=6), st.lists(TRIALS, max_size=6))
+def test_nested_trials_leave_the_usage_as_before(
+    moves: list[tuple[str, str, int]], steps: list[Any]
+) -> None:
+    book = Ledger(TREE)
+    for tenant, resource, amount in moves:
+        book.charge(tenant, [(resource, amount)])
+    run(book, steps)

@@ -78,11 +78,12 @@ class Scheduler:
         self.queue = SchedulingQueue(
             bound=self.cache.bound,
             group=self.groups.find,
-            half_bound=self.partial_gangs.half_bound,
-            done=self.partial_gangs.done,
+            is_partial=self.partial_gangs.is_partial,
+            succeeded=self.partial_gangs.succeeded,
             class_of=self._class_of,
             starving_after=settings.starving_after,
-            standing=self.shares.order,
+            fair_share_order=self.shares.order,
+            boost=lambda tier: self.cache.snapshot.tables.boost(tier),
             reserved=self.cache.reservations,
         )
         self.recovery = GangRecovery(
@@ -246,7 +247,7 @@ class Scheduler:
         self._reporter.drop(pod.uid)
         self._gates.drop(pod.uid)
         if pod.gang is not None:
-            self.queue.reconsider(pod.gang.key, self._now())
+            self.queue.members_changed(pod.gang.key, self._now())
             self._wake.set()
 
     def _goes_on(self, uid: str) -> bool:
@@ -262,7 +263,7 @@ class Scheduler:
 
     def _regroup(self, gang: GangKey) -> None:
         self.partial_gangs.regroup(gang)
-        self.queue.regroup(gang, self._now())
+        self.queue.pod_group_changed(gang, self._now())
         self._wake.set()
 
     def _note(self, nodes: Iterable[str]) -> None:
@@ -301,7 +302,7 @@ class Scheduler:
         if not self._leading():
             return
         self._note(self.recovery.tick())
-        self._wake_parked()
+        self._move_to_active()
         now = self._now()
         self.tenancy.tick(now)
         self.provisioning.tick()
@@ -310,7 +311,7 @@ class Scheduler:
             self._reporter.forming(forming, timed_out=timed_out)
             if timed_out:
                 self._metrics.gangs.labels("timed_out").inc()
-        self._gates.lift(self.queue.lifts())
+        self._gates.lift(self.queue.gates_to_remove())
 
     def _may_plan(self) -> bool:
         """A gang goes whole, so the limit is one to begin under, not one to stay under."""
@@ -321,7 +322,7 @@ class Scheduler:
         self._ending = True
         await self.binding_cycles.finish(seconds)
 
-    def _wake_parked(self) -> None:
+    def _move_to_active(self) -> None:
         now, snapshot = self._now(), self.cache.snapshot
         stirred = self._stirred and now >= self._stir_at
         if not (self._changed or stirred):
@@ -340,7 +341,7 @@ class Scheduler:
                 else QueueingHint.NONE
             )
 
-        self.queue.wake(now, helps)
+        self.queue.move_to_active(now, helps)
 
     def _next_at(self) -> float | None:
         parts = (self.queue, self.recovery, self.tenancy, self.provisioning)
@@ -356,7 +357,7 @@ class Scheduler:
         match found:
             case NoFit(held_back=why) if why:
                 self._metrics.attempts.labels("held_back").inc()
-                self.queue.hold_back(unit.key, self._now(), found)
+                self.queue.mark_over_quota(unit.key, self._now(), found)
                 self._reporter.held_back(unit, found)
             case Placed():
                 self._metrics.attempts.labels("placed").inc()
@@ -367,7 +368,7 @@ class Scheduler:
                 self._metrics.attempts.labels("no_fit").inc()
                 if unit.is_gang:
                     self._metrics.gangs.labels("no_fit").inc()
-                self.queue.park(unit.key, self._now(), found)
+                self.queue.mark_unschedulable(unit.key, self._now(), found)
                 self.tenancy.misfit(unit)
                 self._tell_misfit(unit, found)
                 self.recovery.hold(unit, self.cache.snapshot, self._known)

@@ -82,17 +82,17 @@ class BindingCycles:
 
     def start(self, unit: Unit, plan: Placed) -> None:
         """Take the plan: from here on its pods count on their nodes."""
-        now, look = self._now(), self._queue.look(unit.key)
+        now, look = self._now(), self._queue.view(unit.key)
         if look is not None and look.waiting_since is not None:
             waited = now - look.waiting_since
             (self._metrics.gang_waiting if unit.is_gang else self._metrics.waiting).observe(waited)
         uids = [one.pod.uid for one in plan.placements]
-        first = frozenset(uid for uid in uids if self._queue.was_refused(uid))
+        first = frozenset(uid for uid in uids if self._queue.was_rejected(uid))
         for placement in plan.placements:
             self._cache.assume(placement)
-        self._queue.take(unit.key, uids, now)
+        self._queue.start_binding(unit.key, uids, now)
         if plan.left and plan.why_left is not None:
-            self._queue.park(unit.key, now, plan.why_left)
+            self._queue.mark_unschedulable(unit.key, now, plan.why_left)
             self._reporter.misfit(unit, plan.left, plan.why_left)
         live = 0
         if isinstance(unit.key, GangKey):
@@ -197,7 +197,7 @@ class BindingCycles:
         uid = placement.pod.uid
         self._cache.confirm(uid)
         self._metrics.scheduled.inc()
-        self._queue.finish(uid, self._now())
+        self._queue.finish_binding(uid, self._now())
         held = self._cache.held(uid)
         if held is not None:  # else it is gone already, and the watch has said so
             self._partial_gangs.bound(held.pod, placement.node)
@@ -212,7 +212,7 @@ class BindingCycles:
                 pods.append(pod)
                 self._reporter.not_bound(pod, failure.why, permanent=permanent)
         if pods:
-            put_back = self._queue.put_back_refused if permanent else self._queue.put_back
+            put_back = self._queue.requeue_rejected if permanent else self._queue.requeue
             put_back(pods, self._now())
             self._wake()
 
@@ -225,4 +225,4 @@ class BindingCycles:
                 self._metrics.gangs.labels("scheduled").inc()
                 self._metrics.gang_completion.observe(self._now() - flight.since)
         self._partial_gangs.ended(gang)
-        self._queue.reconsider(gang, self._now())
+        self._queue.members_changed(gang, self._now())

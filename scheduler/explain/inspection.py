@@ -18,7 +18,7 @@ class Inspection:
     """The node it holds or was given; empty while it waits."""
     bound: int = 0
     """Members of its gang that have a node in the API."""
-    half_bound: bool = False
+    is_partial: bool = False
     """Its gang is being completed, or released if that takes too long."""
     bound_members: tuple[tuple[Pod, str], ...] = ()
     """Members of its gang that have a node, by plan or by the API, with its name."""

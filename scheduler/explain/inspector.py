@@ -51,7 +51,7 @@ class Inspector:
         if pod is None:
             return None
         key = self._queue.key(pod.uid)
-        look = None if key is None else self._queue.look(key)
+        look = None if key is None else self._queue.view(key)
         held = self._cache.held(pod.uid)
         gang = pod.gang.key if pod.gang else None
         return Inspection(
@@ -59,7 +59,7 @@ class Inspector:
             look,
             node=held.node if held else pod.node,
             bound=self._partial_gangs.live(gang) if gang else 0,
-            half_bound=gang is not None and self._partial_gangs.half_bound(gang),
+            is_partial=gang is not None and self._partial_gangs.is_partial(gang),
             bound_members=self._cache.bound_members(gang) if gang else (),
             closed=self._closed(look) if look else frozenset(),
         )
@@ -75,7 +75,7 @@ class Inspector:
             return []
         return [
             one
-            for one in self._queue.promised.values()
+            for one in self._queue.start_reservations.values()
             if one.key != look.unit.key and one.priority >= look.unit.priority
         ]
 
@@ -93,7 +93,7 @@ class Inspector:
                 if not pod.finished:
                     members.append((pod, held.node if held else pod.node))
         snapshot = self._cache.snapshot
-        promised = tuple(self._queue.promised.values())
+        promised = tuple(self._queue.start_reservations.values())
         found = response.answer(
             seen, snapshot, self._memo, members=members, promised=promised, now=self._now()
         )

@@ -34,13 +34,13 @@ STATES: Final = {
     QueueState.FORMING: "its pod group is forming",
     QueueState.ACTIVE: "about to be planned",
     QueueState.BACKOFF: "waiting out a pause after a failure",
-    QueueState.PARKED: "waiting for a change that may help",
+    QueueState.UNSCHEDULABLE: "waiting for a change that may help",
     QueueState.PLANNING: "being planned",
     QueueState.GATED: "its pod group is complete, and its gate is being lifted",
     QueueState.BINDING: "other members of its pod group are being bound",
     QueueState.REFUSED: "its bind was refused by the API server, and is tried again later",
     QueueState.SUSPENDED: "its pod group is being taken apart",
-    QueueState.HELD: "held back by its tenant's quota",
+    QueueState.OVER_QUOTA: "held back by its tenant's quota",
 }
 
 

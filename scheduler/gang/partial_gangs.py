@@ -38,7 +38,7 @@ from scheduler.model.unit import PartialGang, default_timeout, size_of
 class _Gang:
     live: dict[str, Pod] = field(default_factory=dict)  # uid -> member with a node
     over: dict[str, str] = field(default_factory=dict)  # uid -> owner uid of members that had one
-    done: dict[str, str] = field(default_factory=dict)  # the same, of those that succeeded
+    succeeded: dict[str, str] = field(default_factory=dict)  # the same, of those that succeeded
     whole: bool = False
     ours: bool = False  # this process gave members their nodes since the last time none was live
     binding_cycles: int = 0  # plans of the gang whose binds are in flight
@@ -76,7 +76,7 @@ class PartialGangTracker:
         """Gangs that stand half bound."""
         return len(self._short)
 
-    def half_bound(self, key: GangKey) -> bool:
+    def is_partial(self, key: GangKey) -> bool:
         return key in self._short
 
     def live(self, key: GangKey) -> int:
@@ -84,10 +84,10 @@ class PartialGangTracker:
         gang = self._gangs.get(key)
         return 0 if gang is None else len(gang.live)
 
-    def done(self, key: GangKey) -> Mapping[str, str]:
+    def succeeded(self, key: GangKey) -> Mapping[str, str]:
         """uid -> owner uid of members that succeeded."""
         gang = self._gangs.get(key)
-        return {} if gang is None else gang.done
+        return {} if gang is None else gang.succeeded
 
     def in_flight(self, key: GangKey) -> bool:
         gang = self._gangs.get(key)
@@ -111,7 +111,7 @@ class PartialGangTracker:
             gang.leave(pod.uid)
             gang.over[pod.uid] = pod.owner.uid if pod.owner else ""
             if pod.succeeded and pod.owner:
-                gang.done[pod.uid] = pod.owner.uid
+                gang.succeeded[pod.uid] = pod.owner.uid
         else:
             gang.over.pop(pod.uid, None)
             gang.come(pod)
@@ -129,7 +129,7 @@ class PartialGangTracker:
         gang = self._gangs[key]
         gang.leave(uid)
         gang.over.pop(uid, None)
-        gang.done.pop(uid, None)
+        gang.succeeded.pop(uid, None)
         self._judge(key)
 
     def committed(self, key: GangKey) -> None:
@@ -209,5 +209,5 @@ class PartialGangTracker:
     def _ended(gang: _Gang) -> int:
         """Those of the same controllers that count: where it was seen, only what succeeded does."""
         owners = {pod.owner.uid for pod in gang.live.values() if pod.owner}
-        rows = gang.done if gang.ours else gang.over
+        rows = gang.succeeded if gang.ours else gang.over
         return sum(1 for owner in rows.values() if owner in owners)

@@ -125,7 +125,7 @@ class GangRecovery:
 
     def closed_to(self, unit: Unit) -> frozenset[str]:
         """The nodes that this unit must leave alone; a half-bound gang goes before all holds."""
-        if isinstance(unit.key, GangKey) and self._partial_gangs.half_bound(unit.key):
+        if isinstance(unit.key, GangKey) and self._partial_gangs.is_partial(unit.key):
             return frozenset()
         return self.holding.closed_to(unit)
 

@@ -215,7 +215,7 @@ class ProvisioningController:
     def _standing(self, gang: GangKey, now: float) -> ProvisioningState:
         state = self._queue.state(gang)
         unit = None if state is None else self._queue.unit(gang)
-        if unit is None or state is QueueState.HELD:
+        if unit is None or state is QueueState.OVER_QUOTA:
             return ProvisioningState.DONE
         if state is QueueState.BINDING:
             return ProvisioningState.WAITS
@@ -228,7 +228,7 @@ class ProvisioningController:
         want = self._wants.get(gang)
         if want is None or now < want.since + SETTLE or self._evicting(gang):
             return ProvisioningState.WAITS
-        promise = self._queue.promised.get(gang)
+        promise = self._queue.start_reservations.get(gang)
         near = promise is not None and promise.start < self._epoch() + NEAR
         return ProvisioningState.WAITS if near else ProvisioningState.WANTS
 

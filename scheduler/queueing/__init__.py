@@ -1,9 +1,9 @@
 """
-The scheduling queue.
+The scheduling queue: units that have no node yet.
 
-    active            active queue: a heap per tenant, fair-share order
-    entry             one queued unit
-    scheduling_queue  the scheduling queue: state machine of units
+    active            active queue: a heap per tenant, fair-share order between tenants
+    entry             one queued unit: its pods, state and backoff
+    scheduling_queue  the queue: state machine of units
+    unit_builder      counts a gang's members and builds the unit to plan
     unschedulable     unschedulable units by equivalence class
-    view              read side and ordering of the queue (composition, not base class)
 """

@@ -1,13 +1,13 @@
 """
-Units that are ready to be planned: a line for each tenant, and whose turn it is.
+The active queue: units that are ready to be planned, one heap per tenant.
 
-    half-bound gangs, and pods of the cluster itself      before everybody
-    then the tenant that stands first                     asked anew, for the first in its line
-    then the first in that tenant's line                  by its rank
+    partial gangs, and pods of system priority      before all others
+    then the tenant that is first in fair-share order   compared by the head of its heap
+    then the head of that tenant's heap                 by its rank
 
-Between tenants the standing decides (promises, then shares), within one the rank. With a single
-tenant, or where nobody is told apart, the rank alone orders. Items that are void are dropped when
-they come up, and now and then all at once.
+Fair share orders tenants (guarantees first, then shares), the rank orders units of one tenant. With
+one tenant, or with none, the rank alone decides. Stale items are dropped when they reach the head
+of a heap, and all at once when a heap has many of them.
 """
 
 import heapq
@@ -20,52 +20,55 @@ from scheduler.queueing.unschedulable import Rank
 
 Item = tuple[Rank, int, UnitKey]
 
-SPARE: Final = 1024  # void items that a line may hold
+MAX_STALE_ITEMS: Final = 1024  # per heap
 
 
 class ActiveQueue:
-    """`stands` says whether an item is still valid; `standing` orders tenants, each by the first
-    in its line, the lowest first."""
+    """`is_current` tells whether an item is not stale; `fair_share_order` is the sort key of a
+    tenant, given the unit at the head of its heap: the lowest goes first."""
 
     def __init__(
-        self, stands: Callable[[UnitKey, int], bool], standing: Callable[[str, UnitKey], Any]
+        self,
+        is_current: Callable[[UnitKey, int], bool],
+        fair_share_order: Callable[[str, UnitKey], Any],
     ) -> None:
-        self._stands, self._standing = stands, standing
-        self._lines: dict[str, list[Item]] = {}  # tenant -> heap
+        self._is_current = is_current
+        self._fair_share_order = fair_share_order
+        self._heaps: dict[str, list[Item]] = {}  # by tenant
 
     def __len__(self) -> int:
-        """Items in all lines, the void ones included."""
-        return sum(map(len, self._lines.values()))
+        """Items in all heaps, stale ones included."""
+        return sum(map(len, self._heaps.values()))
 
     def push(self, tenant: str, item: Item, *, units: int) -> None:
-        """`units`: how many there are in all. A standby pushes for weeks and never pops."""
-        line = self._lines.setdefault(tenant, [])
-        heapq.heappush(line, item)
-        if len(line) > 4 * units + SPARE:
-            line[:] = [one for one in line if self._stands(one[2], one[1])]
-            heapq.heapify(line)
+        """`units`: how many units the queue holds. A standby pushes for weeks and never pops."""
+        heap = self._heaps.setdefault(tenant, [])
+        heapq.heappush(heap, item)
+        if len(heap) > 4 * units + MAX_STALE_ITEMS:
+            heap[:] = [item for item in heap if self._is_current(item[2], item[1])]
+            heapq.heapify(heap)
 
     def pop(self) -> UnitKey | None:
-        """The next one, which is then in no line any more."""
-        heads = self._heads()
-        if not heads:
+        """Remove and return the next unit."""
+        tenants = self._tenants()
+        if not tenants:
             return None
-        tenant = heads[0] if len(heads) == 1 else min(heads, key=self._turn)
-        return heapq.heappop(self._lines[tenant])[2]
+        tenant = tenants[0] if len(tenants) == 1 else min(tenants, key=self._tenant_order)
+        return heapq.heappop(self._heaps[tenant])[2]
 
-    def _heads(self) -> list[str]:
-        """Tenants with somebody in line."""
-        found = []
-        for tenant, line in list(self._lines.items()):
-            while line and not self._stands(line[0][2], line[0][1]):
-                heapq.heappop(line)
-            if line:
-                found.append(tenant)
+    def _tenants(self) -> list[str]:
+        """Tenants with a current item at the head of their heap."""
+        tenants = []
+        for tenant, heap in list(self._heaps.items()):
+            while heap and not self._is_current(heap[0][2], heap[0][1]):
+                heapq.heappop(heap)
+            if heap:
+                tenants.append(tenant)
             else:
-                del self._lines[tenant]
-        return found
+                del self._heaps[tenant]
+        return tenants
 
-    def _turn(self, tenant: str) -> tuple[Any, ...]:
-        rank, _, key = self._lines[tenant][0]
-        half_bound, priority = rank[0], -rank[1]
-        return half_bound, priority < SYSTEM_CRITICAL, self._standing(tenant, key), rank
+    def _tenant_order(self, tenant: str) -> tuple[Any, ...]:
+        rank, _, key = self._heaps[tenant][0]
+        partial, priority = rank[0], -rank[1]
+        return partial, priority < SYSTEM_CRITICAL, self._fair_share_order(tenant, key), rank

@@ -1,85 +1,96 @@
 """
-Units waiting for a node. A unit is one pod or one whole gang.
+The scheduling queue: units that wait for nodes. A unit is one pod or one gang.
 
-              members complete          gates lifted            pop               take
-    FORMING ──────────────────▶ GATED ──────────────▶ ACTIVE ───────▶ PLANNING ───────▶ BINDING
-       ▲   (members went)                              ▲  ▲               │               │   │
-       └───────────── from anywhere          due ┌─────┘  │ may help      │ park:         │   └▶
-                                              BACKOFF   PARKED ◀──────────┘ did not fit   │ bound
-                                                 ▲                                        │
-                                                 └──────── put_back: a bind failed ───────┘
-    REFUSED     the API server refuses to bind members for good: left alone for minutes
-    SUSPENDED   bound members of a partial gang are being released: nobody plans it meanwhile
-    HELD        the tenant's quota keeps it waiting, whatever is free: see `held_back`
+            members complete          gates removed           pop           start_binding
+    FORMING ──────────────────▶ GATED ───────────────▶ ACTIVE ──────▶ PLANNING ──────────▶ BINDING
+       ▲   (a member is gone)                            ▲  ▲             │                 │   │
+       └───────────── from any state              due ┌──┘  │ event       │ does not fit    │   └▶
+                                                   BACKOFF  UNSCHEDULABLE ◀                 │ bound
+                                                      ▲                                     │
+                                                      └────── requeue: a bind failed ───────┘
+    REFUSED     the API server rejects the binds of members: tried again after minutes
+    SUSPENDED   bound members of a partial gang are being evicted: not planned meanwhile
+    OVER_QUOTA  the tenant's quota is used up: not planned, even where capacity is free
 
-Every unit is in exactly one of these places, so that none is lost or tried twice at once. Backoff
-is 1 s after the first failure and doubles to 10 s; a parked unit is woken by what may help it
-(`parking`), and after five minutes in any case. While a gang forms nobody calls it unschedulable;
-it is due to be told about when its membership has been still for a moment, and at its timeout.
+Every unit is in exactly one state, so that none is lost or planned twice at once. Backoff is 1 s
+after the first failure and doubles to 10 s. An unschedulable unit moves to the active queue when an
+event may help it (`unschedulable`), and after five minutes without one. A forming gang is not
+unschedulable: `tick` returns it for a report when its membership has settled, and at its timeout.
 
-The order: gangs that stand half bound, then between tenants whose turn it is (`turns`), then
-priority and its tier's boost, then what waits too long or runs short of members, then age, then
-uid. No I/O and no clock of its own: `loop` drives it and passes the time in. The queue holds what
-is *not* placed; what is placed belongs to `cache`.
+Order: partial gangs, then tenants by fair share (`active`), then priority with the boost of the
+tier, then units that starve or lack bound members, then age, then uid. No I/O and no clock of its
+own: `cycle` drives the queue and passes the time in. The queue holds units that are *not* placed;
+`cache` holds placed pods.
 """
 
 import heapq
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Unit, UnitKey, key_of
+from scheduler.model.start_reservation import StartReservation
+from scheduler.model.unit import Unit, UnitKey, key_of, leads
 from scheduler.options import STARVING_AFTER
-from scheduler.queueing.active import SPARE, ActiveQueue
-from scheduler.queueing.entry import QueuedUnit, QueueState, matters
-from scheduler.queueing.unschedulable import QueueingHint, Signature, UnschedulableUnits
-from scheduler.queueing.view import QueueView, ReservedMembers
+from scheduler.queueing.active import MAX_STALE_ITEMS, ActiveQueue
+from scheduler.queueing.entry import QueuedUnit, QueueState, UnitView, scheduling_fields
+from scheduler.queueing.unit_builder import ReservedMembers, UnitBuilder
+from scheduler.queueing.unschedulable import QueueingHint, Rank, Signature, UnschedulableUnits
 
-FIRST_BACKOFF: Final = 1.0
-LONGEST_BACKOFF: Final = 10.0
-LONGEST_PARKING: Final = 300.0
-FIRST_REFUSAL: Final = 300.0  # how long a pod is left alone whose bind was refused for good
-LONGEST_REFUSAL: Final = 3600.0
-STILL: Final = 1.0  # seconds without a new member after which a forming gang is told about
-ASK_AGAIN: Final = 30.0  # seconds after which a gate that is still there is to be lifted again
+INITIAL_BACKOFF: Final = 1.0
+MAX_BACKOFF: Final = 10.0
+MAX_UNSCHEDULABLE: Final = 300.0  # seconds after which a unit is tried without an event
+INITIAL_REJECTION_DELAY: Final = 300.0  # seconds until a pod is tried whose bind was rejected
+MAX_REJECTION_DELAY: Final = 3600.0
+SETTLED_AFTER: Final = 1.0  # seconds without a new member after which a forming gang is reported
+GATE_RETRY: Final = 30.0  # seconds after which a gate that still exists is removed again
+
+_INCOMPLETE: Final = (QueueState.FORMING, QueueState.GATED, QueueState.REFUSED)
 
 
-class SchedulingQueue(QueueView):
-    """What `QueueView` says of how gangs are counted holds here too; `class_of` is equal for pods
-    that fit the same nodes."""
+class SchedulingQueue:
+    """
+    `bound`, `group`, `succeeded` and `reserved` count the members of a gang (`unit_builder`).
+
+    `is_partial` tells whether a gang is partially bound, `class_of` is equal for pods that fit the
+    same nodes, `fair_share_order` sorts tenants by the requests of their first unit, `boost` is
+    what a tier adds to the priority of its units in the queue; it causes no preemption.
+    """
 
     def __init__(
         self,
         *,
         bound: Callable[[GangKey], int],
         group: Callable[[GangKey], PodGroup | None] = lambda _: None,
-        half_bound: Callable[[GangKey], bool] = lambda _: False,
-        done: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
+        is_partial: Callable[[GangKey], bool] = lambda _: False,
+        succeeded: Callable[[GangKey], Mapping[str, str]] = lambda _: {},
         class_of: Callable[[Pod], Hashable] = lambda pod: pod.spec,
         starving_after: float = STARVING_AFTER,
-        standing: Callable[[str, Mapping[str, int]], Any] = lambda tenant, asked: tenant,
+        fair_share_order: Callable[[str, Mapping[str, int]], Any] = lambda tenant, _: tenant,
+        boost: Callable[[str], int] = lambda _: 0,
         reserved: ReservedMembers | None = None,
     ) -> None:
-        super().__init__(
-            bound=bound,
-            group=group,
-            half_bound=half_bound,
-            done=done,
-            starving_after=starving_after,
-            reserved=reserved,
-        )
+        self.start_reservations: dict[UnitKey, StartReservation] = {}  # backfill keeps them
+        self._builder = UnitBuilder(bound, group, succeeded, reserved)
+        self._is_partial = is_partial
+        self._starving_after = starving_after
+        self._boost = boost
+        self._entries: dict[UnitKey, QueuedUnit] = {}
+        self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
         self._active = ActiveQueue(
-            self._stands, lambda who, key: standing(who, self._entries[key].asked)
+            self._is_current,
+            lambda tenant, key: fair_share_order(tenant, self._entries[key].requests),
         )
         self._timers: list[tuple[float, int, UnitKey]] = []
-        self._parking = UnschedulableUnits(class_of)
-        self._lifts: dict[str, Pod] = {}  # uid -> pod whose gang gate may be lifted
+        self._unschedulable = UnschedulableUnits(class_of)
+        self._over_quota: dict[UnitKey, None] = {}
+        self._gated: dict[str, Pod] = {}  # uid -> pod of a complete gang behind the gang gate
         self._tokens = itertools.count()
 
-    # --- in ---
+    # --- pods and gangs change ---
 
     def put(self, pod: Pod, now: float) -> None:
         """A pending pod, new or changed."""
@@ -92,282 +103,286 @@ class SchedulingQueue(QueueView):
         old = entry.pods.get(pod.uid)
         entry.put(pod)
         self._unit_of[pod.uid] = key
-        if old is None or matters(old) != matters(pod):
-            entry.still = False
+        if old is None or scheduling_fields(old) != scheduling_fields(pod):
+            entry.settled = False
             self._reconsider(entry, now)
 
-    def put_back(self, pods: Sequence[Pod], now: float) -> None:
-        """Pods of one unit whose binds failed. A gang that stands half bound is tried at once,
-        the first time; everybody else waits out a backoff."""
-        entry = self._return(pods, now)
-        self._fail(entry, now)
-        if entry.attempts == 1 and self._is_half_bound(entry):
+    def requeue(self, pods: Sequence[Pod], now: float) -> None:
+        """Pods of one unit whose binds failed. A partial gang is tried at once the first time; all
+        other units back off."""
+        entry = self._put_all(pods, now)
+        self._back_off(entry, now)
+        if entry.attempts == 1 and self._is_partial_gang(entry):
             entry.ready_at = now
-        self._sort(entry, now)
+        self._update_state(entry, now)
 
-    def put_back_refused(self, pods: Sequence[Pod], now: float) -> None:
-        """Pods of one unit whose binds the API server will keep refusing."""
-        entry = self._return(pods, now)
+    def requeue_rejected(self, pods: Sequence[Pod], now: float) -> None:
+        """Pods of one unit whose binds the API server will keep rejecting."""
+        entry = self._put_all(pods, now)
         for pod in pods:
-            times = entry.refusals.get(pod.uid, (0, 0.0))[0]
-            wait = min(FIRST_REFUSAL * 2 ** min(times, 10), LONGEST_REFUSAL)
-            entry.refusals[pod.uid] = (times + 1, now + wait)
-        self._sort(entry, now)
+            times = entry.rejections.get(pod.uid, (0, 0.0))[0]
+            wait = min(INITIAL_REJECTION_DELAY * 2 ** min(times, 10), MAX_REJECTION_DELAY)
+            entry.rejections[pod.uid] = (times + 1, now + wait)
+        self._update_state(entry, now)
 
     def remove(self, uid: str, now: float) -> None:
-        """A pod that is gone, has its node, or no longer wants one."""
+        """A pod that is gone, has its node, or needs none."""
         key = self._unit_of.pop(uid, None)
-        self._lifts.pop(uid, None)
+        self._gated.pop(uid, None)
         if key is None:
             return
         entry = self._entries[key]
-        flew = uid in entry.flying
+        was_binding = uid in entry.binding
         entry.drop(uid)
-        if not entry.pods and not entry.flying:
-            self._leave(entry, now)
-            self._parking.discard(key)
-            self._held.pop(key, None)
+        if not entry.pods and not entry.binding:
+            self._hand_over(entry, now)
+            self._unschedulable.discard(key)
+            self._over_quota.pop(key, None)
             del self._entries[key]
-        elif flew and entry.pods:
-            return  # the members that wait are as they were
+        elif was_binding and entry.pods:
+            return  # nothing changes for the members that wait
         elif entry.state is not QueueState.PLANNING:
             self._reconsider(entry, now)
 
-    def reconsider(self, gang: GangKey, now: float) -> None:
-        """Members of the gang were bound or went."""
+    def members_changed(self, gang: GangKey, now: float) -> None:
+        """Members of the gang were bound or deleted."""
         entry = self._entries.get(gang)
-        if entry is not None and (entry.state in _INCOMPLETE or self._unit(entry).forming):
+        if entry is not None and (entry.state in _INCOMPLETE or self._builder.build(entry).forming):
             self._reconsider(entry, now)
 
-    def regroup(self, gang: GangKey, now: float) -> None:
-        """The gang's PodGroup object came, changed or went."""
+    def pod_group_changed(self, gang: GangKey, now: float) -> None:
+        """The gang's PodGroup was created, changed or deleted."""
         entry = self._entries.get(gang)
         if entry is not None and entry.state is not QueueState.PLANNING:
             self._reconsider(entry, now)
 
     def suspend(self, key: UnitKey, now: float) -> None:
-        """Nobody plans the unit until `resume`."""
+        """The unit is not planned until `resume`."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.suspended = True
-            self._sort(entry, now)
+            self._update_state(entry, now)
 
     def resume(self, key: UnitKey, now: float) -> None:
         entry = self._entries.get(key)
         if entry is not None and entry.suspended:
             entry.suspended = False
-            self._fail(entry, now)
-            self._sort(entry, now)
+            self._back_off(entry, now)
+            self._update_state(entry, now)
 
-    # --- out ---
+    # --- the scheduling cycle ---
 
     def pop(self, now: float) -> Unit | None:
-        """The next unit to plan; answer with `take` for who was placed and `park` for the rest."""
+        """The next unit to plan; the caller reports placed pods with `start_binding`, the rest with
+        `mark_unschedulable` or `mark_over_quota`."""
         while (key := self._active.pop()) is not None:
             entry = self._entries[key]
-            entry.pardon(now)
-            unit = self._unit(entry)
+            entry.expire_rejections(now)
+            unit = self._builder.build(entry)
             if not unit.plannable:
-                self._sort(entry, now)
+                self._update_state(entry, now)
                 continue
-            self._place(entry, QueueState.PLANNING)
+            self._set_state(entry, QueueState.PLANNING)
             return unit
         return None
 
-    def take(self, key: UnitKey, uids: Iterable[str], now: float) -> None:
-        """These pods of the unit have been given nodes, and their binds are in flight."""
+    def start_binding(self, key: UnitKey, uids: Iterable[str], now: float) -> None:
+        """These pods of the unit have nodes, and their binds are in flight."""
         entry = self._entries[key]
         for uid in uids:
-            entry.fly(uid)
-        self._leave(entry, now)
+            entry.start_binding(uid)
+        self._hand_over(entry, now)
         entry.why = None
-        self._sort(entry, now)
+        self._update_state(entry, now)
 
-    def finish(self, uid: str, now: float) -> None:
-        """The bind happened."""
+    def finish_binding(self, uid: str, now: float) -> None:
+        """The API server took the bind."""
         if uid in self._unit_of:
             entry = self._entries[self._unit_of[uid]]
-            if uid in entry.flying:
+            if uid in entry.binding:
                 entry.attempts = 0
             self.remove(uid, now)
 
-    def park(self, key: UnitKey, now: float, why: NoFit | None = None) -> None:
-        """The unit, or what is left of it, did not fit."""
+    def mark_unschedulable(self, key: UnitKey, now: float, why: NoFit | None = None) -> None:
+        """The unit, or the rest of it, did not fit."""
         entry = self._entries.get(key)
         if entry is None or not entry.pods:
             return
-        self._fail(entry, now)
-        self._come_in(entry)
+        self._back_off(entry, now)
+        self._end_probe(entry)
         entry.why = why
-        unit = self._unit(entry)
+        unit = self._builder.build(entry)
         if not unit.plannable:
-            self._sort(entry, now)
+            self._update_state(entry, now)
             return
-        self._place(entry, QueueState.PARKED)
-        entry.signature = self._parking.add(unit, self._rank(entry, now))
-        due = now + LONGEST_PARKING
+        self._set_state(entry, QueueState.UNSCHEDULABLE)
+        entry.signature = self._unschedulable.add(unit, self._rank(entry, now))
+        due = now + MAX_UNSCHEDULABLE
         if unit.is_gang and entry.waiting_since is not None and not self._is_starving(entry, now):
-            # Tried once more when it starves: nodes may be held for it then.
+            # Tried again when it starves: nodes can be held for it then.
             due = min(due, entry.waiting_since + self._starving_after)
-        self._timer(entry, due)
+        self._set_timer(entry, due)
 
-    def wake(self, now: float, helps: Callable[[Pod], QueueingHint]) -> int:
-        """Parked units that a change may help are tried again, each not before its backoff ends.
-        `helps` is asked about one pod of each class."""
-        found = self._parking.helped(helps, lambda key: self._entries[key].ready_at <= now)
-        for key, signature in found:
-            self._wake(key, signature, now)
-        return len(found)
+    def move_to_active(self, now: float, hint: Callable[[Pod], QueueingHint]) -> int:
+        """Move unschedulable units that an event may help, each not before its backoff ends.
+        `hint` is called for one pod of each class."""
+        probes = self._unschedulable.helped(hint, lambda key: self._entries[key].ready_at <= now)
+        for key, signature in probes:
+            self._probe(key, signature, now)
+        return len(probes)
 
-    def hold_back(self, key: UnitKey, now: float, why: NoFit) -> None:
-        """The unit's tenant may not have it now; `let_go` when it may."""
+    def mark_over_quota(self, key: UnitKey, now: float, why: NoFit) -> None:
+        """The quota of the unit's tenant is used up; `retry_over_quota` when it no longer is."""
         entry = self._entries.get(key)
         if entry is None or not entry.pods:
             return
-        self._leave(entry, now)
+        self._hand_over(entry, now)
         entry.why = why
-        if self._unit(entry).plannable:
-            self._place(entry, QueueState.HELD)
-            self._held[key] = None
-            self._timer(entry, now + LONGEST_PARKING)
+        if self._builder.build(entry).plannable:
+            self._set_state(entry, QueueState.OVER_QUOTA)
+            self._over_quota[key] = None
+            self._set_timer(entry, now + MAX_UNSCHEDULABLE)
         else:
-            self._sort(entry, now)
+            self._update_state(entry, now)
 
-    def let_go(self, key: UnitKey, now: float) -> None:
+    def retry_over_quota(self, key: UnitKey, now: float) -> None:
         entry = self._entries.get(key)
-        if entry is not None and entry.state is QueueState.HELD:
-            self._sort(entry, now)
+        if entry is not None and entry.state is QueueState.OVER_QUOTA:
+            self._update_state(entry, now)
 
     def retry(self, key: UnitKey, now: float) -> None:
-        """What the unit waits for has happened: it is tried at once."""
+        """Try the unit at once: what it waited for has happened."""
         entry = self._entries.get(key)
-        if entry is not None and entry.state in (QueueState.PARKED, QueueState.BACKOFF):
+        if entry is not None and entry.state in (QueueState.UNSCHEDULABLE, QueueState.BACKOFF):
             entry.ready_at = now
-            self._ready(entry, now)
+            self._set_ready(entry, now)
 
-    def lifts(self) -> list[Pod]:
-        """Pods whose gang is complete and whose gang gate is to be lifted, each told once."""
-        found, self._lifts = list(self._lifts.values()), {}
-        return found
+    def gates_to_remove(self) -> list[Pod]:
+        """Pods of complete gangs that are behind the gang gate; each is returned once."""
+        pods = list(self._gated.values())
+        self._gated.clear()
+        return pods
 
     def tick(self, now: float) -> list[Unit]:
-        """Let time pass; the forming gangs that are due to be told about."""
+        """Act on timers that are due; returns the forming gangs to report."""
         due: list[Unit] = []
         while self._timers and self._timers[0][0] <= now:
             _, token, key = heapq.heappop(self._timers)
-            if not self._stands(key, token):
+            if not self._is_current(key, token):
                 continue
             entry = self._entries[key]
-            if entry.state is QueueState.PARKED:
+            if entry.state is QueueState.UNSCHEDULABLE:
                 self._flush(entry, now)
                 continue
             if entry.state is QueueState.FORMING:
-                entry.still = True
-                due.append(self._unit(entry))
-            self._sort(entry, now, keep=True)
+                entry.settled = True
+                due.append(self._builder.build(entry))
+            self._update_state(entry, now, unchanged=True)
         return due
 
     def next_at(self) -> float | None:
-        """When `tick` next has something to do; may be early, never late."""
+        """When the next timer is due; may be early, never late."""
         return self._timers[0][0] if self._timers else None
 
-    # --- moves ---
+    # --- state changes ---
 
     def _reconsider(self, entry: QueuedUnit, now: float) -> None:
-        """The unit itself changed: it forms, or is tried as soon as its backoff allows."""
-        self._leave(entry, now)
-        if self._plainly_forming(entry):
-            self._form(entry, now)
+        """The unit itself changed: it forms, or is tried when its backoff ends."""
+        self._hand_over(entry, now)
+        if self._builder.too_few(entry):
+            self._set_forming(entry, now)
         else:
-            self._sort(entry, now)
+            self._update_state(entry, now)
 
-    def _sort(self, entry: QueuedUnit, now: float, *, keep: bool = False) -> None:
-        """Put the unit where it belongs; `keep`: a forming gang has not changed."""
-        entry.pardon(now)
+    def _update_state(self, entry: QueuedUnit, now: float, *, unchanged: bool = False) -> None:
+        """Move the unit to the state it belongs in; `unchanged`: a forming gang did not grow."""
+        entry.expire_rejections(now)
         if not entry.pods:
-            self._place(entry, QueueState.BINDING)
+            self._set_state(entry, QueueState.BINDING)
             return
         if entry.suspended:
-            self._place(entry, QueueState.SUSPENDED)
+            self._set_state(entry, QueueState.SUSPENDED)
             return
-        unit = self._unit(entry)
+        unit = self._builder.build(entry)
         if not unit.forming:
-            self._lifts.update((pod.uid, pod) for pod in unit.gated)
+            self._gated.update((pod.uid, pod) for pod in unit.gated)
         if unit.plannable:
-            self._ready(entry, now)
+            self._set_ready(entry, now)
         elif unit.gated and not unit.forming:
-            self._place(entry, QueueState.GATED)
-            self._timer(entry, now + ASK_AGAIN)
+            self._set_state(entry, QueueState.GATED)
+            self._set_timer(entry, now + GATE_RETRY)
         elif unit.refused and unit.exist + unit.refused >= unit.size and not unit.size_unknown:
-            self._place(entry, QueueState.REFUSED)
-            self._timer(entry, entry.pardoned_at())
+            self._set_state(entry, QueueState.REFUSED)
+            self._set_timer(entry, entry.rejections_expire_at())
         else:
-            self._form(entry, now, told=unit if keep else None)
+            self._set_forming(entry, now, settled=unit if unchanged else None)
 
-    def _form(self, entry: QueuedUnit, now: float, *, told: Unit | None = None) -> None:
-        """Told about when it stands still, then at its timeout."""
+    def _set_forming(self, entry: QueuedUnit, now: float, *, settled: Unit | None = None) -> None:
+        """Set the timer for the report when the gang has settled, then for its timeout."""
         if entry.state is not QueueState.FORMING:
             entry.forming_since = now
-        self._place(entry, QueueState.FORMING)
-        if told is None:
-            self._timer(entry, now + STILL)
-        elif now < (deadline := entry.forming_since + told.timeout):
-            self._timer(entry, deadline)
-        elif entry.refusals:
-            self._timer(entry, entry.pardoned_at())
+        self._set_state(entry, QueueState.FORMING)
+        if settled is None:
+            self._set_timer(entry, now + SETTLED_AFTER)
+        elif now < (deadline := entry.forming_since + settled.timeout):
+            self._set_timer(entry, deadline)
+        elif entry.rejections:
+            self._set_timer(entry, entry.rejections_expire_at())
 
-    def _ready(self, entry: QueuedUnit, now: float) -> None:
+    def _set_ready(self, entry: QueuedUnit, now: float) -> None:
         if entry.waiting_since is None:
             entry.waiting_since = now
         if now >= entry.ready_at:
-            self._place(entry, QueueState.ACTIVE)
+            self._set_state(entry, QueueState.ACTIVE)
             item = (self._rank(entry, now), entry.token, entry.key)
             self._active.push(entry.tenant, item, units=len(self._entries))
         else:
-            self._place(entry, QueueState.BACKOFF)
-            self._timer(entry, entry.ready_at)
+            self._set_state(entry, QueueState.BACKOFF)
+            self._set_timer(entry, entry.ready_at)
 
-    def _place(self, entry: QueuedUnit, state: QueueState) -> None:
-        if entry.state is QueueState.PARKED:
-            self._parking.discard(entry.key)
-        if entry.state is QueueState.HELD:
-            self._held.pop(entry.key, None)
+    def _set_state(self, entry: QueuedUnit, state: QueueState) -> None:
+        if entry.state is QueueState.UNSCHEDULABLE:
+            self._unschedulable.discard(entry.key)
+        if entry.state is QueueState.OVER_QUOTA:
+            self._over_quota.pop(entry.key, None)
         if state is QueueState.FORMING:
             entry.waiting_since = None
         entry.state = state
         entry.token = next(self._tokens)
 
-    def _wake(self, key: UnitKey, signature: Signature, now: float) -> None:
+    def _probe(self, key: UnitKey, signature: Signature, now: float) -> None:
         entry = self._entries[key]
-        entry.woken = signature
-        self._parking.out(signature)
-        self._ready(entry, now)
+        entry.probes = signature
+        self._unschedulable.start_probe(signature)
+        self._set_ready(entry, now)
 
-    def _come_in(self, entry: QueuedUnit) -> Signature | None:
-        """The unit answers for its equals no more."""
-        signature, entry.woken = entry.woken, None
+    def _end_probe(self, entry: QueuedUnit) -> Signature | None:
+        """The unit is no longer the probe of its signature."""
+        signature, entry.probes = entry.probes, None
         if signature is not None:
-            self._parking.back(signature)
+            self._unschedulable.end_probe(signature)
         return signature
 
-    def _leave(self, entry: QueuedUnit, now: float) -> None:
-        """The unit that was woken is tried no more, or was placed: the next one follows."""
-        signature = self._come_in(entry)
+    def _hand_over(self, entry: QueuedUnit, now: float) -> None:
+        """The probe was placed or will not be tried: its next equal becomes the probe."""
+        signature = self._end_probe(entry)
         if signature is None:
             return
-        key = self._parking.next_of(signature, lambda key: self._entries[key].ready_at <= now)
+        key = self._unschedulable.take_next(
+            signature, lambda key: self._entries[key].ready_at <= now
+        )
         if key is not None:
-            self._wake(key, signature, now)
+            self._probe(key, signature, now)
 
     def _flush(self, entry: QueuedUnit, now: float) -> None:
-        """Parked for long: one of its equals is tried in any case."""
-        self._timer(entry, now + LONGEST_PARKING)
+        """Unschedulable for long: one unit of its signature is tried without an event."""
+        self._set_timer(entry, now + MAX_UNSCHEDULABLE)
         signature = entry.signature or ()
-        key = self._parking.flush(signature, now, LONGEST_PARKING)
+        key = self._unschedulable.flush(signature, now, MAX_UNSCHEDULABLE)
         if key is not None:
-            self._wake(key, signature, now)
+            self._probe(key, signature, now)
 
-    def _return(self, pods: Iterable[Pod], now: float) -> QueuedUnit:
+    def _put_all(self, pods: Iterable[Pod], now: float) -> QueuedUnit:
         entry: QueuedUnit | None = None
         for pod in pods:
             key = key_of(pod)
@@ -380,22 +395,122 @@ class SchedulingQueue(QueueView):
             raise ValueError("no pods")
         return entry
 
-    def _fail(self, entry: QueuedUnit, now: float) -> None:
+    def _back_off(self, entry: QueuedUnit, now: float) -> None:
         entry.attempts += 1
-        delay = min(FIRST_BACKOFF * 2 ** min(entry.attempts - 1, 10), LONGEST_BACKOFF)
+        delay = min(INITIAL_BACKOFF * 2 ** min(entry.attempts - 1, 10), MAX_BACKOFF)
         entry.ready_at = now + delay
 
-    def _timer(self, entry: QueuedUnit, at: float) -> None:
-        """What is void is thrown away now and then: a standby sets timers for weeks."""
+    def _set_timer(self, entry: QueuedUnit, at: float) -> None:
+        """Stale timers are dropped in bulk: a standby sets timers for weeks."""
         heap = self._timers
         heapq.heappush(heap, (at, entry.token, entry.key))
-        if len(heap) > 4 * len(self._entries) + SPARE:
-            heap[:] = [one for one in heap if self._stands(one[2], one[1])]
+        if len(heap) > 4 * len(self._entries) + MAX_STALE_ITEMS:
+            heap[:] = [timer for timer in heap if self._is_current(timer[2], timer[1])]
             heapq.heapify(heap)
 
-    def _stands(self, key: UnitKey, token: int) -> bool:
+    def _is_current(self, key: UnitKey, token: int) -> bool:
         entry = self._entries.get(key)
         return entry is not None and entry.token == token
 
+    # --- order ---
 
-_INCOMPLETE: Final = (QueueState.FORMING, QueueState.GATED, QueueState.REFUSED)
+    def _rank(self, entry: QueuedUnit, now: float) -> Rank:
+        priority, created, uid = entry.order()
+        priority -= self._boost(entry.tier)
+        first = self._is_starving(entry, now) or self._builder.lacks_bound_members(entry)
+        partial = self._is_partial_gang(entry)
+        return (0 if partial else 1, priority, 0 if first else 1, created, uid)
+
+    def _is_partial_gang(self, entry: QueuedUnit) -> bool:
+        return isinstance(entry.key, GangKey) and self._is_partial(entry.key)
+
+    def _is_starving(self, entry: QueuedUnit, now: float) -> bool:
+        since = entry.waiting_since
+        return since is not None and now - since >= self._starving_after
+
+    # --- read ---
+
+    def __len__(self) -> int:
+        """Pods that wait, and pods whose bind is in flight."""
+        return len(self._unit_of)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._unit_of
+
+    def state(self, key: UnitKey) -> QueueState | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry.state
+
+    def counts(self) -> Counter[QueueState]:
+        """Pods by the state of their unit; pods whose bind is in flight count as binding."""
+        counts: Counter[QueueState] = Counter()
+        for entry in self._entries.values():
+            counts[entry.state] += len(entry.pods)
+            counts[QueueState.BINDING] += len(entry.binding)
+        return +counts
+
+    def gangs(self) -> Counter[QueueState]:
+        """Gangs with waiting members, by state."""
+        return Counter(
+            entry.state
+            for entry in self._entries.values()
+            if entry.pods and isinstance(entry.key, GangKey)
+        )
+
+    def led(self) -> Iterator[GangKey]:
+        """Gangs whose leader pod waits."""
+        for entry in tuple(self._entries.values()):
+            if isinstance(entry.key, GangKey) and any(map(leads, entry.pods.values())):
+                yield entry.key
+
+    def key(self, uid: str) -> UnitKey | None:
+        return self._unit_of.get(uid)
+
+    def unit(self, key: UnitKey) -> Unit | None:
+        entry = self._entries.get(key)
+        return None if entry is None else self._builder.build(entry)
+
+    def view(self, key: UnitKey) -> UnitView | None:
+        """The unit and its state, for an explanation."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        return UnitView(
+            self._builder.build(entry),
+            entry.state,
+            entry.attempts,
+            entry.since,
+            entry.waiting_since,
+            entry.why,
+        )
+
+    def over_quota(self) -> list[Unit]:
+        """Units over quota, in the order in which they would be planned."""
+        units = [self._builder.build(self._entries[key]) for key in self._over_quota]
+        return sorted((unit for unit in units if unit.pods), key=lambda unit: unit.order)
+
+    def nominated(self) -> dict[UnitKey, list[Pod]]:
+        """Waiting pods with a nominated node, by unit."""
+        nominated: dict[UnitKey, list[Pod]] = {}
+        for key, entry in self._entries.items():
+            pods = [pod for pod in entry.pods.values() if pod.nominated]
+            if pods:
+                nominated[key] = pods
+        return nominated
+
+    def was_rejected(self, uid: str) -> bool:
+        """Whether the API server rejected an earlier bind of the pod."""
+        key = self._unit_of.get(uid)
+        return key is not None and uid in self._entries[key].rejections
+
+    def starving(self, key: UnitKey, now: float) -> bool:
+        """Whether the unit has been complete for `starving_after` seconds; a unit with a start
+        reservation does not starve."""
+        entry = self._entries.get(key)
+        reserved = key in self.start_reservations
+        return entry is not None and not reserved and self._is_starving(entry, now)
+
+    def timed_out(self, unit: Unit, now: float) -> bool:
+        """Whether the gang has been forming for longer than its timeout."""
+        entry = self._entries.get(unit.key)
+        return entry is not None and now >= entry.forming_since + unit.timeout

@@ -1,13 +1,13 @@
 """
-Units that did not fit, filed so that waking them costs by what differs, not by how many wait.
+Unschedulable units, indexed so that an event costs by the number of distinct units, not of all.
 
-    class        pods that fit the same nodes      asked once whether a change may help
-    signature    units of one tenant with the      equal units are interchangeable: when the first
-                 same classes, numbers and need    does not fit, the others do not either
+    class        pods that fit the same nodes       gets one queueing hint per event
+    signature    units of one tenant with the same  interchangeable: when the first of them does not
+                 classes, numbers and need          fit, the others do not either
 
-A change therefore wakes one unit of each signature that it may help. When that one is placed,
-`next_of` names the one to follow; when it does not fit, the others stay. A backlog of thousands of
-equal pods costs as much as one of them.
+An event therefore moves one unit of each signature to the active queue: the probe. When the probe
+is placed, `take_next` names the next one; when it does not fit, the others stay. A backlog of
+thousands of equal pods costs as much as one of them.
 """
 
 import heapq
@@ -23,39 +23,39 @@ from scheduler.model.unit import Unit, UnitKey
 Rank = tuple[int, int, int, float, str]
 Signature = tuple[object, ...]
 
-# How many units of one signature are looked at for one whose backoff is over.
-_GLANCE: Final = 32
+# Units of one signature that are searched for one whose backoff is over.
+_BACKOFF_SCAN: Final = 32
 
 
 class QueueingHint(Enum):
-    """What a change does for pods of one class."""
+    """What an event does for pods of one class."""
 
     NONE = 0
-    PERHAPS = 1  # nobody can say without planning: the first in order is tried, after its backoff
+    PERHAPS = 1  # only planning can tell: the first in order is tried, after its backoff
     FITS = 2  # one would fit now: the first in order whose backoff is over is tried
 
 
 @dataclass(slots=True)
 class _EquivalenceClass:
     pod: Pod  # any of the class: all fit the same nodes
-    signatures: Counter[Signature] = field(default_factory=Counter)  # -> parked units of it
+    signatures: Counter[Signature] = field(default_factory=Counter)  # -> units that have it
 
 
 class UnschedulableUnits:
     def __init__(self, class_of: Callable[[Pod], Hashable]) -> None:
         self._class_of = class_of
         self._classes: dict[Hashable, _EquivalenceClass] = {}
-        self._lines: dict[Signature, list[tuple[Rank, UnitKey]]] = {}  # heaps; may hold the gone
-        self._parked: dict[UnitKey, tuple[Signature, Rank, frozenset[Hashable]]] = {}
-        self._out: Counter[Signature] = Counter()  # -> its units that were woken and not tried yet
-        self._flushed: dict[Signature, float] = {}  # -> when one of its units was last let out
+        self._heaps: dict[Signature, list[tuple[Rank, UnitKey]]] = {}  # stale items included
+        self._units: dict[UnitKey, tuple[Signature, Rank, frozenset[Hashable]]] = {}
+        self._probes: Counter[Signature] = Counter()  # -> units moved to active, not tried yet
+        self._flushed: dict[Signature, float] = {}  # -> when one of its units was last flushed
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self._units)
 
     @property
     def signatures(self) -> int:
-        return len(self._lines)
+        return len(self._heaps)
 
     def add(self, unit: Unit, rank: Rank) -> Signature:
         self.discard(unit.key)
@@ -64,15 +64,15 @@ class UnschedulableUnits:
         signature = (unit.tenant, unit.is_gang, unit.need, frozenset(counts.items()))
         for name, pod in pods.items():
             self._classes.setdefault(name, _EquivalenceClass(pod)).signatures[signature] += 1
-        heapq.heappush(self._lines.setdefault(signature, []), (rank, unit.key))
-        self._parked[unit.key] = (signature, rank, frozenset(pods))
+        heapq.heappush(self._heaps.setdefault(signature, []), (rank, unit.key))
+        self._units[unit.key] = (signature, rank, frozenset(pods))
         return signature
 
     def discard(self, key: UnitKey) -> None:
-        found = self._parked.pop(key, None)
-        if found is None:
+        record = self._units.pop(key, None)
+        if record is None:
             return
-        signature, _, names = found
+        signature, _, names = record
         for name in names:
             counts = self._classes[name].signatures
             counts[signature] -= 1
@@ -80,77 +80,78 @@ class UnschedulableUnits:
                 del counts[signature]
             if not counts:
                 del self._classes[name]
-        if not any(signature in kind.signatures for kind in self._classes_of(names)):
-            self._lines.pop(signature, None)
+        if not any(signature in group.signatures for group in self._classes_of(names)):
+            self._heaps.pop(signature, None)
 
     def helped(
-        self, helps: Callable[[Pod], QueueingHint], ready: Callable[[UnitKey], bool]
+        self, hint: Callable[[Pod], QueueingHint], ready: Callable[[UnitKey], bool]
     ) -> list[tuple[UnitKey, Signature]]:
         """
-        One unit of each signature that a change may help; `helps` is asked once for each class.
+        One unit of each signature that an event may help; `hint` is called once for each class.
 
-        Where nobody can say, and an equal unit is about to be tried, that one answers for all.
+        Where the hint is PERHAPS and an equal unit is about to be tried, that one is the probe.
         """
-        found: dict[Signature, QueueingHint] = {}
-        for kind in self._classes.values():
-            help = helps(kind.pod)
-            if help is not QueueingHint.NONE:
-                for signature in kind.signatures:
-                    known = found.get(signature, help)
-                    found[signature] = max(known, help, key=lambda one: one.value)
-        woken = []
-        for signature, help in found.items():
-            if help is QueueingHint.PERHAPS and self._out[signature]:
+        hints: dict[Signature, QueueingHint] = {}
+        for group in self._classes.values():
+            class_hint = hint(group.pod)
+            if class_hint is not QueueingHint.NONE:
+                for signature in group.signatures:
+                    known = hints.get(signature, class_hint)
+                    hints[signature] = max(known, class_hint, key=lambda each: each.value)
+        probes = []
+        for signature, best in hints.items():
+            if best is QueueingHint.PERHAPS and self._probes[signature]:
                 continue
-            key = self.next_of(signature, ready if help is QueueingHint.FITS else _any)
+            key = self.take_next(signature, ready if best is QueueingHint.FITS else _any)
             if key is not None:
-                woken.append((key, signature))
-        return woken
+                probes.append((key, signature))
+        return probes
 
-    def next_of(self, signature: Signature, ready: Callable[[UnitKey], bool]) -> UnitKey | None:
-        """The first in order whose backoff is over; else the first in order. It stands in line no
-        more: whoever asks wakes it."""
-        line = self._lines.get(signature)
-        if line is None:
+    def take_next(self, signature: Signature, ready: Callable[[UnitKey], bool]) -> UnitKey | None:
+        """The first unit in order whose backoff is over, else the first in order. It leaves the
+        heap: the caller moves it to the active queue."""
+        heap = self._heaps.get(signature)
+        if heap is None:
             return None
-        passed: list[tuple[Rank, UnitKey]] = []
-        found: UnitKey | None = None
-        while line and len(passed) < _GLANCE:
-            item = heapq.heappop(line)
-            if not self._stands(item, signature):
+        scanned: list[tuple[Rank, UnitKey]] = []
+        chosen: UnitKey | None = None
+        while heap and len(scanned) < _BACKOFF_SCAN:
+            item = heapq.heappop(heap)
+            if not self._is_current(item, signature):
                 continue
-            passed.append(item)
+            scanned.append(item)
             if ready(item[1]):
-                found = item[1]
+                chosen = item[1]
                 break
-        chosen = found or (passed[0][1] if passed else None)
-        for item in passed:
+        if chosen is None and scanned:
+            chosen = scanned[0][1]
+        for item in scanned:
             if item[1] != chosen:
-                heapq.heappush(line, item)
+                heapq.heappush(heap, item)
         return chosen
 
     def flush(self, signature: Signature, now: float, every: float) -> UnitKey | None:
-        """One unit to try after a long time in any case; None: one of its equals was tried."""
+        """The unit to try after `every` seconds without an event; None: an equal one was tried."""
         if now - self._flushed.get(signature, -every) < every / 2:
             return None
-        if len(self._flushed) > 2 * len(self._lines) + 64:
+        if len(self._flushed) > 2 * len(self._heaps) + 64:
             self._flushed.clear()
         self._flushed[signature] = now
-        return self.next_of(signature, _any)
+        return self.take_next(signature, _any)
 
-    def out(self, signature: Signature) -> None:
-        """A unit was woken, and answers for its equals."""
-        self._out[signature] += 1
+    def start_probe(self, signature: Signature) -> None:
+        """A unit of the signature moves to the active queue, on behalf of its equals."""
+        self._probes[signature] += 1
 
-    def back(self, signature: Signature) -> None:
+    def end_probe(self, signature: Signature) -> None:
         """It was tried, or will not be."""
-        self._out[signature] -= 1
-        if not self._out[signature]:
-            del self._out[signature]
+        self._probes[signature] -= 1
+        if not self._probes[signature]:
+            del self._probes[signature]
 
-    def _stands(self, item: tuple[Rank, UnitKey], signature: Signature) -> bool:
-        known = self._parked.get(item[1])
-        return known is not None and known[:2] == (signature, item[0])
+    def _is_current(self, item: tuple[Rank, UnitKey], signature: Signature) -> bool:
+        record = self._units.get(item[1])
+        return record is not None and record[:2] == (signature, item[0])
 
     def _classes_of(self, names: frozenset[Hashable]) -> Iterator[_EquivalenceClass]:
         return (self._classes[name] for name in names if name in self._classes)

@@ -39,7 +39,6 @@ class TenancyManager:
         self._context, self._plan, self._memo = context, plan, memo
         self._holds = context.cache.holds
         context.cache.own = context.scheduler
-        context.queue.boost = lambda tier: context.cache.snapshot.tables.boost(tier)
         pledges = PreemptorQuota(context.cache, lambda: self.preempting.attempts)
         self.decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
         self.quotas = QuotaEnforcer(context.cache, context.queue, pledged=pledges.allow)
@@ -121,7 +120,7 @@ class TenancyManager:
     def _shut(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
         """Nobody closes nodes on which room is kept for the unit, is promised to it, or is within
         its tenant's promise."""
-        promise, beyond = self._context.queue.promised.get(unit.key), self._beyond(unit)
+        promise, beyond = self._context.queue.start_reservations.get(unit.key), self._beyond(unit)
         own = {one.node for one in self._holds.of(unit.key)}
         own |= promise.nodes if promise is not None else frozenset()
         return (closed if beyond is None else closed & beyond) - own

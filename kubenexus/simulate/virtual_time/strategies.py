@@ -123,7 +123,8 @@ class KubeNexusStrategy:
         self.queue = SchedulingQueue(
             bound=cache.bound,
             class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
-            standing=self._shares.order if fair else _all_alike,
+            fair_share_order=self._shares.order if fair else _all_alike,
+            boost=lambda tier: cache.snapshot.tables.boost(tier) if fair else 0,
         )
         self._tenancy = self._between(evicts) if fair else None
 
@@ -189,14 +190,14 @@ class KubeNexusStrategy:
 
     def _prepare(self) -> None:
         now = self._world.now
-        self._wake_parked()
+        self._move_to_active()
         if self._tenancy is not None:
             self._tenancy.tick(now)
         self.queue.tick(now)
-        for pod in self.queue.lifts():
+        for pod in self.queue.gates_to_remove():
             self.queue.put(replace(pod, gates=()), now)
 
-    def _wake_parked(self) -> None:
+    def _move_to_active(self) -> None:
         world = self._world
         stirred = self._stirred and world.now >= self._stir_at
         if not (self._changed or stirred):
@@ -215,7 +216,7 @@ class KubeNexusStrategy:
                 else QueueingHint.NONE
             )
 
-        self.queue.wake(world.now, helps)
+        self.queue.move_to_active(world.now, helps)
 
     def _schedule(self, unit: Unit) -> None:
         world, tenancy = self._world, self._tenancy
@@ -227,16 +228,16 @@ class KubeNexusStrategy:
         if isinstance(found, Placed):
             if tenancy is not None:
                 tenancy.placed(unit)
-            self.queue.take(unit.key, [one.pod.uid for one in found.placements], world.now)
+            self.queue.start_binding(unit.key, [one.pod.uid for one in found.placements], world.now)
             world.start(unit, found)
             for one in found.placements:
-                self.queue.finish(one.pod.uid, world.now)
+                self.queue.finish_binding(one.pod.uid, world.now)
             self._stirred = True
             return
         world.misfit(unit.key, found)
         if found.held_back:
-            self.queue.hold_back(unit.key, world.now, found)
+            self.queue.mark_over_quota(unit.key, world.now, found)
         else:
-            self.queue.park(unit.key, world.now, found)
+            self.queue.mark_unschedulable(unit.key, world.now, found)
             if tenancy is not None:
                 tenancy.misfit(unit)

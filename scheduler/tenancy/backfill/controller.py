@@ -49,9 +49,14 @@ LONGER: Final = 60.0  # for which work that overran is expected to run on, at th
 AGAIN: Final = 30.0  # seconds until a unit is looked at again for which no time can be said
 MOST_WAITING: Final = 4096  # units remembered as waiting for a promise
 
-_WAITING: Final = (QueueState.PARKED, QueueState.BACKOFF, QueueState.ACTIVE, QueueState.PLANNING)
+_WAITING: Final = (
+    QueueState.UNSCHEDULABLE,
+    QueueState.BACKOFF,
+    QueueState.ACTIVE,
+    QueueState.PLANNING,
+)
 # A quota that is used up for now may be open when the time comes.
-_HOPING: Final = (*_WAITING, QueueState.HELD)
+_HOPING: Final = (*_WAITING, QueueState.OVER_QUOTA)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
@@ -88,7 +93,7 @@ class BackfillController:
         self._snapshot = cache.snapshot
         self._now, self._epoch, self._depth = now, epoch, depth
         self._fair_share_order = fair_share_order
-        self._promised = queue.promised
+        self._promised = queue.start_reservations
         self._blocked: dict[UnitKey, BlockedUnit] = {}
         self._lengths = RunTimes(cache.snapshot)
         self._allowances = QuotaForecast(cache, self._promised, self._unit, self._lengths, epoch)

@@ -107,7 +107,7 @@ class PreemptionController:
             now=now,
             epoch=epoch,
             asked=self._asked,
-            promised=queue.promised,
+            promised=queue.start_reservations,
         )
         self._attempts: dict[UnitKey, Attempt] = {}
         self._flying: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}  # being bound

@@ -42,9 +42,9 @@ class QuotaEnforcer:
         if self._seen_changes == self._accounts.changes:
             return
         self._seen_changes = self._accounts.changes
-        for unit in self._queue.held_back()[:_MOST_LOOKED_AT]:
+        for unit in self._queue.over_quota()[:_MOST_LOOKED_AT]:
             if not isinstance(self._allow(unit), OverQuota):
-                self._queue.let_go(unit.key, now)
+                self._queue.retry_over_quota(unit.key, now)
 
     def plan(self, unit: Unit, plan: Planning, *, closed: frozenset[str]) -> Plan:
         """What `plan` says; a `NoFit` with `held_back` where a quota is in the way."""

@@ -284,7 +284,7 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
             f"gives up after {configurations.TIMEOUT_SECONDS} s",
         ],
         "docs/migration/scheduler-plugins.md": [
-            f"{scheduling_queue.FIRST_BACKOFF:.0f} to {scheduling_queue.LONGEST_BACKOFF:.0f} seconds"
+            f"{scheduling_queue.INITIAL_BACKOFF:.0f} to {scheduling_queue.MAX_BACKOFF:.0f} seconds"
         ],
     }
     lacking = [

@@ -365,7 +365,7 @@ def test_what_why_answers_is_on_the_page() -> None:
     unit = units.Unit(units.key_of(pods[0]), tuple(pods))
     plan = planner.plan(unit, snapshot)
     assert isinstance(plan, NoFit)
-    look = UnitView(unit, QueueState.PARKED, 3, 0.0, 0.0, plan)
+    look = UnitView(unit, QueueState.UNSCHEDULABLE, 3, 0.0, 0.0, plan)
     members = [(pod, "") for pod in pods]
     found = response.answer(Inspection(pods[0], look), snapshot, Memo(), members=members, now=130.0)
     said = "\n".join(render.lines(found)).replace("ns/", "team-a/")

@@ -19,7 +19,7 @@ NOW = 100.0
 
 
 def waiting(
-    pods: list[Pod], snapshot: Snapshot, state: QueueState = QueueState.PARKED
+    pods: list[Pod], snapshot: Snapshot, state: QueueState = QueueState.UNSCHEDULABLE
 ) -> Inspection:
     """Pods that were planned three times, the last time on this snapshot."""
     unit = Unit(key_of(pods[0]), tuple(pods))

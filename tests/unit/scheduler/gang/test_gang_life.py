@@ -245,14 +245,14 @@ def test_a_waiting_pod_can_be_inspected_by_uid_and_by_key() -> None:
             same,
             (found.look.state, found.look.attempts, found.look.since, found.bound),
             found.look.why.text,
-            (other.look, other.node, other.half_bound),
+            (other.look, other.node, other.is_partial),
             bench.scheduler.inspect("nobody"),
         )
 
     text = "0/1 nodes are available: 1 Insufficient cpu. waiting for pod group g: 1/2 members fit"
     assert play(story) == (
         True,
-        (QueueState.PARKED, 1, 100.0, 1),
+        (QueueState.UNSCHEDULABLE, 1, 100.0, 1),
         text,
         (None, "a", True),
         None,

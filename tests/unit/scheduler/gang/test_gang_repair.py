@@ -40,7 +40,7 @@ def refusal() -> errors.Refused:
 # --- repair and release ---
 
 
-async def half_bound(bench: Bench, *, owner: str | None = "job-1") -> None:
+async def is_partial(bench: Bench, *, owner: str | None = "job-1") -> None:
     """Two of three members are bound; the third one's bind fails, and then its room is taken."""
     bench.node("a", cpu="3")
     bench.api.faults.extend([None, None, errors.Conflict("not now")])
@@ -66,7 +66,7 @@ def test_a_member_whose_bind_failed_is_planned_again_before_anything_else() -> N
 
 def test_a_gang_that_cannot_be_completed_in_time_is_released_and_starts_whole() -> None:
     async def story(bench: Bench) -> Any:
-        await half_bound(bench)
+        await is_partial(bench)
         before = bench.api.nodes(), len(bench.scheduler.partial_gangs)
         await bench.settle(10.2)
         bench.show_all()
@@ -92,7 +92,7 @@ def test_a_gang_that_cannot_be_completed_in_time_is_released_and_starts_whole() 
 
 def test_room_that_appears_in_time_completes_the_gang_instead() -> None:
     async def story(bench: Bench) -> Any:
-        await half_bound(bench)
+        await is_partial(bench)
         bench.node("b", cpu="1")
         await bench.settle(5.0)
         bench.show_all()
@@ -114,7 +114,7 @@ def test_members_that_are_not_deleted_are_reported_once(
     owner: str | None, policy: StaleGangPolicy, why: str
 ) -> None:
     async def story(bench: Bench) -> Any:
-        await half_bound(bench, owner=owner)
+        await is_partial(bench, owner=owner)
         for _ in range(4):
             await bench.settle(11.0)
         return bench.api.deletes, bench.told("GangTimedOut"), len(bench.scheduler.partial_gangs)
@@ -198,7 +198,7 @@ def test_a_gang_whose_pods_complete_one_by_one_is_never_released() -> None:
 
 def test_a_release_that_is_not_answered_is_tried_again() -> None:
     async def story(bench: Bench) -> Any:
-        await half_bound(bench)
+        await is_partial(bench)
         bench.api.delete_faults.extend([errors.Retry("503")] * 3)
         await bench.settle(10.2)
         return sorted(bench.api.deletes)
@@ -222,7 +222,7 @@ def test_nobody_plans_a_gang_while_it_is_released() -> None:
     async def story() -> Any:
         api = Slow()
         bench = Bench(api)
-        await half_bound(bench)
+        await is_partial(bench)
         bench.now += 10.2
         await bench.scheduler.drain()
         bench.node("b", cpu="3")

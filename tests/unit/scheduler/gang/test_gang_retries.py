@@ -58,7 +58,7 @@ def test_a_retry_is_not_taken_for_half_a_gang() -> None:
         bench.pod("again", gang=("g", 3), owner="job-1")
         await bench.settle(60.0)
         bench.show_all()
-        half = bench.scheduler.partial_gangs.half_bound(GangKey("ns", "g"))
+        half = bench.scheduler.partial_gangs.is_partial(GangKey("ns", "g"))
         await bench.settle(600.0)
         return sorted(bench.api.pods), half
 

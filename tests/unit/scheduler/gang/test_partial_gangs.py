@@ -74,7 +74,7 @@ def test_half_bound(story: list[Pod], half: bool) -> None:
     books = PartialGangTracker()
     for pod in story:
         books.put(pod)
-    assert (books.half_bound(G), len(books)) == (half, int(half))
+    assert (books.is_partial(G), len(books)) == (half, int(half))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) ->
     books.committed(G)
     books.bound(member(2, node=None), "n")
     books.ended(G)
-    assert (books.half_bound(G), books.half(G).witnessed) == (half, True)
+    assert (books.is_partial(G), books.half(G).witnessed) == (half, True)
 
 
 def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_whole() -> None:
@@ -102,7 +102,7 @@ def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_who
     books.drop("uid-g-0")
     books.completed(G)
     books.ended(G)
-    assert books.half_bound(G) is False
+    assert books.is_partial(G) is False
 
 
 def test_time_counts_from_when_the_leader_looks() -> None:
@@ -121,13 +121,13 @@ def test_the_size_may_stand_in_an_object_that_changes() -> None:
     books = PartialGangTracker(sizes.get)
     label = {"scheduling.x-k8s.io/pod-group": "g"}
     books.put(a_pod("a", node="n", labels=label))
-    unknown = books.half_bound(G)
+    unknown = books.is_partial(G)
     sizes[G] = PodGroup(2, timeout=7.0)
     books.regroup(G)
-    known, timeout = books.half_bound(G), books.half(G).timeout
+    known, timeout = books.is_partial(G), books.half(G).timeout
     sizes[G] = PodGroup(1)
     books.regroup(G)
-    assert (unknown, known, timeout, books.half_bound(G)) == (False, True, 7.0, False)
+    assert (unknown, known, timeout, books.is_partial(G)) == (False, True, 7.0, False)
 
 
 def test_nothing_is_kept_about_gangs_that_are_gone() -> None:

@@ -308,7 +308,7 @@ def test_why_names_what_is_missing_in_the_best_clique() -> None:
     unit = unit_of(pods)
     misfit = planner.plan(unit, snapshot)
     assert isinstance(misfit, NoFit)
-    seen = Inspection(pods[0], UnitView(unit, QueueState.PARKED, 1, 0.0, 0.0, misfit))
+    seen = Inspection(pods[0], UnitView(unit, QueueState.UNSCHEDULABLE, 1, 0.0, 0.0, misfit))
     before = snapshot.state()
     found = answer(seen, snapshot, Memo(), now=0.0)
     assert (found["message"], found["reasons"], snapshot.state()) == (

@@ -1,4 +1,4 @@
-"""Whatever happens to units in whatever order: none is lost, none is tried twice at once."""
+"""For any sequence of events: no unit is lost, and none is planned twice at once."""
 
 from collections import Counter
 
@@ -20,25 +20,25 @@ SIZES = {GangKey("ns", "g"): 2, GangKey("ns", "h"): 3}
 
 
 class Waiting(RuleBasedStateMachine):
-    """Beside the queue stands a model that knows of each pod only whether it waits, flies or has
-    its node."""
+    """Compares the queue with a model that knows of each pod only whether it waits, is being bound,
+    or has its node."""
 
     @initialize()
     def begin(self) -> None:
         self.now = 100.0
         self.waiting: dict[str, Pod] = {}
-        self.flying: dict[str, Pod] = {}
+        self.binding: dict[str, Pod] = {}
         self.bound: Counter[GangKey] = Counter()
         self.suspended: set[GangKey] = set()
         self.refused: set[str] = set()
         self.numbers = 0
         self.queue = SchedulingQueue(
-            bound=lambda gang: self.bound[gang] + self.aloft(gang),
-            half_bound=lambda gang: 0 < self.bound[gang] < SIZES[gang],
+            bound=lambda gang: self.bound[gang] + self.in_flight(gang),
+            is_partial=lambda gang: 0 < self.bound[gang] < SIZES[gang],
         )
 
-    def aloft(self, gang: GangKey) -> int:
-        return sum(1 for pod in self.flying.values() if pod.gang and pod.gang.key == gang)
+    def in_flight(self, gang: GangKey) -> int:
+        return sum(1 for pod in self.binding.values() if pod.gang and pod.gang.key == gang)
 
     # --- what happens to pods ---
 
@@ -67,20 +67,20 @@ class Waiting(RuleBasedStateMachine):
         self.waiting[pod.uid] = pod
         self.queue.put(pod, self.now)
 
-    @precondition(lambda self: self.waiting or self.flying)
+    @precondition(lambda self: self.waiting or self.binding)
     @rule(data=st.data())
-    def go(self, data: st.DataObject) -> None:
-        uid = data.draw(st.sampled_from(sorted({**self.waiting, **self.flying})))
-        pod = self.waiting.pop(uid, None) or self.flying.pop(uid)
+    def delete(self, data: st.DataObject) -> None:
+        uid = data.draw(st.sampled_from(sorted({**self.waiting, **self.binding})))
+        pod = self.waiting.pop(uid, None) or self.binding.pop(uid)
         self.refused.discard(uid)
         self.queue.remove(uid, self.now)
         if pod.gang:
-            self.queue.reconsider(pod.gang.key, self.now)
+            self.queue.members_changed(pod.gang.key, self.now)
 
     @rule(gang=st.sampled_from(sorted(SIZES)))
     def lose_a_bound_member(self, gang: GangKey) -> None:
         self.bound[gang] = max(0, self.bound[gang] - 1)
-        self.queue.reconsider(gang, self.now)
+        self.queue.members_changed(gang, self.now)
 
     # --- what the scheduler does ---
 
@@ -91,14 +91,14 @@ class Waiting(RuleBasedStateMachine):
             return
         self.check_popped(unit)
         if not data.draw(st.booleans()):
-            self.queue.park(unit.key, self.now)
+            self.queue.mark_unschedulable(unit.key, self.now)
             return
         placed = unit.pods[: data.draw(st.integers(unit.need, len(unit.pods)))]
         for pod in placed:
-            self.flying[pod.uid] = self.waiting.pop(pod.uid)
-        self.queue.take(unit.key, [pod.uid for pod in placed], self.now)
+            self.binding[pod.uid] = self.waiting.pop(pod.uid)
+        self.queue.start_binding(unit.key, [pod.uid for pod in placed], self.now)
         if len(placed) < len(unit.pods):
-            self.queue.park(unit.key, self.now)
+            self.queue.mark_unschedulable(unit.key, self.now)
 
     def check_popped(self, unit: Unit) -> None:
         assert unit.plannable
@@ -108,22 +108,22 @@ class Waiting(RuleBasedStateMachine):
             assert self.waiting[pod.uid] == pod
             assert not pod.gates
 
-    @precondition(lambda self: self.flying)
+    @precondition(lambda self: self.binding)
     @rule(data=st.data(), result=st.sampled_from(["bound", "failed", "refused"]))
-    def answer(self, data: st.DataObject, result: str) -> None:
-        pod = self.flying.pop(data.draw(st.sampled_from(sorted(self.flying))))
+    def finish_bind(self, data: st.DataObject, result: str) -> None:
+        pod = self.binding.pop(data.draw(st.sampled_from(sorted(self.binding))))
         if result == "bound":
             if pod.gang:
                 self.bound[pod.gang.key] += 1
-            self.queue.finish(pod.uid, self.now)
+            self.queue.finish_binding(pod.uid, self.now)
             return
         self.waiting[pod.uid] = pod
-        put_back = self.queue.put_back if result == "failed" else self.queue.put_back_refused
-        put_back([pod], self.now)
+        requeue = self.queue.requeue if result == "failed" else self.queue.requeue_rejected
+        requeue([pod], self.now)
 
-    @rule(help=st.sampled_from(QueueingHint))
-    def wake(self, help: QueueingHint) -> None:
-        self.queue.wake(self.now, lambda _: help)
+    @rule(hint=st.sampled_from(QueueingHint))
+    def move_to_active(self, hint: QueueingHint) -> None:
+        self.queue.move_to_active(self.now, lambda _: hint)
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 15.0, 400.0]))
     def let_time_pass(self, seconds: float) -> None:
@@ -144,17 +144,17 @@ class Waiting(RuleBasedStateMachine):
     # --- what holds ---
 
     @invariant()
-    def everybody_is_in_exactly_one_place(self) -> None:
-        assert len(self.queue) == len(self.waiting) + len(self.flying)
+    def every_pod_is_in_exactly_one_state(self) -> None:
+        assert len(self.queue) == len(self.waiting) + len(self.binding)
         counts = self.queue.counts()
         assert sum(counts.values()) == len(self.queue)
         assert counts[QueueState.PLANNING] == 0
-        for uid, pod in {**self.waiting, **self.flying}.items():
+        for uid, pod in {**self.waiting, **self.binding}.items():
             assert self.queue.key(uid) == key_of(pod)
         self.suspended = {gang for gang in self.suspended if self.queue.state(gang) is not None}
 
     def teardown(self) -> None:
-        """In the end whoever can be tried is tried, if time passes and something helps."""
+        """In the end every unit that is plannable is tried, if time passes and an event helps."""
         if not hasattr(self, "queue"):
             return
         for gang in list(self.suspended):
@@ -163,23 +163,23 @@ class Waiting(RuleBasedStateMachine):
         for _ in range(3 * len(self.waiting) + 3):
             self.now += 4000.0
             self.queue.tick(self.now)
-            self.queue.wake(self.now, lambda _: QueueingHint.FITS)
+            self.queue.move_to_active(self.now, lambda _: QueueingHint.FITS)
             while (unit := self.queue.pop(self.now)) is not None:
                 self.check_popped(unit)
                 tried |= {pod.uid for pod in unit.pods}
-                self.flying |= {pod.uid: self.waiting.pop(pod.uid) for pod in unit.pods}
-                self.queue.take(unit.key, [pod.uid for pod in unit.pods], self.now)
+                self.binding |= {pod.uid: self.waiting.pop(pod.uid) for pod in unit.pods}
+                self.queue.start_binding(unit.key, [pod.uid for pod in unit.pods], self.now)
         assert all(self.hopeless(pod) for pod in self.waiting.values()), self.waiting
 
     def hopeless(self, pod: Pod) -> bool:
-        """Gated, or in a gang of which too few are there and without a gate."""
+        """Gated, or in a gang of which too few members exist without a gate."""
         if pod.gates:
             return True
         if pod.gang is None:
             return False
         key = pod.gang.key
         free = [p for p in self.waiting.values() if p.gang and p.gang.key == key and not p.gates]
-        return len(free) + self.bound[key] + self.aloft(key) < SIZES[key]
+        return len(free) + self.bound[key] + self.in_flight(key) < SIZES[key]
 
 
 TestWaiting = Waiting.TestCase

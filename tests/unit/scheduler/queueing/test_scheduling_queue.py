@@ -1,4 +1,4 @@
-"""Units between arriving and being planned: order, backoff, parking, forming."""
+"""Units in the queue: order, backoff, unschedulable and forming units."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, key_of
 from scheduler.queueing.entry import QueueState
-from scheduler.queueing.scheduling_queue import LONGEST_PARKING, SchedulingQueue
+from scheduler.queueing.scheduling_queue import MAX_UNSCHEDULABLE, SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
 from tests.unit.scheduler.builders import a_gang, a_pod
 
@@ -23,8 +23,8 @@ def never(_: Pod) -> QueueingHint:
 
 
 @dataclass
-class Desk:
-    """A queue with a clock at hand and a count of bound members to set."""
+class QueueFixture:
+    """A queue, its clock, and the number of bound members per gang."""
 
     now: float = 100.0
     bound: dict[GangKey, int] = field(default_factory=dict)
@@ -42,10 +42,10 @@ class Desk:
 
     def fail(self, pod: Pod) -> None:
         assert self.pop() is not None
-        self.queue.park(key_of(pod), self.now)
+        self.queue.mark_unschedulable(key_of(pod), self.now)
 
     def take(self, *pods: Pod) -> None:
-        self.queue.take(key_of(pods[0]), [pod.uid for pod in pods], self.now)
+        self.queue.start_binding(key_of(pods[0]), [pod.uid for pod in pods], self.now)
 
     def after(self, seconds: float) -> list[Unit]:
         self.now += seconds
@@ -56,179 +56,198 @@ class Desk:
 
 
 def test_units_come_out_by_priority_age_and_uid() -> None:
-    desk = Desk()
+    fixture = QueueFixture()
     old = "2025-01-01T00:00:00Z"
-    desk.put(
+    fixture.put(
         a_pod("c"), a_pod("b"), a_pod("old", created=old), a_pod("high", priority=1), *a_gang(2)
     )
-    assert [desk.pop() for _ in range(6)] == [["high"], ["old"], ["b"], ["c"], ["g-0", "g-1"], None]
+    assert [fixture.pop() for _ in range(6)] == [
+        ["high"],
+        ["old"],
+        ["b"],
+        ["c"],
+        ["g-0", "g-1"],
+        None,
+    ]
 
 
 def test_a_changed_priority_moves_the_unit() -> None:
-    desk = Desk()
-    desk.put(a_pod("a"), a_pod("b"), a_pod("b", priority=1))
-    assert [desk.pop(), desk.pop(), desk.pop()] == [["b"], ["a"], None]
+    fixture = QueueFixture()
+    fixture.put(a_pod("a"), a_pod("b"), a_pod("b", priority=1))
+    assert [fixture.pop(), fixture.pop(), fixture.pop()] == [["b"], ["a"], None]
 
 
-def test_a_unit_that_did_not_fit_stays_parked_until_something_helps() -> None:
-    desk, pod = Desk(), a_pod()
-    desk.put(pod)
-    desk.fail(pod)
-    desk.after(60)
-    desk.queue.wake(desk.now, never)
-    unhelped = desk.pop()
-    desk.queue.wake(desk.now, always)
-    assert (unhelped, desk.pop()) == (None, ["p"])
+def test_a_unit_that_did_not_fit_stays_unschedulable_until_an_event_may_help() -> None:
+    fixture, pod = QueueFixture(), a_pod()
+    fixture.put(pod)
+    fixture.fail(pod)
+    fixture.after(60)
+    fixture.queue.move_to_active(fixture.now, never)
+    unhelped = fixture.pop()
+    fixture.queue.move_to_active(fixture.now, always)
+    assert (unhelped, fixture.pop()) == (None, ["p"])
 
 
-def test_a_parked_unit_is_tried_again_in_any_case_after_a_while() -> None:
-    desk, pod = Desk(), a_pod()
-    desk.put(pod)
-    desk.fail(pod)
-    desk.after(LONGEST_PARKING - 1)
-    early = desk.pop()
-    desk.after(1)
-    assert (early, desk.pop()) == (None, ["p"])
+def test_an_unschedulable_unit_is_tried_without_an_event_after_a_while() -> None:
+    fixture, pod = QueueFixture(), a_pod()
+    fixture.put(pod)
+    fixture.fail(pod)
+    fixture.after(MAX_UNSCHEDULABLE - 1)
+    early = fixture.pop()
+    fixture.after(1)
+    assert (early, fixture.pop()) == (None, ["p"])
 
 
 def test_backoff_doubles_from_one_second_to_ten() -> None:
-    desk, pod = Desk(), a_pod()
-    desk.put(pod)
+    fixture, pod = QueueFixture(), a_pod()
+    fixture.put(pod)
     waits = []
     for _ in range(6):
-        desk.fail(pod)
-        desk.queue.wake(desk.now, always)
-        due = desk.queue.next_at()
+        fixture.fail(pod)
+        fixture.queue.move_to_active(fixture.now, always)
+        due = fixture.queue.next_at()
         assert due is not None
-        waits.append(due - desk.now)
-        desk.after(waits[-1] - 0.001)
-        assert desk.pop() is None
-        desk.after(0.002)
+        waits.append(due - fixture.now)
+        fixture.after(waits[-1] - 0.001)
+        assert fixture.pop() is None
+        fixture.after(0.002)
     assert waits == pytest.approx([1, 2, 4, 8, 10, 10])
 
 
-def test_a_unit_woken_after_its_backoff_is_tried_at_once() -> None:
-    desk, pod = Desk(), a_pod()
-    desk.put(pod)
-    desk.fail(pod)
-    desk.after(1.5)
-    desk.queue.wake(desk.now, always)
-    assert desk.state(pod) is QueueState.ACTIVE
+def test_a_unit_that_an_event_helps_after_its_backoff_is_tried_at_once() -> None:
+    fixture, pod = QueueFixture(), a_pod()
+    fixture.put(pod)
+    fixture.fail(pod)
+    fixture.after(1.5)
+    fixture.queue.move_to_active(fixture.now, always)
+    assert fixture.state(pod) is QueueState.ACTIVE
 
 
-def test_a_pod_whose_bind_failed_waits_out_a_backoff() -> None:
-    desk, pod = Desk(), a_pod()
-    desk.put(pod)
-    desk.pop()
-    desk.take(pod)
-    desk.queue.put_back([pod], desk.now)
-    early = desk.pop()
-    desk.after(1.0)
-    assert (early, desk.pop()) == (None, ["p"])
+def test_a_pod_whose_bind_failed_backs_off() -> None:
+    fixture, pod = QueueFixture(), a_pod()
+    fixture.put(pod)
+    fixture.pop()
+    fixture.take(pod)
+    fixture.queue.requeue([pod], fixture.now)
+    early = fixture.pop()
+    fixture.after(1.0)
+    assert (early, fixture.pop()) == (None, ["p"])
 
 
-def test_a_gang_of_which_all_binds_failed_comes_back_whole() -> None:
-    desk, pods = Desk(), a_gang(3)
-    desk.put(*pods)
-    desk.pop()
-    desk.take(*pods)
-    desk.queue.put_back(pods, desk.now)
-    state = desk.state(pods[0])
-    desk.after(1.0)
-    assert (state, desk.pop()) == (QueueState.BACKOFF, ["g-0", "g-1", "g-2"])
+def test_a_gang_whose_binds_all_failed_is_requeued_with_all_members() -> None:
+    fixture, pods = QueueFixture(), a_gang(3)
+    fixture.put(*pods)
+    fixture.pop()
+    fixture.take(*pods)
+    fixture.queue.requeue(pods, fixture.now)
+    state = fixture.state(pods[0])
+    fixture.after(1.0)
+    assert (state, fixture.pop()) == (QueueState.BACKOFF, ["g-0", "g-1", "g-2"])
 
 
 @pytest.mark.parametrize(
     ("act", "want"),
     [
-        pytest.param(lambda desk, pods: None, QueueState.FORMING, id="a member is missing"),
+        pytest.param(lambda fixture, pods: None, QueueState.FORMING, id="a member is missing"),
         pytest.param(
-            lambda desk, pods: desk.put(pods[2]), QueueState.ACTIVE, id="the last one came"
+            lambda fixture, pods: fixture.put(pods[2]),
+            QueueState.ACTIVE,
+            id="the last one was added",
         ),
         pytest.param(
-            lambda desk, pods: (
-                desk.bound.update({GangKey("ns", "g"): 1}),
-                desk.queue.reconsider(GangKey("ns", "g"), desk.now),
+            lambda fixture, pods: (
+                fixture.bound.update({GangKey("ns", "g"): 1}),
+                fixture.queue.members_changed(GangKey("ns", "g"), fixture.now),
             ),
             QueueState.ACTIVE,
             id="a member was found to have a node",
         ),
         pytest.param(
-            lambda desk, pods: (desk.put(pods[2]), desk.queue.remove(pods[0].uid, desk.now)),
+            lambda fixture, pods: (
+                fixture.put(pods[2]),
+                fixture.queue.remove(pods[0].uid, fixture.now),
+            ),
             QueueState.FORMING,
-            id="a member went again",
+            id="a member was deleted",
         ),
         pytest.param(
-            lambda desk, pods: [desk.queue.remove(pod.uid, desk.now) for pod in pods[:2]],
+            lambda fixture, pods: [fixture.queue.remove(pod.uid, fixture.now) for pod in pods[:2]],
             None,
-            id="all went",
+            id="all were deleted",
         ),
     ],
 )
-def test_forming(act: Callable[[Desk, list[Pod]], object], want: QueueState | None) -> None:
-    desk, pods = Desk(), a_gang(3)
-    desk.put(*pods[:2])
-    act(desk, pods)
-    assert desk.state(pods[0]) is want
+def test_forming(act: Callable[[QueueFixture, list[Pod]], object], want: QueueState | None) -> None:
+    fixture, pods = QueueFixture(), a_gang(3)
+    fixture.put(*pods[:2])
+    act(fixture, pods)
+    assert fixture.state(pods[0]) is want
 
 
-def test_a_forming_gang_is_told_about_when_it_stands_still_and_at_its_timeout() -> None:
-    desk, pods = Desk(), a_gang(4)
-    told: list[tuple[float, int]] = []
-    desk.put(pods[0])
+def test_a_forming_gang_is_reported_when_it_has_settled_and_at_its_timeout() -> None:
+    fixture, pods = QueueFixture(), a_gang(4)
+    reported: list[tuple[float, int]] = []
+    fixture.put(pods[0])
     for step in range(60):
         if step == 2:
-            desk.put(pods[1])
-        told += [(desk.now - 100.0, unit.exist) for unit in desk.after(0.25)]
-    assert told == [(1.5, 2), (10.25, 2)]
+            fixture.put(pods[1])
+        reported += [(fixture.now - 100.0, unit.exist) for unit in fixture.after(0.25)]
+    assert reported == [(1.5, 2), (10.25, 2)]
 
 
 def test_a_gang_that_lost_a_bound_member_forms_again_instead_of_being_planned() -> None:
-    desk, pods = Desk(bound={GangKey("ns", "g"): 1}), a_gang(3)
-    desk.put(*pods[:2])
-    desk.bound.clear()
-    assert (desk.pop(), desk.state(pods[0])) == (None, QueueState.FORMING)
+    fixture, pods = QueueFixture(bound={GangKey("ns", "g"): 1}), a_gang(3)
+    fixture.put(*pods[:2])
+    fixture.bound.clear()
+    assert (fixture.pop(), fixture.state(pods[0])) == (None, QueueState.FORMING)
 
 
-def test_a_parked_gang_is_tried_when_a_member_joins() -> None:
-    desk, pods = Desk(), a_gang(3, size=2)
-    desk.put(*pods[:2])
-    desk.fail(pods[0])
-    desk.after(2)
-    desk.put(pods[2])
-    assert desk.pop() == ["g-0", "g-1", "g-2"]
+def test_a_unit_that_forms_again_does_not_end_the_pass() -> None:
+    fixture, pods = QueueFixture(bound={GangKey("ns", "g"): 1}), a_gang(3, priority=1)
+    fixture.put(*pods[:2], a_pod("low"))
+    fixture.bound.clear()
+    assert (fixture.pop(), fixture.state(pods[0])) == (["low"], QueueState.FORMING)
 
 
-def test_what_is_left_of_a_gang_keeps_waiting() -> None:
-    desk, pods = Desk(), a_gang(3, size=2)
-    desk.put(*pods)
-    desk.pop()
-    desk.bound[GangKey("ns", "g")] = 2
-    desk.take(*pods[:2])
-    desk.queue.park(key_of(pods[0]), desk.now)
-    desk.after(1)
-    desk.queue.wake(desk.now, always)
-    assert desk.pop() == ["g-2"]
+def test_an_unschedulable_gang_is_tried_when_a_member_is_added() -> None:
+    fixture, pods = QueueFixture(), a_gang(3, size=2)
+    fixture.put(*pods[:2])
+    fixture.fail(pods[0])
+    fixture.after(2)
+    fixture.put(pods[2])
+    assert fixture.pop() == ["g-0", "g-1", "g-2"]
+
+
+def test_the_rest_of_a_gang_keeps_waiting() -> None:
+    fixture, pods = QueueFixture(), a_gang(3, size=2)
+    fixture.put(*pods)
+    fixture.pop()
+    fixture.bound[GangKey("ns", "g")] = 2
+    fixture.take(*pods[:2])
+    fixture.queue.mark_unschedulable(key_of(pods[0]), fixture.now)
+    fixture.after(1)
+    fixture.queue.move_to_active(fixture.now, always)
+    assert fixture.pop() == ["g-2"]
 
 
 def test_an_unchanged_pod_is_not_tried_again() -> None:
-    desk, pod = Desk(), a_pod()
-    desk.put(pod)
-    desk.fail(pod)
-    desk.after(30)
-    desk.put(a_pod())
-    unchanged = desk.state(pod)
-    desk.put(a_pod(cpu="2"))
-    assert (unchanged, desk.state(pod)) == (QueueState.PARKED, QueueState.ACTIVE)
+    fixture, pod = QueueFixture(), a_pod()
+    fixture.put(pod)
+    fixture.fail(pod)
+    fixture.after(30)
+    fixture.put(a_pod())
+    unchanged = fixture.state(pod)
+    fixture.put(a_pod(cpu="2"))
+    assert (unchanged, fixture.state(pod)) == (QueueState.UNSCHEDULABLE, QueueState.ACTIVE)
 
 
 def test_counts_are_of_pods_by_state() -> None:
-    desk = Desk()
-    parked = a_pod("parked", priority=9)
-    desk.put(parked)
-    desk.fail(parked)
-    desk.put(a_pod("a"), *a_gang(3)[:2])
-    assert (dict(desk.queue.counts()), len(desk.queue)) == (
-        {QueueState.PARKED: 1, QueueState.ACTIVE: 1, QueueState.FORMING: 2},
+    fixture = QueueFixture()
+    large = a_pod("large", priority=9)
+    fixture.put(large)
+    fixture.fail(large)
+    fixture.put(a_pod("a"), *a_gang(3)[:2])
+    assert (dict(fixture.queue.counts()), len(fixture.queue)) == (
+        {QueueState.UNSCHEDULABLE: 1, QueueState.ACTIVE: 1, QueueState.FORMING: 2},
         4,
     )

@@ -48,7 +48,7 @@ class Picture:
             tuple(cache.snapshot.table.nodes.values()),
             tuple((one.pod, one.node) for one in cache.on()),
             tuple(kept),
-            tuple(story.bench.scheduler.queue.promised.values()),
+            tuple(story.bench.scheduler.queue.start_reservations.values()),
             frozenset(story.bench.scheduler.tenancy.preempting._asked()),
         )
 

@@ -65,7 +65,9 @@ class Witness:
             if node:
                 self._placed.setdefault(name, (story.bench.now, node))
         moved = self._look_at_events(story)
-        live = {unit_of(k.name): p for k, p in story.bench.scheduler.queue.promised.items()}
+        live = {
+            unit_of(k.name): p for k, p in story.bench.scheduler.queue.start_reservations.items()
+        }
         for unit in [unit for unit in self._given if unit not in live]:
             self._over(story, unit, moved)
         for unit, promise in live.items():
@@ -95,7 +97,7 @@ class Witness:
         found = {"lost"} if any(story.lost.get(n, -1.0) >= since for n in promise.nodes) else set()
         for pod, (when, node) in self._placed.items():
             found |= self._caused(story, pod, when, since, promise, near=node in promise.nodes)
-        rivals = story.bench.scheduler.queue.promised.values()
+        rivals = story.bench.scheduler.queue.start_reservations.values()
         if any(rival.priority > promise.priority for rival in rivals):
             found.add("priority")
         return frozenset(found)

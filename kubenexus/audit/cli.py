@@ -23,8 +23,8 @@ from cluster.connection import connection
 from kubenexus.audit import report
 from kubenexus.audit.scan import NoNamespace, Scan, Sums
 from kubenexus.audit.validate import Violation
-from policies.cel import engine_cpp
-from policies.cel.protocol import Problem
+from policies.cel import engines
+from policies.cel.protocol import CelError
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
@@ -105,7 +105,7 @@ def audit(
                 take=stream if output is Output.JSON else table.take,
             )
         )
-    except (AuditError, NoNamespace, errors.ClusterError, Problem) as exc:
+    except (AuditError, NoNamespace, errors.ClusterError, CelError) as exc:
         typer.echo(f"kubenexus: {exc}{_advice(exc)}", err=True)
         raise typer.Exit(BAD_INPUT) from exc
     for line in [report.summary_json(sums)] if output is Output.JSON else table.lines(sums):
@@ -163,7 +163,7 @@ async def _policies(
             reading += loader.read_objects((await client.list(kind)).items)
         except errors.Gone:
             continue  # not installed
-    result = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(engine)))
+    result = loader.compile_all(reading, compiler=Compiler(engines.engine(engine)))
     if not result.ok:
         raise AuditError("\n".join(str(fault) for fault in result.problems))
     return result.policies

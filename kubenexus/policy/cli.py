@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from kubenexus.policy.errors import PolicyCommandError, UsageError
-from policies.cel.protocol import Engine, Problem
+from policies.cel.protocol import CelError, Engine
 
 BAD_INPUT: Final = 2
 _STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -71,15 +71,15 @@ def _told() -> Iterator[None]:
     """Errors as one message and an exit code."""
     try:
         yield
-    except (PolicyCommandError, Problem) as exc:
+    except (PolicyCommandError, CelError) as exc:
         typer.echo(f"kubenexus: {exc}", err=True)
         raise typer.Exit(BAD_INPUT) from exc
 
 
 def _engine(name: str | None) -> Engine:
-    from policies.cel import engine_cpp
+    from policies.cel import engines
 
-    return engine_cpp.engine(name)
+    return engines.engine(name)
 
 
 @app.command()

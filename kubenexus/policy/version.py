@@ -5,8 +5,8 @@
 import json
 from dataclasses import asdict, dataclass
 
-from policies.cel import engine_cpp
-from policies.cel.protocol import Problem
+from policies.cel import engines
+from policies.cel.protocol import CelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class VersionReport:
 
 
 def survey(wanted: str | None) -> VersionReport:
-    """What is there; raises Problem where the wanted engine is not."""
-    used = engine_cpp.engine(wanted).name
-    return VersionReport(used, tuple(_known(name) for name in engine_cpp.ENGINES))
+    """What is there; raises CelError where the wanted engine is not."""
+    used = engines.engine(wanted).name
+    return VersionReport(used, tuple(_known(name) for name in engines.ENGINES))
 
 
 def _known(name: str) -> Known:
     try:
-        return Known(name, engine_cpp.engine(name).version)
-    except Problem as exc:
+        return Known(name, engines.engine(name).version)
+    except CelError as exc:
         return Known(name, why=str(exc))
 
 

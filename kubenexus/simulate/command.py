@@ -18,7 +18,7 @@ from kubenexus.simulate.virtual_time import engine, jobs_csv
 from kubenexus.simulate.virtual_time import render as render_timed
 from kubenexus.simulate.virtual_time import run as timed
 from policies import duration
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.documents import yaml_reader
 from policies.engine import loader
 from policies.engine.compiler import Compiler
@@ -119,7 +119,7 @@ def _instead(base: Reading, tried: Reading) -> Reading:
 
 
 def _compiled(reading: Reading) -> PolicySet:
-    loaded = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine()))
+    loaded = loader.compile_all(reading, compiler=Compiler(engines.engine()))
     if loaded.problems:
         raise InputError(_lines(loaded.problems))
     return loaded.policies

@@ -1,5 +1,5 @@
 """
-CEL, behind one small protocol: the only module that imports an engine.
+CEL on cel-expr-python (CEL-C++): the whole language, with types.
 
     source --check--> typed tree --rewrite--> program --evaluate(activation)--> plain value
              |                                            |
@@ -22,7 +22,6 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import re
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -45,34 +44,17 @@ from policies.cel import (
 from policies.cel.field_usage import WHOLE, ReachableFields
 from policies.cel.functions import overload as table
 from policies.cel.protocol import (
-    ADMISSION,
     Activation,
     CompileError,
-    Engine,
+    CurrentActivation,
     Environment,
     EvaluationError,
-    Problem,
     Program,
     ResultType,
-    evaluate_bool,
 )
 
-__all__ = [
-    "ADMISSION",
-    "ENGINES",
-    "Activation",
-    "CompileError",
-    "CppEngine",
-    "Current",
-    "Engine",
-    "Environment",
-    "EvaluationError",
-    "Problem",
-    "Program",
-    "ResultType",
-    "engine",
-    "evaluate_bool",
-]
+AVAILABLE: Final = cel is not None
+"""Whether this platform has the wheel; `CppEngine` cannot be made without it."""
 
 _POD_VARIABLES: Final = ("object", "oldObject")
 _UNBOUND: Final = re.compile(r'No value with name "([^"]+)" found in Activation')
@@ -104,17 +86,6 @@ def _implementations(functions: Iterable[table.Function]) -> cel.CelExtension:
     )
 
 
-class Current(threading.local):
-    """The activation under evaluation on this thread, for functions that ask for it."""
-
-    activation: Activation | None = None
-
-    def recall(self) -> Activation:
-        if self.activation is None:
-            raise EvaluationError("other", "no evaluation is under way")
-        return self.activation
-
-
 @dataclass(frozen=True, slots=True)
 class _CppProgram:
     source: str
@@ -122,7 +93,7 @@ class _CppProgram:
     result_type: str
     _expression: cel.Expression
     _env: cel.Env
-    _current: Current | None
+    _current: CurrentActivation | None
     """Where a function that asks finds the activation; None when no function does."""
     _checked: bool
     """Whether its tree is known; one that nobody checked may name things otherwise."""
@@ -206,7 +177,7 @@ class CppEngine:
 
     def __init__(self) -> None:
         self.version: Final = importlib.metadata.version("cel-expr-python")
-        self._current = Current()
+        self._current = CurrentActivation()
         self._pool = pod_types.pool(library.OPAQUE)
         self._checker = functools.lru_cache(maxsize=256)(self._new_checker)
         plain = [f for f in library.CHECKED if not declarations.needs_text(f)]
@@ -269,24 +240,3 @@ class CppEngine:
             extensions=[self._declared],
             container=env.container or None,
         )
-
-
-ENGINES: Final = ("cel-expr-python", "cel-python")
-"""The engines by name, the first choice first."""
-
-
-def engine(name: str | None = None) -> Engine:
-    """The engine of that name, or the first that this platform has."""
-    wanted = name or (ENGINES[0] if cel is not None else ENGINES[1])
-    if wanted not in ENGINES:
-        raise Problem(f"found the CEL engine {wanted!r}, want one of {', '.join(ENGINES)}")
-    if wanted == ENGINES[1]:
-        # Slow to import, and hardly ever wanted.
-        from policies.cel.engine_python import PythonEngine
-
-        return PythonEngine()
-    if cel is None:
-        raise Problem(
-            f"{ENGINES[0]} has no wheel for this platform; set the engine to {ENGINES[1]}"
-        )
-    return CppEngine()

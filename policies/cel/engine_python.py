@@ -1,7 +1,7 @@
 """
-CEL on cel-python: for platforms without the wheel, and a second opinion in tests.
+CEL on cel-python: for platforms without the wheel of CEL-C++, and a second opinion in tests.
 
-Behind the protocol of `expression`, which hands it out; nobody else imports this module.
+`policies.cel.engines` alone imports this module: the import is slow.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from celpy.celparser import CELParseError
 from celpy.evaluation import CELEvalError, base_functions
 
 from policies.cel import compile_errors, error_kinds, library, python_checks
-from policies.cel.engine_cpp import Current
 from policies.cel.protocol import (
     Activation,
     CompileError,
+    CurrentActivation,
     Environment,
     EvaluationError,
     Program,
@@ -34,7 +34,7 @@ class _PythonProgram:
     references: frozenset[str]
     result_type: str
     _runner: celpy.Runner
-    _current: Current
+    _current: CurrentActivation
 
     def evaluate(self, activation: Activation) -> object:
         return self.evaluate_tagged(activation)[1]
@@ -71,7 +71,7 @@ class PythonEngine:
 
     def __init__(self) -> None:
         self.version: Final = importlib.metadata.version("cel-python")
-        self._current = Current()
+        self._current = CurrentActivation()
         own = python_checks.callables(library.portable(self._current.recall))
         self._functions = {name: _over_cel(name, call) for name, call in own.items()}
 

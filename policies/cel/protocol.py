@@ -2,19 +2,20 @@
 What the rest of the product knows of CEL: environments, programs, activations and what can go
 wrong.
 
-* Problem
+* CelError
   x CompileError      the text is at fault; found when a policy is loaded, never at request time
   x EvaluationError   this rule has no value for this object; its failurePolicy decides
 
 An `Environment` says what an expression may speak of, an `Engine` turns text into a `Program`, and
 a `Program` meets an `Activation`: the values of one admission request, shared by all its rules.
 
-Not here: engines (`policies.cel.engine_cpp`), functions (`policies.cel.library`).
+Not here: engines (`policies.cel.engines`), functions (`policies.cel.library`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
@@ -30,11 +31,11 @@ MAX_CODE_POINTS: Final = 100_000
 """The longest expression; the limit of CEL's own implementations."""
 
 
-class Problem(Exception):
-    """Base of everything that leaves `policies.cel.engine_cpp`."""
+class CelError(Exception):
+    """Base of every error that an engine raises."""
 
 
-class CompileError(Problem):
+class CompileError(CelError):
     """The text of an expression is at fault; `line` and `column` count from 1 inside it."""
 
     def __init__(self, message: str, *, line: int = 1, column: int = 1) -> None:
@@ -55,7 +56,7 @@ class CompileError(Problem):
         return f"{shown}\n{' ' * (self.column - 1 - start)}^"
 
 
-class EvaluationError(Problem):
+class EvaluationError(CelError):
     """The expression has no value here; `kind` says why in a word that programs can compare."""
 
     def __init__(self, kind: ErrorKind, message: str) -> None:
@@ -152,6 +153,17 @@ class Activation:
         self.values.pop(name, None)
         self.failures[name] = error
         self.native.clear()
+
+
+class CurrentActivation(threading.local):
+    """The activation under evaluation on this thread, for functions that read the request."""
+
+    activation: Activation | None = None
+
+    def recall(self) -> Activation:
+        if self.activation is None:
+            raise EvaluationError("other", "no evaluation is under way")
+        return self.activation
 
 
 class Program(Protocol):

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.documents import faults as telling
 from policies.documents.faults import Fault, Origin
 from policies.documents.reservation import ResourceReservation, shown
@@ -28,7 +28,7 @@ def faults(obj: Mapping[str, Any], policies: PolicySet) -> tuple[Fault, ...]:
     """Every fault of the document, by itself and against the policies in force."""
     reading = loader.read_objects((obj,))
     found = set(reading.faults)
-    compiler = Compiler(engine_cpp.engine())
+    compiler = Compiler(engines.engine())
     for model, origin in (*reading.entries, *reading.broken):
         made = compiler.policy(model, origin)
         found |= set(made) if isinstance(made, list) else set()

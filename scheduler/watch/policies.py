@@ -23,7 +23,7 @@ from cluster.client import Client
 from cluster.events.correlator import EventReport
 from cluster.informer import EventKind, Informer, WatchEvent
 from cluster.optional_informer import OptionalInformer
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.documents.faults import Fault
 from policies.engine import loader
 from policies.engine.compiler import Compiler
@@ -129,7 +129,7 @@ class PolicyWatch:
         return self._compile(self._reading + loader.read_objects(objects))
 
     def _compile(self, reading: Reading) -> LoadResult:
-        return loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(self._engine)))
+        return loader.compile_all(reading, compiler=Compiler(engines.engine(self._engine)))
 
     async def _take(self, result: LoadResult) -> None:
         self.faults = result.problems

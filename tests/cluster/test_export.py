@@ -15,7 +15,7 @@ from kubenexus.policy.explain import cel_syntax
 from kubenexus.policy.export import export
 from kubenexus.policy.export.cel import FUNCTIONS, called
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.documents import label_selectors
 from policies.engine import loader
 from policies.engine.compiler import Compiler
@@ -96,7 +96,7 @@ spec:
 
 
 def load(path: Path) -> PolicySet:
-    loaded = loader.load_files(path, compiler=Compiler(engine_cpp.engine()))
+    loaded = loader.load_files(path, compiler=Compiler(engines.engine()))
     assert loaded.problems == ()
     return loaded.policies
 

@@ -15,8 +15,8 @@ import pytest
 from kubenexus.dev.api import Api
 from kubenexus.dev.errors import CallFailed
 from kubenexus.dev.plane.control_plane import ControlPlane
-from policies.cel import engine_cpp
-from policies.cel.engine_cpp import Activation, CompileError, EvaluationError
+from policies.cel import engines, protocol
+from policies.cel.protocol import Activation, CompileError, EvaluationError
 from tests.cluster import vap_cases
 
 pytestmark = pytest.mark.cluster
@@ -161,12 +161,12 @@ class Ours:
     """Our engine under the same question."""
 
     def __init__(self, namespace: Object) -> None:
-        self._engine = engine_cpp.engine("cel-expr-python")
+        self._engine = engines.engine("cel-expr-python")
         self._namespace = namespace
 
     def verdict(self, source: str, pod: Object) -> str:
         try:
-            program = self._engine.compile(source, engine_cpp.ADMISSION)
+            program = self._engine.compile(source, protocol.ADMISSION)
         except CompileError:
             return "refused"
         request = {
@@ -184,7 +184,7 @@ class Ours:
             "params": None,
         }
         try:
-            return "allow" if engine_cpp.evaluate_bool(program, Activation(values)) else "deny"
+            return "allow" if protocol.evaluate_bool(program, Activation(values)) else "deny"
         except EvaluationError:
             return "error"
 

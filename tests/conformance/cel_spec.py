@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from policies.cel import engine_cpp
+from policies.cel import engines, protocol
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 VECTORS: Final = ROOT.parent / "shared" / "data" / "cel-spec-vectors.json"
@@ -86,7 +86,7 @@ def load(path: Path = VECTORS) -> list[Vector]:
     return found
 
 
-def run(engine: engine_cpp.Engine, vectors: Sequence[Vector]) -> Iterator[Outcome]:
+def run(engine: protocol.Engine, vectors: Sequence[Vector]) -> Iterator[Outcome]:
     """The outcome of each vector."""
     for vector in vectors:
         yield Outcome(
@@ -94,7 +94,7 @@ def run(engine: engine_cpp.Engine, vectors: Sequence[Vector]) -> Iterator[Outcom
         )
 
 
-def judge(engine: engine_cpp.Engine, vector: Vector) -> str:
+def judge(engine: protocol.Engine, vector: Vector) -> str:
     """Why the vector fails, or nothing."""
     env = _environment(vector)
     try:
@@ -106,20 +106,20 @@ def judge(engine: engine_cpp.Engine, vector: Vector) -> str:
             if why:
                 return why
         values = {k: _plain(v) for k, v in vector.get("bindings", {}).items()}
-        kind, value = program.evaluate_tagged(engine_cpp.Activation(values))
-    except engine_cpp.CompileError as error:
+        kind, value = program.evaluate_tagged(protocol.Activation(values))
+    except protocol.CompileError as error:
         return _same_error(f"compile: {error.message}", vector)
-    except engine_cpp.EvaluationError as error:
+    except protocol.EvaluationError as error:
         return _same_error(f"{error.kind}: {error.message}", vector)
     if "want_error" in vector:
         return f"got {kind} {value!r}, want the error {vector['want_error'][0]!r}"
     return _same_value(kind, value, vector["want"])
 
 
-def _environment(vector: Vector) -> engine_cpp.Environment:
+def _environment(vector: Vector) -> protocol.Environment:
     types = dict.fromkeys(vector.get("bindings", {}), "dyn")
     types |= {name: _type(kind) for name, kind in vector.get("types", {}).items()}
-    made = engine_cpp.Environment.of(types, container=vector.get("container", ""))
+    made = protocol.Environment.of(types, container=vector.get("container", ""))
     return dataclasses.replace(made, checked=not vector.get("disable_check", False))
 
 
@@ -195,7 +195,7 @@ def _equal(found: object, want: object) -> bool:
     return found == want
 
 
-def rows(engines: Sequence[engine_cpp.Engine], vectors: Sequence[Vector]) -> list[dict[str, Any]]:
+def rows(engines: Sequence[protocol.Engine], vectors: Sequence[Vector]) -> list[dict[str, Any]]:
     """One row a figure: each engine's total, then each of its files."""
     found: list[dict[str, Any]] = []
     for engine in engines:
@@ -241,13 +241,13 @@ def main(arguments: Sequence[str]) -> int:
         print(f"cel-conformance: {VECTORS.name} is not here; nothing was run", file=sys.stderr)
         return 2
     vectors = load()
-    engines = [engine_cpp.engine(name) for name in engine_cpp.ENGINES]
+    known = [engines.engine(name) for name in engines.ENGINES]
     if options.failures:
-        for engine in engines:
+        for engine in known:
             for outcome in run(engine, vectors):
                 if not outcome.passed:
                     print(engine.name, outcome.file, outcome.name, outcome.why)
-    found = rows(engines, vectors)
+    found = rows(known, vectors)
     if options.write:
         options.write.parent.mkdir(parents=True, exist_ok=True)
         options.write.write_text(json.dumps(found, indent=1) + "\n", "utf-8")

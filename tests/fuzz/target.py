@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
@@ -115,7 +115,7 @@ def policies(engine: str | None) -> PolicySet:
         validations=[a_rule("request.name != 'bad' && request.userInfo.username != 'eve'")],
     )
     reading = loader.read_files([loader.LIBRARY]) + loader.read_objects((tenant, others))
-    loaded = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(engine)))
+    loaded = loader.compile_all(reading, compiler=Compiler(engines.engine(engine)))
     if loaded.problems:
         raise ValueError("\n".join(str(problem) for problem in loaded.problems))
     return loaded.policies

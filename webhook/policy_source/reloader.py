@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.loader import Reading
@@ -101,7 +101,7 @@ class PolicyReloader:
 
     def _load(self, reading: Reading, objects: Objects) -> bool:
         # A compiler of its own for each set: what it remembers goes with the set that used it.
-        result = loader.compile_all(reading, compiler=Compiler(engine_cpp.engine(self._engine)))
+        result = loader.compile_all(reading, compiler=Compiler(engines.engine(self._engine)))
         taken = self._store.offer(result, at=self._now())
         status = self._store.status()
         metrics.POLICIES.set(status.policies)

@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.cel import engine_cpp
+from policies.cel import engines, protocol
 from policies.cel.functions import quantity, semver
 from policies.cel.functions.overload import Function, FunctionError
 from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId
 
-ENVIRONMENT: Final = engine_cpp.Environment.of(["device"])
+ENVIRONMENT: Final = protocol.Environment.of(["device"])
 _INDEX: Final = re.compile(r"""\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*\??\s*(["'])(.*?)\2""")
 _MOST_KEPT: Final = 200_000  # answers
 
@@ -43,7 +43,7 @@ _version: Final = _maker(semver.FUNCTIONS, "semver")
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    program: engine_cpp.Program | None
+    program: protocol.Program | None
     fault: str
     domains: tuple[tuple[str, str], ...]
     """(attributes or capacity, domain) that the expression names"""
@@ -52,9 +52,9 @@ class _Compiled:
 class DeviceSelectors:
     """Whether devices are selected; `engine` is made when the first selector is met."""
 
-    def __init__(self, engine: Callable[[], engine_cpp.Engine] = engine_cpp.engine) -> None:
+    def __init__(self, engine: Callable[[], protocol.Engine] = engines.engine) -> None:
         self._make = engine
-        self._engine: engine_cpp.Engine | None = None
+        self._engine: protocol.Engine | None = None
         self._programs: dict[str, _Compiled] = {}
         # (selector, device) -> the device as it was asked about, and the answer
         self._answers: dict[tuple[str, DeviceId], tuple[Device, Answer]] = {}
@@ -84,11 +84,11 @@ class DeviceSelectors:
         try:
             try:
                 return _run(compiled.program, values(device))
-            except engine_cpp.EvaluationError as error:
+            except protocol.EvaluationError as error:
                 if error.kind != "missing-key" or not compiled.domains:
                     raise
                 return _run(compiled.program, values(device, compiled.domains))
-        except (engine_cpp.EvaluationError, FunctionError) as error:
+        except (protocol.EvaluationError, FunctionError) as error:
             return f" on device {device.id}: CEL runtime error: {error}"
 
     def _compiled(self, source: str) -> _Compiled:
@@ -103,12 +103,12 @@ class DeviceSelectors:
         domains = tuple((found[1], found[3]) for found in _INDEX.finditer(source))
         try:
             return _Compiled(self._engine.compile(source, ENVIRONMENT), "", domains)
-        except engine_cpp.CompileError as error:
+        except protocol.CompileError as error:
             return _Compiled(None, error.message, domains)
 
 
-def _run(program: engine_cpp.Program, device: Mapping[str, Any]) -> bool:
-    return engine_cpp.evaluate_bool(program, engine_cpp.Activation({"device": device}))
+def _run(program: protocol.Program, device: Mapping[str, Any]) -> bool:
+    return protocol.evaluate_bool(program, protocol.Activation({"device": device}))
 
 
 def values(device: Device, domains: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from kubenexus.policy import cli as policy_cli
 from kubenexus.reference import events as happenings
 from kubenexus.reference import keys as words
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
@@ -118,7 +118,7 @@ def test_every_yaml_block_is_made_of_objects(block: Block) -> None:
 
 @pytest.fixture(scope="module")
 def library() -> PolicySet:
-    found = loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine()))
+    found = loader.load_files(loader.LIBRARY, compiler=Compiler(engines.engine()))
     assert not found.problems
     return found.policies
 
@@ -137,7 +137,7 @@ def test_a_policy_loads_beside_those_that_ship(block: Block, policy: Json, tmp_p
     file = tmp_path / "policy.yaml"
     file.write_text(yaml.safe_dump(policy))
     paths = [*sorted(loader.LIBRARY.glob("*.yaml")), file]
-    assert loader.load_files(paths, compiler=Compiler(engine_cpp.engine())).problems == ()
+    assert loader.load_files(paths, compiler=Compiler(engines.engine())).problems == ()
 
 
 RECIPES = [block for block in YAML if block.page == "docs/recipes.md"]

@@ -15,7 +15,7 @@ import pytest
 
 from kubenexus.why import render
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.checks import gang as gang_checks
 from policies.checks import numa
 from policies.documents.faults import Fault
@@ -80,7 +80,7 @@ def asked(obj: Json, operation: str = "CREATE", **more: Any) -> Review:
 
 @pytest.fixture(scope="module")
 def library() -> PolicySet:
-    found = loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine()))
+    found = loader.load_files(loader.LIBRARY, compiler=Compiler(engines.engine()))
     assert not found.problems
     return found.policies
 
@@ -88,7 +88,7 @@ def library() -> PolicySet:
 def with_policy(text: str, folder: Path) -> PolicySet:
     (folder / "tenant.yaml").write_text(text)
     paths = [*sorted(loader.LIBRARY.glob("*.yaml")), folder / "tenant.yaml"]
-    found = loader.load_files(paths, compiler=Compiler(engine_cpp.engine()))
+    found = loader.load_files(paths, compiler=Compiler(engines.engine()))
     assert not found.problems, found.problems
     return found.policies
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from kubenexus import cli
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
@@ -33,7 +33,7 @@ def test_the_readme_has_something_to_check() -> None:
 @pytest.mark.parametrize("block", [b for b in BLOCKS if vocabulary.POLICY_API_VERSION in b])
 def test_its_policies_load(block: str, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(block)
-    assert loader.load_files(tmp_path, compiler=Compiler(engine_cpp.engine())).problems == ()
+    assert loader.load_files(tmp_path, compiler=Compiler(engines.engine())).problems == ()
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if vocabulary.POLICY_API_VERSION not in b])

@@ -7,12 +7,12 @@ from typing import Any
 import yaml
 
 from policies import vocabulary
-from policies.cel import engine_cpp as expression
+from policies.cel import engines
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
 
 Json = dict[str, Any]
-COMPILER = Compiler(expression.engine())
+COMPILER = Compiler(engines.engine())
 
 
 def a_policy(name: str = "rules", **spec: Any) -> Json:

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from kubenexus import cli as root
 from kubenexus.policy.cli import app
-from policies.cel import engine_cpp
+from policies.cel import engines
 from tests.builders import a_pod
 from tests.unit.kubenexus.policy.policy_files import a_policy, a_rule, a_test, written
 
@@ -92,17 +92,17 @@ def test_json_is_json(line: str) -> None:
     assert isinstance(json.loads(CliRunner().invoke(app, line.split()).stdout), dict)
 
 
-@pytest.mark.parametrize("name", engine_cpp.ENGINES)
+@pytest.mark.parametrize("name", engines.ENGINES)
 def test_the_engine_is_chosen_and_shown(name: str) -> None:
     result = CliRunner().invoke(app, ["version", "--engine", name, "-o", "json"])
     said = json.loads(result.stdout)
     assert (said["used"], [row["name"] for row in said["engines"]]) == (
         name,
-        list(engine_cpp.ENGINES),
+        list(engines.ENGINES),
     )
 
 
-@pytest.mark.parametrize("name", engine_cpp.ENGINES)
+@pytest.mark.parametrize("name", engines.ENGINES)
 @pytest.mark.usefixtures("folder")
 def test_both_engines_explain_alike(name: str) -> None:
     line = ["explain", "-f", "pod.yaml", "--policies", "good", "--engine", name]

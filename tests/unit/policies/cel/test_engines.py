@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pytest
 
-from policies.cel import engine_cpp
-from policies.cel.engine_cpp import (
+from policies.cel import engines, protocol
+from policies.cel.protocol import (
     Activation,
+    CelError,
     CompileError,
     Engine,
     Environment,
     EvaluationError,
-    Problem,
 )
 
 POD: Final[dict[str, Any]] = {
@@ -37,10 +37,10 @@ POD: Final[dict[str, Any]] = {
         ],
     },
 }
-ENV: Final = engine_cpp.ADMISSION.extended({"variables.limit": "int"})
+ENV: Final = protocol.ADMISSION.extended({"variables.limit": "int"})
 
-FIRST: Final = engine_cpp.engine("cel-expr-python")
-SECOND: Final = engine_cpp.engine("cel-python")
+FIRST: Final = engines.engine("cel-expr-python")
+SECOND: Final = engines.engine("cel-python")
 both = pytest.mark.parametrize(
     "engine", [pytest.param(FIRST, id=FIRST.name), pytest.param(SECOND, id=SECOND.name)]
 )
@@ -119,7 +119,7 @@ def test_outcome(engine: Engine, source: str, want: object) -> None:
 def test_nothing_but_a_bool_passes_a_rule(engine: Engine, source: str) -> None:
     program = engine.compile(source, ENV)
     with pytest.raises(EvaluationError):
-        engine_cpp.evaluate_bool(program, Activation({"object": POD}))
+        protocol.evaluate_bool(program, Activation({"object": POD}))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_nothing_but_a_bool_passes_a_rule(engine: Engine, source: str) -> None:
     ],
 )
 def test_a_wrong_type_is_refused_when_loaded(
-    source: str, want: engine_cpp.ResultType, message: str
+    source: str, want: protocol.ResultType, message: str
 ) -> None:
     with pytest.raises(CompileError) as caught:
         FIRST.compile(source, ENV, want=want)
@@ -233,7 +233,7 @@ def test_references_are_the_variables_read(engine: Engine) -> None:
     ],
 )
 def test_an_expression_out_of_bounds_is_an_error_of_ours(engine: Engine, source: str) -> None:
-    with pytest.raises(Problem):
+    with pytest.raises(CelError):
         engine.compile(source, ENV, want="any").evaluate(Activation({"object": POD}))
 
 
@@ -292,7 +292,7 @@ def test_threads_share_programs(engine: Engine) -> None:
         pod = {"metadata": {"name": f"p{n}"}, "spec": {"containers": [container]}}
         activation = Activation({"object": pod})
         return [
-            engine_cpp.evaluate_bool(program, activation) == (m == n)
+            protocol.evaluate_bool(program, activation) == (m == n)
             for (_, m), program in programs.items()
         ]
 
@@ -303,22 +303,22 @@ def test_threads_share_programs(engine: Engine) -> None:
 
 def test_an_unknown_engine_is_refused_by_name() -> None:
     with pytest.raises(
-        Problem, match="found the CEL engine 'v8', want one of cel-expr-python, cel"
+        CelError, match="found the CEL engine 'v8', want one of cel-expr-python, cel"
     ):
-        engine_cpp.engine("v8")
+        engines.engine("v8")
 
 
 def test_the_first_engine_is_the_default() -> None:
-    assert engine_cpp.engine().name == "cel-expr-python"
+    assert engines.engine().name == "cel-expr-python"
 
 
 def test_without_the_wheel_the_second_engine_serves() -> None:
     program = (
         "import sys; sys.modules['cel_expr_python'] = None\n"
-        "from policies.cel import engine_cpp\n"
-        "print(engine_cpp.engine().name)\n"
-        "try: engine_cpp.engine('cel-expr-python')\n"
-        "except engine_cpp.Problem as problem: print(problem)\n"
+        "from policies.cel import engines, protocol\n"
+        "print(engines.engine().name)\n"
+        "try: engines.engine('cel-expr-python')\n"
+        "except protocol.CelError as problem: print(problem)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.cel import engine_cpp, field_usage
+from policies.cel import engines, field_usage
 from policies.cel.protocol import (
     ADMISSION,
     Activation,
@@ -15,7 +15,7 @@ from policies.cel.protocol import (
     Program,
 )
 
-ENGINE = engine_cpp.engine("cel-expr-python")
+ENGINE = engines.engine("cel-expr-python")
 ALL = field_usage.ALL
 
 

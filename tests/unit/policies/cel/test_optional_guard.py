@@ -4,10 +4,10 @@ from typing import Final
 
 import pytest
 
-from policies.cel import engine_cpp, optional_guard
-from policies.cel.engine_cpp import Activation, CompileError, EvaluationError
+from policies.cel import engines, optional_guard, protocol
+from policies.cel.protocol import Activation, CompileError, EvaluationError
 
-ENGINE: Final = engine_cpp.engine("cel-expr-python")
+ENGINE: Final = engines.engine("cel-expr-python")
 OBJECT: Final = {"a": 3, "l": [1]}
 
 
@@ -36,7 +36,7 @@ OBJECT: Final = {"a": 3, "l": [1]}
 )
 def test_an_optional_that_would_get_lost_is_refused(source: str) -> None:
     with pytest.raises(CompileError) as caught:
-        ENGINE.compile(source, engine_cpp.ADMISSION, want="any")
+        ENGINE.compile(source, protocol.ADMISSION, want="any")
     assert caught.value.message == optional_guard.ADVICE
 
 
@@ -62,13 +62,13 @@ def test_an_optional_that_would_get_lost_is_refused(source: str) -> None:
     ],
 )
 def test_what_people_write_passes(source: str, want: object) -> None:
-    program = ENGINE.compile(source, engine_cpp.ADMISSION, want="any")
+    program = ENGINE.compile(source, protocol.ADMISSION, want="any")
     assert program.evaluate(Activation({"object": OBJECT})) == want
 
 
 def test_an_optional_as_a_result_is_an_error_of_the_rule() -> None:
-    env = engine_cpp.Environment.of(["object"])
-    unchecked = engine_cpp.Environment(env.variables, checked=False)
+    env = protocol.Environment.of(["object"])
+    unchecked = protocol.Environment(env.variables, checked=False)
     for source in ("object.?a", "[object.?a]", "{'a': object.?a}", "{'a': [{'b': object.?a}]}"):
         program = ENGINE.compile(source, unchecked, want="any")
         with pytest.raises(EvaluationError) as caught:
@@ -78,5 +78,5 @@ def test_an_optional_as_a_result_is_an_error_of_the_rule() -> None:
 
 def test_the_place_is_told_on_a_later_line() -> None:
     with pytest.raises(CompileError) as caught:
-        ENGINE.compile("true ||\n  optional.of(1).includes(1)", engine_cpp.ADMISSION)
+        ENGINE.compile("true ||\n  optional.of(1).includes(1)", protocol.ADMISSION)
     assert (caught.value.line, caught.value.column) == (2, 26)

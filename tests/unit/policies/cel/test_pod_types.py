@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import pytest
 
-from policies.cel import engine_cpp, generate_pod_types, pod_types
-from policies.cel.engine_cpp import Activation, CompileError, Environment
+from policies.cel import engines, generate_pod_types, pod_types, protocol
+from policies.cel.protocol import Activation, CompileError, Environment
 
-ENGINE: Final = engine_cpp.engine("cel-expr-python")
-TYPED: Final = Environment(engine_cpp.ADMISSION.variables, schema="Pod")
+ENGINE: Final = engines.engine("cel-expr-python")
+TYPED: Final = Environment(protocol.ADMISSION.variables, schema="Pod")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_types_that_only_the_checker_knows_are_refused(
 
 
 def test_without_the_schema_fields_are_not_checked() -> None:
-    untyped = Environment(engine_cpp.ADMISSION.variables)
+    untyped = Environment(protocol.ADMISSION.variables)
     assert ENGINE.compile("object.spec.replicas == 1", untyped).result_type == "bool"
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.cel import checked_expr, engine_cpp
-from policies.cel.engine_cpp import Activation, CompileError, Engine, EvaluationError
+from policies.cel import checked_expr, engines, protocol
+from policies.cel.protocol import Activation, CompileError, Engine, EvaluationError
 
-FIRST: Final = engine_cpp.engine("cel-expr-python")
-SECOND: Final = engine_cpp.engine("cel-python")
-ENV: Final = engine_cpp.ADMISSION
-POD_ENV: Final = engine_cpp.Environment(ENV.variables, schema="Pod")
+FIRST: Final = engines.engine("cel-expr-python")
+SECOND: Final = engines.engine("cel-python")
+ENV: Final = protocol.ADMISSION
+POD_ENV: Final = protocol.Environment(ENV.variables, schema="Pod")
 
 both = pytest.mark.parametrize("engine", [FIRST, SECOND], ids=lambda engine: engine.name)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.cel import engine_cpp
+from policies.cel import engines
 from tests.conformance import cel_spec, cel_table
 from tests.pages import ROOT
 
@@ -78,5 +78,5 @@ def vector(expr: str, **want: object) -> dict[str, object]:
     ],
 )
 def test_the_runner_is_strict(given: dict[str, object], passed: bool) -> None:
-    why = cel_spec.judge(engine_cpp.engine("cel-expr-python"), given)
+    why = cel_spec.judge(engines.engine("cel-expr-python"), given)
     assert (why == "") is passed

@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.checks.numa import Size
 from policies.engine import loader
 from policies.engine.compiler import Compiler
@@ -288,7 +288,7 @@ def test_the_owner_is_looked_up_only_where_it_decides(pod: Json, want: bool) -> 
 
 @pytest.fixture(scope="module")
 def shipped() -> PolicySet:
-    loaded = loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine()))
+    loaded = loader.load_files(loader.LIBRARY, compiler=Compiler(engines.engine()))
     assert loaded.problems == ()
     return loaded.policies
 

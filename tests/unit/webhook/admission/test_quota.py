@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
@@ -36,7 +36,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> PolicySet:
     file = tmp_path_factory.mktemp("policies") / "research.yaml"
     file.write_text(POLICY)
     paths = [*sorted(loader.LIBRARY.glob("*.yaml")), file]
-    return loader.load_files(paths, compiler=Compiler(engine_cpp.engine())).policies
+    return loader.load_files(paths, compiler=Compiler(engines.engine())).policies
 
 
 def a_gang(members: int, **spec: Any) -> Json:

@@ -8,7 +8,7 @@ from kubenexus.policy.explain import explain
 from kubenexus.policy.explain import text as explain_text
 from kubenexus.policy.explain.tracing import PartsEngine, TracedExpression, Tracer
 from policies import vocabulary
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from policies.engine.evaluate import evaluate
@@ -18,7 +18,7 @@ from tests.unit.kubenexus.policy.policy_files import a_policy, a_rule, compiled
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-COMPILER = Compiler(PartsEngine(engine_cpp.engine()))
+COMPILER = Compiler(PartsEngine(engines.engine()))
 TENANT = {vocabulary.TENANT_LABEL: "ada"}
 ADA = a_policy(
     "ada",

@@ -4,16 +4,16 @@ from typing import Final
 
 import pytest
 
-from policies.cel import engine_cpp
-from policies.cel.engine_cpp import Activation, CompileError, EvaluationError
+from policies.cel import engines, protocol
+from policies.cel.protocol import Activation, CompileError, EvaluationError
 from tests.conformance import kubernetes_answers as answers
 
-ENGINE: Final = engine_cpp.engine("cel-expr-python")
-PORTABLE: Final = engine_cpp.engine("cel-python")
-ENV: Final = engine_cpp.Environment.of(["object"])
+ENGINE: Final = engines.engine("cel-expr-python")
+PORTABLE: Final = engines.engine("cel-python")
+ENV: Final = protocol.Environment.of(["object"])
 
 
-def answer(engine: engine_cpp.Engine, source: str) -> object:
+def answer(engine: protocol.Engine, source: str) -> object:
     program = engine.compile(source, ENV, want="any")
     try:
         return program.evaluate(Activation({"object": {}}))

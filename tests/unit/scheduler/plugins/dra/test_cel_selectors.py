@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.cel import engine_cpp
+from policies.cel import engines, protocol
 from scheduler.plugins.dra.cel_selectors import Answer, DeviceSelectors
 from scheduler.plugins.dra.device_types import Device, ResourceSlice
 from tests.unit.scheduler.plugins.dra.builders import DRIVER, a_device, slice_json
@@ -74,9 +74,9 @@ def test_a_selector_that_cannot_be_read_is_told() -> None:
 def test_a_device_is_asked_about_once_until_it_changes() -> None:
     made: list[str] = []
 
-    def engine() -> engine_cpp.Engine:
+    def engine() -> protocol.Engine:
         made.append("engine")
-        return engine_cpp.engine()
+        return engines.engine()
 
     selecting, device = DeviceSelectors(engine), the_device()
     first = [selecting.matches([f'{HERE}.model == "H100"'], device) for _ in range(3)]
@@ -89,8 +89,8 @@ def test_a_device_is_asked_about_once_until_it_changes() -> None:
     )
 
 
-@pytest.mark.parametrize("name", engine_cpp.ENGINES)
+@pytest.mark.parametrize("name", engines.ENGINES)
 def test_both_engines_agree_on_plain_selectors(name: str) -> None:
-    selecting = DeviceSelectors(lambda: engine_cpp.engine(name))
+    selecting = DeviceSelectors(lambda: engines.engine(name))
     sources = [f'{SIZE}.compareTo(quantity("80Gi")) >= 0', f'{HERE}.model in ["H100", "H200"]']
     assert selecting.matches(sources, the_device()) is True

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from policies.cel import engine_cpp
+from policies.cel import engines
 from policies.engine import loader
 from policies.engine.compiler import Compiler
 from scheduler.model.policy import PlacementTables
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(30)
 
 # Gold adds 20, silver 10, bronze nothing.
 TABLES = PlacementTables.of(
-    loader.load_files(loader.LIBRARY, compiler=Compiler(engine_cpp.engine())).policies
+    loader.load_files(loader.LIBRARY, compiler=Compiler(engines.engine())).policies
 )
 
 

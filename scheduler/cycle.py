@@ -25,6 +25,7 @@ from scheduler.actuators import Actuators
 from scheduler.bind.binding_cycle import BindingCycles
 from scheduler.cache.cache import Cache
 from scheduler.cache.comparer import Mismatch, compare
+from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.inspection import Inspection
 from scheduler.explain.inspector import Inspector
 from scheduler.feed import Feed
@@ -47,6 +48,10 @@ from scheduler.report.metrics import Metrics
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.manager import TenancyManager
+from scheduler.tenancy.preemption.pdb import DisruptionBudgets
+from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.quota.gpu_kinds import GpuKinds
+from scheduler.tenancy.reservation.members import MemberReservations
 
 STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
 
@@ -71,10 +76,17 @@ class Scheduler:
         settings: CycleSettings = CycleSettings(),  # noqa: B008 (frozen, and without state)
     ) -> None:
         self._wake = asyncio.Event()
-        self.cache = Cache()
-        self.shares = FairShares(self.cache.accounts.ledger)
+        self._changed: set[str] = set()  # nodes on which something may have become possible
+        snapshot = Snapshot()
+        self.accounts = QuotaAccounts(GpuKinds(snapshot))
+        self.shares = FairShares(self.accounts.ledger)
+        self.budgets = DisruptionBudgets()
+        self.cache = Cache(
+            snapshot, usage=self.accounts, scheduler_name=name, nodes_changed=self._note
+        )
+        self.reservations = MemberReservations(self.cache.reserved, self.accounts)
         self.groups = PodGroups(self._regroup)
-        self.partial_gangs = PartialGangTracker(self.groups.find, self.cache.reservations.owed)
+        self.partial_gangs = PartialGangTracker(self.groups.find, self.reservations.owed)
         self.queue = SchedulingQueue(
             bound=self.cache.bound,
             group=self.groups.find,
@@ -83,8 +95,8 @@ class Scheduler:
             class_of=self._class_of,
             starving_after=settings.starving_after,
             fair_share_order=self.shares.order,
-            boost=lambda tier: self.cache.snapshot.tables.boost(tier),
-            reserved=self.cache.reservations,
+            boost=lambda tier: snapshot.tables.boost(tier),
+            reserved=self.reservations,
         )
         self.recovery = GangRecovery(
             queue=self.queue,
@@ -103,8 +115,11 @@ class Scheduler:
         context = SchedulingContext(
             scheduler=name,
             cache=self.cache,
-            queue=self.queue,
+            accounts=self.accounts,
             shares=self.shares,
+            budgets=self.budgets,
+            reservations=self.reservations,
+            queue=self.queue,
             metrics=metrics,
             evictor=actuators.evictor,
             group=self.groups.find,
@@ -131,9 +146,8 @@ class Scheduler:
             pods=self._pods,
             known=known,
             asked_for=self.provisioning.shown,
+            reserved_later=self.tenancy.reserved_later,
         )
-        self._changed: set[str] = set()  # nodes on which something may have become possible
-        self.cache.on_nodes = self._note
         self._stirred = False  # something that no node shows may have helped somebody
         self._stir_at = 0.0  # not before, so that a stream of such changes costs little
         self._most_flying = settings.most_in_flight  # pods
@@ -225,7 +239,7 @@ class Scheduler:
         """Other policies are in force: any node may have become open to anybody."""
         self.cache.snapshot.adopt(tables)
         self.cache.know_models(tables.vram)
-        self.cache.accounts.adopt(tables.policy)
+        self.accounts.adopt(tables.policy)
         self.cache.recount()
         self._stirred = True
         self._note(tuple(self.cache.snapshot.table.rows))
@@ -377,8 +391,8 @@ class Scheduler:
 
     def _tell_misfit(self, unit: Unit, found: NoFit) -> None:
         """Who lacks room is told apart from who is beyond the tenant's quota."""
-        with self.cache.reservations.uncounted(unit.key):
-            allowed = self.cache.accounts.allow(unit)
+        with self.reservations.uncounted(unit.key):
+            allowed = self.accounts.allow(unit)
         within = allowed if isinstance(allowed, Unit) else unit
         asked = self.provisioning.misfit(within, found)
         self._reporter.misfit(unit, within.pods, found, provisioning=asked)

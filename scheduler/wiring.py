@@ -224,7 +224,7 @@ class Wiring:
             peer_feeds.namespaces(snapshot.interpod),
             *peer_feeds.serving(snapshot.interpod),
             *volume_feeds.feeds(snapshot.volumes.facts),
-            self.scheduler.cache.budgets.feed(),
+            self.scheduler.budgets.feed(),
         )
         return tuple(
             Informer(

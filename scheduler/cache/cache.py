@@ -13,7 +13,8 @@ Counted like kube-scheduler does: pods of every scheduler, and terminating ones 
 Succeeded and Failed ones hold nothing. A pod on a node that is not known yet is remembered and
 counted when the node appears; a node that goes leaves its pods remembered in the same way.
 
-What tenants use follows from it: `accounts`.
+The `usage` observer hears of each pod that counts on a node and of each that no longer does; quotas
+are counted there.
 
 Nodes go into the snapshot as all sources together tell them: `hosts` knows more of some than their
 objects do, and a node is put anew when that changes.
@@ -24,6 +25,7 @@ Not here: pods that wait for a node (`queueing`), and what is free (`snapshot`).
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.cache.snapshot import Snapshot
@@ -34,10 +36,6 @@ from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
-from scheduler.tenancy.preemption.pdb import DisruptionBudgets
-from scheduler.tenancy.quota.accounting import QuotaAccounts
-from scheduler.tenancy.quota.gpu_kinds import GpuKinds
-from scheduler.tenancy.reservation.members import MemberReservations
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,28 +48,54 @@ class CachedPod:
     assumed: bool
 
 
-class Cache:
-    """One writer, the event loop. Calls that free something return the nodes they freed it on."""
+class UsageObserver(Protocol):
+    """Counts what pods on nodes use."""
 
-    def __init__(self) -> None:
-        self.snapshot = Snapshot()
+    @property
+    def depends_on_nodes(self) -> bool:
+        """Whether what a pod counts for changes with its node."""
+        ...
+
+    def charge(self, pod: Pod, node: str) -> None: ...
+
+    def uncharge(self, uid: str) -> None: ...
+
+
+class _NoUsage:
+    depends_on_nodes = False
+
+    def charge(self, pod: Pod, node: str) -> None:
+        """Not counted."""
+
+    def uncharge(self, uid: str) -> None:
+        """Not counted."""
+
+
+class Cache:
+    """One writer, the event loop. Calls that free capacity return the nodes on which they free it.
+
+    `nodes_changed` hears of nodes that changed without their objects."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot | None = None,
+        *,
+        usage: UsageObserver | None = None,
+        scheduler_name: str = "",
+        nodes_changed: Callable[[Iterable[str]], None] = lambda nodes: None,
+    ) -> None:
+        self.snapshot = Snapshot() if snapshot is None else snapshot
+        self._usage: UsageObserver = usage or _NoUsage()
+        self._scheduler_name = scheduler_name
+        self._nodes_changed = nodes_changed
         self.hosts = HostInventory(self.snapshot.devices.facts, changed=self._rehost)
-        self.on_nodes: Callable[[Iterable[str]], None] = lambda nodes: None
-        """Told of nodes that changed without their objects."""
         self._objects: dict[str, Node] = {}  # node name -> the node as its object tells it
         self._held: dict[str, CachedPod] = {}  # pod uid -> where it is
         self._on: dict[str, set[str]] = {}  # node name -> uids of its pods, known node or not
         self._members: dict[GangKey, set[str]] = {}  # gang -> uids of members that count
-        self.accounts = QuotaAccounts(GpuKinds(self.snapshot))
-        self.holds = ReservedCapacity(self.snapshot)
-        self.reservations = MemberReservations(self.holds, self.accounts)
-        self.foretold: Callable[[Pod], Iterable[str]] = lambda pod: ()
-        """What is going to be kept that the pod may not use, as sentences."""
-        self.budgets = DisruptionBudgets()
-        self.own = ""
-        """The name of the scheduler whose cache this is."""
-        self.yielding = 0  # pods on nodes that are marked preemptible
-        self.timed = 0  # pods on nodes that say how long they run
+        self.reserved = ReservedCapacity(self.snapshot)
+        self.preemptible = 0  # pods on nodes that are marked preemptible
+        self.with_duration = 0  # pods on nodes that state how long they run
         self._priorities: dict[str, Counter[int]] = {}  # tenant -> priorities of its placed pods
 
     def __len__(self) -> int:
@@ -121,7 +145,7 @@ class Cache:
         if new:
             for held in mine:
                 self.snapshot.charge(held.pod, held.node, held.assignment)
-        if changed and self.accounts.ledger.tree.kinds:
+        if changed and self._usage.depends_on_nodes:
             self.recount(mine)
         return changed
 
@@ -133,18 +157,18 @@ class Cache:
     def _rehost(self, names: Iterable[str]) -> None:
         known = (name for name in names if name in self._objects)
         if changed := [name for name in known if self.put_node(self._objects[name])]:
-            self.on_nodes(changed)
+            self._nodes_changed(changed)
 
     def recount(self, held: Iterable[CachedPod] | None = None) -> None:
         """What these hold, or all, counts for their tenants by what their nodes are now."""
         for one in tuple(self._held.values()) if held is None else held:
-            self.accounts.charge(one.pod, one.node)
+            self._usage.charge(one.pod, one.node)
 
     def drop_node(self, name: str) -> None:
         self._objects.pop(name, None)
         if name in self.snapshot:
             self.snapshot.drop_node(name)
-            self.holds.node_gone(name)
+            self.reserved.node_gone(name)
 
     # --- what the watch says ---
 
@@ -153,7 +177,7 @@ class Cache:
         held = self._held.get(pod.uid)
         if pod.nominated or pod.uid in self.snapshot.nominees:
             # What this scheduler promised itself is kept by `holds`.
-            waits = not (pod.node or pod.finished or held or pod.scheduler == self.own)
+            waits = not (pod.node or pod.finished or held or pod.scheduler == self._scheduler_name)
             self.snapshot.nominate(pod if waits else replace(pod, nominated=""))
         if pod.finished:
             return self._remove(pod.uid)
@@ -209,7 +233,7 @@ class Cache:
     def _remember(self, held: CachedPod) -> None:
         self._held[held.pod.uid] = held
         self._on.setdefault(held.node, set()).add(held.pod.uid)
-        self.accounts.charge(held.pod, held.node)
+        self._usage.charge(held.pod, held.node)
         self._rank(held.pod, +1)
         self._count(held.pod)
 
@@ -217,7 +241,7 @@ class Cache:
         held = self._held.pop(uid, None)
         if held is None:
             return ()
-        self.accounts.uncharge(uid)
+        self._usage.uncharge(uid)
         self._rank(held.pod, -1)
         here = self._on[held.node]
         here.discard(uid)
@@ -231,12 +255,12 @@ class Cache:
 
     def _claims(self, node: str, held: Iterable[CachedPod]) -> list[tuple[Pod, Assignment]]:
         """Whatever counts on the node: its pods, and what is kept there."""
-        kept = [(one.pod, one.assignment) for one in self.holds.on(node)]
+        kept = [(one.pod, one.assignment) for one in self.reserved.on(node)]
         return [*((one.pod, one.assignment) for one in held), *kept]
 
     def _rank(self, pod: Pod, sign: int) -> None:
-        self.yielding += sign if pod.attributes.preemptible else 0
-        self.timed += sign if pod.attributes.lasts is not None else 0
+        self.preemptible += sign if pod.attributes.preemptible else 0
+        self.with_duration += sign if pod.attributes.lasts is not None else 0
         counts = self._priorities.get(pod.attributes.tenant)
         if counts is None:
             counts = self._priorities[pod.attributes.tenant] = Counter()

@@ -39,7 +39,7 @@ def _recount(cache: Cache, held: Iterable[CachedPod]) -> Snapshot:
         if one.node in snapshot:
             snapshot.charge(one.pod, one.node, one.assignment)
     for name in snapshot.table.rows:
-        for kept in cache.holds.on(name):
+        for kept in cache.reserved.on(name):
             snapshot.charge(kept.pod, name, kept.assignment)
     return snapshot
 

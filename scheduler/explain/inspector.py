@@ -39,11 +39,13 @@ class Inspector:
         pods: Mapping[str, Pod],
         known: Callable[[], Iterable[Pod]],
         asked_for: Callable[[GangKey], list[str]] = lambda _: [],
+        reserved_later: Callable[[Pod], Iterable[str]] = lambda _: (),
     ) -> None:
         self._cache, self._queue = cache, queue
         self._partial_gangs, self._recovery = partial_gangs, recovery
         self._memo, self._now, self._pods, self._known = memo, now, pods, known
         self._asked_for = asked_for
+        self._reserved_later = reserved_later
 
     def inspect(self, which: str | PodKey) -> Inspection | None:
         """A pod by its uid or its key; None: no such pod is waiting or was shown."""
@@ -106,8 +108,8 @@ class Inspector:
         """What is kept for others, where the pod has no node."""
         if seen.node:
             return {}
-        cache = self._cache
-        found = [*kept_from(seen.pod, cache.holds), *cache.foretold(seen.pod)]
+        now = kept_from(seen.pod, self._cache.reserved)
+        found = [*now, *self._reserved_later(seen.pod)]
         return {"reserved": found} if found else {}
 
     def _provisioning(self, seen: Inspection) -> dict[str, Any]:

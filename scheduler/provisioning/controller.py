@@ -82,7 +82,7 @@ class ProvisioningController:
         self.broken: BaseException | None = None
         self._queue, self._evicting, self._record = context.queue, evicting, context.record
         self._metrics, self._wake = context.metrics, context.wake
-        self._extended = context.cache.reservations.extended
+        self._extended = context.reservations.extended
         self._now, self._epoch = context.now, context.epoch
         self._wants: dict[GangKey, _UnplacedGang] = {}
         self._known: dict[Name, ProvisioningRequest] = {}

@@ -44,7 +44,7 @@ def expose(
     metrics.watch(
         "kept_units",
         "Units and reservations for which room is kept that nobody has taken yet.",
-        lambda: float(len(scheduler.cache.holds)),
+        lambda: float(len(scheduler.cache.reserved)),
     )
     metrics.watch(
         "ledger_drift",

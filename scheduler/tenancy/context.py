@@ -13,6 +13,9 @@ from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.preemption.executor import Evictor
+from scheduler.tenancy.preemption.pdb import DisruptionBudgets
+from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.reservation.members import MemberReservations
 from scheduler.tenancy.reservation.writer import ReservationWriter
 
 PlanFunction = Callable[[Unit, frozenset[str], Memo], Plan]
@@ -24,8 +27,11 @@ class SchedulingContext:
 
     scheduler: str
     cache: Cache
-    queue: SchedulingQueue
+    accounts: QuotaAccounts
     shares: FairShares
+    budgets: DisruptionBudgets
+    reservations: MemberReservations
+    queue: SchedulingQueue
     metrics: Metrics
     evictor: Evictor | None
     group: Callable[[GangKey], PodGroup | None]

@@ -37,16 +37,18 @@ class TenancyManager:
 
     def __init__(self, context: SchedulingContext, plan: PlanFunction, memo: Memo) -> None:
         self._context, self._plan, self._memo = context, plan, memo
-        self._holds = context.cache.holds
-        context.cache.own = context.scheduler
-        pledges = PreemptorQuota(context.cache, lambda: self.preempting.attempts)
+        self._holds = context.cache.reserved
+        pledges = PreemptorQuota(context.cache, context.accounts, lambda: self.preempting.attempts)
         self.decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
-        self.quotas = QuotaEnforcer(context.cache, context.queue, pledged=pledges.allow)
-        self.wanting = EntitlementTracker(context.cache, context.queue)
-        self.reservations = context.cache.reservations
+        self.quotas = QuotaEnforcer(
+            context.cache, context.accounts, context.queue, pledged=pledges.allow
+        )
+        self.wanting = EntitlementTracker(context.cache, context.accounts, context.queue)
+        self.reservations = context.reservations
         self.reserving = _reserving(context)
         self.moving = Relocation(
             context.cache,
+            context.reservations,
             plan=self._replan,
             group=context.group,
             freed=context.freed,
@@ -55,6 +57,9 @@ class TenancyManager:
         )
         self.preempting = PreemptionController(
             cache=context.cache,
+            accounts=context.accounts,
+            budgets=context.budgets,
+            reservations=context.reservations,
             queue=context.queue,
             holds=self._holds,
             evictor=context.evictor,
@@ -71,6 +76,7 @@ class TenancyManager:
         evictor, preempting = context.evictor, self.preempting
         means = BackfillActions(
             plan=self._lifted,
+            with_placeholders=context.reservations.extended,
             oust=preempting.oust,
             ousting=preempting.asked,
             record=(lambda report: None) if evictor is None else evictor.record,
@@ -79,6 +85,7 @@ class TenancyManager:
         )
         self.promising = BackfillController(
             context.cache,
+            context.accounts,
             context.queue,
             means,
             fair_share_order=context.shares.order,
@@ -88,7 +95,7 @@ class TenancyManager:
 
     def _opened(self, nodes: Iterable[str]) -> None:
         """Nothing is kept any more for a unit for which others went, of its quota either."""
-        self._context.cache.accounts.quota_changed()
+        self._context.accounts.quota_changed()
         self._context.freed(nodes)
 
     @property
@@ -141,10 +148,10 @@ class TenancyManager:
         return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
 
     def _beyond(self, unit: Unit) -> frozenset[str] | None:
-        cache = self._context.cache
-        if cache.accounts.plain:
+        accounts = self._context.accounts
+        if accounts.plain:
             return None
-        return cache.accounts.beyond(unit, cache.snapshot.table.rows)
+        return accounts.beyond(unit, self._context.cache.snapshot.table.rows)
 
     def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
         """As if nothing were kept for it; what is going to be kept for others is left alone."""
@@ -166,6 +173,10 @@ class TenancyManager:
             for key in (unit.key, *allotted):
                 stack.enter_context(self._holds.lifted(key))
             return self._plan(unit, closed, Memo(statics=memo.statics))
+
+    def reserved_later(self, pod: Pod) -> Iterable[str]:
+        """Capacity that will be reserved for other tenants than the pod's, as sentences."""
+        return () if self.reserving is None else self.reserving.allotments.coming.kept_from(pod)
 
     def misfit(self, unit: Unit) -> None:
         # Nobody goes for a leader alone: it would wait on for room for its members.
@@ -223,6 +234,7 @@ def _reserving(context: SchedulingContext) -> ReservationController | None:
         return None
     return ReservationController(
         context.cache,
+        context.reservations,
         context.recorder,
         group=context.group,
         now=context.now,

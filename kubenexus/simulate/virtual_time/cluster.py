@@ -21,8 +21,9 @@ from typing import Final
 
 from cluster.events import correlator
 from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run, Span, TimelineEntry
-from policies import duration
+from policies import duration, vocabulary
 from scheduler.cache.cache import Cache
+from scheduler.cache.snapshot import Snapshot
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed, Plan
@@ -31,6 +32,8 @@ from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import planner
 from scheduler.report import events
+from scheduler.tenancy.quota.accounting import QuotaAccounts
+from scheduler.tenancy.quota.gpu_kinds import GpuKinds
 
 EPOCH: Final = 1_000_000.0  # the time of day at which the clock shows nought
 _LEAST: Final = 0.5  # seconds that the clock moves, so that nothing is looked at for ever
@@ -65,10 +68,12 @@ class VirtualCluster:
     ) -> None:
         self.now = 0.0
         self.tables, self.cpu = tables, cpu
-        self.cache = Cache()
+        snapshot = Snapshot()
+        self.accounts = QuotaAccounts(GpuKinds(snapshot))
+        self.cache = Cache(snapshot, usage=self.accounts, scheduler_name=vocabulary.SCHEDULER_NAME)
         self.cache.snapshot.adopt(tables)
         self.cache.know_models(tables.vram)
-        self.cache.accounts.adopt(tables.policy)
+        self.accounts.adopt(tables.policy)
         for node in nodes:
             self.cache.put_node(node)
         self.memo = planner.Memo()

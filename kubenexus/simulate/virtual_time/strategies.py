@@ -28,6 +28,8 @@ from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
 from scheduler.tenancy.manager import TenancyManager
 from scheduler.tenancy.preemption.executor import Evictor
+from scheduler.tenancy.preemption.pdb import DisruptionBudgets
+from scheduler.tenancy.reservation.members import MemberReservations
 
 _STIR_EVERY: Final = 0.2  # seconds, as in the scheduler
 
@@ -116,7 +118,7 @@ class KubeNexusStrategy:
     def __init__(self, world: VirtualCluster, *, fair: bool, evicts: bool = False) -> None:
         self._world = world
         cache = world.cache
-        self._shares = FairShares(cache.accounts.ledger)
+        self._shares = FairShares(world.accounts.ledger)
         self._changed: set[str] = set()
         self._stirred = False  # something that no node shows may have helped somebody
         self._stir_at = 0.0
@@ -136,8 +138,11 @@ class KubeNexusStrategy:
         context = SchedulingContext(
             scheduler=vocabulary.SCHEDULER_NAME,
             cache=world.cache,
-            queue=self.queue,
+            accounts=world.accounts,
             shares=self._shares,
+            budgets=DisruptionBudgets(),
+            reservations=MemberReservations(world.cache.reserved, world.accounts),
+            queue=self.queue,
             metrics=Metrics(),
             evictor=evictor if evicts else None,
             group=lambda gang: None,

@@ -40,6 +40,7 @@ from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps, 
 from scheduler.tenancy.fairshare.shares import FairShareOrder
 from scheduler.tenancy.preemption.candidates import overdue_bundles
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimSearch
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.tree import Amounts, Pairs
 
 DEPTH: Final = 4  # promises at a time
@@ -68,6 +69,7 @@ class BackfillActions:
     """
 
     plan: Callable[[Unit, frozenset[str], Memo], Plan]
+    with_placeholders: Callable[[Unit], Unit]
     oust: Callable[[Unit, PreemptionPlan], bool]
     ousting: Callable[[UnitKey], bool]
     record: Callable[[correlator.EventReport], None]
@@ -81,6 +83,7 @@ class BackfillController:
     def __init__(
         self,
         cache: Cache,
+        accounts: QuotaAccounts,
         queue: SchedulingQueue,
         means: BackfillActions,
         *,
@@ -89,14 +92,19 @@ class BackfillController:
         epoch: Callable[[], float],
         depth: int = DEPTH,
     ) -> None:
-        self._cache, self._queue, self._means = cache, queue, means
+        self._cache = cache
+        self._accounts = accounts
+        self._queue = queue
+        self._means = means
         self._snapshot = cache.snapshot
         self._now, self._epoch, self._depth = now, epoch, depth
         self._fair_share_order = fair_share_order
         self._promised = queue.start_reservations
         self._blocked: dict[UnitKey, BlockedUnit] = {}
         self._lengths = RunTimes(cache.snapshot)
-        self._allowances = QuotaForecast(cache, self._promised, self._unit, self._lengths, epoch)
+        self._allowances = QuotaForecast(
+            cache, accounts, self._promised, self._unit, self._lengths, epoch
+        )
         self._disturbed: dict[UnitKey, str] = {}  # -> who went ahead of the promise
         self._called: set[UnitKey] = set()  # units that were tried when their time came
         self._due = False  # somebody came to wait
@@ -117,7 +125,7 @@ class BackfillController:
         if isinstance(found, NoFit):
             return found
         touched = [one for one in others if any(p.node in one.nodes for p in found.placements)]
-        first = 0 < unit.bound < unit.size or unit.key in self._cache.holds
+        first = 0 < unit.bound < unit.size or unit.key in self._cache.reserved
         if first:
             self._note_disturbed(unit, touched)
             return found
@@ -168,7 +176,7 @@ class BackfillController:
 
     def misfit(self, unit: Unit) -> None:
         """The unit did not fit, and nobody goes for it."""
-        if unit.key in self._blocked or not (self._cache.timed or self._lengths.usual):
+        if unit.key in self._blocked or not (self._cache.with_duration or self._lengths.usual):
             return
         if len(self._blocked) < MOST_WAITING:
             self._blocked[unit.key] = BlockedUnit.of(unit)
@@ -259,7 +267,7 @@ class BackfillController:
     def _unit(self, key: UnitKey) -> Unit | None:
         """With the members that its leader is going to make: they need room at the same time."""
         unit = self._queue.unit(key)
-        return unit and self._cache.reservations.extended(unit)
+        return unit and self._means.with_placeholders(unit)
 
     def _displace(self, unit: Unit) -> bool:
         """The unit takes the place of a promise of lower priority, the lowest and latest."""
@@ -307,7 +315,7 @@ class BackfillController:
         self._called.discard(key)
         self._disturbed.pop(key, None)
         self._due = bool(self._blocked)
-        self._cache.accounts.quota_changed()  # of a quota, too, nothing is kept for it any more
+        self._accounts.quota_changed()  # of a quota, too, nothing is kept for it any more
         self._means.freed(promise.nodes)
 
     # --- looking after them ---

@@ -14,6 +14,7 @@ from scheduler.cache.cache import Cache
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.tenancy.backfill.run_time import RunTimes
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.ledger import Excess
 from scheduler.tenancy.quota.tree import Amounts, total
 
@@ -27,6 +28,7 @@ class QuotaForecast:
     def __init__(
         self,
         cache: Cache,
+        accounts: QuotaAccounts,
         promised: Iterable[UnitKey],
         units: Callable[[UnitKey], Unit | None],
         lengths: RunTimes,
@@ -34,7 +36,7 @@ class QuotaForecast:
     ) -> None:
         self._cache, self._keys, self._units = cache, promised, units
         self._lengths, self._epoch = lengths, epoch
-        self._accounts = cache.accounts
+        self._accounts = accounts
 
     def open(self, unit: Unit, start: float) -> bool:
         """Whether the unit may start then, with all others that were promised a start."""

@@ -23,7 +23,7 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.reserved_capacity import ReservedCapacity
@@ -38,8 +38,10 @@ from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption.evaluator import Evaluator
 from scheduler.tenancy.preemption.executor import EvictionProgress, Evictor, NominationClearer
+from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, SearchRateLimit
 from scheduler.tenancy.preemption.victims import PreemptionPlan
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
 LONGEST_WAIT: Final = 600.0  # for victims that ignore their grace
@@ -75,6 +77,18 @@ class Attempt:
         return self.task is not None and not self.task.done()
 
 
+class PendingMembers(Protocol):
+    """Reservations for gang members that are not created yet."""
+
+    def extended(self, unit: Unit) -> Unit:
+        """The unit with placeholders for these members."""
+        ...
+
+    def kept(self, key: UnitKey) -> tuple[Placement, ...]: ...
+
+    def get(self, key: UnitKey) -> object | None: ...
+
+
 class PreemptionController:
     """`plan` places a unit on the snapshot, away from closed nodes; `epoch` is the time of day."""
 
@@ -82,6 +96,9 @@ class PreemptionController:
         self,
         *,
         cache: Cache,
+        accounts: QuotaAccounts,
+        budgets: DisruptionBudgets,
+        reservations: PendingMembers,
         queue: SchedulingQueue,
         holds: ReservedCapacity,
         evictor: Evictor | None,
@@ -97,8 +114,12 @@ class PreemptionController:
     ) -> None:
         self._cache, self._queue, self._holds, self._evictor = cache, queue, holds, evictor
         self._metrics, self._now, self._wake, self._freed = metrics, now, wake, freed
+        self._budgets = budgets
+        self._reservations = reservations
         self._searching = Evaluator(
             cache,
+            accounts=accounts,
+            budgets=budgets,
             metrics=metrics,
             scheduler=scheduler,
             plan=plan,
@@ -214,7 +235,7 @@ class PreemptionController:
         watched = EvictionProgress(
             wanted=lambda: self._stands(attempt) and self._now() < attempt.until,
             ends=self._ends,
-            guarded=lambda pod: bool(self._cache.budgets.of(pod)),
+            guarded=lambda pod: bool(self._budgets.of(pod)),
             went=went,
             anybody=lambda: attempt.evicted > 0,
         )
@@ -347,7 +368,7 @@ class PreemptionController:
         unit = self._queue.unit(key)
         if unit is None or not unit.plannable:
             return
-        attempt.unit = self._cache.reservations.extended(unit)
+        attempt.unit = self._reservations.extended(unit)
         nodes = frozenset(one.node for one in attempt.places)
         verdict = self._searching.again(attempt.unit, nodes)
         if verdict is not None:
@@ -381,9 +402,9 @@ class PreemptionController:
     def _end(self, key: UnitKey) -> None:
         attempt = self._attempts.pop(key)
         self._stay(uid for uid in attempt.victims if not self._is_ending(uid))
-        kept = self._cache.reservations.kept(key)
+        kept = self._reservations.kept(key)
         self._freed(self._holds.end(key))
-        if kept and self._cache.reservations.get(key) is not None:
+        if kept and self._reservations.get(key) is not None:
             self._holds.put(key, kept)
         if attempt.told:
             self._nominating.clear(attempt.told, after=attempt.task)

@@ -24,7 +24,9 @@ from scheduler.plan.memo import Memo
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption import candidates, pdb
 from scheduler.tenancy.preemption.guarantees import GuaranteeKeeper
+from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import total
 
@@ -42,6 +44,8 @@ class Evaluator:
         self,
         cache: Cache,
         *,
+        accounts: QuotaAccounts,
+        budgets: DisruptionBudgets,
         metrics: Metrics,
         scheduler: str,
         plan: Callable[[Unit, frozenset[str], Memo], Plan],
@@ -52,7 +56,11 @@ class Evaluator:
         asked: Callable[[], Iterable[str]],
         promised: Mapping[UnitKey, StartReservation],
     ) -> None:
-        self._cache, self._metrics, self._scheduler = cache, metrics, scheduler
+        self._cache = cache
+        self._accounts = accounts
+        self._budgets = budgets
+        self._metrics = metrics
+        self._scheduler = scheduler
         self._plan, self._rank, self._group = plan, rank, group
         self._now, self._epoch, self._asked, self._promised = now, epoch, asked, promised
         self._left_alone: dict[str, float] = {}  # pod uid -> until when
@@ -73,7 +81,7 @@ class Evaluator:
         That of its tenant's promise first, on the nodes that are within it; then the others, on any
         node on which no start was promised to somebody of at least this priority.
         """
-        accounts = self._cache.accounts
+        accounts = self._accounts
         beyond = accounts.beyond(unit, self._cache.snapshot.table.rows)
         rights = [(True, beyond)] if beyond is not None else []
         if beyond is None or beyond:
@@ -151,7 +159,7 @@ class Evaluator:
         found = candidates.bundles(pods, asks, view)
         if near is not None:
             found = _near(found, near)
-        accounts = self._cache.accounts
+        accounts = self._accounts
         sparing = GuaranteeKeeper(
             accounts.ledger,
             lambda one: accounts.amounts(one.pod, one.node),
@@ -161,7 +169,7 @@ class Evaluator:
         return sparing.choose(
             found,
             lambda able: pdb.within(
-                self._cache.budgets,
+                self._budgets,
                 able,
                 lambda: self._searched(unit, closed, going),
                 asked=[one.pod for one in leaving if not one.pod.terminating],
@@ -183,7 +191,7 @@ class Evaluator:
         lowest = self._cache.lowest(asks.tenant)
         if lowest is not None and lowest < asks.priority:
             return True
-        if self._cache.yielding and not asks.yields:
+        if self._cache.preemptible and not asks.yields:
             return True
         return asks.entitled and any(name != asks.tenant for name in ledger.members())
 

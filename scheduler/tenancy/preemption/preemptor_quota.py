@@ -21,9 +21,15 @@ Row = tuple[str, tuple[tuple[str, int], ...]]  # tenant, amounts
 class PreemptorQuota:
     """`attempts` are the units for which others go."""
 
-    def __init__(self, cache: Cache, attempts: Callable[[], Collection[Attempt]]) -> None:
-        self._cache, self._attempts = cache, attempts
-        self._accounts: QuotaAccounts = cache.accounts
+    def __init__(
+        self,
+        cache: Cache,
+        accounts: QuotaAccounts,
+        attempts: Callable[[], Collection[Attempt]],
+    ) -> None:
+        self._cache = cache
+        self._accounts = accounts
+        self._attempts = attempts
 
     def allow(self, unit: Unit) -> Unit | OverQuota:
         """As many members of the unit as leave the others theirs, at least those that it needs.

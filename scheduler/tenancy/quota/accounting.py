@@ -1,5 +1,5 @@
 """
-The tenants' accounts as scheduling needs them: who holds what, who may have more.
+What tenants use, and what their quotas still allow.
 
     charge, uncharge  a pod has its node, by decision or by what the API says; it is gone
     allow           a unit as far as its tenant's quota goes, or why not even its minimum does
@@ -68,6 +68,11 @@ class QuotaAccounts:
     def plain(self) -> bool:
         """No policy says anything about tenants."""
         return self.ledger.tree.plain
+
+    @property
+    def depends_on_nodes(self) -> bool:
+        """Whether a quota names kinds of GPUs, which a pod gets with its node."""
+        return bool(self.ledger.tree.kinds)
 
     def charge(self, pod: Pod, node: str) -> None:
         self.uncharge(pod.uid)

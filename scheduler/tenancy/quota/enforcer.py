@@ -16,7 +16,7 @@ from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.unit import Unit
 from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.tenancy.quota.accounting import OverQuota
+from scheduler.tenancy.quota.accounting import OverQuota, QuotaAccounts
 
 Planning = Callable[[Unit, frozenset[str]], Plan]
 
@@ -24,17 +24,20 @@ _MOST_LOOKED_AT: Final = 256  # units that are held back, for each change
 
 
 class QuotaEnforcer:
-    """`pledged` says as how much of a unit others are left what they wait for."""
+    """`pledged` cuts a unit down to what leaves preemptors their quota."""
 
     def __init__(
         self,
         cache: Cache,
+        accounts: QuotaAccounts,
         queue: SchedulingQueue,
         *,
         pledged: Callable[[Unit], Unit | OverQuota] = lambda unit: unit,
     ) -> None:
-        self._cache, self._queue = cache, queue
-        self._accounts, self._pledged = cache.accounts, pledged
+        self._cache = cache
+        self._accounts = accounts
+        self._queue = queue
+        self._pledged = pledged
         self._seen_changes = 0
 
     def tick(self, now: float) -> None:

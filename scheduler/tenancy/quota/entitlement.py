@@ -13,15 +13,17 @@ from typing import Final
 from scheduler.cache.cache import Cache
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.queueing.scheduling_queue import SchedulingQueue
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 MOST: Final = 4096  # units that are remembered
 _LOOKED_AT: Final = 256  # for each change
 
 
 class EntitlementTracker:
-    def __init__(self, cache: Cache, queue: SchedulingQueue) -> None:
-        self._cache, self._queue = cache, queue
-        self._accounts = cache.accounts
+    def __init__(self, cache: Cache, accounts: QuotaAccounts, queue: SchedulingQueue) -> None:
+        self._cache = cache
+        self._accounts = accounts
+        self._queue = queue
         self._beyond: dict[UnitKey, None] = {}
         self._seen_changes = 0
 

@@ -33,7 +33,7 @@ from scheduler.model.plan import Bound, Placement, Result
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, leads, size_of
 from scheduler.report import events
-from scheduler.tenancy.reservation.members import ALL_CAME, MemberReservation
+from scheduler.tenancy.reservation.members import ALL_CAME, MemberReservation, MemberReservations
 from scheduler.tenancy.reservation.objects import Reservation, document, status
 from scheduler.tenancy.reservation.tenant_active import TenantReservations
 from scheduler.tenancy.reservation.writer import Created, Name, ReservationWriter
@@ -56,6 +56,7 @@ class ReservationController:
     def __init__(
         self,
         cache: Cache,
+        reservations: MemberReservations,
         recorder: ReservationWriter,
         *,
         group: Callable[[GangKey], PodGroup | None],
@@ -67,7 +68,7 @@ class ReservationController:
         record: Callable[[correlator.EventReport], None] = lambda report: None,
     ) -> None:
         self._cache, self._recorder = cache, recorder
-        self._rooms = cache.reservations
+        self._rooms = reservations
         self._group, self._now, self._epoch = group, now, epoch
         self._record = record
         self._kept, self._opened, self._freed = kept, opened, freed
@@ -91,7 +92,6 @@ class ReservationController:
             record=record,
             freed=freed,
         )
-        cache.foretold = self.allotments.coming.kept_from
 
     # --- what the watch says ---
 

@@ -22,6 +22,7 @@ from scheduler.model.unit import Unit
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
 from scheduler.report import events
+from scheduler.tenancy.reservation.members import MemberReservations
 
 _NAMED: Final = 3
 
@@ -33,6 +34,7 @@ class Relocation:
     def __init__(
         self,
         cache: Cache,
+        reservations: MemberReservations,
         *,
         plan: Callable[[Unit], Plan],
         group: Callable[[GangKey], PodGroup | None],
@@ -40,7 +42,9 @@ class Relocation:
         regrouped: Callable[[GangKey], None],
         record: Callable[[correlator.EventReport], None],
     ) -> None:
-        self._cache, self._rooms, self._snapshot = cache, cache.reservations, cache.snapshot
+        self._cache = cache
+        self._rooms = reservations
+        self._snapshot = cache.snapshot
         self._plan, self._group, self._record = plan, group, record
         self._freed, self._regrouped = freed, regrouped
         self._statics = -1

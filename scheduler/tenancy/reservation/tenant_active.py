@@ -55,7 +55,7 @@ class TenantReservations:
         record: Callable[[correlator.EventReport], None],
         freed: Callable[[Iterable[str]], None],
     ) -> None:
-        self._cache, self._snapshot, self._holds = cache, cache.snapshot, cache.holds
+        self._cache, self._snapshot, self._holds = cache, cache.snapshot, cache.reserved
         self._epoch, self._publish, self._freed = epoch, publish, freed
         self._record = record
         self._known: dict[tuple[str, str], TenantReservation] = {}

@@ -217,7 +217,7 @@ class UpcomingReservations:
 
     def _gone_by(self, at: float, nodes: Sequence[str]) -> list[Placement]:
         """What is expected to have ended there by then."""
-        if not (self._cache.timed or self._lengths.usual):
+        if not (self._cache.with_duration or self._lengths.usual):
             return []
         endings = self._lengths.endings(self._cache.on(nodes), self._epoch())
         return [one.occupant for one in endings if one.at <= at]

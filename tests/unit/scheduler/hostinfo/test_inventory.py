@@ -92,8 +92,8 @@ def put_slices(cache: Cache, *objects: Json) -> None:
 
 @pytest.mark.parametrize("node_first", [True, False], ids=["node first", "node last"])
 def test_a_node_has_the_best_of_every_source(node_first: bool) -> None:
-    cache, told = Cache(), list[str]()
-    cache.on_nodes = told.extend
+    told = list[str]()
+    cache = Cache(nodes_changed=told.extend)
     node = Node.read(a_node())
     if node_first:
         cache.put_node(node)
@@ -216,8 +216,8 @@ def test_vram_by_the_model() -> None:
 
 
 def test_models_that_policies_make_known() -> None:
-    cache, told = Cache(), list[str]()
-    cache.on_nodes = told.extend
+    told = list[str]()
+    cache = Cache(nodes_changed=told.extend)
     obj = a_node(**{vocabulary.GFD_PRODUCT_LABEL: H100})
     cache.put_node(Node.read(obj))
     cache.know_models(lambda model: 80 * GIB if model == H100 else 0)

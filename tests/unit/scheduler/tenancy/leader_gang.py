@@ -43,7 +43,7 @@ class Scene:
     def outcome(self) -> tuple[str, int, list[tuple[str, str]]]:
         """Who has a node, for how many room is kept, what the objects say."""
         nodes = self.bench.api.nodes().items()
-        holds = self.bench.scheduler.cache.holds
+        holds = self.bench.scheduler.cache.reserved
         kept = sum(len(holds.of(key)) for key in holds)
         table = self.bench.scheduler.cache.snapshot.table
         assert len(self.bench.scheduler.drift()) == 0

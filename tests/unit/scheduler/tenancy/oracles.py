@@ -43,7 +43,9 @@ class Picture:
     @classmethod
     def of(cls, story: Story) -> Self:
         cache = story.bench.scheduler.cache
-        kept = ((key, one.pod, one.node) for key in cache.holds for one in cache.holds.of(key))
+        kept = (
+            (key, one.pod, one.node) for key in cache.reserved for one in cache.reserved.of(key)
+        )
         return cls(
             tuple(cache.snapshot.table.nodes.values()),
             tuple((one.pod, one.node) for one in cache.on()),

@@ -36,7 +36,7 @@ def left(story: Story) -> tuple[int, ...]:
     scheduler = story.bench.scheduler
     return (
         len(scheduler.tenancy.preempting),
-        len(scheduler.cache.holds),
+        len(scheduler.cache.reserved),
         len(scheduler.drift()),
         len(halves(story)),
     )

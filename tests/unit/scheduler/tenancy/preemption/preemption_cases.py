@@ -69,5 +69,5 @@ async def outcome(story: Story) -> Outcome:
         " ".join(sorted(set(bench.api.evicted))),
         " ".join(sorted(name for name, node in bench.api.nodes().items() if node)),
         int(bench.metrics.preemption.labels("in_vain")._value.get()),
-        (len(scheduler.tenancy.preempting), len(scheduler.cache.holds), len(scheduler.drift())),
+        (len(scheduler.tenancy.preempting), len(scheduler.cache.reserved), len(scheduler.drift())),
     )

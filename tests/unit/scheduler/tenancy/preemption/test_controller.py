@@ -204,9 +204,9 @@ def test_room_is_open_again_when_the_victims_do_not_go() -> None:
         of(bench, "a", "stuck", node="n", gpus=2)
         of(bench, "a", "new", gpus=2, priority=10)
         await bench.settle()
-        assert len(bench.scheduler.cache.holds) == 1
+        assert len(bench.scheduler.cache.reserved) == 1
         await bench.settle(200.0)
         return bench
 
     bench = asyncio.run(run())
-    assert (len(bench.scheduler.cache.holds), len(bench.scheduler.drift())) == (0, 0)
+    assert (len(bench.scheduler.cache.reserved), len(bench.scheduler.drift())) == (0, 0)

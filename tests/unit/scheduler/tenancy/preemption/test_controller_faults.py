@@ -69,7 +69,7 @@ async def those_under_a_budget_are_asked_first(bench: Bench) -> None:
         "spec": {"selector": {"matchLabels": {"app": "x"}}},
         "status": {"disruptionsAllowed": 1, "observedGeneration": 1},
     }
-    bench.scheduler.cache.budgets.put(DisruptionBudget.read(row))
+    bench.scheduler.budgets.put(DisruptionBudget.read(row))
     bench.api.in_earnest["kept"] = deque([BUDGET] * 50)
     await scene(bench)
     of(bench, "a", "free", node="n")

@@ -31,7 +31,7 @@ async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
             bench.node(node, gpus=2)
         of(bench, "a", f"on-{node}", node=node, gpus=2, labels={"app": "x"})
     for one in budgets:
-        bench.scheduler.cache.budgets.put(one)
+        bench.scheduler.budgets.put(one)
     for number in range(asked):
         of(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", asked))
     await bench.settle()
@@ -84,7 +84,7 @@ def test_a_pod_that_no_budget_holds_goes_instead() -> None:
                 bench.node(node, gpus=2)
             labels = {"app": "x"} if number < 2 else {}
             of(bench, "a", f"on-{node}", node=node, gpus=2, labels=labels, priority=number)
-        bench.scheduler.cache.budgets.put(budget("one", 1))
+        bench.scheduler.budgets.put(budget("one", 1))
         for number in range(2):
             of(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", 2))
         await bench.settle()
@@ -110,7 +110,7 @@ def test_the_room_is_nominated_and_a_successor_keeps_it() -> None:
         await heir.settle(1.0)
         gone(heir)
         await heir.settle(1.0)
-        return told, heir.api.nodes(), len(heir.scheduler.cache.holds)
+        return told, heir.api.nodes(), len(heir.scheduler.cache.reserved)
 
     told, nodes, held = asyncio.run(run())
     assert told == [{"nominatedNodeName": "n"}]

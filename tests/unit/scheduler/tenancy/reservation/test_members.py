@@ -187,5 +187,7 @@ def test_stories(story: Story, placed: str, kept: int) -> None:
 
     bench = asyncio.run(run())
     found = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
-    holds = sum(len(bench.scheduler.cache.holds.of(key)) for key in bench.scheduler.cache.holds)
+    holds = sum(
+        len(bench.scheduler.cache.reserved.of(key)) for key in bench.scheduler.cache.reserved
+    )
     assert (found, holds, len(bench.scheduler.drift())) == (placed, kept, 0)

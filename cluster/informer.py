@@ -196,8 +196,7 @@ class Informer(Generic[T]):
             "watch interrupted",
             extra={"watched": str(self.resource), "error": str(failure), "relist": relist},
         )
-        asked = failure.retry_after if isinstance(failure, Retry) else None
-        return max(self._backoff.next(), asked or 0.0)
+        return self._backoff.next(failure)
 
     async def _list(self) -> None:
         fresh: dict[Key, Entry[T]] = {}

@@ -16,6 +16,7 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from cluster.backoff import doubled
 from cluster.errors import ClusterError
 from cluster.resources import Obj
 
@@ -127,7 +128,7 @@ class Series:
     def wrote(self, count: int, now: float) -> None:
         self.written = count
         self.due = now + self.pause
-        self.pause = min(LONGEST_PAUSE, self.pause * 2.0)
+        self.pause = doubled(self.pause, first=FIRST_PAUSE, most=LONGEST_PAUSE)
         self.queued = False
 
 

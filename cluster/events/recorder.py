@@ -200,7 +200,7 @@ class Recorder:
             try:
                 await self._send(series, count)
             except Retry as error:
-                wait = max(backoff.next(), error.retry_after or 0.0)
+                wait = backoff.next(error)
                 if backoff.failures >= ATTEMPTS or self._closing:
                     return self._give_up(series, "unreachable")
                 await self._sleep(wait)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from cluster import resources
+from cluster import backoff, resources
 from cluster.informer import EventKind, WatchEvent
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
@@ -305,7 +305,8 @@ class ProvisioningController:
             self._record(report)
 
     def _failed(self, job: _WriteJob, why: str) -> None:
-        wait = min(2 * self._not_before.get(job.gang, (0.0, FIRST_RETRY / 2))[1], LONGEST_RETRY)
+        _, pause = self._not_before.get(job.gang, (0.0, 0.0))
+        wait = backoff.doubled(pause, first=FIRST_RETRY, most=LONGEST_RETRY)
         self._not_before[job.gang] = (self._now() + wait, wait)
         logger.warning("request not written", extra={"unit": str(job.gang), "error": why})
         unit = self._queue.unit(job.gang)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from cluster import backoff
 from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
@@ -82,7 +83,7 @@ def classes(pods: Iterable[Pod]) -> list[EqualMembers]:
 
 def pause(attempt: int) -> float:
     """Seconds from a failure to the next attempt."""
-    return float(min(FIRST_PAUSE * 2 ** min(attempt - 1, 10), LONGEST_PAUSE))
+    return backoff.exponential(attempt - 1, first=FIRST_PAUSE, most=LONGEST_PAUSE)
 
 
 def decide(

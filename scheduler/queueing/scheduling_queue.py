@@ -29,6 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from cluster import backoff
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
@@ -121,7 +122,9 @@ class SchedulingQueue:
         entry = self._put_all(pods, now)
         for pod in pods:
             times = entry.rejections.get(pod.uid, (0, 0.0))[0]
-            wait = min(INITIAL_REJECTION_DELAY * 2 ** min(times, 10), MAX_REJECTION_DELAY)
+            wait = backoff.exponential(
+                times, first=INITIAL_REJECTION_DELAY, most=MAX_REJECTION_DELAY
+            )
             entry.rejections[pod.uid] = (times + 1, now + wait)
         self._update_state(entry, now)
 
@@ -397,7 +400,7 @@ class SchedulingQueue:
 
     def _back_off(self, entry: QueuedUnit, now: float) -> None:
         entry.attempts += 1
-        delay = min(INITIAL_BACKOFF * 2 ** min(entry.attempts - 1, 10), MAX_BACKOFF)
+        delay = backoff.exponential(entry.attempts - 1, first=INITIAL_BACKOFF, most=MAX_BACKOFF)
         entry.ready_at = now + delay
 
     def _set_timer(self, entry: QueuedUnit, at: float) -> None:

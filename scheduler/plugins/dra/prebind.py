@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from cluster import errors, resources, verbs
+from cluster import backoff, errors, resources, verbs
 from scheduler.model.plan import NoFit, Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_CLAIMS
@@ -195,25 +195,29 @@ class ClaimPreBind:
         self, key: ClaimKey, step: Callable[[ResourceClaim], "_Step"], deadline: float
     ) -> None:
         """Write step after step; the newest state decides which is next."""
-        conflicts, wait = 0, FIRST_WAIT
-        while (body := step(self._claim(key))) is not None:
-            if not self._may_write():
-                raise _ChoiceInvalid("this process does not lead any more")
-            try:
-                await self._write(self._claim(key), body)
-            except errors.Conflict:
-                conflicts += 1
-                if conflicts > _MOST_CONFLICTS:
-                    raise
-                await self._look(key)
-            except errors.Retry as error:
-                pause = max(wait * (0.5 + self._random()), error.retry_after or 0.0)
-                if self._now() + pause >= deadline:
-                    raise
-                await self._sleep(pause)
-                wait = min(2 * wait, LONGEST_WAIT)
-                # The write may have happened: what is stored says so.
-                await self._look(key)
+        conflicts = 0
+        pauses = backoff.Backoff(
+            self._random, first=FIRST_WAIT, most=LONGEST_WAIT, jitter=backoff.AROUND
+        )
+
+        async def write() -> None:
+            nonlocal conflicts
+            if pauses.failures:
+                await self._look(key)  # the failed write may have happened
+            while (body := step(self._claim(key))) is not None:
+                if not self._may_write():
+                    raise _ChoiceInvalid("this process does not lead any more")
+                try:
+                    await self._write(self._claim(key), body)
+                except errors.Conflict:
+                    conflicts += 1
+                    if conflicts > _MOST_CONFLICTS:
+                        raise
+                    await self._look(key)
+
+        await backoff.retry(
+            write, backoff=pauses, sleep=self._sleep, now=self._now, deadline=deadline
+        )
 
     async def _write(self, claim: ResourceClaim, body: Mapping[str, Any]) -> None:
         namespace, name = claim.key

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from cluster import errors, resources, verbs
+from cluster import backoff, errors, resources, verbs
 from policies import vocabulary
 from scheduler.columns.label_match import any_selects
 from scheduler.model.plan import Placement, PreBindFailure, PreBindResult
@@ -182,24 +182,30 @@ class VolumePreBind:
         deadline: float,
     ) -> dict[str, Any]:
         """Written once, whatever became of the answers; raises what the API said otherwise."""
-        wait = FIRST_WAIT
-        while True:
-            if not self._may_write():
-                raise _ChoiceUndone("this process does not lead any more")
+
+        async def write() -> dict[str, Any]:
             try:
                 return await self._api.patch(resource, name, body, namespace=namespace)
             except errors.Conflict:
-                # Somebody wrote in between, maybe this very call whose answer was lost.
+                # Another client wrote first, or an earlier attempt whose response was lost.
                 found = await self._api.get(resource, name, namespace=namespace)
                 if as_wanted(found):
                     return found
                 raise
-            except errors.Retry as error:
-                pause = max(wait * (0.5 + self._random()), error.retry_after or 0.0)
-                if self._now() + pause >= deadline:
-                    raise
-                await self._sleep(pause)
-                wait = min(2 * wait, LONGEST_WAIT)
+
+        try:
+            return await backoff.retry(
+                write,
+                backoff=backoff.Backoff(
+                    self._random, first=FIRST_WAIT, most=LONGEST_WAIT, jitter=backoff.AROUND
+                ),
+                sleep=self._sleep,
+                now=self._now,
+                deadline=deadline,
+                may_write=self._may_write,
+            )
+        except backoff.MayNotWrite:
+            raise _ChoiceUndone("this process does not lead any more") from None
 
     # --- waiting ---
 

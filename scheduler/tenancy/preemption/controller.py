@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from cluster import backoff
 from scheduler.cache.cache import Cache
 from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.assignment import NOWHERE
@@ -363,7 +364,7 @@ class PreemptionController:
 
     def _look_again(self, key: UnitKey, attempt: Attempt, now: float) -> None:
         """Those who go were not enough, or take too long, or a predecessor chose them."""
-        attempt.pause = min(2 * attempt.pause or NEXT_LOOK, LATEST_LOOK)
+        attempt.pause = backoff.doubled(attempt.pause, first=NEXT_LOOK, most=LATEST_LOOK)
         attempt.look_at = now + attempt.pause
         unit = self._queue.unit(key)
         if unit is None or not unit.plannable:

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from cluster import errors, resources, verbs
+from cluster import backoff, errors, resources, verbs
 from cluster.events import correlator
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
@@ -195,7 +195,7 @@ class Evictor:
 
 def _pause(attempt: int, error: errors.KubeError) -> float:
     """Doubled every time; longer where the server asked for it."""
-    pause = min(_PAUSE * float(2 ** min(attempt, 10)), _LONGEST_PAUSE)
+    pause = backoff.exponential(attempt, first=_PAUSE, most=_LONGEST_PAUSE)
     asked = error.retry_after if isinstance(error, errors.Retry) else None
     return min(max(pause, asked or 0.0), _LONGEST_ASKED)
 

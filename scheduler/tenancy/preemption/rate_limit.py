@@ -14,6 +14,7 @@ import math
 from collections.abc import Hashable
 from typing import Final
 
+from cluster import backoff
 from scheduler.model.unit import UnitKey
 
 FIRST: Final = 5.0
@@ -58,7 +59,7 @@ class SearchRateLimit:
         if len(self._likes) >= MOST:
             self._likes = {one: at for one, at in self._likes.items() if at > now}
         _, before, was = self._units.get(key, (0.0, 0.0, like))
-        pause = min(2 * before or FIRST, latest) if was == like else FIRST
+        pause = backoff.doubled(before, first=FIRST, most=latest) if was == like else FIRST
         self._units[key] = (now + pause, pause, like)
         self._likes[like] = now + FIRST
         self._call(key, now + pause)

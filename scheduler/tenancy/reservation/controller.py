@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from cluster import backoff
 from cluster.events import correlator
 from cluster.informer import EventKind, WatchEvent
 from policies import quantity
@@ -276,7 +277,7 @@ class ReservationController:
                 ok = await self._say(name) and ok
             for name in sorted(self._doomed - self._writing):
                 ok = await self._delete(name) and ok
-            pause = SETTLE if ok else min(2 * pause, LONGEST_PAUSE)
+            pause = SETTLE if ok else backoff.doubled(pause, first=SETTLE, most=LONGEST_PAUSE)
 
     async def _say(self, name: Name) -> bool:
         if name not in self._told or await self._recorder.tell(name, self._told[name][1]):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from cluster import errors, resources, verbs
+from cluster import backoff, errors, resources, verbs
 
 logger = logging.getLogger(__name__)
 
@@ -49,22 +49,21 @@ class ReservationWriter:
 
     async def create(self, body: Mapping[str, Any], *, seconds: float) -> Created:
         """Whether it is there, as it should be."""
-        about, end, wait = body["metadata"], self._now() + seconds, FIRST_WAIT
-        while True:
-            if not self._may_write():
-                return Created(why="another scheduler leads")
-            try:
-                made = await self._put(body, about["namespace"], about["name"])
-            except errors.Retry as error:
-                pause = max(wait, error.retry_after or 0.0)
-                if self._now() + pause >= end:
-                    return Created(why=str(error))
-                await self.sleep(pause)
-                wait = min(2 * wait, LONGEST_WAIT)
-            except errors.KubeError as error:
-                return Created(why=str(error))
-            else:
-                return Created(uid=str(made["metadata"]["uid"]))
+        about = body["metadata"]
+        try:
+            made = await backoff.retry(
+                lambda: self._put(body, about["namespace"], about["name"]),
+                backoff=backoff.Backoff(first=FIRST_WAIT, most=LONGEST_WAIT),
+                sleep=self.sleep,
+                now=self._now,
+                deadline=self._now() + seconds,
+                may_write=self._may_write,
+            )
+        except backoff.MayNotWrite:
+            return Created(why="another scheduler leads")
+        except errors.KubeError as error:
+            return Created(why=str(error))
+        return Created(uid=str(made["metadata"]["uid"]))
 
     async def _put(self, body: Mapping[str, Any], namespace: str, name: str) -> dict[str, Any]:
         try:

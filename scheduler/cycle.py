@@ -184,7 +184,7 @@ class Scheduler:
     def _class_of(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods that fit the same nodes; members with a node may pin a gang to theirs."""
         signature = self.cache.snapshot.signature(pod)
-        if pod.gang is None or not pod.spec.fabric.gathers or not self.cache.bound(pod.gang.key):
+        if pod.gang is None or not pod.spec.fabric.co_located or not self.cache.bound(pod.gang.key):
             return pod.spec, signature
         return pod.spec, signature, pod.gang.key
 
@@ -369,7 +369,7 @@ class Scheduler:
         found = self.tenancy.plan(unit, self.recovery.closed_to(unit))
         self._metrics.planning.observe(self._now() - start)
         match found:
-            case NoFit(held_back=why) if why:
+            case NoFit(over_quota=why) if why:
                 self._metrics.attempts.labels("held_back").inc()
                 self.queue.mark_over_quota(unit.key, self._now(), found)
                 self._reporter.held_back(unit, found)

@@ -21,7 +21,7 @@ from scheduler.model import pod as model
 from scheduler.model import unit as units
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
-from scheduler.model.policy import PLAIN, PlacementTables
+from scheduler.model.policy import NO_POLICIES, PlacementTables
 from scheduler.plan import planner
 from scheduler.plan.colocation import Mates
 
@@ -29,7 +29,7 @@ _GATED: Final = "has scheduling gates; nobody places it until they are lifted"
 
 
 def place(
-    nodes: Iterable[Json], pods: Iterable[Json], tables: PlacementTables = PLAIN
+    nodes: Iterable[Json], pods: Iterable[Json], tables: PlacementTables = NO_POLICIES
 ) -> dict[str, Pod]:
     """The fate of every pod, by uid; `ModelError` for a node that cannot be read."""
     snapshot = Snapshot.of(Node.read(node) for node in nodes)
@@ -72,8 +72,8 @@ def _planned(unit: units.Unit, snapshot: Snapshot, bound_members: Mates) -> dict
         case NoFit() as misfit:
             return {pod.uid: _pending(pod, misfit.text) for pod in unit.pods}
         case Placed() as plan:
-            why = plan.why_left.text if plan.why_left else ""
-            fates = {pod.uid: _pending(pod, why) for pod in plan.left}
+            why = plan.why_unplaced.text if plan.why_unplaced else ""
+            fates = {pod.uid: _pending(pod, why) for pod in plan.unplaced}
             for one in plan.placements:
                 snapshot.charge(one.pod, one.node, one.assignment)
                 fates[one.pod.uid] = Pod(

@@ -91,9 +91,9 @@ class BindingCycles:
         for placement in plan.placements:
             self._cache.assume(placement)
         self._queue.start_binding(unit.key, uids, now)
-        if plan.left and plan.why_left is not None:
-            self._queue.mark_unschedulable(unit.key, now, plan.why_left)
-            self._reporter.misfit(unit, plan.left, plan.why_left)
+        if plan.unplaced and plan.why_unplaced is not None:
+            self._queue.mark_unschedulable(unit.key, now, plan.why_unplaced)
+            self._reporter.misfit(unit, plan.unplaced, plan.why_unplaced)
         live = 0
         if isinstance(unit.key, GangKey):
             live = self._partial_gangs.live(unit.key)

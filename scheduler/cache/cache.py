@@ -260,7 +260,7 @@ class Cache:
 
     def _rank(self, pod: Pod, sign: int) -> None:
         self.preemptible += sign if pod.attributes.preemptible else 0
-        self.with_duration += sign if pod.attributes.lasts is not None else 0
+        self.with_duration += sign if pod.attributes.duration is not None else 0
         counts = self._priorities.get(pod.attributes.tenant)
         if counts is None:
             counts = self._priorities[pod.attributes.tenant] = Counter()

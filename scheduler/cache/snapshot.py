@@ -21,7 +21,7 @@ from scheduler.model.assignment import NOWHERE, Assignment
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.policy import PlacementTables
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.plugins.dra.plugin import DynamicResources
 from scheduler.plugins.interpod.plugin import InterPod
 from scheduler.plugins.node_ports import NodePorts
@@ -156,7 +156,7 @@ class Snapshot:
         if layout is None:
             return NOWHERE
         gang = pod.gang.key if pod.gang is not None else None
-        if pod.spec.claims is NO_CLAIMS:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return choose(layout, pod.spec.host_request, gang=gang, vram=pod.spec.vram)
         decide = partial(choose, layout, gang=gang, vram=pod.spec.vram)
         return self.devices.choose(pod, self.table.rows[node], layout.rooms, decide)
@@ -164,7 +164,9 @@ class Snapshot:
     def signature(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods of one shape that fit the same nodes."""
         mine = self.interpod.signature(pod)
-        return mine if pod.spec.claims is NO_CLAIMS else (*mine, *self.devices.signature(pod))
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
+            return mine
+        return (*mine, *self.devices.signature(pod))
 
     @contextmanager
     def trial(self) -> Iterator[None]:
@@ -181,11 +183,11 @@ class Snapshot:
     def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
         row = self.table.rows[node]
         self.table.use(row, pod.spec.requests, sign)
-        if pod.spec.unsaid != (0, 0):
-            self.table.pretend(row, pod.spec.unsaid, sign)
+        if pod.spec.default_requests != (0, 0):
+            self.table.use_defaults(row, pod.spec.default_requests, sign)
         for book in self._books:
             (book.take if sign > 0 else book.give)(pod, row)
-        if pod.spec.claims is not NO_CLAIMS:
+        if pod.spec.resource_claims is not NO_RESOURCE_CLAIMS:
             if sign > 0:
                 self.devices.take(pod, row, assignment)
             else:

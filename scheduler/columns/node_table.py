@@ -2,10 +2,10 @@
 The nodes' plain facts as columns: one row a node, one column a resource or a label key.
 
     allocatable, free   int64, one array for each resource
-    unsaid              int64, what pods without a request for CPU or memory count for in scores
-    labels              int32 codes, one array for each label key that some pod has asked about
+    default_requests    int64, what scores count for containers without CPU or memory requests
+    labels              int32 codes, one array for each label key that a pod has selected by
     taints              int32 code of (taints, unschedulable); a handful of different ones exist
-    against             int32 code of the taints that only speak against a node
+    soft_taints         int32 code of the PreferNoSchedule taints
     features            int32 code of the features that the kubelet declared
     rank                the node's place among all names, so that orders can end in the name
 
@@ -35,7 +35,7 @@ ABSENT: Final = 0  # the code of "this node does not have the label"
 T = TypeVar("T", bound=np.generic)
 K = TypeVar("K", bound=Hashable)
 TaintSet = tuple[tuple[Taint, ...], bool]
-Unsaid = tuple[int, int]  # CPU in thousandths, memory in bytes
+DefaultRequests = tuple[int, int]  # CPU in thousandths, memory in bytes
 
 
 class NodeTable:
@@ -55,14 +55,14 @@ class NodeTable:
         self.taints: Codes = np.zeros(self._size, dtype=np.int32)
         self.taint_sets: list[TaintSet] = [((), False)]  # code -> what it stands for
         self._taint_codes: dict[TaintSet, int] = {((), False): 0}
-        self.against: Codes = np.zeros(self._size, dtype=np.int32)
-        self.against_sets: list[tuple[Taint, ...]] = [()]
-        self._against_codes: dict[tuple[Taint, ...], int] = {(): 0}
+        self.soft_taints: Codes = np.zeros(self._size, dtype=np.int32)
+        self.soft_taint_sets: list[tuple[Taint, ...]] = [()]
+        self._soft_taint_codes: dict[tuple[Taint, ...], int] = {(): 0}
         self.features: Codes = np.zeros(self._size, dtype=np.int32)
         self.feature_sets: list[tuple[str, ...]] = [()]
         self._feature_codes: dict[tuple[str, ...], int] = {(): 0}
         self.images = ImageIndex()
-        self.unsaid: tuple[Ints, Ints] = (
+        self.default_requests: tuple[Ints, Ints] = (
             np.zeros(self._size, dtype=np.int64),
             np.zeros(self._size, dtype=np.int64),
         )
@@ -101,7 +101,9 @@ class NodeTable:
         self.taints[row] = _code(
             (node.taints, node.unschedulable), self._taint_codes, self.taint_sets
         )
-        self.against[row] = _code(node.against, self._against_codes, self.against_sets)
+        self.soft_taints[row] = _code(
+            node.soft_taints, self._soft_taint_codes, self.soft_taint_sets
+        )
         self.features[row] = _code(node.features, self._feature_codes, self.feature_sets)
         self.images.move(row, old.images if old else (), node.images)
         labels = dict(node.labels)
@@ -114,7 +116,7 @@ class NodeTable:
         self.images.move(row, self.nodes.pop(name).images, ())
         self.names[row] = ""
         self.alive[row] = False
-        for column in (*self._allocatable.values(), *self._free.values(), *self.unsaid):
+        for column in (*self._allocatable.values(), *self._free.values(), *self.default_requests):
             column[row] = 0
         self._touch(row)
         self._free_rows.append(row)
@@ -130,9 +132,9 @@ class NodeTable:
             free[row] -= sign * count
         self._touch(row)
 
-    def pretend(self, row: int, unsaid: Unsaid, sign: int) -> None:
+    def use_defaults(self, row: int, default_requests: DefaultRequests, sign: int) -> None:
         """Count a pod that did not say what it takes; for scores alone, nothing is used up."""
-        for column, count in zip(self.unsaid, unsaid, strict=True):
+        for column, count in zip(self.default_requests, default_requests, strict=True):
             column[row] += sign * count
         self._touch(row)
 
@@ -194,7 +196,10 @@ class NodeTable:
             (name, int(column[row]) - self.free_at(row, name))
             for name, column in self._allocatable.items()
         ]
-        used += [(f"unsaid {i}", int(column[row])) for i, column in enumerate(self.unsaid)]
+        used += [
+            (f"default_requests {i}", int(column[row]))
+            for i, column in enumerate(self.default_requests)
+        ]
         return tuple(sorted((name, count) for name, count in used if count))
 
     # --- rows and columns ---
@@ -218,9 +223,12 @@ class NodeTable:
         self.alive, self.gpu_host = _longer(self.alive, extra), _longer(self.gpu_host, extra)
         self.has_topology = _longer(self.has_topology, extra)
         self.vram, self.taints = _longer(self.vram, extra), _longer(self.taints, extra)
-        self.against, self.features = _longer(self.against, extra), _longer(self.features, extra)
-        cpu, memory = self.unsaid
-        self.unsaid = _longer(cpu, extra), _longer(memory, extra)
+        self.soft_taints, self.features = (
+            _longer(self.soft_taints, extra),
+            _longer(self.features, extra),
+        )
+        cpu, memory = self.default_requests
+        self.default_requests = _longer(cpu, extra), _longer(memory, extra)
         for table in (self._allocatable, self._free):
             for name in table:
                 table[name] = _longer(table[name], extra)
@@ -257,7 +265,7 @@ def _statics(node: Node) -> tuple[object, ...]:
     return (
         node.labels,
         node.taints,
-        node.against,
+        node.soft_taints,
         node.features,
         node.unschedulable,
         node.vram,

@@ -20,10 +20,11 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools
 from scheduler.model.fabric import NO_FABRIC
 from scheduler.model.node_affinity import ANY_NODE
-from scheduler.model.pod import PODS, Pod, SchedulingSpec
-from scheduler.model.pod_affinity import NO_PEERS
+from scheduler.model.pod import Pod, SchedulingSpec
+from scheduler.model.pod_affinity import NO_INTER_POD
 from scheduler.model.pod_volumes import NO_VOLUMES
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
+from scheduler.model.resources import PODS
 from scheduler.model.taints import Toleration
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
@@ -70,8 +71,8 @@ def explain(
     """For a pod as it stands now; one that fits has no reasons."""
     why = filters.explain(snapshot, pod, memo, closed=closed, outside=outside)
     reasons = tuple(sorted(why.reasons, key=lambda row: (-row[1], row[0])))
-    if why.sentence:
-        reasons = ((why.sentence, why.nodes),)
+    if why.message:
+        reasons = ((why.message, why.nodes),)
     return Explanation(
         text=why.text,
         reasons=reasons,
@@ -87,7 +88,7 @@ def _nearest(
     pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
 ) -> NearestNode | None:
     table, spec = snapshot.table, pod.spec
-    if len(snapshot) == 0 or spec.refusals:
+    if len(snapshot) == 0 or spec.unsupported:
         return None
     refused = [(code_of, hit & table.alive) for code_of, hit in _refusals(pod, snapshot, memo)]
     if closed is not None:
@@ -164,16 +165,19 @@ def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[st
 def _relaxed(spec: SchedulingSpec) -> Iterator[tuple[str, SchedulingSpec]]:
     """The same pod with one kind of rule taken away."""
     yield "tolerate the taints", replace(spec, tolerations=_ALL)
-    if spec.selector or spec.nodes != ANY_NODE:
-        yield "drop the node selector and affinity", replace(spec, selector=(), nodes=ANY_NODE)
+    if spec.selector or spec.node_constraints != ANY_NODE:
+        yield (
+            "drop the node selector and affinity",
+            replace(spec, selector=(), node_constraints=ANY_NODE),
+        )
     if spec.ports:
         yield "use no host ports", replace(spec, ports=())
-    if spec.peers != NO_PEERS:
-        yield "drop the pod affinity and topology spread", replace(spec, peers=NO_PEERS)
+    if spec.inter_pod != NO_INTER_POD:
+        yield "drop the pod affinity and topology spread", replace(spec, inter_pod=NO_INTER_POD)
     if spec.volumes != NO_VOLUMES:
         yield "use other volumes", replace(spec, volumes=NO_VOLUMES)
-    if spec.claims is not NO_CLAIMS:
-        yield "claim no devices", replace(spec, claims=NO_CLAIMS)
+    if spec.resource_claims is not NO_RESOURCE_CLAIMS:
+        yield "claim no devices", replace(spec, resource_claims=NO_RESOURCE_CLAIMS)
     if spec.vram:
         yield "ask for less VRAM", replace(spec, vram=0)
     if spec.fabric is not NO_FABRIC:

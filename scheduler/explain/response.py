@@ -74,7 +74,7 @@ def _not_waiting(pod: Pod) -> str:
         return f"held by scheduling gates: {', '.join(pod.gates)}"
     if pod.terminating:
         return "being deleted"
-    if pod.pending and None in pod.claims:
+    if pod.pending and None in pod.resource_claims:
         return "its resource claims have not been made yet: its events say why"
     return "finished" if pod.finished else "its bind is in flight"
 
@@ -87,7 +87,7 @@ def _waiting(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo, n
     }
     if look.state is QueueState.FORMING:
         return found
-    if look.why is not None and look.why.held_back:
+    if look.why is not None and look.why.over_quota:
         return found | {"message": look.why.text, "reasons": [], "changes": [], "nearest": None}
     why = _explain(seen, look, snapshot, memo)
     message = look.why.text if look.why is not None else why.text

@@ -18,7 +18,7 @@ from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.stale_gang_eviction import MemberFate, StaleGangEvictor
 from scheduler.gang.starvation import StarvationProtection, choose
 from scheduler.model.gang import GangKey
-from scheduler.model.pod import Pod
+from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import PartialGang, Unit
 from scheduler.queueing.entry import QueueState
 from scheduler.queueing.scheduling_queue import SchedulingQueue
@@ -153,5 +153,5 @@ def _mates(unit: Unit, pods: Iterable[Pod]) -> list[tuple[Pod, str]]:
 def _staying(pods: Iterable[Pod]) -> Iterable[tuple[Pod, str]]:
     """Pods that come back as often as they end: nobody waits for their room."""
     for pod in pods:
-        if pod.node and not pod.finished and pod.owner and pod.owner.kind == "DaemonSet":
+        if pod.node and not pod.finished and from_daemon_set(pod):
             yield pod, pod.node

@@ -19,7 +19,8 @@ from typing import Final
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.node import Node
 from scheduler.model.plan import Placed
-from scheduler.model.pod import PODS, Pod
+from scheduler.model.pod import Pod
+from scheduler.model.resources import PODS
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.options import HOLD_SECONDS
 from scheduler.plan import colocation, planner

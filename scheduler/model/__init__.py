@@ -1,21 +1,24 @@
 """
 Values read from API objects: pods, nodes, gangs, plans. No state, no I/O.
 
-    assignment       NUMA/GPU assignment and its annotation
-    attributes       tenant, tier, preemptible, duration, grace of a pod
-    fabric           co-location, fabric and hardware-tier requirements
-    fields           lenient JSON field access
-    host_ports       host ports
-    label_selector   label selectors as values (takes the parsing half of volumes/labels)
-    node_affinity    node affinity, declared features, images
-    numa_request     what a pod asks of a host's inside (`Ask`, `Need`)
-    plan             Placement, Placed, NoFit (+ `Occupant` = Placement, + bind results); `Bound`, …
-    pod              Pod and Shape
-    pod_affinity     inter-pod (anti-)affinity and topology spread terms
-    pod_volumes      a pod's volumes that constrain placement
-    policy           topology levels, GPU models, tiers from the policies in force
-    resource_claims  a pod's DRA claim references
-    taints           taints and tolerations
-    unhonoured       ?
-    unit             Unit: one pod or one gang, planned together; `PartialGang` value
+    assignment         NUMA nodes and GPUs of a pod, and the annotation
+    attributes         tenant, tier, preemptible, duration, grace period of a pod
+    fabric             co-location and fabric requirements, tiers of a pod
+    fields             lenient access to JSON fields
+    gang               GangKey, Gang, PodGroup
+    label_selector     label selectors and node selector terms as values
+    node               Node, and its images
+    node_affinity      node affinity, declared features, images of a pod
+    numa_request       what a pod requests inside one host: HostRequest, ContainerRequest
+    placeholder        placeholder pods for members that do not exist yet
+    plan               Placement, Placed, NoFit, and the results of a bind
+    pod                Pod and SchedulingSpec, host ports
+    pod_affinity       inter-pod (anti-)affinity and topology spread
+    pod_volumes        a pod's volumes that constrain its placement
+    policy             topology levels, GPU models, tiers from the policies in force
+    resource_claims    a pod's references to ResourceClaims
+    resources          resource names, the cap on amounts, default requests of scores
+    start_reservation  when and where a unit is expected to start
+    taints             taints and tolerations
+    unit               Unit: one pod or one gang, planned together; PartialGang
 """

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import orjson
 
-from scheduler.model.numa_request import HUGEPAGES, Hugepages
+from scheduler.model.numa_request import Hugepages
+from scheduler.model.resources import HUGEPAGES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """
-On what terms a pod runs: for whom, of what kind, how long, and whether it yields to others.
+Attributes of a pod for queueing and preemption: tenant, tier, workload type, duration, grace.
 
-What the webhook stamped is read as it stands; a pod that it never saw has no tenant, and says
-nothing of time. None of it decides where the pod *may* go: see `model.Shape` for that.
+They come from the labels and annotations that the admission webhook writes. A pod that the webhook
+did not admit has no tenant and no expected duration. No attribute decides which nodes fit: that is
+`pod.SchedulingSpec`.
 """
 
 from collections.abc import Mapping
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies import quantity, vocabulary
-from scheduler.model.fields import Json, instant, mapping, whole
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import instant, whole
 
-# From this priority on a pod is of the cluster itself.
 SYSTEM_CRITICAL: Final = 2_000_000_000
+"""The lowest priority of system-critical pods."""
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 
 
@@ -21,50 +23,49 @@ MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 class PodAttributes:
     tenant: str = ""
     tier: str = ""
-    type: str = ""
-    """Workload type."""
+    workload_type: str = ""
     preemptible: bool = False
-    """Yields to work of other tenants."""
+    """Other tenants' pods may preempt it."""
     backfill: bool = False
-    preempts: bool = True
-    """May have others evicted: `preemptionPolicy` is not `Never`."""
-    fixed: bool = False
-    """A mirror of what the node itself runs: nobody can evict it."""
-    lasts: float | None = None
-    """Seconds that it is expected to run, as it says itself."""
-    started: float = 0.0
-    """Seconds of the epoch; 0: not yet."""
-    grace: float = 30.0
-    """Seconds that it may take to end."""
-    members: tuple[tuple[str, int], ...] = ()
-    """What each pod asks for that it is going to make, where it says so."""
+    may_preempt: bool = True
+    """`preemptionPolicy` is not `Never`."""
+    mirror: bool = False
+    """The mirror of a static pod: an eviction has no effect on it."""
+    duration: float | None = None
+    """Expected run time in seconds, where the pod declares one."""
+    started_at: float = 0.0
+    """Seconds of the epoch; 0: not yet started."""
+    grace_period: float = 30.0
+    """Seconds that it may take to terminate."""
+    member_requests: tuple[tuple[str, int], ...] = ()
+    """For a leader: the requests of each member that it creates, where it declares them."""
 
 
-NO_TERMS: Final = PodAttributes()
+NO_ATTRIBUTES: Final = PodAttributes()
 
 
 def read(
-    labels: Mapping[str, str], annotations: Mapping[str, str], obj: Json, lasts: float | None
+    labels: Mapping[str, str], annotations: Mapping[str, str], obj: Json, duration: float | None
 ) -> PodAttributes:
-    """`lasts` is the expected duration, where the pod states one that can be read."""
+    """`duration` is the expected run time, where the pod declares a valid one."""
     spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
     return PodAttributes(
         tenant=labels.get(vocabulary.TENANT_LABEL, ""),
         tier=labels.get(vocabulary.TIER_LABEL, ""),
-        type=labels.get(vocabulary.WORKLOAD_TYPE_LABEL, ""),
+        workload_type=labels.get(vocabulary.WORKLOAD_TYPE_LABEL, ""),
         preemptible=labels.get(vocabulary.PREEMPTIBLE_LABEL) == "true",
         backfill=labels.get(vocabulary.BACKFILL_LABEL) == "true",
-        preempts=spec.get("preemptionPolicy") != "Never",
-        fixed=MIRROR_ANNOTATION in annotations,
-        lasts=_shortest(lasts, spec.get("activeDeadlineSeconds")),
-        started=instant(status.get("startTime")),
-        grace=float(whole(spec.get("terminationGracePeriodSeconds", 30))),
-        members=_amounts(annotations.get(vocabulary.GANG_MEMBERS_ANNOTATION)),
+        may_preempt=spec.get("preemptionPolicy") != "Never",
+        mirror=MIRROR_ANNOTATION in annotations,
+        duration=_shortest(duration, spec.get("activeDeadlineSeconds")),
+        started_at=instant(status.get("startTime")),
+        grace_period=float(whole(spec.get("terminationGracePeriodSeconds", 30))),
+        member_requests=_amounts(annotations.get(vocabulary.GANG_MEMBERS_ANNOTATION)),
     )
 
 
 def _amounts(text: str | None) -> tuple[tuple[str, int], ...]:
-    """What cannot be read says nothing: admission refuses it."""
+    """Admission denies an invalid text, so one found here counts as absent."""
     if text is None:
         return ()
     try:
@@ -73,9 +74,9 @@ def _amounts(text: str | None) -> tuple[tuple[str, int], ...]:
         return ()
 
 
-def _shortest(stated: float | None, deadline: object) -> float | None:
-    """A deadline ends the pod, whatever it expects of itself."""
-    known = [] if stated is None else [stated]
+def _shortest(declared: float | None, deadline: object) -> float | None:
+    """The kubelet ends the pod at its deadline, even when it declares a longer duration."""
+    limits = [] if declared is None else [declared]
     if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline > 0:
-        known.append(float(deadline))
-    return min(known, default=None)
+        limits.append(float(deadline))
+    return min(limits, default=None)

@@ -1,13 +1,14 @@
 """
-What a pod asks of the network, of nearness, and of hardware by who it belongs to.
+What a pod requires of the network fabric and of co-location, and its tiers.
 
-    FabricWish   which topology levels its group must or would share, the least fabric, and
-                 whether a better one is liked; `NO_FABRIC`: nothing of it
-    Standing     the tenant's tier, and the hardware tier that is liked best, as admission stamped
-                 them; `NOBODY`: admission never saw the pod
+    FabricRequirements   the topology levels that its gang must or should share, the minimum fabric,
+                         and whether a better fabric is preferred; `NO_FABRIC`: no requirement
+    PodTiers             the tenant's tier and the preferred hardware tier, as admission labels
+                         them; `NO_TIERS`: admission did not label the pod
 
-A pod that trains on GPUs likes a better fabric unless it says otherwise. Spreading over zones is a
-mild spread constraint over the pods with the same labels; what tells replicas apart is left out.
+A training pod with GPUs prefers a better fabric unless it declares otherwise. Spreading over zones
+is a soft spread constraint over the pods with the same labels; labels that differ between the
+replicas of one workload are left out.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from policies.pods import fabric
 from scheduler.model import label_selector
 from scheduler.model.pod_affinity import InterPodConstraints, SpreadConstraint
 
-_OWN_NAMES: Final = frozenset(
+_REPLICA_LABELS: Final = frozenset(
     {
         "apps.kubernetes.io/pod-index",
         "batch.kubernetes.io/job-completion-index",
@@ -30,69 +31,73 @@ _OWN_NAMES: Final = frozenset(
 )
 
 
-class TierRequirement(NamedTuple):
-    tier: str = ""
-    """Of the tenant."""
+class PodTiers(NamedTuple):
+    tenant: str = ""
+    """The tenant's tier."""
     hardware: str = ""
-    """The hardware tier that is liked best."""
+    """The preferred hardware tier."""
 
 
-NOBODY: Final = TierRequirement()
+NO_TIERS: Final = PodTiers()
 
 
 @dataclass(frozen=True, slots=True)
 class FabricRequirements:
     clique: bool = False
     strict: str | None = None
-    """The topology level that the whole group must share; empty: the narrowest."""
-    liked: str | None = None
-    """The same, shared if possible."""
-    least: int = 0
-    """How good the fabric must be: 1 for the last of the fabric types, and up."""
+    """The topology level that the whole gang must share; empty: the narrowest."""
+    preferred: str | None = None
+    """The topology level that the gang shares if possible; empty: the narrowest."""
+    minimum: int = 0
+    """The lowest grade of fabric that will do: 1 for the last of the fabric types, and up."""
     sensitive: bool = False
 
     @property
-    def gathers(self) -> bool:
-        """Asks for a level that is shared."""
-        return self.clique or self.strict is not None or self.liked is not None
+    def co_located(self) -> bool:
+        """The gang must or should share a topology level."""
+        return self.clique or self.strict is not None or self.preferred is not None
 
 
 NO_FABRIC: Final = FabricRequirements()
 
 
 def grade(fabric_type: str) -> int:
-    """How good a fabric of this type is; 0: nobody knows it."""
+    """The grade of a fabric type, higher is better; 0: unknown type."""
     name = fabric.fabric_type(fabric_type)
     types = vocabulary.FABRIC_TYPES
     return len(types) - types.index(name) if name is not None else 0
 
 
-def standing(labels: Mapping[str, str]) -> TierRequirement:
-    tier = labels.get(vocabulary.TIER_LABEL, "")
+def read_tiers(labels: Mapping[str, str]) -> PodTiers:
+    tenant = labels.get(vocabulary.TIER_LABEL, "")
     hardware = labels.get(vocabulary.HARDWARE_TIER_LABEL, "")
-    return TierRequirement(tier, hardware) if tier or hardware else NOBODY
+    return PodTiers(tenant, hardware) if tenant or hardware else NO_TIERS
 
 
-def read(said: fabric.Fabric, labels: Mapping[str, str], *, gpus: int) -> FabricRequirements:
-    sensitive = said.sensitive
+def read(declared: fabric.Fabric, labels: Mapping[str, str], *, gpus: int) -> FabricRequirements:
+    sensitive = declared.sensitive
     if sensitive is None:
         sensitive = gpus > 0 and labels.get(vocabulary.WORKLOAD_TYPE_LABEL) == "training"
-    if said is fabric.NO_FABRIC and not sensitive:
+    if declared is fabric.NO_FABRIC and not sensitive:
         return NO_FABRIC
-    wish = FabricRequirements(
-        clique=said.clique,
-        strict=said.level if said.co_locate == "strict" else None,
-        liked=said.level if said.co_locate == "preferred" else None,
-        least=grade(said.least) if said.least else 0,
+    requirements = FabricRequirements(
+        clique=declared.clique,
+        strict=declared.level if declared.co_locate == "strict" else None,
+        preferred=declared.level if declared.co_locate == "preferred" else None,
+        minimum=grade(declared.least) if declared.least else 0,
         sensitive=sensitive,
     )
-    return NO_FABRIC if wish == NO_FABRIC else wish
+    return NO_FABRIC if requirements == NO_FABRIC else requirements
 
 
-def over_zones(wish: InterPodConstraints, labels: Mapping[str, str]) -> InterPodConstraints:
-    """The wish with the pod's likes spread over zones, unless it says how itself."""
-    mine = {key: value for key, value in labels.items() if key not in _OWN_NAMES}
-    if not mine or any(one.key == vocabulary.ZONE_LABEL for one in (*wish.hard, *wish.soft)):
-        return wish
-    selector = label_selector.joined(label_selector.equals(mine))
-    return replace(wish, soft=(*wish.soft, SpreadConstraint(vocabulary.ZONE_LABEL, 1, selector)))
+def spread_over_zones(
+    constraints: InterPodConstraints, labels: Mapping[str, str]
+) -> InterPodConstraints:
+    """Adds a soft spread over zones, unless the pod has a constraint on zones already."""
+    common = {key: value for key, value in labels.items() if key not in _REPLICA_LABELS}
+    spreads = (*constraints.hard, *constraints.soft)
+    if not common or any(spread.key == vocabulary.ZONE_LABEL for spread in spreads):
+        return constraints
+    selector = label_selector.joined(label_selector.equals(common))
+    zones = SpreadConstraint(vocabulary.ZONE_LABEL, 1, selector)
+    return replace(constraints, soft=(*constraints.soft, zones))

@@ -1,4 +1,4 @@
-"""A node as planning sees it."""
+"""A node as the scheduler sees it: a frozen value, decoded once from raw JSON."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,10 +7,11 @@ from typing import Self
 from policies import quantity
 from policies.hosts import node_object
 from policies.hosts import topology as numa_nodes
+from policies.json_fields import Json, mapping
 from policies.pods import requests
 from scheduler.errors import ModelError
-from scheduler.model.fields import Json, mapping, rows, whole, words
-from scheduler.model.pod import LARGEST
+from scheduler.model.fields import rows, whole, words
+from scheduler.model.resources import LARGEST
 from scheduler.model.taints import Taint, read_taints
 
 Image = tuple[str, int]
@@ -23,17 +24,17 @@ class Node:
     """Sorted by resource name."""
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[Taint, ...] = ()
-    """Those that keep pods out, in their order on the node."""
-    against: tuple[Taint, ...] = ()
-    """Those that only speak against the node."""
+    """Effects NoSchedule and NoExecute, in their order on the node."""
+    soft_taints: tuple[Taint, ...] = ()
+    """Effect PreferNoSchedule."""
     images: tuple[Image, ...] = ()
     features: tuple[str, ...] = ()
-    """What the kubelet declared that it can do, sorted."""
+    """`status.declaredFeatures` of the kubelet, sorted."""
     unschedulable: bool = False
     topology: numa_nodes.Topology | None = None
     gpus: int = 0
     vram: int = 0
-    """Bytes of a GPU, the largest of its host; 0: nobody said."""
+    """Bytes of the host's largest GPU; 0: unknown."""
 
     @classmethod
     def read(cls, obj: Json) -> Self:
@@ -47,13 +48,13 @@ class Node:
             raise ModelError(f"node {name}: {exc}") from exc
         gpus = requests.gpus(amounts)
         topology = node_object.read(labels, words(about.get("annotations")), gpus=gpus)
-        taints, against = read_taints(spec.get("taints"))
+        taints, soft_taints = read_taints(spec.get("taints"))
         return cls(
             name=name,
             allocatable=tuple(sorted(amounts.items())),
             labels=tuple(sorted(labels.items())),
             taints=taints,
-            against=against,
+            soft_taints=soft_taints,
             images=read_images(status),
             features=_features(status),
             unschedulable=spec.get("unschedulable") is True,
@@ -64,9 +65,9 @@ class Node:
 
 
 def _allocatable(status: Json) -> dict[str, int]:
-    found = mapping(status.get("allocatable") or status.get("capacity"))
+    declared = mapping(status.get("allocatable") or status.get("capacity"))
     amounts: dict[str, int] = {}
-    for name, value in found.items():
+    for name, value in declared.items():
         try:
             count = quantity.amount(str(name), value)
         except quantity.QuantityError as exc:
@@ -76,21 +77,21 @@ def _allocatable(status: Json) -> dict[str, int]:
 
 
 def _features(status: Json) -> tuple[str, ...]:
-    found = status.get("declaredFeatures")
-    return tuple(sorted(map(str, found))) if isinstance(found, list) else ()
+    features = status.get("declaredFeatures")
+    return tuple(sorted(map(str, features))) if isinstance(features, list) else ()
 
 
 def read_images(status: Json) -> tuple[Image, ...]:
     """Names with their sizes in bytes, sorted; an image has a name for its tag and its digest."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for row in rows(status.get("images")):
         names = row.get("names")
         for name in names if isinstance(names, list) else ():
-            found.setdefault(str(name), whole(row.get("sizeBytes")))
-    return tuple(_shared(name, size) for name, size in sorted(found.items()))
+            sizes.setdefault(str(name), whole(row.get("sizeBytes")))
+    return tuple(_shared(name, size) for name, size in sorted(sizes.items()))
 
 
 @lru_cache(maxsize=2**16)
 def _shared(name: str, size: int) -> Image:
-    """Thousands of nodes hold the same images: one value stands for all of them."""
+    """Thousands of nodes hold the same images: they share one value."""
     return name, size

@@ -1,34 +1,35 @@
 """
-What a pod wants of a host's inside: a value, read once from the pod.
+What a pod requests inside one host: amounts, NUMA policy and alignment, read once from the pod.
 
-    Ask     the whole pod: amounts, NUMA policy, wishes about ids, gang and memory
-    Need    one container, as the kubelet's managers see it; only where that can matter
+    HostRequest        the whole pod: amounts, NUMA policy, NUMA ids, gang spread, memory
+    ContainerRequest   one container, as the kubelet's managers see it; only where that can matter
 
-`aligned` names the amounts that must sit together: `cpu`, `memory`, `gpu`, and huge pages by their
-resource name. A pod is memory-intensive when it says so, or when it asks for more than 16Gi of
-memory and more than 4Gi for each core. Choosing is not done here: see `choice`.
+`aligned` names the amounts that must be on the same NUMA nodes: `cpu`, `memory`, `gpu`, and huge
+pages by their resource name. A pod is memory-intensive when its annotation declares it, or when it
+requests more than 16Gi of memory and more than 4Gi per core. `plugins.numa.allocator` chooses the
+NUMA nodes.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from policies import quantity, vocabulary
+from policies.json_fields import Json
 from policies.pods import intent, requests
+from scheduler.model.resources import HUGEPAGES
 
-Json = Mapping[str, Any]
 Hugepages = tuple[tuple[str, int], ...]  # (resource name, bytes), sorted
 
-HUGEPAGES: Final = "hugepages-"
-EVERYTHING: Final = frozenset({"cpu", "memory", "gpu"})
+ALL_RESOURCES: Final = frozenset({"cpu", "memory", "gpu"})
 
-_MUCH_MEMORY: Final = 16 * 2**30
-_MUCH_FOR_A_CORE: Final = 4 * 2**30
+_INTENSIVE_MEMORY: Final = 16 * 2**30
+_INTENSIVE_MEMORY_PER_CORE: Final = 4 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequest:
-    """What the kubelet aligns for one container; `passing`: it ends before the next one starts."""
+    """What the kubelet aligns for one container; `passing`: a plain init container."""
 
     cpu: int = 0
     memory: int = 0
@@ -39,28 +40,28 @@ class ContainerRequest:
 
 @dataclass(frozen=True, slots=True)
 class HostRequest:
-    """What a pod wants of a host's inside. `aligned` says which amounts must sit together."""
+    """`aligned` names the amounts that must be on the same NUMA nodes."""
 
     cpu: int = 0
     memory: int = 0
     gpus: int = 0
     policy: str = "none"
-    aligned: frozenset[str] = EVERYTHING
+    aligned: frozenset[str] = ALL_RESOURCES
     prefer: tuple[int, ...] = ()
     avoid: tuple[int, ...] = ()
     by_default: bool = False
-    """The policy came from a default: a host that tells no NUMA nodes counts as one."""
+    """The policy came from a default: a host of unknown topology counts as one NUMA node."""
     hugepages: Hugepages = ()
     intensive: bool = False
-    """Much memory for few cores: what else uses the memory of a NUMA node matters to it."""
+    """Much memory per core: the scheduler weighs other memory use of the NUMA node."""
     distance: int = 50
-    """How much the distance between NUMA nodes counts, 0 to 100."""
+    """Weight of the distance between NUMA nodes, 0 to 100."""
     spread: str = "packed"
     """How the members of the pod's gang share NUMA nodes; `packed` for a pod without a gang."""
     guaranteed: bool = False
-    """Guaranteed QoS: whole CPUs are its own, where the kubelet hands out CPUs."""
+    """Guaranteed QoS: the kubelet's CPU manager gives it exclusive CPUs for whole numbers."""
     containers: tuple[ContainerRequest, ...] = ()
-    """One for each container of a pod that has several and that the kubelet may align."""
+    """Set only for a pod of several containers that the kubelet may align."""
 
     @property
     def needs_topology(self) -> bool:
@@ -86,10 +87,10 @@ NO_HOST_REQUEST: Final = HostRequest()
 def read(
     pod: Json, amounts: Mapping[str, int], numa: intent.Numa, *, by_default: bool, member: bool
 ) -> HostRequest:
-    """The ask of a pod whose effective requests are `amounts`; `member` of a gang or not."""
+    """`amounts` are the pod's effective requests; `member`: the pod belongs to a gang."""
     gpus = requests.gpus(amounts)
     hugepages = _hugepages(amounts)
-    aligned = EVERYTHING.union(name for name, _ in hugepages) if hugepages else EVERYTHING
+    aligned = ALL_RESOURCES.union(name for name, _ in hugepages) if hugepages else ALL_RESOURCES
     if numa.resources is not None:
         aligned &= {"gpu" if r in vocabulary.GPU_RESOURCES else r for r in numa.resources}
     cpu, memory = amounts.get("cpu", 0), amounts.get("memory", 0)
@@ -122,7 +123,7 @@ def _hugepages(amounts: Mapping[str, int]) -> Hugepages:
 def _is_intensive(cpu: int, memory: int, numa: intent.Numa) -> bool:
     if numa.memory_intensive is not None:
         return numa.memory_intensive
-    return memory > _MUCH_MEMORY and memory * 1000 > _MUCH_FOR_A_CORE * cpu
+    return memory > _INTENSIVE_MEMORY and memory * 1000 > _INTENSIVE_MEMORY_PER_CORE * cpu
 
 
 # --- as the kubelet sees the pod ---
@@ -136,12 +137,12 @@ def _is_guaranteed(spec: Json) -> bool:
 
 def _is_fixed(container: Json) -> bool:
     resources = container.get("resources") or {}
-    limits, asked = resources.get("limits") or {}, resources.get("requests") or {}
+    limits, requested = resources.get("limits") or {}, resources.get("requests") or {}
     for name in ("cpu", "memory"):
         if name not in limits:
             return False
-        wanted = asked.get(name, limits[name])
-        if wanted != limits[name] and quantity.parse(wanted) != quantity.parse(limits[name]):
+        amount = requested.get(name, limits[name])
+        if amount != limits[name] and quantity.parse(amount) != quantity.parse(limits[name]):
             return False
     return True
 
@@ -151,14 +152,14 @@ def _containers(spec: Json, *, guaranteed: bool) -> tuple[ContainerRequest, ...]
     first, rest = spec.get("initContainers") or (), spec.get("containers") or ()
     if len(first) + len(rest) < 2:
         return ()
-    inits = (_need(c, guaranteed, passing=c.get("restartPolicy") != "Always") for c in first)
-    return (*inits, *(_need(c, guaranteed) for c in rest))
+    inits = (_container(c, guaranteed, passing=c.get("restartPolicy") != "Always") for c in first)
+    return (*inits, *(_container(c, guaranteed) for c in rest))
 
 
-def _need(container: Json, guaranteed: bool, *, passing: bool = False) -> ContainerRequest:
+def _container(container: Json, guaranteed: bool, *, passing: bool = False) -> ContainerRequest:
     resources = container.get("resources") or {}
-    found = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    amounts = {str(name): quantity.amount(str(name), value) for name, value in found.items()}
+    declared = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    amounts = {str(name): quantity.amount(str(name), value) for name, value in declared.items()}
     return ContainerRequest(
         cpu=whole_cpus(amounts.get("cpu", 0)) if guaranteed else 0,
         memory=amounts.get("memory", 0) if guaranteed else 0,
@@ -169,5 +170,5 @@ def _need(container: Json, guaranteed: bool, *, passing: bool = False) -> Contai
 
 
 def whole_cpus(cpu: int) -> int:
-    """What the kubelet hands out exclusively: whole CPUs, and nothing of a broken number."""
+    """What the CPU manager assigns exclusively: all of a whole number, nothing of a fraction."""
     return cpu if cpu % 1000 == 0 else 0

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from policies.pods import requests
-from scheduler.model.pod import PODS, Pod, PodKey, SchedulingSpec
-from scheduler.model.unit import Unit, leads
+from scheduler.model.pod import Pod, PodKey, SchedulingSpec
+from scheduler.model.resources import PODS
+from scheduler.model.unit import Unit, is_leader
 
 
 def is_placeholder(pod: Pod) -> bool:
@@ -15,9 +16,9 @@ def is_placeholder(pod: Pod) -> bool:
 
 def placeholders(unit: Unit, count: int, spec: SchedulingSpec | None = None) -> tuple[Pod, ...]:
     """So many pods as the unit's leader is going to make."""
-    leader = next((pod for pod in unit.pods if leads(pod)), unit.pods[0])
-    model = next((pod for pod in unit.pods if not leads(pod)), leader)
-    stated = dict(leader.attributes.members)
+    leader = next((pod for pod in unit.pods if is_leader(pod)), unit.pods[0])
+    model = next((pod for pod in unit.pods if not is_leader(pod)), leader)
+    stated = dict(leader.attributes.member_requests)
     if spec is None:
         spec = model.spec if model is not leader or not stated else spec_of(leader, stated)
     return like(model, spec, count)
@@ -55,4 +56,4 @@ def spec_of(leader: Pod, stated: Mapping[str, int]) -> SchedulingSpec:
         containers=(),
     )
     amounts = tuple(sorted({**stated, PODS: 1}.items()))
-    return replace(leader.spec, requests=amounts, unsaid=(0, 0), host_request=ask)
+    return replace(leader.spec, requests=amounts, default_requests=(0, 0), host_request=ask)

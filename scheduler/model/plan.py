@@ -1,15 +1,16 @@
 """
-What planning answers: `Placed` or `NoFit`. Not fitting is an answer, not an exception.
+The result of planning: `Placed` or `NoFit`. A unit that does not fit is a result, not an exception.
 
 The text of a `NoFit` has kube-scheduler's exact shape, because people and autoscalers read it:
 
     0/5 nodes are available: 2 node(s) had untolerated taint(s), 3 Insufficient cpu.
 
-Reasons are sorted as texts, count first. What concerns a gang follows behind that sentence.
+Reasons are sorted as texts, count first. The gang's progress follows behind that sentence.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from policies import vocabulary
 from scheduler.model.assignment import Assignment
@@ -18,7 +19,7 @@ from scheduler.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One pod with its node and its place inside it."""
+    """One pod with its node, and its NUMA nodes and GPUs there."""
 
     pod: Pod
     node: str
@@ -27,7 +28,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class GangCount:
-    """How far a gang has come: `have` of `want` members `verb` (exist, fit)."""
+    """Progress of a gang: `have` of `want` members `verb` (exist, fit)."""
 
     name: str
     have: int
@@ -43,46 +44,46 @@ class GangCount:
 
 @dataclass(frozen=True, slots=True)
 class NoFit:
-    """Why nobody of the unit gets a node: per-filter counts over all nodes, or one sentence."""
+    """Why no pod of the unit gets a node: counts per reason over all nodes, or one message."""
 
     nodes: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
-    """(reason, how many nodes gave it)"""
-    sentence: str = ""
-    """Stands for all nodes at once, in place of the counts."""
+    """(reason, number of nodes)"""
+    message: str = ""
+    """Holds for all nodes, in place of the counts."""
     gang: GangCount | None = None
     forming: bool = False
-    """Members are missing: nothing was tried, and nothing is wrong with the cluster."""
-    held_back: str = ""
-    """The tenant's quota keeps it waiting, in these words: nothing was tried."""
+    """Members are missing: the planner did not try any node."""
+    over_quota: str = ""
+    """Which quota is exceeded: the planner did not try any node."""
 
     @property
     def text(self) -> str:
-        if self.held_back:
-            return self.held_back
+        if self.over_quota:
+            return self.over_quota
         if self.forming and self.gang is not None:
             return self.gang.text
-        said = self._nodes_text()
-        return f"{said} {self.gang.text}" if self.gang is not None else said
+        text = self._nodes_text()
+        return f"{text} {self.gang.text}" if self.gang is not None else text
 
     def _nodes_text(self) -> str:
-        if self.nodes == 0 and not self.sentence:
+        if self.nodes == 0 and not self.message:
             return "no nodes available to schedule pods"
         counts = sorted(f"{count} {reason}" for reason, count in self.reasons)
-        why = self.sentence or ", ".join(counts)
-        return f"0/{self.nodes} nodes are available: {why}." if why else _UNSAID % self.nodes
+        why = self.message or ", ".join(counts)
+        return f"0/{self.nodes} nodes are available: {why}." if why else _NO_REASON % self.nodes
 
 
-_UNSAID = "0/%d nodes are available."
+_NO_REASON: Final = "0/%d nodes are available."
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Who goes where. `left`: members above the gang's size for which there is no room."""
+    """`unplaced`: members above the gang's size that do not fit."""
 
     placements: tuple[Placement, ...]
-    left: tuple[Pod, ...] = ()
-    why_left: NoFit | None = None
+    unplaced: tuple[Pod, ...] = ()
+    why_unplaced: NoFit | None = None
 
 
 Plan = Placed | NoFit
@@ -103,12 +104,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """The pod did not get this node. `why` is for logs and events."""
+    """The pod was not bound to this node. `why` is for logs and Events."""
 
     placement: Placement
     why: str
     permanent: bool = False
-    """The API server will refuse it again, on any node."""
+    """The API server would reject it on any node."""
 
 
 Result = Bound | Unbound

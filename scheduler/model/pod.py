@@ -1,12 +1,12 @@
 """
-Pods and nodes as the scheduler sees them: frozen values, decoded once from raw JSON.
+Pods as the scheduler sees them: frozen values, decoded once from raw JSON.
 
-Only what is read is kept. A `SchedulingSpec` holds everything that decides where a pod may go, so
-equal pods have equal shapes and share the results of filters. What a pod asks for in vain is listed
-in `SchedulingSpec.refusals`: such a pod is refused with these sentences, never placed by half its
-wishes.
+A `Pod` keeps only the fields that the scheduler reads. Its `SchedulingSpec` holds everything that
+decides which nodes fit, so equal pods have equal specs and share the results of filters. Requests
+that the scheduler does not support are listed in `SchedulingSpec.unsupported`: the scheduler
+rejects such a pod with these messages instead of honouring only a part of its constraints.
 
-Not here: who is placed where (`cache`), and what is free (`snapshot`).
+Not here: which pod is on which node (`cache.cache`), and what is free (`cache.snapshot`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,37 +19,34 @@ from policies import quantity, vocabulary
 from policies.pods import intent, requests
 from scheduler.errors import ModelError
 from scheduler.model import attributes as pod_attributes
-from scheduler.model import fabric as fabric_wishes
-from scheduler.model import host_ports as port_wishes
-from scheduler.model import node_affinity as node_wishes
-from scheduler.model import numa_request
-from scheduler.model import pod_affinity as peer_wishes
-from scheduler.model import pod_volumes as volume_wishes
-from scheduler.model import resource_claims as claim_wishes
+from scheduler.model import fabric as fabric_requirements
+from scheduler.model import (
+    node_affinity,
+    numa_request,
+    pod_affinity,
+    pod_volumes,
+    resource_claims,
+)
 from scheduler.model.assignment import Assignment, parse
-from scheduler.model.attributes import NO_TERMS, PodAttributes
-from scheduler.model.fabric import NO_FABRIC, NOBODY, FabricRequirements, TierRequirement
+from scheduler.model.attributes import NO_ATTRIBUTES, PodAttributes
+from scheduler.model.fabric import NO_FABRIC, NO_TIERS, FabricRequirements, PodTiers
 from scheduler.model.fields import Json, instant, mapping, pairs, rows, whole, words
 from scheduler.model.gang import Gang, GangKey
-from scheduler.model.host_ports import HostPort
 from scheduler.model.node_affinity import ANY_NODE, NodeConstraints
 from scheduler.model.numa_request import NO_HOST_REQUEST, HostRequest
-from scheduler.model.pod_affinity import NO_PEERS, InterPodConstraints
+from scheduler.model.pod_affinity import NO_INTER_POD, InterPodConstraints
 from scheduler.model.pod_volumes import NO_VOLUMES, PodVolumes
-from scheduler.model.resource_claims import NO_CLAIMS, PodResourceClaims
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS, PodResourceClaims
+from scheduler.model.resources import DEFAULT_REQUESTS, LARGEST, PODS
 from scheduler.model.taints import Toleration, read_tolerations
 
-# Amounts are capped so that the sum over any node's pods stays within an int64.
-LARGEST: Final = 2**55
-PODS: Final = "pods"
-# What kube-scheduler's scores count for a container that asks for none.
-UNSAID: Final = {"cpu": 100, "memory": 200 * 2**20}
+ALL_ADDRESSES: Final = "0.0.0.0"
 
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class PodKey(NamedTuple):
-    """Where a pod lives; a successor of the same name has the same key and another uid."""
+    """Namespace and name; a successor of the same name has the same key and another uid."""
 
     namespace: str
     name: str
@@ -58,28 +55,34 @@ class PodKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+class HostPort(NamedTuple):
+    protocol: str
+    address: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulingSpec:
-    """Everything that decides where a pod may go; equal shapes fit the same nodes."""
+    """Everything that decides which nodes fit; pods with equal specs fit the same nodes."""
 
     requests: tuple[tuple[str, int], ...] = ()
     """Sorted by resource name, without zeros; a pod always takes one of `pods`."""
     selector: tuple[tuple[str, str], ...] = ()
-    unsaid: tuple[int, int] = (0, 0)
-    """CPU and memory that scores count for containers which ask for none."""
+    default_requests: tuple[int, int] = (0, 0)
+    """CPU and memory that scores count for containers without such requests."""
     tolerations: tuple[Toleration, ...] = ()
     host_request: HostRequest = NO_HOST_REQUEST
     vram: int = 0
     """Bytes that each of the pod's GPUs must have."""
-    nodes: NodeConstraints = ANY_NODE
+    node_constraints: NodeConstraints = ANY_NODE
     ports: tuple[HostPort, ...] = ()
-    peers: InterPodConstraints = NO_PEERS
+    inter_pod: InterPodConstraints = NO_INTER_POD
     volumes: PodVolumes = NO_VOLUMES
-    claims: PodResourceClaims = NO_CLAIMS
+    resource_claims: PodResourceClaims = NO_RESOURCE_CLAIMS
     fabric: FabricRequirements = NO_FABRIC
-    standing: TierRequirement = NOBODY
-    refusals: tuple[str, ...] = ()
-    """Sentences that say why no node will do, whatever is free."""
+    tiers: PodTiers = NO_TIERS
+    unsupported: tuple[str, ...] = ()
+    """Messages about requests that no node can satisfy."""
 
     def amount(self, resource: str) -> int:
         return next((count for name, count in self.requests if name == resource), 0)
@@ -87,7 +90,7 @@ class SchedulingSpec:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCondition:
-    """The pod's PodScheduled condition as it stands in the API."""
+    """The pod's PodScheduled condition in the API."""
 
     status: str
     reason: str
@@ -96,7 +99,7 @@ class ScheduledCondition:
 
 @dataclass(frozen=True, slots=True)
 class OwnerRef:
-    """The controller that makes the pod, and would make another one in its place."""
+    """The controller that creates the pod and replaces it when it is deleted."""
 
     kind: str
     name: str
@@ -118,17 +121,20 @@ class Pod:
     gates: tuple[str, ...] = ()
     owner: OwnerRef | None = None
     nominated: str = ""
-    """The node that another scheduler means to give it."""
+    """The node that another scheduler has nominated for the pod."""
     gang: Gang | None = None
     assignment: Assignment | None = None
     condition: ScheduledCondition | None = None
-    claims: tuple[str | None, ...] = ()
-    """The name of the claim for each ref of `spec.claims`; None: not made yet, "": none needed."""
-    attributes: PodAttributes = NO_TERMS
+    resource_claims: tuple[str | None, ...] = ()
+    """
+    The name of the ResourceClaim for each ref of `spec.resource_claims`; None: not created yet,
+    "": not needed.
+    """
+    attributes: PodAttributes = NO_ATTRIBUTES
 
     @property
     def finished(self) -> bool:
-        """Holds nothing any more."""
+        """Uses no resources any more."""
         return self.phase in _FINISHED
 
     @property
@@ -141,7 +147,7 @@ class Pod:
 
     @property
     def pending(self) -> bool:
-        """Waits for a node and may be given one."""
+        """Waits for a node and may be scheduled."""
         return not (self.node or self.finished or self.terminating or self.gated)
 
     @classmethod
@@ -149,12 +155,12 @@ class Pod:
         """From a v1 Pod; raises `ModelError` naming the pod and the field."""
         about, pod_spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
         key = PodKey(str(about.get("namespace") or "default"), str(about.get("name") or ""))
-        wishes = intent.read(obj)
+        pod_intent = intent.read(obj)
         labels = pairs(about.get("labels"))
-        gang, trouble = _gang(key, wishes.gang)
-        problems = tuple(f"{p.message} ({p.path})" for p in wishes.problems)
+        gang, gang_problems = _gang(key, pod_intent.gang)
+        problems = tuple(f"{p.message} ({p.path})" for p in pod_intent.problems)
         try:
-            spec = _scheduling_spec(key, labels, obj, wishes, (*problems, *trouble))
+            spec = _scheduling_spec(key, labels, obj, pod_intent, (*problems, *gang_problems))
         except (requests.RequestError, quantity.QuantityError) as exc:
             raise ModelError(f"pod {key}: {exc}") from exc
         return cls(
@@ -178,12 +184,12 @@ class Pod:
                 mapping(about.get("annotations")).get(vocabulary.NUMA_ASSIGNED_ANNOTATION)
             ),
             condition=_condition(status),
-            claims=claim_wishes.generated(spec.claims, status),
+            resource_claims=resource_claims.generated(spec.resource_claims, status),
             attributes=pod_attributes.read(
                 dict(labels),
                 words(about.get("annotations")),
                 obj,
-                wishes.expected_duration,
+                pod_intent.expected_duration,
             ),
         )
 
@@ -195,66 +201,66 @@ def _scheduling_spec(
     key: PodKey,
     labels: tuple[tuple[str, str], ...],
     obj: Json,
-    wishes: intent.Intent,
+    pod_intent: intent.Intent,
     problems: tuple[str, ...],
 ) -> SchedulingSpec:
     pod_spec = mapping(obj.get("spec"))
     amounts = {name: min(n, LARGEST) for name, n in requests.effective(obj).items() if n > 0}
     gpus = requests.gpus(amounts)
     annotations = words(mapping(obj.get("metadata")).get("annotations"))
-    refusals = (*problems, *(sentence(wish) for wish in asked_in_vain(pod_spec)))
-    if wishes.vram and not gpus:
-        refusals = (*refusals, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
+    unsupported = (*problems, *map(unsupported_text, unsupported_claims(pod_spec)))
+    if pod_intent.vram and not gpus:
+        unsupported = (*unsupported, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
     return SchedulingSpec(
         requests=tuple(sorted({**amounts, PODS: 1}.items())),
         selector=tuple(sorted(words(pod_spec.get("nodeSelector")).items())),
-        unsaid=_unsaid(obj, amounts),
+        default_requests=_default_requests(obj, amounts),
         tolerations=read_tolerations(pod_spec.get("tolerations")),
         host_request=numa_request.read(
             obj,
             amounts,
-            wishes.numa,
+            pod_intent.numa,
             by_default=_numa_by_default(annotations),
-            member=wishes.gang is not None,
+            member=pod_intent.gang is not None,
         ),
-        vram=-(-wishes.vram // gpus) if wishes.vram and gpus else 0,
-        nodes=node_wishes.read(pod_spec),
-        ports=port_wishes.read(pod_spec),
-        peers=_peers(key, labels, pod_spec, wishes),
-        volumes=volume_wishes.read(key.namespace, key.name, pod_spec),
-        claims=claim_wishes.read(pod_spec),
-        fabric=fabric_wishes.read(wishes.fabric, dict(labels), gpus=gpus),
-        standing=fabric_wishes.standing(dict(labels)),
-        refusals=refusals,
+        vram=-(-pod_intent.vram // gpus) if pod_intent.vram and gpus else 0,
+        node_constraints=node_affinity.read(pod_spec),
+        ports=_host_ports(pod_spec),
+        inter_pod=_inter_pod(key, labels, pod_spec, pod_intent),
+        volumes=pod_volumes.read(key.namespace, key.name, pod_spec),
+        resource_claims=resource_claims.read(pod_spec),
+        fabric=fabric_requirements.read(pod_intent.fabric, dict(labels), gpus=gpus),
+        tiers=fabric_requirements.read_tiers(dict(labels)),
+        unsupported=unsupported,
     )
 
 
-def _peers(
-    key: PodKey, labels: tuple[tuple[str, str], ...], pod_spec: Json, wishes: intent.Intent
+def _inter_pod(
+    key: PodKey, labels: tuple[tuple[str, str], ...], pod_spec: Json, pod_intent: intent.Intent
 ) -> InterPodConstraints:
-    """A gang wants to be together: only pods of their own are spread over zones."""
-    found = peer_wishes.read(key.namespace, labels, pod_spec)
-    if wishes.fabric.spread_zones and wishes.gang is None:
-        return fabric_wishes.over_zones(found, dict(labels))
-    return found
+    """Only pods without a gang are spread over zones: a gang is co-located."""
+    constraints = pod_affinity.read(key.namespace, labels, pod_spec)
+    if pod_intent.fabric.spread_zones and pod_intent.gang is None:
+        return fabric_requirements.spread_over_zones(constraints, dict(labels))
+    return constraints
 
 
-def _unsaid(obj: Json, amounts: Mapping[str, int]) -> tuple[int, int]:
+def _default_requests(obj: Json, amounts: Mapping[str, int]) -> tuple[int, int]:
     pod_spec = mapping(obj.get("spec"))
-    asked = [
+    requested = [
         mapping(mapping(row.get("resources")).get("requests")).keys()
         for field in ("containers", "initContainers")
         for row in rows(pod_spec.get(field))
     ]
-    if all(UNSAID.keys() <= names for names in asked):
+    if all(DEFAULT_REQUESTS.keys() <= names for names in requested):
         return 0, 0
-    whole_pod = requests.effective(obj, unsaid=UNSAID)
-    cpu, memory = (whole_pod.get(name, 0) - amounts.get(name, 0) for name in UNSAID)
+    whole_pod = requests.effective(obj, unsaid=DEFAULT_REQUESTS)
+    cpu, memory = (whole_pod.get(name, 0) - amounts.get(name, 0) for name in DEFAULT_REQUESTS)
     return max(0, cpu), max(0, memory)
 
 
 def _numa_by_default(annotations: Mapping[str, str]) -> bool:
-    """Whether admission, not the user, chose the NUMA policy; a pod it never saw is the user's."""
+    """Whether admission chose the NUMA policy; without an admission profile the user did."""
     try:
         profile = mapping(orjson.loads(annotations.get(vocabulary.PROFILE_ANNOTATION, "{}")))
     except orjson.JSONDecodeError:
@@ -262,22 +268,49 @@ def _numa_by_default(annotations: Mapping[str, str]) -> bool:
     return bool(mapping(profile.get("numa")).get("by", "user") != "user")
 
 
-def _gang(key: PodKey, wish: intent.Gang | None) -> tuple[Gang | None, tuple[str, ...]]:
-    if wish is None:
+def _gang(key: PodKey, requested: intent.Gang | None) -> tuple[Gang | None, tuple[str, ...]]:
+    if requested is None:
         return None, ()
-    size = wish.min_available
-    trouble: tuple[str, ...] = ()
-    if size is None and not wish.size_stands_elsewhere:
-        if not wish.is_locality_group:
-            trouble = (sentence(f"pod group {wish.name} whose size is given by nothing"),)
+    size = requested.min_available
+    problems: tuple[str, ...] = ()
+    if size is None and not requested.size_stands_elsewhere:
+        if not requested.is_locality_group:
+            problems = (
+                unsupported_text(f"pod group {requested.name} whose size is given by nothing"),
+            )
         size = 1
     gang = Gang(
-        GangKey(key.namespace, wish.name),
+        GangKey(key.namespace, requested.name),
         min_available=size,
-        leader=wish.role == "leader",
-        timeout=wish.timeout,
+        leader=requested.role == "leader",
+        timeout=requested.timeout,
     )
-    return gang, trouble
+    return gang, problems
+
+
+def _host_ports(pod_spec: Json) -> tuple[HostPort, ...]:
+    """Sorted, each once; a plain init container holds no port while the pod runs."""
+    containers = [
+        *rows(pod_spec.get("containers")),
+        *(
+            container
+            for container in rows(pod_spec.get("initContainers"))
+            if container.get("restartPolicy") == "Always"
+        ),
+    ]
+    host_network = pod_spec.get("hostNetwork") is True
+    ports = (row for container in containers for row in rows(container.get("ports")))
+    return tuple(sorted({port for row in ports for port in _host_port(row, host_network)}))
+
+
+def _host_port(row: Json, host_network: bool) -> Iterator[HostPort]:
+    number = whole(row.get("hostPort"))
+    # The API server fills this in; in a manifest that it has not stored it is still missing.
+    if not number and host_network:
+        number = whole(row.get("containerPort"))
+    if number > 0:
+        address = str(row.get("hostIP") or ALL_ADDRESSES)
+        yield HostPort(str(row.get("protocol") or "TCP"), address, number)
 
 
 def _owner(about: Json) -> OwnerRef | None:
@@ -298,30 +331,29 @@ def _condition(status: Json) -> ScheduledCondition | None:
     return None
 
 
-# --- nodes ---
-
-
-def asked_in_vain(pod_spec: Json) -> tuple[str, ...]:
-    """The names of what is asked for in vain, each once, in a fixed order."""
-    return tuple(dict.fromkeys(_devices(pod_spec)))
-
-
-def sentence(wish: str) -> str:
-    return f"asks for {wish}, which this scheduler does not honour yet"
-
-
-def _devices(pod_spec: Json) -> Iterator[str]:
+def unsupported_claims(pod_spec: Json) -> tuple[str, ...]:
+    """What is wrong with the pod's `resourceClaims`, each problem once."""
     for row in rows(pod_spec.get("resourceClaims")):
         if not (row.get("resourceClaimName") or row.get("resourceClaimTemplateName")):
-            yield "a resource claim by neither name nor template"
+            return ("a resource claim by neither name nor template",)
+    return ()
 
 
-def held_by_our_gate_only(pod: Pod) -> bool:
-    """Nothing but the gang gate keeps the pod back."""
+def unsupported_text(request: str) -> str:
+    return f"asks for {request}, which this scheduler does not honour yet"
+
+
+def gated_by_gang_only(pod: Pod) -> bool:
+    """The gang gate is the pod's only scheduling gate."""
     return pod.gates == (vocabulary.GANG_GATE,)
 
 
 def is_schedulable(pod: Pod) -> bool:
-    """Wants a node, now or as soon as its gang is complete."""
-    free = not pod.gates or held_by_our_gate_only(pod)
-    return free and not (pod.node or pod.finished or pod.terminating)
+    """Needs a node, now or as soon as its gang is complete."""
+    open_gates = not pod.gates or gated_by_gang_only(pod)
+    return open_gates and not (pod.node or pod.finished or pod.terminating)
+
+
+def from_daemon_set(pod: Pod) -> bool:
+    """A DaemonSet's pod belongs to its node: the controller recreates it there."""
+    return pod.owner is not None and pod.owner.kind == "DaemonSet"

@@ -73,7 +73,7 @@ class InterPodConstraints:
         return bool(self.affinity or self.anti or self.hard)
 
 
-NO_PEERS: Final = InterPodConstraints()
+NO_INTER_POD: Final = InterPodConstraints()
 
 
 def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> InterPodConstraints:
@@ -81,7 +81,7 @@ def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> Int
     affinity = mapping(spec.get("affinity"))
     constraints = rows(spec.get("topologySpreadConstraints"))
     if not (affinity.get("podAffinity") or affinity.get("podAntiAffinity") or constraints):
-        return NO_PEERS
+        return NO_INTER_POD
     mine = dict(labels)
     near, far = mapping(affinity.get("podAffinity")), mapping(affinity.get("podAntiAffinity"))
     wish = InterPodConstraints(
@@ -94,7 +94,7 @@ def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> Int
         hard=tuple(_spread(mine, row) for row in constraints if _refuses(row)),
         soft=tuple(_spread(mine, row) for row in constraints if not _refuses(row)),
     )
-    return NO_PEERS if wish == NO_PEERS else wish
+    return NO_INTER_POD if wish == NO_INTER_POD else wish
 
 
 def _weighted(

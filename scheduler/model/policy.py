@@ -1,14 +1,14 @@
 """
-What policies lay down for placement, in the form in which it is asked for.
+The placement tables of the policies in force.
 
-    levels    topology levels, narrowest first; each with the labels that tell it, the best first
+    levels    topology levels, narrowest first; each with its node labels, the best first
     models    a GPU's name on its nodes -> its hardware tier, VRAM, and whether it is high-end
-    tiers     a class of tenants -> its rank, and the hardware that it may use and likes best
+    tiers     a tenant tier -> its rank, and the hardware tiers that it may use and prefers
     policy    all tables as the documents write them: quotas, shares, priority classes
 
-Immutable, and made anew from every set of policies (`following`). Where no policy says anything,
-`PLAIN` holds: the usual levels, no models, and tiers that may use everything. What a node or a pod
-is by these tables is decided in `rules.hardware`, `rules.tiers` and `rules.fabric`.
+Immutable: `watch.policies` builds new tables from every set of policies. Without policies
+`NO_POLICIES` holds: the usual levels, no models, and no limits on tiers. `plugins.gpu_classes`,
+`plugins.tenant_tiers` and `plugins.fabric` apply the tables to nodes and pods.
 """
 
 from collections.abc import Mapping
@@ -26,12 +26,12 @@ class TopologyLevel:
 
     name: str
     labels: tuple[str, ...]
-    """Node labels that tell it; the first that a node has counts."""
+    """Node labels that name the domain; the first one that a node has counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """What the model table says about one GPU."""
+    """A row of the GPU model table."""
 
     tier: str
     vram: int
@@ -41,7 +41,7 @@ class GpuModel:
 
 @dataclass(frozen=True, slots=True)
 class TenantTier:
-    """A class of tenants."""
+    """A row of the tenant tier table."""
 
     name: str
     rank: int
@@ -49,7 +49,7 @@ class TenantTier:
     preferred: tuple[str, ...] = ()
     """Hardware tiers, best first."""
     boost: int = 0
-    """Added to the priority of its pods, among those of one tenant that wait."""
+    """Added to the priority of its pods, among the pending pods of one tenant."""
 
 
 LEVELS: Final = (
@@ -68,19 +68,19 @@ class PlacementTables:
     tiers: Mapping[str, TenantTier] = field(default_factory=dict)
     policy: policyset.PolicyTables = field(default_factory=lambda: policyset.PolicyTables.of(()))
     digest: str = ""
-    """Of the policies; two schedulers with one digest place alike."""
+    """Of the policies; schedulers with equal digests place alike."""
 
     @classmethod
     def of(cls, policies: PolicySet) -> "PlacementTables":
-        said = policies.tables
+        tables = policies.tables
         levels = tuple(
-            TopologyLevel(one.name, tuple(one.labels)) for one in reversed(said.topology)
+            TopologyLevel(level.name, tuple(level.labels)) for level in reversed(tables.topology)
         )
         return cls(
             levels=levels or LEVELS,
             models={
                 name: GpuModel(row.tier, quantity.units(row.vram), row.high_end)
-                for name, row in said.gpu_models.items()
+                for name, row in tables.gpu_models.items()
             },
             tiers={
                 row.name: TenantTier(
@@ -90,9 +90,9 @@ class PlacementTables:
                     row.hardware_tiers.preferred,
                     row.priority_boost,
                 )
-                for row in said.tiers.values()
+                for row in tables.tiers.values()
             },
-            policy=said,
+            policy=tables,
             digest=policies.digest,
         )
 
@@ -105,17 +105,17 @@ class PlacementTables:
 
     def vram(self, model: str) -> int:
         """Bytes of one such GPU; 0: no policy names it."""
-        found = self.model(model)
-        return 0 if found is None else found.vram
+        row = self.model(model)
+        return 0 if row is None else row.vram
 
     def rank(self, tier: str) -> int | None:
         """None: no policy names such a tier."""
-        found = self.tiers.get(tier)
-        return None if found is None else found.rank
+        row = self.tiers.get(tier)
+        return None if row is None else row.rank
 
     def boost(self, tier: str) -> int:
-        found = self.tiers.get(tier)
-        return 0 if found is None else found.boost
+        row = self.tiers.get(tier)
+        return 0 if row is None else row.boost
 
 
-PLAIN: Final = PlacementTables.of(PolicySet())
+NO_POLICIES: Final = PlacementTables.of(PolicySet())

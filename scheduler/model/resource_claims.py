@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from scheduler.model.fields import Json, mapping, rows
 
 
-class DeviceClaimRef(NamedTuple):
+class ResourceClaimRef(NamedTuple):
     """An entry of spec.resourceClaims: either `claim` or `template` is given."""
 
     name: str
@@ -24,19 +24,19 @@ class DeviceClaimRef(NamedTuple):
 class PodResourceClaims:
     """In the order of the spec: the first in trouble is the one that is told about."""
 
-    refs: tuple[DeviceClaimRef, ...] = ()
+    refs: tuple[ResourceClaimRef, ...] = ()
 
 
-NO_CLAIMS: Final = PodResourceClaims()
+NO_RESOURCE_CLAIMS: Final = PodResourceClaims()
 
 
 def read(spec: Json) -> PodResourceClaims:
     found = spec.get("resourceClaims")
     if not found:
-        return NO_CLAIMS
+        return NO_RESOURCE_CLAIMS
     return PodResourceClaims(
         tuple(
-            DeviceClaimRef(
+            ResourceClaimRef(
                 str(row.get("name") or ""),
                 str(row.get("resourceClaimName") or ""),
                 str(row.get("resourceClaimTemplateName") or ""),
@@ -52,7 +52,7 @@ def generated(wish: PodResourceClaims, status: Json) -> tuple[str | None, ...]:
 
     A claim that was named by the user has that name from the start.
     """
-    if wish is NO_CLAIMS:
+    if wish is NO_RESOURCE_CLAIMS:
         return ()
     made = {
         str(row.get("name")): str(mapping(row).get("resourceClaimName") or "")

@@ -1,7 +1,7 @@
 """
-Taints that keep pods from a node, and the tolerations that let a pod in all the same.
+Taints of nodes and tolerations of pods.
 
-`NoSchedule` and `NoExecute` keep a pod out; `PreferNoSchedule` only speaks against a node. A
+`NoSchedule` and `NoExecute` filter the node out; `PreferNoSchedule` only lowers its score. A
 toleration names a taint by key and effect (none: all of them) and then by its value:
 
     Equal, or nothing     the same value
@@ -9,7 +9,7 @@ toleration names a taint by key and effect (none: all of them) and then by its v
     Gt, Lt                a whole number; the taint's is above, or below, the toleration's
 
 An API server takes `Gt` and `Lt` only where the feature gate TaintTolerationComparisonOperators is
-on, so a pod that has them is meant to be compared.
+on, so the scheduler compares them without a gate of its own.
 """
 
 import re
@@ -21,8 +21,8 @@ from scheduler.model.fields import rows
 
 CORDON: Final = "node.kubernetes.io/unschedulable"
 
-_KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
-_SPEAKS_AGAINST: Final = "PreferNoSchedule"
+_HARD_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+_SOFT_EFFECT: Final = "PreferNoSchedule"
 # No leading zeros, which could be taken for an octal number.
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]*")
 _INT64: Final = range(-(2**63), 2**63)
@@ -62,7 +62,7 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
     return any(toleration.tolerates(taint) for toleration in tolerations)
 
 
-def read_tolerations(found: object) -> tuple[Toleration, ...]:
+def read_tolerations(value: object) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
             key=str(row.get("key") or ""),
@@ -70,27 +70,27 @@ def read_tolerations(found: object) -> tuple[Toleration, ...]:
             value=str(row.get("value") or ""),
             effect=str(row.get("effect") or ""),
         )
-        for row in rows(found)
+        for row in rows(value)
     )
 
 
-def read_taints(found: object) -> tuple[tuple[Taint, ...], tuple[Taint, ...]]:
-    """Those that keep pods out and those that speak against the node, as ordered on it."""
+def read_taints(value: object) -> tuple[tuple[Taint, ...], tuple[Taint, ...]]:
+    """Hard taints and soft ones (`PreferNoSchedule`), in their order on the node."""
     taints = [
         Taint(*(str(row.get(field) or "") for field in ("key", "value", "effect")))
-        for row in rows(found)
+        for row in rows(value)
     ]
     return (
-        tuple(taint for taint in taints if taint.effect in _KEEPS_OUT),
-        tuple(taint for taint in taints if taint.effect == _SPEAKS_AGAINST),
+        tuple(taint for taint in taints if taint.effect in _HARD_EFFECTS),
+        tuple(taint for taint in taints if taint.effect == _SOFT_EFFECT),
     )
 
 
-def _compares(operator: str, found: str, wanted: str) -> bool:
-    one, other = _number(found), _number(wanted)
-    if one is None or other is None:
+def _compares(operator: str, taint_value: str, bound: str) -> bool:
+    number, limit = _number(taint_value), _number(bound)
+    if number is None or limit is None:
         return False
-    return one > other if operator == "Gt" else one < other
+    return number > limit if operator == "Gt" else number < limit
 
 
 def _number(text: str) -> int | None:

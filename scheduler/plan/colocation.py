@@ -54,7 +54,7 @@ def of(specs: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationRe
         levels |= dict.fromkeys(fabric.required(places.tables, spec.fabric))
         level = fabric.liked(places.tables, spec.fabric)
         liked += [level] if level is not None else []
-    least = max((spec.fabric.least for spec in asking), default=0)
+    least = max((spec.fabric.minimum for spec in asking), default=0)
     trouble = any(places.trouble(spec) for spec in asking)
     if not (levels or liked or least or trouble):
         return None

@@ -22,9 +22,10 @@ from policies import quantity, vocabulary
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import LARGEST, PODS, Pod, SchedulingSpec
+from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.pod_volumes import NO_VOLUMES
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
+from scheduler.model.resources import LARGEST, PODS
 from scheduler.model.taints import CORDON, Taint, Toleration, tolerated
 from scheduler.plan.memo import Codes, Memo
 from scheduler.plugins import node_affinity
@@ -50,7 +51,7 @@ Outside = tuple[str, Bools]
 def statics(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Codes:
     """For every row 0, or the code of the first filter on the node's own facts that refuses."""
     table = snapshot.table
-    key = (spec.selector, spec.tolerations, spec.nodes.required)
+    key = (spec.selector, spec.tolerations, spec.node_constraints.required)
     known = memo.statics.get(key)
     if known is not None and known[0] == table.statics:
         return known[1]
@@ -60,7 +61,7 @@ def statics(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Codes:
     )
     codes: Codes = by_set[table.taints]
     codes[(codes == 0) & ~node_affinity.matching(table, spec)] = STATIC.index(NOT_SELECTED)
-    named = node_affinity.named(table, spec.nodes)
+    named = node_affinity.named(table, spec.node_constraints)
     if named is not None:
         codes[~named] = STATIC.index(NOT_NAMED)
     memo.remember(memo.statics, key, (table.statics, codes))
@@ -83,8 +84,8 @@ def candidates(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Bools:
     """The rows that only what is free, or who is where, can refuse."""
     table = snapshot.table
     rows: Bools = table.alive & (statics(snapshot, spec, memo) == 0)
-    if spec.nodes.features:
-        rows &= node_affinity.declaring(table, spec.nodes)
+    if spec.node_constraints.features:
+        rows &= node_affinity.declaring(table, spec.node_constraints)
     if spec.vram:
         rows &= snapshot.placement_policy.vram() >= int(spec.vram * _VRAM_TOLERANCE)
     for _, refused in snapshot.placement_policy.refused(spec):
@@ -97,7 +98,7 @@ def candidates(snapshot: Snapshot, spec: SchedulingSpec, memo: Memo) -> Bools:
 def depends(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether more than amounts changes for the pod when others are placed."""
     spec = pod.spec
-    if spec.ports or spec.volumes != NO_VOLUMES or spec.claims is not NO_CLAIMS:
+    if spec.ports or spec.volumes != NO_VOLUMES or spec.resource_claims is not NO_RESOURCE_CLAIMS:
         return True
     return snapshot.interpod.concerns(pod)
 
@@ -106,7 +107,7 @@ def interacts(snapshot: Snapshot, pod: Pod) -> bool:
     """Whether one of several equal pods, once placed, changes more than amounts for the others."""
     spec = pod.spec
     steady = snapshot.volumes.steady(pod)
-    if spec.ports or not steady or spec.claims is not NO_CLAIMS:
+    if spec.ports or not steady or spec.resource_claims is not NO_RESOURCE_CLAIMS:
         return True
     return snapshot.interpod.concerns(pod)
 
@@ -122,7 +123,7 @@ def social(snapshot: Snapshot, pod: Pod, rows: Bools) -> Bools:
 
 def feasible(snapshot: Snapshot, pod: Pod, memo: Memo) -> Bools:
     """The rows that could take the pod as things stand."""
-    if pod.spec.refusals or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod):
+    if pod.spec.unsupported or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod):
         return np.zeros_like(snapshot.table.alive)
     rows = candidates(snapshot, pod.spec, memo)
     rows &= capacity(snapshot, pod.spec, rows, 1) > 0
@@ -176,13 +177,13 @@ def explain(
     `outside` ones are where the rest of its gang is not.
     """
     total, spec = len(snapshot), pod.spec
-    if spec.refusals:
-        return NoFit(total, sentence="; ".join(spec.refusals))
+    if spec.unsupported:
+        return NoFit(total, message="; ".join(spec.unsupported))
     table = snapshot.table
     if spec.host_request.needs_topology and total and not (table.has_topology & table.alive).any():
-        return NoFit(total, sentence=vocabulary.NO_NUMA_TOPOLOGY)
+        return NoFit(total, message=vocabulary.NO_NUMA_TOPOLOGY)
     if total and (trouble := _trouble(snapshot, pod)):
-        return NoFit(total, sentence=trouble)
+        return NoFit(total, message=trouble)
     counts: Counter[str] = Counter()
     codes = statics(snapshot, spec, memo)
     for code in range(1, len(STATIC)):
@@ -193,8 +194,8 @@ def explain(
     left = _count(snapshot.volumes.refuse(pod, left), left, counts)
     left = _count(snapshot.interpod.refuse(pod, left), left, counts)
     left = _count(snapshot.devices.refuse(pod, left), left, counts)
-    if spec.nodes.features:
-        unable = ~node_affinity.declaring(table, spec.nodes)
+    if spec.node_constraints.features:
+        unable = ~node_affinity.declaring(table, spec.node_constraints)
         left = _count(iter([(node_affinity.UNDECLARED, unable)]), left, counts)
     left = _count(iter(snapshot.placement_policy.refused(spec)), left, counts)
     left = _count_vram(snapshot, spec, left, counts)
@@ -209,7 +210,8 @@ def explain(
 
 def _trouble(snapshot: Snapshot, pod: Pod) -> str:
     """What no node can help with."""
-    mine = node_affinity.trouble(pod.spec.nodes) or snapshot.placement_policy.trouble(pod.spec)
+    mine = node_affinity.trouble(pod.spec.node_constraints)
+    mine = mine or snapshot.placement_policy.trouble(pod.spec)
     return mine or snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
 
 

@@ -18,10 +18,11 @@ import numpy as np
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.plan import NoFit, Placement
-from scheduler.model.pod import PODS, Pod, SchedulingSpec
+from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.pod_volumes import NO_VOLUMES
 from scheduler.model.policy import TopologyLevel
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
+from scheduler.model.resources import PODS
 from scheduler.plan import filters, node_choice, scores
 from scheduler.plan.memo import Memo
 from scheduler.plan.node_choice import Codes, Floats, NodeChoice
@@ -83,7 +84,7 @@ class PlacementAttempt:
         pod, snapshot = members[0], self.ground.snapshot
         done = 0
         trouble = snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
-        if not pod.spec.refusals and not trouble:
+        if not pod.spec.unsupported and not trouble:
             rows = self.ground.open(pod.spec)
             if self.within is not None:
                 rows = rows & self.within
@@ -275,7 +276,7 @@ class PlacementAttempt:
 
     def _suiting(self, pod: Pod, rows: Ints) -> Ints:
         """Of these rows those whose devices suit the pod's claims best."""
-        if len(rows) == 1 or pod.spec.claims is NO_CLAIMS:
+        if len(rows) == 1 or pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return rows
         costs = self.ground.snapshot.devices.costs(pod, rows, alike=self.alike)
         return rows if costs is None else rows[costs == costs.min()]

@@ -22,7 +22,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools
 from scheduler.model.plan import GangCount, NoFit, Plan
 from scheduler.model.pod import Pod, SchedulingSpec
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.model.unit import Unit, forming_count
 from scheduler.plan import attempts, colocation, filters
 from scheduler.plan.colocation import ColocationRequirement, Mates
@@ -144,7 +144,11 @@ def _best(
 
 def _spreads(unit: Unit) -> bool:
     spec = unit.pods[0].spec
-    return not unit.is_gang and spec.host_request.gpus == 0 and spec.claims is NO_CLAIMS
+    return (
+        not unit.is_gang
+        and spec.host_request.gpus == 0
+        and spec.resource_claims is NO_RESOURCE_CLAIMS
+    )
 
 
 def rows_of(snapshot: Snapshot, names: frozenset[str]) -> Bools | None:
@@ -188,5 +192,5 @@ def _classes(pods: Sequence[Pod], snapshot: Snapshot) -> list[list[Pod]]:
 
 def _demand(spec: SchedulingSpec, snapshot: Snapshot) -> float:
     name, share = dominant(spec, snapshot.table)
-    devices = name in filters.GPUS or spec.claims is not NO_CLAIMS
+    devices = name in filters.GPUS or spec.resource_claims is not NO_RESOURCE_CLAIMS
     return share + (1 if devices else 0)

@@ -93,15 +93,15 @@ def spreading(snapshot: Snapshot, pod: Pod, rows: Bools, memo: Memo) -> Ints:
 
 
 def _likes(table: NodeTable, spec: SchedulingSpec, memo: Memo) -> _Preferences:
-    key = (spec.tolerations, spec.nodes.preferred, spec.nodes.images)
+    key = (spec.tolerations, spec.node_constraints.preferred, spec.node_constraints.images)
     moment = (table.statics, table.images.changes)
     known = memo.wishes.get(key)
     if known is not None and known[0] == moment and isinstance(known[1], _Preferences):
         return known[1]
     found = (
         _against(table, spec.tolerations),
-        node_affinity.preferred(table, spec.nodes),
-        _images(table, spec.nodes.images),
+        node_affinity.preferred(table, spec.node_constraints),
+        _images(table, spec.node_constraints.images),
     )
     likes = _NOTHING if all(scores is None for scores in found) else _Preferences(*found)
     memo.remember(memo.wishes, key, (moment, likes))
@@ -111,10 +111,13 @@ def _likes(table: NodeTable, spec: SchedulingSpec, memo: Memo) -> _Preferences:
 def _against(table: NodeTable, tolerations: tuple[Toleration, ...]) -> Ints | None:
     """How many taints that are not tolerated speak against each row."""
     counts = np.array(
-        [sum(not tolerated(taint, tolerations) for taint in found) for found in table.against_sets],
+        [
+            sum(not tolerated(taint, tolerations) for taint in found)
+            for found in table.soft_taint_sets
+        ],
         dtype=np.int64,
     )
-    return counts[table.against] if counts.any() else None
+    return counts[table.soft_taints] if counts.any() else None
 
 
 def _images(table: NodeTable, names: Sequence[str]) -> Ints | None:
@@ -141,7 +144,7 @@ def _images(table: NodeTable, names: Sequence[str]) -> Ints | None:
 def _loads(table: NodeTable, spec: SchedulingSpec, memo: Memo) -> Small:
     """LeastAllocated and BalancedAllocation for every row; only where amounts changed, anew."""
     cpu, memory = (spec.amount(name) for name in RESOURCES)
-    key = (cpu, memory, *spec.unsaid)
+    key = (cpu, memory, *spec.default_requests)
     mark, scores = memo.loads.get(key, (-1, _NONE))
     changed = table.since(mark) if len(scores) == len(table.alive) else None
     if changed is None:
@@ -160,7 +163,14 @@ def _loads(table: NodeTable, spec: SchedulingSpec, memo: Memo) -> Small:
 
 def _load_scores(table: NodeTable, where: Ints | slice, spec: SchedulingSpec) -> Small:
     parts = [
-        _part(table, where, name, spec.amount(name), table.unsaid[i], spec.unsaid[i])
+        _part(
+            table,
+            where,
+            name,
+            spec.amount(name),
+            table.default_requests[i],
+            spec.default_requests[i],
+        )
         for i, name in enumerate(RESOURCES)
     ]
     one, other = parts
@@ -185,7 +195,7 @@ def _load_score(table: NodeTable, row: int, spec: SchedulingSpec) -> int:
         if size == 0:
             continue
         free, wanted = int(table.free(name)[row]), spec.amount(name)
-        spare = free - int(table.unsaid[i][row]) - wanted - spec.unsaid[i]
+        spare = free - int(table.default_requests[i][row]) - wanted - spec.default_requests[i]
         left.append(max(0, spare) * BEST // size)
         before.append(min(float(size - free) / float(size), 1.0))
         after.append(min(float(size - free + wanted) / float(size), 1.0))

@@ -65,7 +65,7 @@ def required(tables: PlacementTables, wish: FabricRequirements) -> tuple[Topolog
 
 def liked(tables: PlacementTables, wish: FabricRequirements) -> TopologyLevel | None:
     """The level that the pod's group would share."""
-    return None if wish.liked is None else _named(tables, wish.liked)
+    return None if wish.preferred is None else _named(tables, wish.preferred)
 
 
 def trouble(tables: PlacementTables, wish: FabricRequirements) -> str:
@@ -85,8 +85,8 @@ def refuse(
     wish = spec.fabric
     for level in required(tables, wish):
         yield f"node(s) were in no {level.name}", codes(table, level) == ABSENT
-    if wish.least:
-        yield below(wish.least), grades(table) < wish.least
+    if wish.minimum:
+        yield below(wish.minimum), grades(table) < wish.minimum
 
 
 def below(least: int) -> str:

@@ -26,7 +26,7 @@ def matching(table: NodeTable, spec: SchedulingSpec) -> Bools:
     rows: Bools = np.ones_like(table.alive)
     for label, value in spec.selector:
         rows &= table.labelled(label, value)
-    terms = spec.nodes.required
+    terms = spec.node_constraints.required
     if terms is not None:
         some: Bools = np.zeros_like(rows)
         for term in terms:

@@ -11,8 +11,7 @@ from typing import Final
 import numpy as np
 
 from scheduler.columns.node_table import Bools, NodeTable
-from scheduler.model.host_ports import EVERYWHERE, HostPort
-from scheduler.model.pod import Pod
+from scheduler.model.pod import ALL_ADDRESSES, HostPort, Pod
 
 TAKEN: Final = "node(s) didn't have free ports for the requested pod ports"
 
@@ -53,7 +52,7 @@ class NodePorts:
         for port in pod.spec.ports:
             bound = self._bound.get((port.protocol, port.number), {})
             for address, pods in bound.items():
-                if EVERYWHERE in (port.address, address) or port.address == address:
+                if ALL_ADDRESSES in (port.address, address) or port.address == address:
                     taken.update(pods)
         if taken:
             refused: Bools = np.zeros_like(rows)

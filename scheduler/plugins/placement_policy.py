@@ -14,9 +14,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar
 
 from scheduler.columns.node_table import Bools, Codes, Ints, NodeTable
-from scheduler.model.fabric import NO_FABRIC, NOBODY
+from scheduler.model.fabric import NO_FABRIC, NO_TIERS
 from scheduler.model.pod import SchedulingSpec
-from scheduler.model.policy import PLAIN, PlacementTables, TopologyLevel
+from scheduler.model.policy import NO_POLICIES, PlacementTables, TopologyLevel
 from scheduler.plugins import fabric, tenant_tiers
 from scheduler.plugins.gpu_classes import GpuClasses
 
@@ -32,8 +32,8 @@ class PlacementPolicy:
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
-        self.tables = PLAIN
-        self.hardware = GpuClasses(table, PLAIN)
+        self.tables = NO_POLICIES
+        self.hardware = GpuClasses(table, NO_POLICIES)
         self._at = -1
         self._refused: dict[Hashable, Refused] = {}
         self._likes: dict[Hashable, Ints | None] = {}
@@ -49,10 +49,10 @@ class PlacementPolicy:
 
     def refused(self, spec: SchedulingSpec) -> Refused:
         self._renew()
-        plain = spec.standing is NOBODY and spec.fabric is NO_FABRIC
+        plain = spec.tiers is NO_TIERS and spec.fabric is NO_FABRIC
         if plain and not self._reserves:
             return _NOTHING
-        key = (spec.standing, spec.fabric, spec.host_request.gpus > 0)
+        key = (spec.tiers, spec.fabric, spec.host_request.gpus > 0)
         found = self._refused.get(key)
         if found is None:
             found = tuple(
@@ -68,10 +68,10 @@ class PlacementPolicy:
 
     def likes(self, spec: SchedulingSpec) -> Ints | None:
         """None: nothing is liked better than anything else."""
-        if not spec.host_request.gpus and spec.standing is NOBODY and spec.fabric is NO_FABRIC:
+        if not spec.host_request.gpus and spec.tiers is NO_TIERS and spec.fabric is NO_FABRIC:
             return None
         self._renew()
-        key = (spec.standing, spec.fabric.sensitive, spec.host_request.gpus > 0, spec.vram)
+        key = (spec.tiers, spec.fabric.sensitive, spec.host_request.gpus > 0, spec.vram)
         if key not in self._likes:
             self._likes[key] = self._liked(spec)
         return self._likes[key]

@@ -37,7 +37,7 @@ def refuse(
 ) -> Iterator[tuple[str, Bools]]:
     """(reason, rows), in the order in which they count."""
     yield from _reserved(table, tables, spec)
-    if not (spec.standing.tier and _wants_hardware(spec)):
+    if not (spec.tiers.tenant and _wants_hardware(spec)):
         return
     tier = _tier(tables, spec)
     if tier is None:
@@ -52,7 +52,7 @@ def _reserved(
     table: NodeTable, tables: PlacementTables, spec: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
     codes = table.codes(vocabulary.RESERVED_TIER_LABEL)
-    mine = tables.rank(spec.standing.tier or vocabulary.LOWEST_TIER)
+    mine = tables.rank(spec.tiers.tenant or vocabulary.LOWEST_TIER)
     for value, code in table.values(vocabulary.RESERVED_TIER_LABEL).items():
         name = value.lower()
         if name in OPEN:
@@ -82,7 +82,7 @@ def _liked_tier(tables: PlacementTables, hardware: GpuClasses, spec: SchedulingS
     if not _wants_hardware(spec):
         return None
     tier = _tier(tables, spec)
-    named = (spec.standing.hardware, *(tier.preferred if tier is not None else ()))
+    named = (spec.tiers.hardware, *(tier.preferred if tier is not None else ()))
     order = [name for name in dict.fromkeys(named) if name in CODES]
     if not order:
         return None
@@ -109,12 +109,12 @@ def _tight(hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
 
 
 def _wants_hardware(spec: SchedulingSpec) -> bool:
-    return spec.host_request.gpus > 0 or bool(spec.standing.hardware)
+    return spec.host_request.gpus > 0 or bool(spec.tiers.hardware)
 
 
 def _tier(tables: PlacementTables, spec: SchedulingSpec) -> TenantTier | None:
     """A tier that policies no longer name counts as the lowest."""
-    name = spec.standing.tier
+    name = spec.tiers.tenant
     if not name:
         return None
     return tables.tiers.get(name) or tables.tiers.get(vocabulary.LOWEST_TIER)

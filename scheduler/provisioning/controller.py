@@ -138,7 +138,7 @@ class ProvisioningController:
             return False
         if self._evicting(unit.key):
             return bool(self._of(unit.key))
-        pods = missing(self._extended(unit) if unit.led else unit, why)
+        pods = missing(self._extended(unit) if unit.leader_first else unit, why)
         if not pods:
             self._wants.pop(unit.key, None)
             self._declined.add(unit.key)

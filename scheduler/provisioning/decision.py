@@ -20,7 +20,7 @@ from cluster import backoff
 from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Unit, in_vain, leads
+from scheduler.model.unit import Unit, is_leader, unresolvable
 from scheduler.provisioning.objects import MOST_KINDS, EqualMembers, Phase, ProvisioningRequest
 
 FIRST_PAUSE: Final = 60.0
@@ -56,12 +56,12 @@ def missing(unit: Unit, why: NoFit) -> tuple[Pod, ...]:
     One pod alone is seen by autoscalers, and so is a member beyond what its gang needs. Members for
     which room is kept lack none; those that a leader is going to make have stand-ins here.
     """
-    if not unit.is_gang or unit.bound >= unit.size or unit.led or unit.reserved:
+    if not unit.is_gang or unit.bound >= unit.size or unit.leader_first or unit.reserved:
         return ()
-    if why.sentence or why.held_back or why.forming or in_vain(unit):
+    if why.message or why.over_quota or why.forming or unresolvable(unit):
         return ()
-    able = [pod for pod in unit.pods if not pod.spec.refusals]
-    chosen = sorted(able, key=lambda pod: not leads(pod))[: unit.need]
+    able = [pod for pod in unit.pods if not pod.spec.unsupported]
+    chosen = sorted(able, key=lambda pod: not is_leader(pod))[: unit.need]
     if len({pod.spec for pod in chosen}) > MOST_KINDS:
         return ()
     return tuple(chosen)
@@ -73,7 +73,7 @@ def classes(pods: Iterable[Pod]) -> list[EqualMembers]:
     for pod in pods:
         found.setdefault(pod.spec, []).append(pod)
     real = [pod for members in found.values() for pod in members if not is_placeholder(pod)]
-    leader = next((pod for pod in real if leads(pod)), real[0])
+    leader = next((pod for pod in real if is_leader(pod)), real[0])
     made = []
     for members in found.values():
         source = next((pod for pod in members if not is_placeholder(pod)), None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.model.plan import NoFit
-from scheduler.model.pod import Pod, held_by_our_gate_only
+from scheduler.model.pod import Pod, gated_by_gang_only
 from scheduler.model.unit import Unit, UnitKey, order
 
 
@@ -123,7 +123,7 @@ class QueuedUnit:
         pods = sorted((pod for uid, pod in self.pods.items() if uid not in rejected), key=order)
         return (
             tuple(pod for pod in pods if not pod.gates),
-            tuple(pod for pod in pods if held_by_our_gate_only(pod)),
+            tuple(pod for pod in pods if gated_by_gang_only(pod)),
             len(rejected),
         )
 
@@ -139,4 +139,4 @@ class QueuedUnit:
 
 def scheduling_fields(pod: Pod) -> tuple[object, ...]:
     """The fields whose change can make a pending pod schedulable."""
-    return pod.spec, pod.priority, pod.gang, pod.gates, pod.claims
+    return pod.spec, pod.priority, pod.gang, pod.gates, pod.resource_claims

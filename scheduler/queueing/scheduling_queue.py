@@ -34,7 +34,7 @@ from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey, key_of, leads
+from scheduler.model.unit import Unit, UnitKey, is_leader, key_of
 from scheduler.options import STARVING_AFTER
 from scheduler.queueing.active import MAX_STALE_ITEMS, ActiveQueue
 from scheduler.queueing.entry import QueuedUnit, QueueState, UnitView, scheduling_fields
@@ -314,7 +314,7 @@ class SchedulingQueue:
         elif unit.gated and not unit.forming:
             self._set_state(entry, QueueState.GATED)
             self._set_timer(entry, now + GATE_RETRY)
-        elif unit.refused and unit.exist + unit.refused >= unit.size and not unit.size_unknown:
+        elif unit.waits_for_rejected:
             self._set_state(entry, QueueState.REFUSED)
             self._set_timer(entry, entry.rejections_expire_at())
         else:
@@ -463,7 +463,7 @@ class SchedulingQueue:
     def led(self) -> Iterator[GangKey]:
         """Gangs whose leader pod waits."""
         for entry in tuple(self._entries.values()):
-            if isinstance(entry.key, GangKey) and any(map(leads, entry.pods.values())):
+            if isinstance(entry.key, GangKey) and any(map(is_leader, entry.pods.values())):
                 yield entry.key
 
     def key(self, uid: str) -> UnitKey | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.model.gang import GangKey, PodGroup
-from scheduler.model.unit import Unit, leads, size_of
+from scheduler.model.unit import Unit, is_leader, size_of
 from scheduler.queueing.entry import QueuedUnit
 
 
@@ -40,19 +40,19 @@ class UnitBuilder:
         gang = entry.key if isinstance(entry.key, GangKey) else None
         plannable, gated, rejected = entry.members()
         if gang is None:
-            return Unit(entry.key, plannable, 0, gated=gated, refused=rejected)
-        has_leader = any(map(leads, plannable))
+            return Unit(entry.key, plannable, 0, gated=gated, bind_rejected=rejected)
+        has_leader = any(map(is_leader, plannable))
         can_reserve = self.reserved is not None and self.reserved.possible
         return Unit(
             entry.key,
             plannable,
             self._placed(gang, entry),
             gated=gated,
-            refused=rejected,
+            bind_rejected=rejected,
             group=self.group(gang),
             reserved=self._reserved(gang, entry),
-            led=entry.settled and has_leader and can_reserve,
-            unreserving=self.reserved is not None and not can_reserve and has_leader,
+            leader_first=entry.settled and has_leader and can_reserve,
+            leader_blocked=self.reserved is not None and not can_reserve and has_leader,
         )
 
     def too_few(self, entry: QueuedUnit) -> bool:
@@ -78,7 +78,7 @@ class UnitBuilder:
         count = self.reserved.count(gang) if self.reserved is not None else 0
         if not count:
             return 0
-        return max(0, count - sum(not leads(pod) for pod in entry.pods.values()))
+        return max(0, count - sum(not is_leader(pod) for pod in entry.pods.values()))
 
     def _placed(self, gang: GangKey, entry: QueuedUnit) -> int:
         """Members that need no node any more."""

@@ -48,14 +48,14 @@ class Reporter:
 
         `provisioning`: nodes are asked for in another way, and must not come twice.
         """
-        pods, hopeless = tuple(pods), units.in_vain(unit)
+        pods, hopeless = tuple(pods), units.unresolvable(unit)
         reason = conditions.PROVISIONING if provisioning else conditions.UNSCHEDULABLE
         logger.info(
             "does not fit", extra={"unit": str(unit.key), "pods": len(pods), "why": why.text}
         )
         for pod in pods:
             self.record(events.failed_scheduling(pod, why))
-            refused = hopeless or pod.spec.refusals
+            refused = hopeless or pod.spec.unsupported
             self.conditions.tell(pod, conditions.INVALID if refused else reason, why.text)
 
     def held_back(self, unit: Unit, why: NoFit) -> None:
@@ -69,7 +69,7 @@ class Reporter:
         """Members of a gang that lacks room, above as many as its tenant's quota allows."""
         pods = tuple(pods)
         most = len(unit.pods) - len(pods)
-        why = NoFit(held_back=beyond_quota_text(unit, most, tenant=unit.tenant))
+        why = NoFit(over_quota=beyond_quota_text(unit, most, tenant=unit.tenant))
         for pod in pods:
             self.record(events.quota_exceeded(pod, why))
             self.conditions.tell(pod, conditions.QUOTA, why.text)

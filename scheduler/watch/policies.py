@@ -30,7 +30,7 @@ from policies.engine.compiler import Compiler
 from policies.engine.loader import LoadResult, Reading
 from policies.engine.policyset import PolicySet
 from policies.engine.store import FileWatch
-from scheduler.model.policy import PLAIN, PlacementTables
+from scheduler.model.policy import NO_POLICIES, PlacementTables
 from scheduler.report import events
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class PolicyWatch:
         engine: str | None = None,
     ) -> None:
         self.settled = asyncio.Event()
-        self.tables = PLAIN
+        self.tables = NO_POLICIES
         self.faults: tuple[Fault, ...] = ()
         self._adopt, self._refused, self._sleep = adopt, refused, sleep
         self._engine = engine

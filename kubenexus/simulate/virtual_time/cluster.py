@@ -125,7 +125,7 @@ class VirtualCluster:
             if course.waiting and not course.running:
                 self._waited(course, math.inf)
                 if course.why is not None:
-                    self.run.stuck[course.job.key] = course.why.held_back or course.why.text
+                    self.run.stuck[course.job.key] = course.why.over_quota or course.why.text
         return self.run
 
     # --- work ---
@@ -188,7 +188,7 @@ class VirtualCluster:
             self._tell(ChangeKind.STARTED, unit.key, _places(plan))
         for one in plan.placements:
             self.cache.assume(one)
-            attributes = replace(one.pod.attributes, started=EPOCH + self.now)
+            attributes = replace(one.pod.attributes, started_at=EPOCH + self.now)
             pod = replace(one.pod, node=one.node, attributes=attributes, phase="Running")
             self.cache.put_pod(pod)
             course.waiting.pop(pod.uid)
@@ -202,7 +202,7 @@ class VirtualCluster:
         pod = course.running.get(uid)
         if pod is None:
             return ()
-        over = self.now + pod.attributes.grace
+        over = self.now + pod.attributes.grace_period
         if over < self._ends.get(uid, math.inf):
             del course.running[uid]
             course.going[uid] = pod
@@ -219,9 +219,9 @@ class VirtualCluster:
     def misfit(self, key: UnitKey, why: NoFit) -> None:
         course = self._courses[key]
         course.why = why
-        if why.held_back and not course.held_back:
+        if why.over_quota and not course.held_back:
             course.held_back = True
-            self._tell(ChangeKind.HELD_BACK, key, why.held_back)
+            self._tell(ChangeKind.HELD_BACK, key, why.over_quota)
 
     def record(self, report: correlator.EventReport) -> None:
         """What the scheduler tells in Events."""

@@ -166,11 +166,11 @@ class _Work:
         key = vocabulary.DEV_RUN_FOR_ANNOTATION
         said = (obj["metadata"].get("annotations") or {}).get(key)
         try:
-            known = pod.attributes.lasts if said is None else duration.parse(said)
+            known = pod.attributes.duration if said is None else duration.parse(said)
         except duration.DurationError as exc:
             raise manifest.document.error((), f"{key}: {exc}") from exc
         if known is None:
-            known = self._usual.get(pod.attributes.type)
+            known = self._usual.get(pod.attributes.workload_type)
         if known is not None:
             return known
         kind = manifest.type[1]

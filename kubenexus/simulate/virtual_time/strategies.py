@@ -67,9 +67,9 @@ class QueueStrategy:
                 return
             self._line.popleft()
             world.start(unit, found)
-            if found.left:  # beyond what the gang needs
+            if found.unplaced:  # beyond what the gang needs
                 bound = unit.bound + len(found.placements)
-                self._line.append(replace(unit, pods=found.left, bound=bound))
+                self._line.append(replace(unit, pods=found.unplaced, bound=bound))
 
 
 def _all_alike(*about: object) -> int:
@@ -240,7 +240,7 @@ class KubeNexusStrategy:
             self._stirred = True
             return
         world.misfit(unit.key, found)
-        if found.held_back:
+        if found.over_quota:
             self.queue.mark_over_quota(unit.key, world.now, found)
         else:
             self.queue.mark_unschedulable(unit.key, world.now, found)

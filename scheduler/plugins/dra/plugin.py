@@ -25,7 +25,7 @@ from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.assignment import NOWHERE, Assignment
 from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.plugins.dra import numa_alignment
 from scheduler.plugins.dra import pod_claims as claim_rules
 from scheduler.plugins.dra.allocator import (
@@ -104,7 +104,7 @@ class DynamicResources:
 
     def take(self, pod: Pod, row: int, assignment: Assignment = NOWHERE) -> None:
         """The pod is on this row from now on."""
-        if pod.spec.claims is NO_CLAIMS or pod.node:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS or pod.node:
             return  # a pod that has its node in the API has its claims allocated there too
         holder = (pod.uid, row)
         decision = self._promised[holder] = self._decide(pod, row, assignment)
@@ -114,7 +114,7 @@ class DynamicResources:
 
     def give(self, pod: Pod, row: int) -> None:
         """Undo `take`."""
-        if pod.spec.claims is not NO_CLAIMS:
+        if pod.spec.resource_claims is not NO_RESOURCE_CLAIMS:
             self._take_back((pod.uid, row))
 
     def drop(self, row: int) -> None:
@@ -233,13 +233,13 @@ class DynamicResources:
 
     def trouble(self, pod: Pod) -> str:
         """Why no node will do, whatever is free: a claim that does not exist and the like."""
-        if pod.spec.claims is NO_CLAIMS:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return ""
         return claim_rules.judge(self.facts, pod).trouble
 
     def signature(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods of one shape whose claims can be satisfied by the same nodes."""
-        if pod.spec.claims is NO_CLAIMS:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return ()
         found = claim_rules.judge(self.facts, pod)
         if found.trouble:
@@ -249,7 +249,7 @@ class DynamicResources:
 
     def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """(reason, the rows of `rows` that it refuses)."""
-        if pod.spec.claims is NO_CLAIMS:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return
         found = claim_rules.judge(self.facts, pod)
         if found.trouble:
@@ -270,7 +270,7 @@ class DynamicResources:
         With so many pods `alike` to be placed, the tightest row that may hold all of them is the
         best, and where none does, the roomiest: they shall span few nodes.
         """
-        if pod.spec.claims is NO_CLAIMS:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return None
         found = claim_rules.judge(self.facts, pod)
         wanting = self._open(found)

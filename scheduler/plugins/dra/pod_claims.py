@@ -12,7 +12,7 @@ The texts are kube-scheduler's where it has one.
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler.model.pod import Pod, sentence
+from scheduler.model.pod import Pod, unsupported_text
 from scheduler.plugins.dra.claim_types import MOST_CONSUMERS, ClaimKey, ResourceClaim
 from scheduler.plugins.dra.store import DeviceStore
 
@@ -30,7 +30,7 @@ class PodClaims:
 
 def keys(pod: Pod) -> tuple[ClaimKey, ...]:
     """The claims that the pod has by name, each once."""
-    return tuple(dict.fromkeys((pod.key.namespace, name) for name in pod.claims if name))
+    return tuple(dict.fromkeys((pod.key.namespace, name) for name in pod.resource_claims if name))
 
 
 def judge(facts: DeviceStore, pod: Pod) -> PodClaims:
@@ -44,7 +44,7 @@ def judge(facts: DeviceStore, pod: Pod) -> PodClaims:
 
 
 def _amiss(facts: DeviceStore, pod: Pod) -> str:
-    for ref, name in zip(pod.spec.claims.refs, pod.claims, strict=True):
+    for ref, name in zip(pod.spec.resource_claims.refs, pod.resource_claims, strict=True):
         if name is None:
             return f'pod "{pod.key}": ResourceClaim not created yet'
         if name:
@@ -72,5 +72,5 @@ def _of_claim(facts: DeviceStore, pod: Pod, claim: ResourceClaim, *, made: bool)
         if ask.class_name not in facts.classes:
             return f"request {ask.name}: device class {ask.class_name} does not exist"
         if ask.odd:
-            return f"request {ask.name}: {sentence(ask.odd)}"
+            return f"request {ask.name}: {unsupported_text(ask.odd)}"
     return ""

@@ -26,7 +26,7 @@ import orjson
 from cluster import backoff, errors, resources, verbs
 from scheduler.model.plan import NoFit, Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.plugins.dra import node_selector
 from scheduler.plugins.dra import pod_claims as claim_rules
 from scheduler.plugins.dra.allocator import ClaimAllocation, DevicePick
@@ -82,7 +82,7 @@ class ClaimPreBind:
 
     def needed(self, placements: Iterable[Placement]) -> bool:
         """Whether any of these pods has claims."""
-        return any(one.pod.spec.claims is not NO_CLAIMS for one in placements)
+        return any(one.pod.spec.resource_claims is not NO_RESOURCE_CLAIMS for one in placements)
 
     async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
         """All concurrently, each until the `deadline` (by the clock)."""
@@ -94,7 +94,7 @@ class ClaimPreBind:
 
     async def undo(self, placements: Iterable[Placement]) -> None:
         """These pods were not bound: take back what was written for them."""
-        mine = [one for one in placements if one.pod.spec.claims is not NO_CLAIMS]
+        mine = [one for one in placements if one.pod.spec.resource_claims is not NO_RESOURCE_CLAIMS]
         await asyncio.gather(*(self._undo(one) for one in mine))
 
     def free(self, pods: Iterable[Pod], why: NoFit) -> None:
@@ -105,7 +105,7 @@ class ClaimPreBind:
         if not any(reason == UNAVAILABLE for reason, _ in why.reasons):
             return
         for pod in pods:
-            if pod.spec.claims is NO_CLAIMS:
+            if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
                 continue
             for claim in claim_rules.judge(self._facts, pod).allocated:
                 idle = set(claim.consumers) <= {pod.uid} and not self._devices.holders(claim.key)
@@ -116,7 +116,7 @@ class ClaimPreBind:
 
     async def _one(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
         pod = placement.pod
-        if pod.spec.claims is NO_CLAIMS:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return placement
         decision = self._devices.decision(pod, placement.node)
         try:

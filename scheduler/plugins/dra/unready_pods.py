@@ -12,7 +12,7 @@ the claim is missing.
 from collections.abc import Callable
 
 from scheduler.model.pod import Pod
-from scheduler.model.resource_claims import NO_CLAIMS
+from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.plugins.dra.claim_types import ClaimKey
 from scheduler.plugins.dra.store import DeviceStore
 
@@ -34,12 +34,12 @@ class UnreadyPods:
 
     def keep(self, pod: Pod) -> bool:
         """Whether the pod must wait here; one that was here before is forgotten otherwise."""
-        if pod.spec.claims is NO_CLAIMS:
+        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return False
         self.drop(pod.uid)
         missing = [
             name
-            for ref, name in zip(pod.spec.claims.refs, pod.claims, strict=True)
+            for ref, name in zip(pod.spec.resource_claims.refs, pod.resource_claims, strict=True)
             if ref.template and (name is None or (name and not self._known(pod, name)))
         ]
         if not missing:
@@ -60,7 +60,7 @@ class UnreadyPods:
     def drop(self, uid: str) -> None:
         """The pod has a node, or wants none any more."""
         pod = self._pods.pop(uid, None)
-        for name in pod.claims if pod is not None else ():
+        for name in pod.resource_claims if pod is not None else ():
             if pod is not None and name:
                 key = (pod.key.namespace, name)
                 here = self._for.get(key, set())

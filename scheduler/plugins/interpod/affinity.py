@@ -43,7 +43,7 @@ class InterPodAffinity:
         self._owners = owners
 
     def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
-        wish = pod.spec.peers
+        wish = pod.spec.inter_pod
         left = rows
         if wish.affinity:
             alone = left & ~self._near(wish.affinity, kind, left)
@@ -68,7 +68,7 @@ class InterPodAffinity:
     def score(self, pod: Pod, kind: PodKind, rows: Bools) -> Ints | None:
         """0 to 100 over the rows; None when nobody has a preference that bears on the pod."""
         total: Ints | None = None
-        for term, weight in pod.spec.peers.preferred:
+        for term, weight in pod.spec.inter_pod.preferred:
             column = self._column(term)
             here = np.flatnonzero(column)
             total = self._weigh(total, term, here, column[here].astype(np.int64) * weight)
@@ -82,7 +82,7 @@ class InterPodAffinity:
 
     def prepare(self, pod: Pod) -> None:
         """Have the counts that the pod's own wish asks for."""
-        wish = pod.spec.peers
+        wish = pod.spec.inter_pod
         if wish.affinity:
             self._count(wish.affinity)
         for term in (*wish.anti, *(term for term, _ in wish.preferred)):

@@ -18,7 +18,7 @@ import numpy as np
 
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.pod import Pod
-from scheduler.model.pod_affinity import NO_PEERS, InterPodConstraints
+from scheduler.model.pod_affinity import NO_INTER_POD, InterPodConstraints
 from scheduler.plugins.interpod.affinity import InterPodAffinity
 from scheduler.plugins.interpod.default_spread import DefaultSpread
 from scheduler.plugins.interpod.existing_terms import ExistingTerms
@@ -47,14 +47,14 @@ class InterPod:
     def take(self, pod: Pod, row: int) -> None:
         """The pod is on this row from now on."""
         self._counts.take(pod, row)
-        if pod.spec.peers is not NO_PEERS:
-            self._owners.take(pod.spec.peers, row)
+        if pod.spec.inter_pod is not NO_INTER_POD:
+            self._owners.take(pod.spec.inter_pod, row)
 
     def give(self, pod: Pod, row: int) -> None:
         """Undo `take`."""
         self._counts.give(pod, row)
-        if pod.spec.peers is not NO_PEERS:
-            self._owners.give(pod.spec.peers, row)
+        if pod.spec.inter_pod is not NO_INTER_POD:
+            self._owners.give(pod.spec.inter_pod, row)
 
     def drop(self, row: int) -> None:
         """The node went; whoever is remembered there is taken again when it returns."""
@@ -92,7 +92,7 @@ class InterPod:
 
     def concerns(self, pod: Pod) -> bool:
         """Whether where this pod may go depends on other pods: by its own wish or by theirs."""
-        if pod.spec.peers.binding:
+        if pod.spec.inter_pod.binding:
             return True
         return bool(len(self._owners)) and self._nearness.keeps_out(self._counts.kind(pod))
 
@@ -107,7 +107,7 @@ class InterPod:
 
     def scores(self, pod: Pod, rows: Bools) -> tuple[Ints, Ints] | None:
         """(spread, affinity), each 0 to 100 over the rows, 0 elsewhere; None: nothing applies."""
-        wish = pod.spec.peers
+        wish = pod.spec.inter_pod
         spread: Ints | None = None
         if soft := wish.soft or (() if wish.hard else self.defaults.of(pod)):
             spread = self._spreading.score(pod, rows, soft, every_key=bool(wish.soft))
@@ -121,8 +121,8 @@ class InterPod:
 
     def _prepare(self, pod: Pod) -> None:
         """The counts that the pod's own wish asks for, so that it is known which it is part of."""
-        wish = pod.spec.peers
-        if wish is NO_PEERS or self._prepared.get(wish) == self._counts.epoch:
+        wish = pod.spec.inter_pod
+        if wish is NO_INTER_POD or self._prepared.get(wish) == self._counts.epoch:
             return
         if len(self._prepared) >= _KEPT:
             self._prepared.clear()

@@ -56,7 +56,7 @@ class TopologySpread:
 
     def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """The first constraint that a node breaks gives the reason."""
-        hard = pod.spec.peers.hard
+        hard = pod.spec.inter_pod.hard
         left = rows
         for wish, ground in zip(hard, self._all(pod.spec, hard, every_key=True), strict=True):
             without = left & (ground.codes == ABSENT)
@@ -127,7 +127,7 @@ class TopologySpread:
 
     def prepare(self, pod: Pod) -> None:
         """Have the counts that the pod's own wish asks for."""
-        for wish in (*pod.spec.peers.hard, *pod.spec.peers.soft):
+        for wish in (*pod.spec.inter_pod.hard, *pod.spec.inter_pod.soft):
             self.count(pod.key.namespace, wish)
 
     # --- nodes alone ---
@@ -135,7 +135,7 @@ class TopologySpread:
     def _all(
         self, spec: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
     ) -> tuple[_ConstraintDomains, ...]:
-        key = (wishes, every_key, spec.selector, spec.tolerations, spec.nodes)
+        key = (wishes, every_key, spec.selector, spec.tolerations, spec.node_constraints)
         known = self._grounds.get(key)
         if known is not None and known[0] == self._table.statics:
             return known[1]

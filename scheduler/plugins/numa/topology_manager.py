@@ -29,7 +29,8 @@ from itertools import combinations, islice
 from typing import Final
 
 from policies.hosts.topology import TopologyManager
-from scheduler.model.numa_request import HUGEPAGES, ContainerRequest, HostRequest, whole_cpus
+from scheduler.model.numa_request import ContainerRequest, HostRequest, whole_cpus
+from scheduler.model.resources import HUGEPAGES
 from scheduler.plugins.numa.candidates import NumaOffer
 from scheduler.plugins.numa.host_usage import HostUsage
 

@@ -132,7 +132,7 @@ class BackfillController:
         ends = self._epoch() + self._lengths.of_unit(unit)
         heeded = [one for one in others if unit.priority <= one.priority and ends > one.start]
         if why := self._allowances.used_up(unit, heeded):
-            return NoFit(len(self._snapshot), held_back=why)
+            return NoFit(len(self._snapshot), over_quota=why)
         if heeded and touched:
             away = plan(closed.union(*(one.nodes for one in heeded)))
             if isinstance(away, Placed) or not all(self._leaves(found, one) for one in heeded):

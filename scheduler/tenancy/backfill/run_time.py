@@ -13,7 +13,7 @@ from policies import duration
 from policies.documents.tenancy import Backfill
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import Placement
-from scheduler.model.pod import Pod
+from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import Unit
 from scheduler.tenancy.backfill.start_time import ExpectedEnd
 
@@ -40,12 +40,12 @@ class RunTimes:
 
     def of(self, pod: Pod) -> float | None:
         """Seconds; None: nobody knows."""
-        if pod.attributes.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
+        if pod.attributes.mirror or from_daemon_set(pod):
             return None
         return (
-            self.usual.get(pod.attributes.type)
-            if pod.attributes.lasts is None
-            else pod.attributes.lasts
+            self.usual.get(pod.attributes.workload_type)
+            if pod.attributes.duration is None
+            else pod.attributes.duration
         )
 
     def of_unit(self, unit: Unit) -> float:
@@ -56,11 +56,11 @@ class RunTimes:
     def end(self, pod: Pod, epoch: float) -> float | None:
         """Of a pod that has a node; None: nobody knows."""
         if pod.terminating:
-            return epoch + pod.attributes.grace
+            return epoch + pod.attributes.grace_period
         lasts = self.of(pod)
         if lasts is None:
             return None
-        at = (pod.attributes.started or epoch) + lasts
+        at = (pod.attributes.started_at or epoch) + lasts
         return max(at, self._longer.get(pod.uid, at))
 
     def endings(self, pods: Iterable[Placement], epoch: float) -> list[ExpectedEnd]:
@@ -74,7 +74,7 @@ class RunTimes:
 
     def over(self, pod: Pod, epoch: float) -> float:
         """Seconds for which the pod has run beyond what was expected of it at first."""
-        return epoch - (pod.attributes.started or epoch) - (self.of(pod) or 0.0)
+        return epoch - (pod.attributes.started_at or epoch) - (self.of(pod) or 0.0)
 
     def overran(self, uid: str, until: float) -> None:
         self._longer[uid] = until

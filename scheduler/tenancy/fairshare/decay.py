@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.pod import PODS
+from scheduler.model.resources import PODS
 from scheduler.tenancy.fairshare.shares import FairShares
 
 EVERY: Final = 1.0  # seconds

@@ -19,7 +19,7 @@ from scheduler.cache.cache import Cache
 from scheduler.model.attributes import SYSTEM_CRITICAL
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placement
-from scheduler.model.pod import Pod
+from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import Unit, size_of
 from scheduler.tenancy.preemption.victims import VictimGroup
 
@@ -39,7 +39,7 @@ class PreemptionGrounds:
 
 def claim(unit: Unit, *, entitled: bool) -> PreemptionGrounds | None:
     """None: the unit asks nobody to go."""
-    if not all(pod.attributes.preempts for pod in unit.pods):
+    if not all(pod.attributes.may_preempt for pod in unit.pods):
         return None
     return PreemptionGrounds(
         unit.tenant,
@@ -52,9 +52,9 @@ def claim(unit: Unit, *, entitled: bool) -> PreemptionGrounds | None:
 
 def may_go(pod: Pod, asks: PreemptionGrounds, *, scheduler: str) -> bool:
     """Whether this pod may be asked to go."""
-    if pod.terminating or pod.attributes.fixed or pod.priority >= SYSTEM_CRITICAL:
+    if pod.terminating or pod.attributes.mirror or pod.priority >= SYSTEM_CRITICAL:
         return False
-    if pod.scheduler != scheduler or (pod.owner is not None and pod.owner.kind == "DaemonSet"):
+    if pod.scheduler != scheduler or from_daemon_set(pod):
         return False
     if asks.gang is not None and pod.gang is not None and pod.gang.key == asks.gang:
         return False
@@ -131,7 +131,7 @@ def _bundle(
     gang: GangKey | None = None,
     core: bool = False,
 ) -> VictimGroup:
-    starts = (one.pod.attributes.started for one in pods)
+    starts = (one.pod.attributes.started_at for one in pods)
     return VictimGroup(
         key,
         pods,
@@ -159,4 +159,4 @@ def _members(cache: Cache, gang: GangKey) -> tuple[Placement, ...]:
 
 
 def _yields(pod: Pod) -> bool:
-    return (pod.attributes.backfill or pod.attributes.preemptible) and not pod.attributes.fixed
+    return (pod.attributes.backfill or pod.attributes.preemptible) and not pod.attributes.mirror

@@ -432,7 +432,9 @@ class PreemptionController:
                 for one in self._cache.occupants()
                 if one.pod.terminating and one.node in nodes
             ]
-            wait = max((pod.attributes.grace + WAIT_SECONDS for pod in going), default=INHERITED)
+            wait = max(
+                (pod.attributes.grace_period + WAIT_SECONDS for pod in going), default=INHERITED
+            )
             attempt = Attempt(
                 unit,
                 now + wait,
@@ -449,7 +451,7 @@ class PreemptionController:
 
 def grace(verdict: PreemptionPlan) -> float:
     """The longest of those who go."""
-    return max((one.pod.attributes.grace for one in verdict.pods), default=0.0)
+    return max((one.pod.attributes.grace_period for one in verdict.pods), default=0.0)
 
 
 def newly_told(attempt: Attempt) -> list[tuple[Pod, str]]:

@@ -50,13 +50,13 @@ class QuotaEnforcer:
                 self._queue.retry_over_quota(unit.key, now)
 
     def plan(self, unit: Unit, plan: Planning, *, closed: frozenset[str]) -> Plan:
-        """What `plan` says; a `NoFit` with `held_back` where a quota is in the way."""
+        """What `plan` says; a `NoFit` with `over_quota` where a quota is in the way."""
         snapshot = self._cache.snapshot
         if self._accounts.plain:
             return plan(unit, closed)
         allowed = self._allow(unit)
         if isinstance(allowed, OverQuota):
-            return NoFit(len(snapshot), held_back=allowed.text)
+            return NoFit(len(snapshot), over_quota=allowed.text)
         full = self._accounts.closed(allowed, snapshot.table.rows)
         found = plan(allowed, closed | full)
         over = self._over(found)
@@ -72,7 +72,7 @@ class QuotaEnforcer:
             over = self._over(found) or (over if isinstance(found, NoFit) else None)
             if isinstance(found, NoFit):
                 break
-        return found if over is None else NoFit(len(snapshot), held_back=over.text)
+        return found if over is None else NoFit(len(snapshot), over_quota=over.text)
 
     def _allow(self, unit: Unit) -> Unit | OverQuota:
         """By what is used now, and by what others are going to use."""

@@ -32,7 +32,7 @@ from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import like, spec_of
 from scheduler.model.plan import Bound, Placement, Result
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Unit, leads, size_of
+from scheduler.model.unit import Unit, is_leader, size_of
 from scheduler.report import events
 from scheduler.tenancy.reservation.members import ALL_CAME, MemberReservation, MemberReservations
 from scheduler.tenancy.reservation.objects import Reservation, document, status
@@ -168,7 +168,7 @@ class ReservationController:
         missing = max(0, (size_of(stated, self._group(key)) or 1) - len(bound_members))
         amounts = {name: quantity.amount(name, text) for name, text in group.resources.items()}
         pods = like(leader.pod, spec_of(leader.pod, amounts), missing)
-        came = Counter(node for pod, node in bound_members if not leads(pod))
+        came = Counter(node for pod, node in bound_members if not is_leader(pod))
         rows = still_open(places, came, missing)
         found = [
             Placement(pod, row.node, parse(row.assigned or None) or NOWHERE)
@@ -180,12 +180,14 @@ class ReservationController:
 
     def needed(self, unit: Unit, placements: Iterable[Placement]) -> bool:
         """Whether an object must be there before these are bound."""
-        return self._rooms.get(unit.key) is not None and any(leads(one.pod) for one in placements)
+        return self._rooms.get(unit.key) is not None and any(
+            is_leader(one.pod) for one in placements
+        )
 
     async def write(self, unit: Unit, placements: Iterable[Placement]) -> str:
         """Empty: the object stands in the API. Else why nobody may be bound."""
         key, reservation = unit.key, self._rooms.get(unit.key)
-        leader = next(one.pod for one in placements if leads(one.pod))
+        leader = next(one.pod for one in placements if is_leader(one.pod))
         if reservation is None or not isinstance(key, GangKey):
             return ""
         until = datetime.fromtimestamp(self._epoch() + reservation.until - self._now(), UTC)
@@ -219,7 +221,7 @@ class ReservationController:
         if not isinstance(key, GangKey) or self._rooms.get(key) is None:
             return
         bound = [(one.placement.pod, isinstance(one, Bound)) for one in results]
-        if any(leads(pod) and not done for pod, done in bound):
+        if any(is_leader(pod) and not done for pod, done in bound):
             self._freed(self._rooms.end(key))
             return
         most = max(0, unit.size - self._cache.bound(key))

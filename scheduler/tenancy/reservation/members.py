@@ -25,7 +25,7 @@ from scheduler.model.gang import GangKey
 from scheduler.model.placeholder import is_placeholder, like, placeholders
 from scheduler.model.plan import Placed, Placement
 from scheduler.model.pod import Pod
-from scheduler.model.unit import Unit, UnitKey, leads
+from scheduler.model.unit import Unit, UnitKey, is_leader
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 KEPT_SECONDS: Final = 600.0  # at least
@@ -100,23 +100,23 @@ class MemberReservations:
     def extended(self, unit: Unit) -> Unit:
         """The unit with stand-ins for the members that are missing and wanted with it."""
         kept = self.kept(unit.key)
-        missing = max(0, unit.size - unit.exist) if unit.led else 0
-        come = sum(not leads(pod) for pod in unit.pods) if kept else 0
+        missing = max(0, unit.size - unit.existing) if unit.leader_first else 0
+        come = sum(not is_leader(pod) for pod in unit.pods) if kept else 0
         count = max(0, len(kept) - come) if kept else missing
         if not count:
             return unit
         spec = kept[0].pod.spec if kept else None
         more = placeholders(unit, count, spec)
-        return replace(unit, pods=(*unit.pods, *more), led=False, reserved=0)
+        return replace(unit, pods=(*unit.pods, *more), leader_first=False, reserved=0)
 
     def taken(self, unit: Unit, plan: Placed) -> Placed:
         """The plan for pods that exist; where the others stand is kept in mind for `placed`."""
         apart = [one for one in plan.placements if is_placeholder(one.pod)]
         real = tuple(one for one in plan.placements if not is_placeholder(one.pod))
-        going = {one.pod.uid: _occupant(one) for one in real if not leads(one.pod)}
+        going = {one.pod.uid: _occupant(one) for one in real if not is_leader(one.pod)}
         self._planned[unit.key] = tuple(_occupant(one) for one in apart), going
-        left = tuple(pod for pod in plan.left if not is_placeholder(pod))
-        return Placed(real, left, plan.why_left if left else None)
+        left = tuple(pod for pod in plan.unplaced if not is_placeholder(pod))
+        return Placed(real, left, plan.why_unplaced if left else None)
 
     def placed(self, unit: Unit, now: float, *, answered: bool = False) -> frozenset[str]:
         """
@@ -129,7 +129,7 @@ class MemberReservations:
         key, known = unit.key, self.get(unit.key)
         if not isinstance(key, GangKey) or (known is None and not places):
             return frozenset()
-        leader = next((pod.uid for pod in unit.pods if leads(pod)), known and known.leader)
+        leader = next((pod.uid for pod in unit.pods if is_leader(pod)), known and known.leader)
         until = known.until if known else now + max(unit.timeout, KEPT_SECONDS)
         if answered and going:
             self._flying[key] = self._flying.get(key, {}) | going

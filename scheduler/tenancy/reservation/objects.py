@@ -14,7 +14,8 @@ from policies.documents.reservation import Place, ResourceReservation, Spec, sho
 from scheduler.errors import ModelError
 from scheduler.model.fields import instant
 from scheduler.model.plan import Placement
-from scheduler.model.pod import PODS, Pod, SchedulingSpec
+from scheduler.model.pod import Pod, SchedulingSpec
+from scheduler.model.resources import PODS
 from scheduler.tenancy.reservation.writer import Name
 
 Json = dict[str, Any]

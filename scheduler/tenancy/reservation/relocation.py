@@ -97,7 +97,7 @@ class Relocation:
         assert reservation is not None
         unit = Unit(key, pods, self._cache.bound(key), group=self._group(key))
         found = self._plan(unit)
-        if not isinstance(found, Placed) or found.left:
+        if not isinstance(found, Placed) or found.unplaced:
             return False
         places = [Placement(one.pod, one.node, one.assignment) for one in found.placements]
         self._freed(self._rooms.keep(key, places, reservation))

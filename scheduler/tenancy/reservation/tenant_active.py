@@ -20,7 +20,7 @@ from typing import Any, Final
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import Placed
-from scheduler.model.pod import PODS
+from scheduler.model.resources import PODS
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
@@ -241,7 +241,7 @@ class TenantReservations:
         total: Counter[str] = Counter()
         for held in self._cache.on((node,)):
             terms = held.pod.attributes
-            if terms.tenant == tenant and not 0 < terms.started < begins:
+            if terms.tenant == tenant and not 0 < terms.started_at < begins:
                 total.update(dict(held.pod.spec.requests))
         return dict(total)
 

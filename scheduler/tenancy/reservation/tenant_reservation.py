@@ -13,7 +13,8 @@ from policies import quantity, vocabulary
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.node import Node
 from scheduler.model.plan import Placement
-from scheduler.model.pod import PODS, Pod, PodKey
+from scheduler.model.pod import Pod, PodKey
+from scheduler.model.resources import PODS
 from scheduler.tenancy.reservation.objects import Reservation, amounts
 
 Amounts = dict[str, int]
@@ -108,7 +109,7 @@ class TenantReservation:
     def occupant(self, node: str, left: Amounts) -> Placement:
         """So much, kept on the node."""
         pod = self.stand_in(node, {name: n for name, n in left.items() if name != PODS})
-        spec = replace(pod.spec, requests=tuple(sorted(left.items())), unsaid=(0, 0))
+        spec = replace(pod.spec, requests=tuple(sorted(left.items())), default_requests=(0, 0))
         return Placement(replace(pod, spec=spec), node, NOWHERE)
 
 

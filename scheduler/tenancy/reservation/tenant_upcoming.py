@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placement, Plan
-from scheduler.model.pod import Pod
+from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import Unit
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
@@ -233,7 +233,7 @@ def _whom(row: _UpcomingReservation) -> str:
 
 def _stays(pod: Pod) -> bool:
     """Belongs to its node: nobody waits for its room."""
-    return pod.attributes.fixed or (pod.owner is not None and pod.owner.kind == "DaemonSet")
+    return pod.attributes.mirror or from_daemon_set(pod)
 
 
 def _said(found: NoFit, shut: int) -> NoFit:

@@ -56,7 +56,7 @@ def test_work_has_the_demand_that_was_asked_for() -> None:
     asked = sum(len(one.pods) * one.lasts * one.pods[0].spec.host_request.gpus for one in found)
     assert asked == pytest.approx(1.1 * 16 * 7200, rel=0.05)
     assert {one.pods[0].attributes.tenant for one in found} == {"a", "b", "c"}
-    assert [one.lasts for one in found] == [one.pods[0].attributes.lasts for one in found]
+    assert [one.lasts for one in found] == [one.pods[0].attributes.duration for one in found]
 
 
 def test_guesses_change_what_is_said_and_nothing_else() -> None:
@@ -72,7 +72,9 @@ def test_guesses_change_what_is_said_and_nothing_else() -> None:
 
     assert [same(one) for one in said] == [same(one) for one in true]
     factors = [
-        one.lasts / one.pods[0].attributes.lasts for one in said if one.pods[0].attributes.lasts
+        one.lasts / one.pods[0].attributes.duration
+        for one in said
+        if one.pods[0].attributes.duration
     ]
     silent = len(said) - len(factors)
     assert (0.4 < silent / len(said) < 0.6, 0.8 < sorted(factors)[len(factors) // 2] < 1.25) == (

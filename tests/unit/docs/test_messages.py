@@ -30,7 +30,7 @@ from scheduler.explain.inspection import Inspection
 from scheduler.model import unit as units
 from scheduler.model.plan import GangCount, NoFit
 from scheduler.model.pod import Pod as SchedulerPod
-from scheduler.model.pod import asked_in_vain, sentence
+from scheduler.model.pod import unsupported_claims, unsupported_text
 from scheduler.model.unit import PartialGang
 from scheduler.plan import colocation, filters, planner
 from scheduler.plan.memo import Memo
@@ -329,16 +329,16 @@ def said_by_the_scheduler() -> list[str]:
     waits = units.Unit(units.key_of(pod_of()), (pod_of(),))
     half = PartialGang(waits.key, (pod_of(),), 4, 10.2, True)  # type: ignore[arg-type]  # a gang's key
     vram = f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, largest 40Gi"
-    wishes = asked_in_vain({"resourceClaims": [{}]})
+    wishes = unsupported_claims({"resourceClaims": [{}]})
     return [
         gang.text,
         f"{units.forming_count(waits).text}, timed out after {waits.timeout:g}s",
         NoFit(6, (("Insufficient nvidia.com/gpu", 5), (SINGLE, 1))).text,
-        NoFit(3, sentence=vocabulary.NO_NUMA_TOPOLOGY).text,
+        NoFit(3, message=vocabulary.NO_NUMA_TOPOLOGY).text,
         NoFit(2, ((vram, 2),)).text,
         NoFit().text,
         GangCount("train", 2, 4, "members fit").text,
-        *(sentence(wish) for wish in wishes),
+        *(unsupported_text(wish) for wish in wishes),
         *nearness(),
         events.released_note(half),
         events.gang_kept(pod_of(), half, bare=True).note,

@@ -8,7 +8,7 @@ import pytest
 from cluster import errors
 from policies import vocabulary
 from scheduler.gang.gates import GateRemover
-from scheduler.model.pod import Pod, held_by_our_gate_only, is_schedulable
+from scheduler.model.pod import Pod, gated_by_gang_only, is_schedulable
 from tests.unit.scheduler.builders import a_pod, pod_json
 from tests.unit.scheduler.fake_api import FarSide
 
@@ -28,7 +28,7 @@ OURS, FOREIGN = {"name": vocabulary.GANG_GATE}, {"name": "example.io/quota"}
     ],
 )
 def test_who_waits(pod: Pod, want: tuple[bool, bool]) -> None:
-    assert (held_by_our_gate_only(pod), is_schedulable(pod)) == want
+    assert (gated_by_gang_only(pod), is_schedulable(pod)) == want
 
 
 def lift(

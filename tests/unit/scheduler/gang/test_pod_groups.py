@@ -121,8 +121,8 @@ def a_unit(*, group: PodGroup | None, sizes: tuple[int | None, ...], **more: Any
             id="a member that says more is believed",
         ),
         pytest.param(
-            a_unit(group=None, sizes=(3, 3), refused=1),
-            (True, "waiting for pod group g: 2/3 pods exist, 1 more refused by the API server"),
+            a_unit(group=None, sizes=(3, 3), bind_rejected=1),
+            (True, "waiting for pod group g: 2/3 pods exist, 1 more rejected by the API server"),
             id="a refused member does not count",
         ),
     ],

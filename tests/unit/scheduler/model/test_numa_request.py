@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from policies import vocabulary
-from scheduler.model.numa_request import EVERYTHING, ContainerRequest, HostRequest
+from scheduler.model.numa_request import ALL_RESOURCES, ContainerRequest, HostRequest
 from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import pod_json
 
@@ -78,7 +78,7 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
             HostRequest(
                 cpu=1000,
                 memory=GIB,
-                aligned=EVERYTHING | {"hugepages-2Mi"},
+                aligned=ALL_RESOURCES | {"hugepages-2Mi"},
                 hugepages=(("hugepages-2Mi", 4 * 2**20),),
                 guaranteed=True,
             ),

@@ -138,19 +138,19 @@ PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": 
     ],
 )
 def test_what_is_not_honoured(more: dict[str, Any], want: list[str]) -> None:
-    assert a_pod(**more).spec.refusals == tuple(f"asks for {wish}, {YET}" for wish in want)
+    assert a_pod(**more).spec.unsupported == tuple(f"asks for {wish}, {YET}" for wish in want)
 
 
 def test_wishes_that_contradict_each_other_are_refused() -> None:
     pod = a_pod(numa="single-numa", annotations={f"{vocabulary.GROUP}/numa-policy": "restricted"})
-    assert len(pod.spec.refusals) == 1
-    assert "single-numa" in pod.spec.refusals[0]
-    assert "restricted" in pod.spec.refusals[0]
+    assert len(pod.spec.unsupported) == 1
+    assert "single-numa" in pod.spec.unsupported[0]
+    assert "restricted" in pod.spec.unsupported[0]
 
 
 def test_a_group_named_for_locality_holds_nobody_back() -> None:
     pod = a_pod(annotations={vocabulary.GANG_GROUP_ANNOTATION: "near"})
-    assert (pod.gang, pod.spec.refusals) == (Gang(GangKey("ns", "near"), 1), ())
+    assert (pod.gang, pod.spec.unsupported) == (Gang(GangKey("ns", "near"), 1), ())
 
 
 def test_a_whole_node() -> None:
@@ -176,7 +176,7 @@ def test_a_whole_node() -> None:
         allocatable=(("cpu", 2000), ("memory", 2**55 - 1), ("nvidia.com/gpu", 4)),
         labels=((vocabulary.GPU_VRAM_LABEL, "1Ki"),),
         taints=(Taint("k", "", "NoExecute"),),
-        against=(Taint("soft", "", "PreferNoSchedule"),),
+        soft_taints=(Taint("soft", "", "PreferNoSchedule"),),
         images=(("a:1", 7), ("a@sha256:b", 7)),
         unschedulable=True,
         gpus=4,

@@ -8,7 +8,7 @@ from scheduler.model import pod_affinity as wishes
 from scheduler.model.fields import pairs
 from scheduler.model.label_selector import LabelRequirement
 from scheduler.model.pod_affinity import (
-    NO_PEERS,
+    NO_INTER_POD,
     InterPodConstraints,
     NamespaceScope,
     PodAffinityTerm,
@@ -34,8 +34,10 @@ def read(labels: dict[str, str] | None = None, **spec: Any) -> InterPodConstrain
 
 
 WISHES = [
-    pytest.param({}, NO_PEERS, id="none"),
-    pytest.param({"affinity": {"nodeAffinity": {}, "podAffinity": {}}}, NO_PEERS, id="empty ones"),
+    pytest.param({}, NO_INTER_POD, id="none"),
+    pytest.param(
+        {"affinity": {"nodeAffinity": {}, "podAffinity": {}}}, NO_INTER_POD, id="empty ones"
+    ),
     pytest.param(
         {"affinity": near(term(ZONE))},
         InterPodConstraints(affinity=(PodAffinityTerm(OWN, (IS_X,), ZONE),)),

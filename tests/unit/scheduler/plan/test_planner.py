@@ -296,7 +296,10 @@ def test_gangs(nodes: list[Node], pods: list[Pod], bound: int, want: dict[str, s
 def test_who_is_left_of_a_gang_learns_why() -> None:
     plan = planner.plan(unit_of(*a_gang(3, size=2)), Snapshot.of([a_node("a", cpu="2")]))
     assert isinstance(plan, Placed)
-    assert ([pod.key.name for pod in plan.left], plan.why_left and plan.why_left.text) == (
+    assert (
+        [pod.key.name for pod in plan.unplaced],
+        plan.why_unplaced and plan.why_unplaced.text,
+    ) == (
         ["g-2"],
         "0/1 nodes are available: 1 Insufficient cpu.",
     )

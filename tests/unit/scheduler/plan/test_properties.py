@@ -82,7 +82,7 @@ def test_no_sequence_of_plans_overcommits_anything(nodes: list[Node], pods: list
             continue
         assert len(plan.placements) >= unit.need
         placed = [one.pod.uid for one in plan.placements]
-        assert sorted([*placed, *(pod.uid for pod in plan.left)]) == sorted(
+        assert sorted([*placed, *(pod.uid for pod in plan.unplaced)]) == sorted(
             pod.uid for pod in unit.pods
         )
         for one in plan.placements:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.cache.cache import Cache
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.host_ports import HostPort
-from scheduler.model.pod import Pod
+from scheduler.model.pod import HostPort, Pod
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
 from tests.unit.scheduler.builders import a_node, a_pod, placed

@@ -191,7 +191,7 @@ def test_a_forming_gang_is_reported_when_it_has_settled_and_at_its_timeout() -> 
     for step in range(60):
         if step == 2:
             fixture.put(pods[1])
-        reported += [(fixture.now - 100.0, unit.exist) for unit in fixture.after(0.25)]
+        reported += [(fixture.now - 100.0, unit.existing) for unit in fixture.after(0.25)]
     assert reported == [(1.5, 2), (10.25, 2)]
 
 

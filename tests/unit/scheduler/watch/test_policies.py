@@ -13,7 +13,7 @@ from policies.documents.faults import Fault
 from policies.engine import loader
 from scheduler.model.policy import (
     LEVELS,
-    PLAIN,
+    NO_POLICIES,
     GpuModel,
     PlacementTables,
     TenantTier,
@@ -164,8 +164,8 @@ def test_the_policies_that_ship() -> None:
 
 
 def test_without_policies() -> None:
-    allowed = {tier.allowed for tier in PLAIN.tiers.values()}
-    assert (PLAIN.levels, dict(PLAIN.models), allowed, [*PLAIN.tiers]) == (
+    allowed = {tier.allowed for tier in NO_POLICIES.tiers.values()}
+    assert (NO_POLICIES.levels, dict(NO_POLICIES.models), allowed, [*NO_POLICIES.tiers]) == (
         LEVELS,
         {},
         {vocabulary.HARDWARE_TIERS},

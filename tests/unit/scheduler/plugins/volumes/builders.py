@@ -208,8 +208,8 @@ def told(snapshot: Snapshot, **pod: Any) -> str | tuple[set[str], dict[str, int]
     """The sentence that closes all nodes, or the open nodes and the reasons of the others."""
     wish = a_pod(**pod)
     found = filters.explain(snapshot, wish, Memo())
-    if found.sentence:
-        return found.sentence
+    if found.message:
+        return found.message
     rows = filters.feasible(snapshot, wish, Memo())
     names = {snapshot.table.names[row] for row in np.flatnonzero(rows)}
     return names, dict(found.reasons)

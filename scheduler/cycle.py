@@ -370,7 +370,7 @@ class Scheduler:
         self._metrics.planning.observe(self._now() - start)
         match found:
             case NoFit(over_quota=why) if why:
-                self._metrics.attempts.labels("held_back").inc()
+                self._metrics.attempts.labels("over_quota").inc()
                 self.queue.mark_over_quota(unit.key, self._now(), found)
                 self._reporter.held_back(unit, found)
             case Placed():
@@ -379,9 +379,9 @@ class Scheduler:
                 self.binding_cycles.start(unit, found)
                 self._stirred = True
             case NoFit():
-                self._metrics.attempts.labels("no_fit").inc()
+                self._metrics.attempts.labels("unschedulable").inc()
                 if unit.is_gang:
-                    self._metrics.gangs.labels("no_fit").inc()
+                    self._metrics.gangs.labels("unschedulable").inc()
                 self.queue.mark_unschedulable(unit.key, self._now(), found)
                 self.tenancy.misfit(unit)
                 self._tell_misfit(unit, found)
@@ -420,6 +420,6 @@ class Scheduler:
         """Why a pod waits, see `answers`; None: no such pod is known."""
         return self._inspector.explain(PodKey(namespace, name))
 
-    def drift(self) -> Mismatch:
+    def cache_mismatches(self) -> Mismatch:
         """How far the books are from what the pods hold; nothing, or there is a bug."""
         return compare(self.cache, (pod.uid for pod in self._known()))

@@ -65,7 +65,7 @@ class Wiring:
     def __init__(self, options: Options, client: Client, recorder: Recorder) -> None:
         self.metrics = Metrics()
         self._options, self._client = options, client
-        self._drift = 0
+        self._cache_mismatches = 0
         self._leading = asyncio.Event()
         self._elector = self._candidate() if options.leader_elect else None
         self._conditions = ConditionWriter(
@@ -152,7 +152,7 @@ class Wiring:
         expose(
             self.metrics,
             self.scheduler,
-            drift=lambda: self._drift,
+            cache_mismatches=lambda: self._cache_mismatches,
             leads=self._leads,
             events_dropped=lambda: sum(recorder.dropped.values()),
             policy_faults=lambda: len(self._following.faults),
@@ -303,8 +303,8 @@ class Wiring:
         """Now and then the books are counted again from nothing."""
         while True:
             await asyncio.sleep(_RECOUNT_EVERY)
-            found = self.scheduler.drift()
-            self._drift = len(found)
+            found = self.scheduler.cache_mismatches()
+            self._cache_mismatches = len(found)
             if found:
                 logger.error(
                     "books and pods differ",

@@ -111,7 +111,7 @@ class GangRecovery:
         elif outcome.evicted:
             self._metrics.gangs.labels("released").inc()
         elif any(fate in (MemberFate.BARE, MemberFate.HELD) for _, fate in outcome.fates):
-            self._metrics.gangs.labels("kept").inc()
+            self._metrics.gangs.labels("retained").inc()
 
     def _released(self, gang: GangKey, task: asyncio.Task[None]) -> None:
         del self._releasing[gang]

@@ -1,4 +1,4 @@
-"""Figures that others keep, registered so that Prometheus reads them when it asks."""
+"""Gauges of values that other parts hold, read on scrape."""
 
 from collections.abc import Callable
 
@@ -11,12 +11,12 @@ def expose(
     metrics: Metrics,
     scheduler: Scheduler,
     *,
-    drift: Callable[[], int],
+    cache_mismatches: Callable[[], int],
     leads: Callable[[], bool],
     events_dropped: Callable[[], int],
     policy_faults: Callable[[], int],
 ) -> None:
-    """Register everything that is read when asked for."""
+    """Register the gauges."""
     metrics.watch_each(
         "pending_pods",
         "Pods waiting for a node, by the state of their unit.",
@@ -26,38 +26,44 @@ def expose(
     )
     metrics.watch_each(
         "gangs",
-        "Gangs with members that wait, by state.",
+        "Gangs with waiting members, by state.",
         "state",
         [state.value for state in QueueState],
         lambda state: float(scheduler.queue.gangs()[QueueState(state)]),
     )
     metrics.watch(
         "partial_gangs",
-        "Gangs of which fewer members than needed have a node, and never had.",
+        "Gangs with fewer bound members than they need, that were never complete.",
         lambda: float(len(scheduler.partial_gangs)),
     )
     metrics.watch(
         "held_nodes",
-        "Nodes held for a gang that waits too long.",
+        "Nodes held for a starving gang.",
         lambda: float(len(scheduler.recovery.held)),
     )
     metrics.watch(
-        "kept_units",
-        "Units and reservations for which room is kept that nobody has taken yet.",
+        "reserved_units",
+        "Units and reservations holding reserved capacity that is not in use.",
         lambda: float(len(scheduler.cache.reserved)),
     )
     metrics.watch(
-        "ledger_drift",
-        "Differences between the books and the pods; anything but 0 is a bug.",
-        lambda: float(drift()),
+        "cache_mismatches",
+        "Differences between the cache and the pods; anything but 0 is a bug.",
+        lambda: float(cache_mismatches()),
     )
-    metrics.watch("leading", "1 while this process may decide.", lambda: float(leads()))
+    metrics.watch("leader", "1 while this process is the leader.", lambda: float(leads()))
     metrics.watch("binding_plans", "Plans whose binds are in flight.", lambda: scheduler.binding)
-    metrics.watch("nodes", "Nodes in the picture.", lambda: float(len(scheduler.cache.snapshot)))
-    metrics.watch("placed_pods", "Pods that hold a node.", lambda: float(len(scheduler.cache)))
-    metrics.watch("events_dropped", "Events not written.", lambda: float(events_dropped()))
+    metrics.watch("nodes", "Nodes in the snapshot.", lambda: float(len(scheduler.cache.snapshot)))
+    metrics.watch(
+        "placed_pods", "Pods on nodes, assumed ones included.", lambda: float(len(scheduler.cache))
+    )
+    metrics.watch(
+        "events_dropped",
+        "Events dropped before they were written.",
+        lambda: float(events_dropped()),
+    )
     metrics.watch(
         "policy_faults",
-        "Faults of the newest policies; while there are some, the last good ones are in force.",
+        "Faults of the newest policies; while there are any, the last good policies are in force.",
         lambda: float(policy_faults()),
     )

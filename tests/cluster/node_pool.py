@@ -203,4 +203,4 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        return self.figure("kubenexus_scheduler_leading") == 1.0
+        return self.figure("kubenexus_scheduler_leader") == 1.0

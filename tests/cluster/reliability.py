@@ -70,10 +70,10 @@ def render_gangs(rows: Sequence[Row]) -> str:
 
 
 def render_tenancy(rows: Sequence[Row]) -> str:
-    heads = ("times", "evicted", "in vain", "binds")
+    heads = ("times", "evicted", "wasted", "binds")
     wrong = ("gangs left partial", "pods on two nodes", "nodes overcommitted")
     lines = [f"| Fault | {' | '.join((*heads, *wrong))} |", "| --- |" + " ---: |" * 7]
-    keys = ("times", "evicted", "in_vain", "binds", "partial", "double", "over")
+    keys = ("times", "evicted", "wasted", "binds", "partial", "double", "over")
     for row in rows:
         lines.append(f"| {row['fault']} | {' | '.join(f'{row[key]:,}' for key in keys)} |")
     total = {key: sum(row[key] for row in rows) for key in keys[:4]}

@@ -19,7 +19,7 @@ from tests.cluster.gang_proxy import ENDED
 from tests.cluster.waiting import eventually
 
 STEP: Final = "kubenexus_scheduler_preemption_total"
-KEPT: Final = "kubenexus_scheduler_kept_units"
+KEPT: Final = "kubenexus_scheduler_reserved_units"
 
 
 def start_proxy(plane: ControlPlane, folder: Path, port: int, *options: str) -> Child:
@@ -109,7 +109,7 @@ class SchedulerPair:
 
     def leader(self) -> Child | None:
         for child, url in zip(self._schedulers, self._urls, strict=True):
-            if child.alive and self._figures(url).get("kubenexus_scheduler_leading") == 1.0:
+            if child.alive and self._figures(url).get("kubenexus_scheduler_leader") == 1.0:
                 return child
         return None
 
@@ -145,7 +145,7 @@ class SchedulerPair:
         """What the leader has counted of preemption; and what it keeps, as `kept`."""
         for child, url in zip(self._schedulers, self._urls, strict=True):
             found = self._figures(url) if child.alive else {}
-            if found.get("kubenexus_scheduler_leading") == 1.0:
+            if found.get("kubenexus_scheduler_leader") == 1.0:
                 begins = f'{STEP}{{step="'
                 steps = {
                     name.removeprefix(begins).removesuffix('"}'): value

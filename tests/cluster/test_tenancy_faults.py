@@ -309,11 +309,11 @@ def rounds(site: Site, name: str) -> None:
     play = ignore_grace if name == IGNORED else preempt if name in PREEMPTING else reserve
     begun = time.monotonic()
     before = ask(lambda _: (len(books.evicted), books.binds))
-    in_vain, times = 0, SPOILED if isinstance(fault, Spoil) else TIMES
+    wasted, times = 0, SPOILED if isinstance(fault, Spoil) else TIMES
     for _ in range(times):
         play(site, fault)
         free = ask(lambda _: books.free())
-        in_vain += free
+        wasted += free
         if free:
             fill_up(site, free)
     evicted, binds = ask(lambda _: (len(books.evicted), books.binds))
@@ -321,7 +321,7 @@ def rounds(site: Site, name: str) -> None:
         "fault": name,
         "times": times,
         "evicted": evicted - before[0],
-        "in_vain": in_vain,
+        "wasted": wasted,
         "binds": binds - before[1],
         "partial": len(ask(lambda _: books.partial())),
         "double": len(books.double),

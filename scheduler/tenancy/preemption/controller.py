@@ -389,7 +389,7 @@ class PreemptionController:
 
     def _give_up(self, key: UnitKey, attempt: Attempt) -> None:
         if attempt.evicted:
-            self._metrics.preemption.labels("in_vain").inc(attempt.evicted)
+            self._metrics.preemption.labels("wasted").inc(attempt.evicted)
         self._end(key)
 
     def _stay(self, uids: Iterable[str]) -> None:

@@ -268,9 +268,9 @@ def test_the_books_agree_with_the_pods() -> None:
         await bench.settle()
         bench.show_all()
         bench.delete("g-1")
-        whole = len(bench.scheduler.drift())
+        whole = len(bench.scheduler.cache_mismatches())
         snapshot = bench.scheduler.cache.snapshot
         snapshot.table.use(snapshot.table.rows["b"], (("cpu", 1),), 1)
-        return whole, bench.scheduler.drift().nodes
+        return whole, bench.scheduler.cache_mismatches().nodes
 
     assert play(story) == (0, ("b",))

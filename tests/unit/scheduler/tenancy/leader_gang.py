@@ -46,7 +46,7 @@ class Scene:
         holds = self.bench.scheduler.cache.reserved
         kept = sum(len(holds.of(key)) for key in holds)
         table = self.bench.scheduler.cache.snapshot.table
-        assert len(self.bench.scheduler.drift()) == 0
+        assert len(self.bench.scheduler.cache_mismatches()) == 0
         assert min(table.free_at(row, "cpu") for row in table.rows.values()) >= 0
         return " ".join(sorted(name for name, node in nodes if node)), kept, self.shelf.told()
 

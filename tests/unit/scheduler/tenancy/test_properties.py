@@ -37,7 +37,7 @@ def left(story: Story) -> tuple[int, ...]:
     return (
         len(scheduler.tenancy.preempting),
         len(scheduler.cache.reserved),
-        len(scheduler.drift()),
+        len(scheduler.cache_mismatches()),
         len(halves(story)),
     )
 
@@ -87,7 +87,7 @@ A_GROUP = World(
 def test_limits_hold_at_every_write(world: World) -> None:
     """Those of tenants and of groups; while binds fail and schedulers take over half way."""
     story = asyncio.run(Story(world).play(longer=20.0))
-    assert (story.api.broken, len(story.bench.scheduler.drift())) == ([], 0)
+    assert (story.api.broken, len(story.bench.scheduler.cache_mismatches())) == ([], 0)
 
 
 FAULTS = (
@@ -126,5 +126,5 @@ def test_evictions_that_fail_leave_nothing_held(world: World, drawn: list[int]) 
 def test_a_leader_killed_mid_preemption(world: World) -> None:
     """A successor knows nothing but the API: whoever was evicted for is still placed."""
     story = asyncio.run(at_rest(Story(world)))
-    assert (story.api.broken, left(story), story.steps("in_vain")) == ([], (0, 0, 0, 0), 0)
+    assert (story.api.broken, left(story), story.steps("wasted")) == ([], (0, 0, 0, 0), 0)
     assert story.evicted_for().keys() - story.starts.keys() == set()

@@ -68,6 +68,10 @@ async def outcome(story: Story) -> Outcome:
     return (
         " ".join(sorted(set(bench.api.evicted))),
         " ".join(sorted(name for name, node in bench.api.nodes().items() if node)),
-        int(bench.metrics.preemption.labels("in_vain")._value.get()),
-        (len(scheduler.tenancy.preempting), len(scheduler.cache.reserved), len(scheduler.drift())),
+        int(bench.metrics.preemption.labels("wasted")._value.get()),
+        (
+            len(scheduler.tenancy.preempting),
+            len(scheduler.cache.reserved),
+            len(scheduler.cache_mismatches()),
+        ),
     )

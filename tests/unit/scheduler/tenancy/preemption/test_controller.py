@@ -180,7 +180,7 @@ def test_stories(story: Story, evicted: list[str], placed: str) -> None:
 
     bench = asyncio.run(run())
     found = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
-    drifted = bench.scheduler.drift()
+    drifted = bench.scheduler.cache_mismatches()
     assert (sorted(bench.api.evicted), found, len(drifted)) == (evicted, placed, 0)
 
 
@@ -209,4 +209,4 @@ def test_room_is_open_again_when_the_victims_do_not_go() -> None:
         return bench
 
     bench = asyncio.run(run())
-    assert (len(bench.scheduler.cache.reserved), len(bench.scheduler.drift())) == (0, 0)
+    assert (len(bench.scheduler.cache.reserved), len(bench.scheduler.cache_mismatches())) == (0, 0)

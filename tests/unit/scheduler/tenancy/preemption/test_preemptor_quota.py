@@ -85,4 +85,4 @@ def test_what_is_kept_of_a_quota(story: Story, placed: str) -> None:
 
     bench = asyncio.run(run())
     has = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
-    assert (has, len(bench.scheduler.drift())) == (placed, 0)
+    assert (has, len(bench.scheduler.cache_mismatches())) == (placed, 0)

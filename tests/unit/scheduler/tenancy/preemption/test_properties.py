@@ -71,7 +71,7 @@ def test_nobody_goes_in_vain(world: World) -> None:
     """Without faults all are placed for whom somebody goes, and all who go are told for whom."""
     story = asyncio.run(Story(world).play(longer=200.0))
     helped = story.evicted_for()
-    assert (helped.keys() - story.starts.keys(), story.steps("in_vain")) == (set(), 0)
+    assert (helped.keys() - story.starts.keys(), story.steps("wasted")) == (set(), 0)
     assert sum(helped.values()) == story.steps("evicted") == len(story.api.evicted)
 
 
@@ -82,7 +82,7 @@ def test_who_goes_in_vain_is_counted(world: World) -> None:
     story = asyncio.run(Story(world).play(longer=200.0))
     vain = {u: n for u, n in story.evicted_for().items() if u not in story.starts}
     assert story.lost or vain.keys() <= story.cancelled
-    assert sum(vain.values()) <= story.steps("in_vain")
+    assert sum(vain.values()) <= story.steps("wasted")
 
 
 BOTH_OF_WHOM_ONE_MUST_STAY = World(

@@ -190,4 +190,4 @@ def test_stories(story: Story, placed: str, kept: int) -> None:
     holds = sum(
         len(bench.scheduler.cache.reserved.of(key)) for key in bench.scheduler.cache.reserved
     )
-    assert (found, holds, len(bench.scheduler.drift())) == (placed, kept, 0)
+    assert (found, holds, len(bench.scheduler.cache_mismatches())) == (placed, kept, 0)

@@ -65,7 +65,7 @@ class Scene:
 
     def outcome(self) -> tuple[str, list[str]]:
         """Who has a node, and what the objects say."""
-        assert len(self.bench.scheduler.drift()) == 0
+        assert len(self.bench.scheduler.cache_mismatches()) == 0
         nodes = self.bench.api.nodes().items()
         told = []
         for row in self.shelf.objects.values():

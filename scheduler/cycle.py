@@ -97,6 +97,7 @@ class Scheduler:
             fair_share_order=self.shares.order,
             boost=lambda tier: snapshot.tables.boost(tier),
             reserved=self.reservations,
+            has_start_reservation=lambda key: self.tenancy.start_reservation(key) is not None,
         )
         self.recovery = GangRecovery(
             queue=self.queue,
@@ -135,7 +136,12 @@ class Scheduler:
         )
         self.tenancy = TenancyManager(context, self._plan, self._memo)
         asked = self.tenancy.preempting.asked
-        self.provisioning = ProvisioningController(actuators.provisioner, context, evicting=asked)
+        self.provisioning = ProvisioningController(
+            actuators.provisioner,
+            context,
+            evicting=asked,
+            start_reservation=self.tenancy.start_reservation,
+        )
         self._inspector = Inspector(
             cache=self.cache,
             queue=self.queue,
@@ -147,6 +153,7 @@ class Scheduler:
             known=known,
             asked_for=self.provisioning.shown,
             reserved_later=self.tenancy.reserved_later,
+            start_reservations=self.tenancy.backfill.start_reservations,
         )
         self._stirred = False  # something that no node shows may have helped somebody
         self._stir_at = 0.0  # not before, so that a stream of such changes costs little

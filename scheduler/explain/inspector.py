@@ -39,6 +39,7 @@ class Inspector:
         pods: Mapping[str, Pod],
         known: Callable[[], Iterable[Pod]],
         asked_for: Callable[[GangKey], list[str]] = lambda _: [],
+        start_reservations: Callable[[], Iterable[StartReservation]],
         reserved_later: Callable[[Pod], Iterable[str]] = lambda _: (),
     ) -> None:
         self._cache, self._queue = cache, queue
@@ -46,6 +47,7 @@ class Inspector:
         self._memo, self._now, self._pods, self._known = memo, now, pods, known
         self._asked_for = asked_for
         self._reserved_later = reserved_later
+        self._start_reservations = start_reservations
 
     def inspect(self, which: str | PodKey) -> Inspection | None:
         """A pod by its uid or its key; None: no such pod is waiting or was shown."""
@@ -77,7 +79,7 @@ class Inspector:
             return []
         return [
             one
-            for one in self._queue.start_reservations.values()
+            for one in self._start_reservations()
             if one.key != look.unit.key and one.priority >= look.unit.priority
         ]
 
@@ -95,7 +97,7 @@ class Inspector:
                 if not pod.finished:
                     members.append((pod, held.node if held else pod.node))
         snapshot = self._cache.snapshot
-        promised = tuple(self._queue.start_reservations.values())
+        promised = tuple(self._start_reservations())
         found = response.answer(
             seen, snapshot, self._memo, members=members, promised=promised, now=self._now()
         )

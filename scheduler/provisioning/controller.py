@@ -26,6 +26,7 @@ from cluster.informer import EventKind, WatchEvent
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.provisioning.decision import ProvisioningState, Step, classes, decide, missing, pause
 from scheduler.provisioning.objects import Name, Phase, ProvisioningRequest, RequestDraft
@@ -75,11 +76,13 @@ class ProvisioningController:
         context: SchedulingContext,
         *,
         evicting: Callable[[UnitKey], bool],
+        start_reservation: Callable[[UnitKey], StartReservation | None],
     ) -> None:
         self.writer = writer
         self.kind: resources.Resource | None = None
         """The kind in the version to be used, while the API server has it."""
         self.broken: BaseException | None = None
+        self._start_reservation = start_reservation
         self._queue, self._evicting, self._record = context.queue, evicting, context.record
         self._metrics, self._wake = context.metrics, context.wake
         self._extended = context.reservations.extended
@@ -228,7 +231,7 @@ class ProvisioningController:
         want = self._wants.get(gang)
         if want is None or now < want.since + SETTLE or self._evicting(gang):
             return ProvisioningState.WAITS
-        promise = self._queue.start_reservations.get(gang)
+        promise = self._start_reservation(gang)
         near = promise is not None and promise.start < self._epoch() + NEAR
         return ProvisioningState.WAITS if near else ProvisioningState.WANTS
 

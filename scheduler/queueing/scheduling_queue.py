@@ -33,7 +33,6 @@ from cluster import backoff
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey, is_leader, key_of
 from scheduler.options import STARVING_AFTER
 from scheduler.queueing.active import MAX_STALE_ITEMS, ActiveQueue
@@ -73,9 +72,10 @@ class SchedulingQueue:
         fair_share_order: Callable[[str, Mapping[str, int]], Any] = lambda tenant, _: tenant,
         boost: Callable[[str], int] = lambda _: 0,
         reserved: ReservedMembers | None = None,
+        has_start_reservation: Callable[[UnitKey], bool] = lambda key: False,
     ) -> None:
-        self.start_reservations: dict[UnitKey, StartReservation] = {}  # backfill keeps them
         self._builder = UnitBuilder(bound, group, succeeded, reserved)
+        self._has_start_reservation = has_start_reservation
         self._is_partial = is_partial
         self._starving_after = starving_after
         self._boost = boost
@@ -510,7 +510,7 @@ class SchedulingQueue:
         """Whether the unit has been complete for `starving_after` seconds; a unit with a start
         reservation does not starve."""
         entry = self._entries.get(key)
-        reserved = key in self.start_reservations
+        reserved = self._has_start_reservation(key)
         return entry is not None and not reserved and self._is_starving(entry, now)
 
     def timed_out(self, unit: Unit, now: float) -> bool:

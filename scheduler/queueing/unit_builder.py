@@ -20,7 +20,8 @@ from scheduler.queueing.entry import QueuedUnit
 class ReservedMembers(Protocol):
     """For how many members of a gang capacity is reserved, and whether reserving is possible."""
 
-    possible: bool
+    @property
+    def enabled(self) -> bool: ...
 
     def count(self, key: GangKey) -> int: ...
 
@@ -42,7 +43,7 @@ class UnitBuilder:
         if gang is None:
             return Unit(entry.key, plannable, 0, gated=gated, bind_rejected=rejected)
         has_leader = any(map(is_leader, plannable))
-        can_reserve = self.reserved is not None and self.reserved.possible
+        can_reserve = self.reserved is not None and self.reserved.enabled
         return Unit(
             entry.key,
             plannable,

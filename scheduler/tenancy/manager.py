@@ -17,6 +17,7 @@ from cluster.informer import WatchEvent
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placed, Plan
 from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.controller import BackfillActions, BackfillController
@@ -72,6 +73,7 @@ class TenancyManager:
             epoch=context.epoch,
             wake=context.wake,
             freed=self._opened,
+            start_reservations=lambda: self.backfill.start_reservations(),
         )
         evictor, preempting = context.evictor, self.preempting
         means = BackfillActions(
@@ -83,7 +85,7 @@ class TenancyManager:
             wake=context.wake,
             freed=context.freed,
         )
-        self.promising = BackfillController(
+        self.backfill = BackfillController(
             context.cache,
             context.accounts,
             context.queue,
@@ -98,6 +100,10 @@ class TenancyManager:
         self._context.accounts.quota_changed()
         self._context.freed(nodes)
 
+    def start_reservation(self, key: UnitKey) -> StartReservation | None:
+        """When and where backfill expects the unit to start."""
+        return self.backfill.start_reservation(key)
+
     @property
     def broken(self) -> BaseException | None:
         return self.preempting.broken or (self.reserving.broken if self.reserving else None)
@@ -109,8 +115,7 @@ class TenancyManager:
 
     def reservations_served(self, served: bool) -> None:
         """Whether the API server has the kind in which room is written down."""
-        if self.reservations.possible != served:
-            self.reservations.possible = served
+        if self.reservations.enable(served):
             for gang in self._context.queue.led():
                 self._context.regrouped(gang)
 
@@ -127,7 +132,7 @@ class TenancyManager:
     def _shut(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
         """Nobody closes nodes on which room is kept for the unit, is promised to it, or is within
         its tenant's promise."""
-        promise, beyond = self._context.queue.start_reservations.get(unit.key), self._beyond(unit)
+        promise, beyond = self.start_reservation(unit.key), self._beyond(unit)
         own = {one.node for one in self._holds.of(unit.key)}
         own |= promise.nodes if promise is not None else frozenset()
         return (closed if beyond is None else closed & beyond) - own
@@ -143,9 +148,9 @@ class TenancyManager:
         if beyond is not None:
             found = self._lifted(unit, closed | beyond, self._memo)
             if not beyond or isinstance(found, Placed):
-                self.promising.entitled(unit, found)
+                self.backfill.entitled(unit, found)
                 return found
-        return self.promising.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
+        return self.backfill.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
 
     def _beyond(self, unit: Unit) -> frozenset[str] | None:
         accounts = self._context.accounts
@@ -182,13 +187,13 @@ class TenancyManager:
         # Nobody goes for a leader alone: it would wait on for room for its members.
         whole = self.reservations.extended(unit)
         if not self.preempting.consider(whole):
-            self.promising.misfit(whole)
+            self.backfill.misfit(whole)
             self.wanting.misfit(whole)
 
     def placed(self, unit: Unit, plan: Placed | None = None) -> None:
         """`plan`: what is being bound, where somebody does that."""
         self.preempting.placed(unit.key, plan.placements if plan is not None else ())
-        self.promising.placed(unit.key)
+        self.backfill.placed(unit.key)
         self.wanting.placed(unit.key)
         if self.reserving is not None:
             self.reserving.allotments.lend(unit.tenant)
@@ -203,7 +208,7 @@ class TenancyManager:
 
     def gone(self, pod: Pod) -> None:
         self.preempting.gone(pod.uid)
-        self.promising.gone(pod)
+        self.backfill.gone(pod)
         # Two who share a node may have to wait for the victims of both, and no node calls them:
         # what is kept for them is in their own way.
         for key in self._holds if len(self._holds) else ():
@@ -217,14 +222,14 @@ class TenancyManager:
         self.quotas.tick(now)
         self.wanting.tick(now)
         self.preempting.tick()
-        self.promising.tick()
+        self.backfill.tick()
         for key, why in self.reservations.over(self._context.leads, now):
             self._context.freed(self.reservations.end(key))
             self._context.reserved(key, why)
         self.moving.tick()
 
     def next_at(self) -> float | None:
-        parts = (self.preempting, self.promising, self.reservations, self.reserving)
+        parts = (self.preempting, self.backfill, self.reservations, self.reserving)
         due = [part.next_at() for part in parts if part is not None]
         return min((at for at in due if at is not None), default=None)
 

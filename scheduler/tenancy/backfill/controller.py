@@ -17,7 +17,7 @@ survive a restart: the new leader makes them anew from what runs. The arithmetic
 `foresight` and `lengths`; room that is kept without any time is `holding`'s business.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Self
@@ -99,7 +99,7 @@ class BackfillController:
         self._snapshot = cache.snapshot
         self._now, self._epoch, self._depth = now, epoch, depth
         self._fair_share_order = fair_share_order
-        self._promised = queue.start_reservations
+        self._promised: dict[UnitKey, StartReservation] = {}
         self._blocked: dict[UnitKey, BlockedUnit] = {}
         self._lengths = RunTimes(cache.snapshot)
         self._allowances = QuotaForecast(
@@ -111,6 +111,12 @@ class BackfillController:
         self._looked_at = float("-inf")
         self._statics = 0
         self._memo = Memo()
+
+    def start_reservation(self, key: UnitKey) -> StartReservation | None:
+        return self._promised.get(key)
+
+    def start_reservations(self) -> Collection[StartReservation]:
+        return self._promised.values()
 
     # --- in the cycle ---
 
@@ -315,7 +321,7 @@ class BackfillController:
         self._called.discard(key)
         self._disturbed.pop(key, None)
         self._due = bool(self._blocked)
-        self._accounts.quota_changed()  # of a quota, too, nothing is kept for it any more
+        self._accounts.quota_changed()  # the forecast no longer counts the unit
         self._means.freed(promise.nodes)
 
     # --- looking after them ---

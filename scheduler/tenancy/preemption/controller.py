@@ -33,6 +33,7 @@ from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.pod import Pod
+from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.queueing.scheduling_queue import SchedulingQueue
@@ -112,6 +113,7 @@ class PreemptionController:
         epoch: Callable[[], float],
         wake: Callable[[], None],
         freed: Callable[[Iterable[str]], None],
+        start_reservations: Callable[[], Iterable[StartReservation]],
     ) -> None:
         self._cache, self._queue, self._holds, self._evictor = cache, queue, holds, evictor
         self._metrics, self._now, self._wake, self._freed = metrics, now, wake, freed
@@ -129,7 +131,7 @@ class PreemptionController:
             now=now,
             epoch=epoch,
             asked=self._asked,
-            promised=queue.start_reservations,
+            start_reservations=start_reservations,
         )
         self._attempts: dict[UnitKey, Attempt] = {}
         self._flying: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}  # being bound

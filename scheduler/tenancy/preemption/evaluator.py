@@ -11,7 +11,7 @@ counts beside it. So it may be that nobody else has to go, and the unit only wai
 Pods whose eviction was refused are left out for a while. Nobody is evicted here: see `preempting`.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
 from scheduler.cache.cache import Cache
@@ -19,7 +19,7 @@ from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import Unit
 from scheduler.plan.memo import Memo
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption import candidates, pdb
@@ -37,7 +37,7 @@ Ground = tuple[candidates.PreemptionGrounds, frozenset[str]]
 
 class Evaluator:
     """`plan` places a unit on the snapshot, away from closed nodes; `asked` lists pods who are
-    being asked to go, `promised` is what others were told of their start, `epoch` the time of
+    being asked to go, `start_reservations` lists what backfill reserved, `epoch` the time of
     day."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Evaluator:
         now: Callable[[], float],
         epoch: Callable[[], float],
         asked: Callable[[], Iterable[str]],
-        promised: Mapping[UnitKey, StartReservation],
+        start_reservations: Callable[[], Iterable[StartReservation]],
     ) -> None:
         self._cache = cache
         self._accounts = accounts
@@ -62,7 +62,8 @@ class Evaluator:
         self._metrics = metrics
         self._scheduler = scheduler
         self._plan, self._rank, self._group = plan, rank, group
-        self._now, self._epoch, self._asked, self._promised = now, epoch, asked, promised
+        self._now, self._epoch, self._asked = now, epoch, asked
+        self._start_reservations = start_reservations
         self._left_alone: dict[str, float] = {}  # pod uid -> until when
 
     def leave_alone(self, pod: Pod, seconds: float) -> None:
@@ -94,8 +95,8 @@ class Evaluator:
         ]
 
     def _shut(self, unit: Unit) -> frozenset[str]:
-        others = (one for key, one in self._promised.items() if key != unit.key)
-        return frozenset().union(*(p.nodes for p in others if p.priority >= unit.priority))
+        others = (one for one in self._start_reservations() if one.key != unit.key)
+        return frozenset().union(*(one.nodes for one in others if one.priority >= unit.priority))
 
     def like(self, unit: Unit, grounds: Sequence[Ground]) -> Hashable:
         """Equal for units that a search answers alike."""

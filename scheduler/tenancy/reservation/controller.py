@@ -83,7 +83,7 @@ class ReservationController:
         self._strays: set[Name] = set()  # objects for members to come that were not
         self._task: asyncio.Task[None] | None = None
         self.broken: BaseException | None = None
-        self._rooms.on_change = self._on_change
+        self._rooms.observe(self._on_change)
         self._told: dict[Name, tuple[str, Json]] = {}  # uid and status, of a tenant's
         self._statuses: set[Name] = set()  # of those, the ones to be written
         self.allotments = TenantReservations(

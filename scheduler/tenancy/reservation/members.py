@@ -54,10 +54,23 @@ class MemberReservations:
         """Gangs some of whose members to come have no place, as far as was noticed: `moving`."""
         self._flying: dict[GangKey, dict[str, Placement]] = {}  # -> uid -> where it is being bound
         self._counted: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids, as the accounts know
-        self.possible = True
-        """Whether room can be kept at all."""
-        self.on_change: Callable[[GangKey], None] = lambda gang: None
-        """Told of gangs for which something else is kept than before."""
+        self._enabled = True
+        self._observer: Callable[[GangKey], None] = lambda gang: None
+
+    @property
+    def enabled(self) -> bool:
+        """Whether capacity can be reserved at all: the API server serves ResourceReservations."""
+        return self._enabled
+
+    def enable(self, enabled: bool) -> bool:
+        """Whether that is a change."""
+        changed = self._enabled != enabled
+        self._enabled = enabled
+        return changed
+
+    def observe(self, observer: Callable[[GangKey], None]) -> None:
+        """`observer` is called with each gang whose reservation changed."""
+        self._observer = observer
 
     def kept(self, key: UnitKey) -> tuple[Placement, ...]:
         return tuple(one for one in self._holds.of(key) if is_placeholder(one.pod))
@@ -149,7 +162,7 @@ class MemberReservations:
             del self._flying[key]
         kept, back = self.kept(key), back[: max(0, most - len(self._wanted[key]))]
         if not back and (self._wanted[key] or flying):
-            self.on_change(key)
+            self._observer(key)
             return False
         self.keep(key, [*kept, *back], terms, more=self.placeless(key, kept))
         return key not in self._terms
@@ -180,7 +193,7 @@ class MemberReservations:
                 self._accounts.charge(one.pod, one.node)
             if len(kept) < len(pods):
                 self.short.add(key)
-        self.on_change(key)
+        self._observer(key)
         return before - {one.node for one in kept}
 
     def end(self, key: UnitKey) -> frozenset[str]:
@@ -190,7 +203,7 @@ class MemberReservations:
             return frozenset()
         self._flying.pop(key, None)
         before = self._open(key)
-        self.on_change(key)
+        self._observer(key)
         return before
 
     def _open(self, key: GangKey) -> frozenset[str]:

@@ -50,7 +50,7 @@ class Picture:
             tuple(cache.snapshot.table.nodes.values()),
             tuple((one.pod, one.node) for one in cache.on()),
             tuple(kept),
-            tuple(story.bench.scheduler.queue.start_reservations.values()),
+            tuple(story.bench.scheduler.tenancy.backfill.start_reservations()),
             frozenset(story.bench.scheduler.tenancy.preempting._asked()),
         )
 

@@ -66,7 +66,8 @@ class Witness:
                 self._placed.setdefault(name, (story.bench.now, node))
         moved = self._look_at_events(story)
         live = {
-            unit_of(k.name): p for k, p in story.bench.scheduler.queue.start_reservations.items()
+            unit_of(one.key.name): one
+            for one in story.bench.scheduler.tenancy.backfill.start_reservations()
         }
         for unit in [unit for unit in self._given if unit not in live]:
             self._over(story, unit, moved)
@@ -97,7 +98,7 @@ class Witness:
         found = {"lost"} if any(story.lost.get(n, -1.0) >= since for n in promise.nodes) else set()
         for pod, (when, node) in self._placed.items():
             found |= self._caused(story, pod, when, since, promise, near=node in promise.nodes)
-        rivals = story.bench.scheduler.queue.start_reservations.values()
+        rivals = story.bench.scheduler.tenancy.backfill.start_reservations()
         if any(rival.priority > promise.priority for rival in rivals):
             found.add("priority")
         return frozenset(found)

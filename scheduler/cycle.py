@@ -400,12 +400,13 @@ class Scheduler:
         """Who lacks room is told apart from who is beyond the tenant's quota."""
         with self.reservations.uncounted(unit.key):
             allowed = self.accounts.allow(unit)
-        within = allowed if isinstance(allowed, Unit) else unit
+            within = allowed if isinstance(allowed, Unit) else unit
+            over = self.accounts.excess_members(unit, within) if within is not unit else None
         asked = self.provisioning.misfit(within, found)
         self._reporter.misfit(unit, within.pods, found, provisioning=asked)
-        if within is not unit:
+        if over is not None:
             mine = {pod.uid for pod in within.pods}
-            self._reporter.beyond_quota(unit, [pod for pod in unit.pods if pod.uid not in mine])
+            self._reporter.beyond_quota([pod for pod in unit.pods if pod.uid not in mine], over)
 
     def _plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
         bound_members = (

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cluster.events import correlator
 from scheduler.model import unit as units
 from scheduler.model.gang import GangKey
+from scheduler.model.over_quota import OverQuota
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
@@ -65,11 +66,9 @@ class Reporter:
             self.record(events.quota_exceeded(pod, why))
             self.conditions.tell(pod, conditions.QUOTA, why.text)
 
-    def beyond_quota(self, unit: Unit, pods: Iterable[Pod]) -> None:
-        """Members of a gang that lacks room, above as many as its tenant's quota allows."""
-        pods = tuple(pods)
-        most = len(unit.pods) - len(pods)
-        why = NoFit(over_quota=beyond_quota_text(unit, most, tenant=unit.tenant))
+    def beyond_quota(self, pods: Iterable[Pod], over: OverQuota) -> None:
+        """Members of a gang that does not fit, above as many as its tenant's quota allows."""
+        why = NoFit(over_quota=over.text)
         for pod in pods:
             self.record(events.quota_exceeded(pod, why))
             self.conditions.tell(pod, conditions.QUOTA, why.text)
@@ -103,11 +102,6 @@ class Reporter:
 
     def gate_not_lifted(self, pod: Pod, why: str) -> None:
         self.record(events.gate_not_lifted(pod, why))
-
-
-def beyond_quota_text(unit: Unit, most: int, *, tenant: str) -> str:
-    quota = f"the quota of tenant {tenant} goes as far as {most} of {len(unit.pods)} pods of it"
-    return f"pod group {unit.key.name} waits for room, and {quota}"
 
 
 def log(what: str, placement: Placement, **more: str) -> None:

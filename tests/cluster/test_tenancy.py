@@ -53,7 +53,8 @@ def test_a_limit_holds_for_gangs_and_over_a_crash(tenant_env: TenantEnv, stack: 
     stack.restart(SCHEDULER, crash=True)
     waiting = [name for name, node in node_pool.nodes_of_pods().items() if not node]
     condition = until(lambda: node_pool.condition(waiting[0]), lambda found: bool(found[1]))
-    text = f"tenant {tenant_env.a} asks for 2 of cpu; 4 of at most 4 in its quota are in use"
+    quota = f"quota of tenant {tenant_env.a} exceeded (used 4, max 4)"
+    text = f"tenant {tenant_env.a} requests cpu 2: {quota}"
     assert (condition, {note for _, _, note in tenant_env.told(tenant_env.a, "QuotaExceeded")}) == (
         ("False", "QuotaExceeded", text),
         {text},

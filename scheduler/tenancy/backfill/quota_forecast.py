@@ -9,13 +9,14 @@ is enough for all; what ends by then is counted only where there is not.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from scheduler.cache.cache import Cache
+from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.quota.accounting import QuotaAccounts
-from scheduler.tenancy.quota.ledger import Excess
 from scheduler.tenancy.quota.tree import Amounts, total
 
 Taken = tuple[str, Amounts]  # tenant, amounts
@@ -52,8 +53,7 @@ class QuotaForecast:
             ahead = (mine, *self._promised(promise.key, unit.key))
             found = None if other is None else self._excess(other, promise.start, ahead)
             if found is not None and mine[1].get(found.resource):
-                what = f"what the quota of {found.member} allows of {found.resource}"
-                return f"{what} was promised to {promise.key}"
+                return self._text(unit.tenant, mine[1][found.resource], found, promise)
         return ""
 
     def _asked(self, unit: Unit) -> Taken:
@@ -87,3 +87,10 @@ class QuotaForecast:
             end = self._lengths.end(one.pod, now)
             if end is not None and end <= at:
                 yield one.pod.attributes.tenant, dict(self._accounts.charged(one.pod.uid))
+
+    def _text(self, tenant: str, requested: int, excess: Excess, start: StartReservation) -> str:
+        """The excess is that of the unit whose start is reserved, while this request is charged."""
+        path = self._accounts.ledger.tree.path(tenant)
+        charged = requested if any(member.name == excess.member for member in path) else 0
+        own = replace(excess, requested=requested, used=excess.used - charged)
+        return OverQuota(tenant, own, reserved=(str(start.key), excess.requested)).text

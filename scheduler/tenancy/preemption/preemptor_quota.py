@@ -11,9 +11,10 @@ would have been in vain. Nothing is counted for good: the books are as before af
 from collections.abc import Callable, Collection, Iterator
 
 from scheduler.cache.cache import Cache
+from scheduler.model.over_quota import OverQuota
 from scheduler.model.unit import Unit
 from scheduler.tenancy.preemption.controller import Attempt
-from scheduler.tenancy.quota.accounting import OverQuota, QuotaAccounts
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 Row = tuple[str, tuple[tuple[str, int], ...]]  # tenant, amounts
 

@@ -12,41 +12,15 @@ of it is planned.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from policies import quantity
 from policies.engine.policyset import PolicyTables
 from scheduler.errors import InvariantError
+from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.tenancy.quota.ledger import Excess, Ledger
+from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Pairs, TenantTree, total
-
-_FEW = 3
-
-
-@dataclass(frozen=True, slots=True)
-class OverQuota:
-    """A unit that its tenant's quota keeps waiting."""
-
-    tenant: str
-    excess: Excess
-    borrowers: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def text(self) -> str:
-        one = self.excess
-        who = f"tenant {self.tenant}"
-        whose = "its quota" if one.member == self.tenant else f"the quota of {one.member}"
-        said = (
-            f"{who} asks for {show(one.resource, one.asked)} of {one.resource};"
-            f" {show(one.resource, one.used)} of at most {show(one.resource, one.allowed)}"
-            f" in {whose} are in use"
-        )
-        if self.borrowers:
-            rows = (f"{name} {show(one.resource, n)}" for name, n in self.borrowers[:_FEW])
-            said += f"; beyond their guarantee use {', '.join(rows)}"
-        return said
 
 
 class QuotaAccounts:
@@ -121,7 +95,7 @@ class QuotaAccounts:
         least = unit.pods[: unit.need]
         needed = total(self.amounts(pod) for pod in least)
         if (excess := self.ledger.excess(tenant, needed)) is not None:
-            return self._held_back(tenant, excess)
+            return self._over_quota(tenant, excess)
         allowed = list(least)
         for pod in unit.pods[unit.need :]:
             more = total((needed, self.amounts(pod)))
@@ -130,6 +104,15 @@ class QuotaAccounts:
                 allowed.append(pod)
         return replace(unit, pods=tuple(allowed))
 
+    def excess_members(self, unit: Unit, within: Unit) -> OverQuota | None:
+        """Why the members of the unit beyond those `within` the quota wait."""
+        requested = total(self.amounts(pod) for pod in unit.pods)
+        excess = self.ledger.excess(unit.tenant, requested)
+        if excess is None:
+            return None
+        allowed = f"{len(within.pods)} of {len(unit.pods)} pods of pod group {unit.key.name}"
+        return replace(self._over_quota(unit.tenant, excess), within=allowed)
+
     def over(self, placements: Iterable[tuple[Pod, str]]) -> OverQuota | None:
         """Whether a plan goes beyond what the tenant may use of a kind of GPU."""
         placed = tuple(placements)
@@ -137,7 +120,7 @@ class QuotaAccounts:
             return None
         tenant = placed[0][0].attributes.tenant
         excess = self.ledger.excess(tenant, total(self.amounts(*one) for one in placed))
-        return None if excess is None else self._held_back(tenant, excess)
+        return None if excess is None else self._over_quota(tenant, excess)
 
     def closed(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str]:
         """Nodes whose GPUs are of a kind of which the tenant may not have one pod's worth more."""
@@ -183,7 +166,7 @@ class QuotaAccounts:
                 beyond.append(node)
         return frozenset(beyond) if within else None
 
-    def _held_back(self, tenant: str, excess: Excess) -> OverQuota:
+    def _over_quota(self, tenant: str, excess: Excess) -> OverQuota:
         """Whoever else uses what a group may use together; a limit of its own is nobody else's."""
         if excess.member == tenant:
             return OverQuota(tenant, excess)
@@ -196,11 +179,3 @@ class QuotaAccounts:
 
     def state(self) -> dict[str, dict[str, int]]:
         return self.ledger.state()
-
-
-def show(resource: str, amount: int) -> str:
-    if resource == "cpu":
-        return f"{amount / 1000:g}"
-    if resource == "memory" or resource.startswith("hugepages-"):
-        return quantity.binary(amount)
-    return str(amount)

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.cache.cache import Cache
+from scheduler.model.over_quota import OverQuota
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.unit import Unit
 from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.tenancy.quota.accounting import OverQuota, QuotaAccounts
+from scheduler.tenancy.quota.accounting import QuotaAccounts
 
 Planning = Callable[[Unit, frozenset[str]], Plan]
 

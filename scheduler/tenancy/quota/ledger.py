@@ -17,23 +17,11 @@ promise names. Nothing here waits or orders: see `shares` for whose turn it is.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from policies.documents.tenancy import GPU_MODEL, HARDWARE_TIER
 from policies.pods import requests
+from scheduler.model.over_quota import Excess
 from scheduler.tenancy.quota.tree import Amounts, Pairs, TenantNode, TenantTree
-
-
-@dataclass(frozen=True, slots=True)
-class Excess:
-    """A limit that would be broken."""
-
-    member: str
-    """The tenant, or the group of tenants, whose limit it is."""
-    resource: str
-    asked: int
-    used: int
-    allowed: int
 
 
 class Ledger:
@@ -88,18 +76,11 @@ class Ledger:
         """None: the amounts stay within every limit from the tenant up to the top."""
         for member in self.tree.path(tenant):
             used = self.used(member.name)
-            for name, allowed in member.max:
-                asked = more.get(name, 0)
-                if asked > 0 and used.get(name, 0) + asked > allowed:
-                    return Excess(member.name, name, asked, used.get(name, 0), allowed)
-        return None
-
-    def never(self, tenant: str, more: Amounts) -> Excess | None:
-        """As `excess`, were nothing in use: the amounts fit no day."""
-        for member in self.tree.path(tenant):
-            for name, allowed in member.max:
-                if more.get(name, 0) > allowed:
-                    return Excess(member.name, name, more.get(name, 0), 0, allowed)
+            for name, limit in member.max:
+                requested = more.get(name, 0)
+                if requested > 0 and used.get(name, 0) + requested > limit:
+                    is_group = member.name != tenant
+                    return Excess(member.name, name, requested, used.get(name, 0), limit, is_group)
         return None
 
     def room(self, tenant: str, resource: str) -> int | None:

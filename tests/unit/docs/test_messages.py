@@ -28,6 +28,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.explain import response
 from scheduler.explain.inspection import Inspection
 from scheduler.model import unit as units
+from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.plan import GangCount, NoFit
 from scheduler.model.pod import Pod as SchedulerPod
 from scheduler.model.pod import unsupported_claims, unsupported_text
@@ -42,8 +43,6 @@ from scheduler.plugins.volumes import binding, csi_limits, pod_claims
 from scheduler.plugins.volumes import plugin as volume_rules
 from scheduler.queueing.entry import QueueState, UnitView
 from scheduler.report import conditions, events
-from scheduler.tenancy.quota.accounting import OverQuota
-from scheduler.tenancy.quota.ledger import Excess
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.pages import ROOT
 from tests.unit.scheduler.builders import a_gang, a_node
@@ -346,7 +345,16 @@ def said_by_the_scheduler() -> list[str]:
         events.refused_binding(pod_of(), "REASON").note,
         events.gate_not_lifted(pod_of(), "REASON").note,
         f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU",
-        OverQuota("vision", Excess("vision", "cpu", 2000, 3000, 4000), (("language", 8000),)).text,
+        OverQuota(
+            "vision",
+            Excess("research", "cpu", 2000, 3000, 4000, is_group=True),
+            (("language", 8000),),
+        ).text,
+        OverQuota(
+            "vision",
+            Excess("vision", "cpu", 2000, 1000, 4000),
+            reserved=("team-a/train", 2000),
+        ).text,
         events.preempted(pod_of(), waits).note,
         events.preempting(waits, [pod_of()]).note,
         events.member_reservation_ended(pod_of(), "train", "REASON").note,

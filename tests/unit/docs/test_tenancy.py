@@ -17,10 +17,9 @@ from kubenexus.reference import events as happenings
 from kubenexus.why import render
 from policies import vocabulary
 from scheduler.model import unit as units
+from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.pod import Pod
 from scheduler.report import events
-from scheduler.tenancy.quota.accounting import OverQuota
-from scheduler.tenancy.quota.ledger import Excess
 from scheduler.tenancy.reservation import objects
 from scheduler.tenancy.reservation.members import KEPT_SECONDS
 from tests.pages import ROOT
@@ -134,7 +133,7 @@ def test_an_event_is_on_the_page(one: correlator.EventReport) -> None:
     [
         pytest.param(Excess("vision", "cpu", 2000, 4000, 4000), (), id="its own limit"),
         pytest.param(
-            Excess("research", "nvidia.com/gpu", 8, 60, 64),
+            Excess("research", "nvidia.com/gpu", 8, 60, 64, is_group=True),
             (("language", 24),),
             id="the limit of its group",
         ),

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from scheduler.model.gang import GangKey
+from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.unit import Unit
-from scheduler.report import conditions, events, reporter
+from scheduler.report import conditions, events
 from tests.pages import ROOT
 from tests.unit.scheduler.builders import a_gang
 from tests.unit.scheduler.provisioning.fake_requests import TENANT, Scene, all_of, quota
@@ -120,7 +121,8 @@ def test_the_member_beyond_the_quota_is_told_how_far_it_goes() -> None:
     assert scene.bench.told("QuotaExceeded") == [
         (
             "g-3",
-            "pod group g waits for room, and the quota of tenant a goes as far as 3 of 4 pods of it",
+            "tenant a requests cpu 4: quota of tenant a exceeded (used 0, max 3);"
+            " the quota allows 3 of 4 pods of pod group g",
         )
     ]
     assert [pod for pod, _ in scene.bench.told("FailedScheduling")] == ["g-0", "g-1", "g-2"]
@@ -134,7 +136,11 @@ REQUEST = "train-0123456789-1"
 @pytest.mark.parametrize(
     "text",
     [
-        reporter.beyond_quota_text(TRAIN, 3, tenant="vision"),
+        OverQuota(
+            "vision",
+            Excess("vision", "cpu", 4000, 0, 3000),
+            within="3 of 4 pods of pod group train",
+        ).text,
         events.provisioning_requested(TRAIN, REQUEST, 4, "NAME").note,
         events.provisioned(TRAIN, REQUEST, "WORDS").note,
         events.provisioning_failed(TRAIN, REQUEST, "WORDS", 1767225660.0).note,

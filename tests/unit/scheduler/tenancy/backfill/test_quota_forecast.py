@@ -17,7 +17,9 @@ from tests.unit.scheduler.tenancy.quota.test_enforcer import GPU, tables
 
 pytestmark = pytest.mark.timeout(30)
 
-WAITS = f"what the quota of t allows of {GPU} was promised to ns/p"
+WAITS = (
+    f"tenant t requests {GPU} 1: quota of tenant t exceeded (used 0, reserved for ns/p 2, max 2)"
+)
 
 
 def of(tenant: str) -> dict[str, Any]:

@@ -118,7 +118,7 @@ async def turns(bench: Bench) -> None:
     await bench.settle()
 
 
-HELD = "tenant a asks for 1 of nvidia.com/gpu; 2 of at most 2 in its quota are in use"
+HELD = "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (used 2, max 2)"
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ HELD = "tenant a asks for 1 of nvidia.com/gpu; 2 of at most 2 in its quota are i
             a_gang_counts_as_a_whole,
             "",
             {
-                f"g{i}": "tenant a asks for 4 of nvidia.com/gpu; 0 of at most 3 in its quota are in"
-                " use"
+                f"g{i}": "tenant a requests nvidia.com/gpu 4: quota of tenant a exceeded"
+                " (used 0, max 3)"
                 for i in range(4)
             },
             id="a gang counts as a whole",
@@ -139,15 +139,17 @@ HELD = "tenant a asks for 1 of nvidia.com/gpu; 2 of at most 2 in its quota are i
         pytest.param(
             members_above_the_minimum_follow_as_far_as_allowed,
             "g0 g1 g2",
-            {"g3": "tenant a asks for 1 of nvidia.com/gpu; 3 of at most 3 in its quota are in use"},
+            {
+                "g3": "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (used 3, max 3)"
+            },
             id="members above the minimum follow as far as allowed",
         ),
         pytest.param(
             a_limit_of_a_group,
             "a",
             {
-                "b": "tenant b asks for 2 of cpu; 1 of at most 2 in the quota of all are in use;"
-                " beyond their guarantee use a 1"
+                "b": "tenant b requests cpu 2: quota of group all exceeded (used 1, max 2);"
+                " tenants above their guarantee: a +1"
             },
             id="a group's limit, in CPUs",
         ),

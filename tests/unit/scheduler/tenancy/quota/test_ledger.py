@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from policies.documents.policy import TierSpec
 from policies.documents.tenancy import Quota, Sharing
 from policies.engine.policyset import PolicyTables
-from scheduler.tenancy.quota.ledger import Excess, Ledger
+from scheduler.model.over_quota import Excess
+from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 
 GPU = "nvidia.com/gpu"
@@ -47,7 +48,7 @@ def ledger(**used: int) -> Ledger:
             {"vision": 8, "speech": 3},
             "speech",
             {GPU: 2},
-            Excess("research", GPU, 2, 11, 12),
+            Excess("research", GPU, 2, 11, 12, is_group=True),
             id="a group's limit binds all its tenants together",
         ),
         pytest.param({"web": 99}, "web", {GPU: 1}, None, id="what no limit names is not limited"),

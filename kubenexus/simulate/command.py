@@ -78,13 +78,16 @@ def _in_time(asked: SimulateOptions, out: Console) -> None:
     if listed is None and (asked.path / jobs_csv.FILE_NAME).is_file():
         listed = asked.path / jobs_csv.FILE_NAME
     found = inputs.read(asked.path, cluster=asked.cluster, jobs=listed)
-    ways = engine.WAYS if asked.compare else (engine.OURS,)
+    strategies = engine.STRATEGIES if asked.compare else (engine.OURS,)
     base = _reading(asked, found)
-    report = timed.simulate(found, _compiled(base), within=within, ways=ways)
+    report = timed.simulate(found, _compiled(base), within=within, strategies=strategies)
     before = None
     if asked.what_if:
         tried = _instead(base, loader.read_files(asked.what_if))
-        before, report = report, timed.simulate(found, _compiled(tried), within=within, ways=ways)
+        before, report = (
+            report,
+            timed.simulate(found, _compiled(tried), within=within, strategies=strategies),
+        )
     if asked.json:
         body = render_timed.as_json(report, timeline=asked.timeline, before=before)
         out.file.write(f"{body}\n")

@@ -1,16 +1,16 @@
 """
 `make bench-hardware`: what hardware rules cost planning, and how full they get a GPU cluster.
 
-    planning   CPU time a pod, with NUMA, GPUs by index and racks, against the plain planner
-    trace      a recorded cluster replayed until 130 % of its GPUs are asked for, beside other
-               ways of choosing hosts
+    planning   CPU time per pod, with NUMA, GPUs by index and racks, against the plain planner
+    trace      a recorded cluster replayed until 130 % of its GPUs are requested, beside other
+               placement policies
 
-Both run in this process, one after the other, and need no API server. Results go to
-build/bench/hardware.json; `make bench-docs` makes the tables and the plot of docs/placement.md.
+Both run in this process, one after the other, and need no API server. Figures go to
+build/bench/hardware.json, measurements to hardware-raw.json; `make bench-docs` makes the tables and
+the plot of docs/placement.md.
 """
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench import hardware_planning, hardware_replay, hardware_report, scheduler_results
+from tests.bench import hardware_planning, hardware_replay, hardware_report, rows, scheduler_results
 from tests.bench.hardware_trace import TraceError, read
 
 TRACE: Final = Path(__file__).parents[3] / "shared" / "data" / "openb"
@@ -49,7 +49,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     asked = options(arguments)
-    known = hardware_report.read() or {}
+    known = rows.read_raw(hardware_report.NAME) or {}
     if not asked.report:
         try:
             found = measured(asked)
@@ -58,12 +58,13 @@ def main(arguments: Sequence[str]) -> int:
             return 2
         about = {**known.get("about", {}), **dict.fromkeys(found, _about())}
         known = {**known, **found, "about": about}
-        hardware_report.FILE.parent.mkdir(parents=True, exist_ok=True)
-        hardware_report.FILE.write_text(json.dumps(known, indent=1) + "\n")
+        rows.write_raw(hardware_report.NAME, known)
     if not known:
         print("nothing was measured yet; run `make bench-hardware`", file=sys.stderr)
         return 2
-    return hardware_report.show(known)
+    return rows.publish(
+        hardware_report.NAME, hardware_report.report(known), text=hardware_report.text(known)
+    )
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:

@@ -23,13 +23,15 @@ from pathlib import Path
 from kubenexus.dev.binaries import locate, versions
 from kubenexus.dev.binaries.locate import Binaries
 from kubenexus.dev.binaries.progress import Lines
-from tests.bench import scheduler_cases as cases
 from tests.bench import (
+    rows,
     scheduler_measure,
     scheduler_planning,
+    scheduler_reach,
     scheduler_report,
     scheduler_results,
 )
+from tests.bench import scheduler_cases as cases
 from tests.bench.scheduler_cases import CASES, OURS, PEERS, STOCK, Case, Peer
 from tests.bench.scheduler_plane import PODS, Plane, warm_up
 from tests.bench.scheduler_results import Results
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         if known is None:
             print("nothing was measured yet; run `make bench-scheduler`", file=sys.stderr)
             return 2
-        return scheduler_report.show(known)
+        return _publish(known)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     results = scheduler_results.open_run(asked.run, now=datetime.now(UTC))
@@ -85,7 +87,12 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted; what was measured is kept", file=sys.stderr)
         return 130
-    return scheduler_report.show(results)
+    return _publish(results)
+
+
+def _publish(results: Results) -> int:
+    figures = scheduler_reach.report(results)
+    return rows.publish(scheduler_results.NAME, figures, text=scheduler_report.markdown(results))
 
 
 def _one(name: str, asked: argparse.Namespace, results: Results, found: Binaries) -> None:

@@ -1,16 +1,16 @@
 """
-`make bench-tenancy`: three tenants on a recorded GPU cluster in virtual time, beside other ways.
+`make bench-tenancy`: three tenants on a recorded GPU cluster in virtual time, beside other strategies.
 
     fifo, greedy, ours   at 90 %, 110 % and 130 % demand, the same work for all, several seeds
     ours, guessed        the same work at 110 %, where what jobs say of their duration is a guess
 
-Runs in this process and needs no API server: work, ways and figures are those of `kubenexus
-simulate --for … --compare` (`kubenexus.simulate.virtual_time.engine`, `kubenexus.simulate.virtual_time.wait_statistics`). Results go
-to build/bench/tenancy.json; `make bench-docs` makes the tables and the plot of docs/tenancy.md.
+Runs in this process and needs no API server: jobs, strategies and figures are those of `kubenexus
+simulate --for … --compare` (`virtual_time.engine`, `virtual_time.wait_statistics`). Figures go to
+build/bench/tenancy.json, measurements to tenancy-raw.json; `make bench-docs` makes the tables and
+the plot of docs/tenancy.md.
 """
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubenexus.simulate.virtual_time import engine
-from tests.bench import scheduler_results, tenancy_figures, tenancy_report, tenancy_trace
+from tests.bench import rows, scheduler_results, tenancy_figures, tenancy_report, tenancy_trace
 from tests.bench.hardware_trace import TraceError
 
 TRACE: Final = Path(__file__).parents[3] / "shared" / "data" / "openb"
@@ -33,7 +33,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         prog="bench_tenancy", description="Share a recorded cluster between three tenants."
     )
     parser.add_argument("--trace", type=Path, default=TRACE, help="folder of the trace's CSV files")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each way and demand")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each strategy and demand")
     parser.add_argument("--hours", type=float, default=6.0, help="of arrivals, in virtual time")
     parser.add_argument("--every", type=int, default=40, help="one of so many hosts of the trace")
     parser.add_argument("--quick", action="store_true", help="one seed, 110 %% demand, two hours")
@@ -43,7 +43,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     asked = options(arguments)
-    known = tenancy_report.read()
+    known = rows.read_raw(tenancy_report.NAME)
     if not asked.report:
         try:
             known = {**_about(asked), "samples": measured(asked)}
@@ -51,12 +51,15 @@ def main(arguments: Sequence[str]) -> int:
             print(exc, file=sys.stderr)
             return 2
         if not asked.quick:
-            tenancy_report.FILE.parent.mkdir(parents=True, exist_ok=True)
-            tenancy_report.FILE.write_text(json.dumps(known, indent=1) + "\n")
+            rows.write_raw(tenancy_report.NAME, known)
     if known is None:
         print("nothing was measured yet; run `make bench-tenancy`", file=sys.stderr)
         return 2
-    return tenancy_report.show(known)
+    figures, text = tenancy_report.report(known), f"\n{tenancy_report.markdown(known)}"
+    if asked.quick:
+        print(text)
+        return 0 if all(row.holds for row in figures) else 1
+    return rows.publish(tenancy_report.NAME, figures, text=text)
 
 
 def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
@@ -65,24 +68,30 @@ def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
     gpus = sum(node.gpus for node in nodes)
     hours, seeds = (2.0, 1) if asked.quick else (asked.hours, asked.seeds)
     found = []
-    for demand, way, guess in _rounds(quick=asked.quick):
+    for demand, strategy, guess in _rounds(quick=asked.quick):
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             jobs = tenancy_trace.work(
                 gangs, gpus, demand=demand, hours=hours, seed=seed, guess=guess
             )
-            run = engine.run(nodes, jobs, way, tables=tenancy_trace.tables())
+            run = engine.run(nodes, jobs, strategy, tables=tenancy_trace.tables())
             figures = tenancy_figures.figures(jobs, run, gpus, tenancy_trace.WEIGHTS)
-            about = {"demand": demand, "seed": seed, "way": way, "hours": hours, "gpus": gpus}
+            about = {
+                "demand": demand,
+                "seed": seed,
+                "strategy": strategy,
+                "hours": hours,
+                "gpus": gpus,
+            }
             found.append({**about, "guessed": guess is not None, **figures})
             print(tenancy_report.line(found[-1]), flush=True)
     return found
 
 
 def _rounds(*, quick: bool) -> Iterator[tuple[float, str, tenancy_trace.Guess | None]]:
-    """Other ways do not look at durations: what is said of them changes nothing there."""
+    """FIFO and greedy do not read durations: guesses change nothing there."""
     for demand in (tenancy_report.JUDGED,) if quick else DEMANDS:
-        for way in engine.WAYS:
-            yield demand, way, None
+        for strategy in engine.STRATEGIES:
+            yield demand, strategy, None
         if demand == tenancy_report.JUDGED:
             yield demand, engine.OURS, tenancy_trace.Guess()
 

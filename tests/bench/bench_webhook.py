@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -36,7 +35,7 @@ from kubenexus.dev.process import ports, self_exec
 from kubenexus.dev.process.child import Child
 from policies import vocabulary
 from policies.engine import loader
-from tests.bench import rows
+from tests.bench import rows, webhook_report
 from tests.bench.wrk import Load, load
 from webhook.registration import configurations
 
@@ -124,7 +123,8 @@ class Bench:
         }
         dry = self._rounds(arms, lambda child: self._create(child))
         real = self._rounds(arms, lambda child: self._create(child, dry_run=False, seconds=2))
-        return self._publish(handler, dry, real)
+        print(f"none: {webhook_report.note(dry['none'])}")
+        return rows.publish("webhook", webhook_report.report(handler, dry, real))
 
     def _rounds(
         self,
@@ -307,84 +307,6 @@ class Bench:
         path = self.folder / "load.lua"
         path.write_text(script)
         return load(url, script=path, beside=child, connections=connections, seconds=seconds)
-
-    # --- figures ---
-
-    def _publish(
-        self, handler: list[Load], runs: dict[str, list[Load]], real: dict[str, list[Load]]
-    ) -> int:
-        def median(loads: list[Load], what: str) -> float:
-            return float(statistics.median(getattr(load, what) for load in loads))
-
-        def spread(loads: list[Load], what: str) -> str:
-            values = [getattr(load, what) for load in loads]
-            return f"{min(values):.3g} to {max(values):.3g}"
-
-        def share(found: dict[str, list[Load]], arm: str) -> float:
-            return median(found[arm], "per_second") / median(found["none"], "per_second")
-
-        def note(loads: list[Load]) -> str:
-            return (
-                f"{median(loads, 'per_second'):.0f}/s, p50 {median(loads, 'p50'):.1f} ms, "
-                f"p99 {median(loads, 'p99'):.1f} ms, {sum(load.bad for load in loads)} bad"
-            )
-
-        figures = [
-            rows.row(
-                "handler, one worker: reviews/s",
-                median(handler, "per_second"),
-                1000,
-                spread=spread(handler, "per_second"),
-                note=note(handler),
-                most=False,
-            ),
-            rows.row(
-                "handler, one worker, 8 connections: p99 ms",
-                median(handler, "p99"),
-                10,
-                spread=spread(handler, "p99"),
-            ),
-        ]
-        reaches = {"vap": 0.0, "validate-1": 0.45, "validate-2": 0.45, "both-1": 0.33}
-        for arm, reach in reaches.items():
-            figures.append(
-                rows.row(
-                    f"{arm}: creates/s as a share of none, dry run",
-                    share(runs, arm),
-                    reach,
-                    spread=f"{spread(runs[arm], 'per_second')} creates/s",
-                    note=note(runs[arm]),
-                    most=False,
-                )
-            )
-            figures.append(
-                rows.row(
-                    f"{arm}: creates/s as a share of none, for real",
-                    share(real, arm),
-                    0.0,
-                    spread=f"{spread(real[arm], 'per_second')} creates/s",
-                    note=note(real[arm]),
-                    most=False,
-                )
-            )
-        figures.append(
-            rows.row(
-                "validate-1: CPU ms a review",
-                median(runs["validate-1"], "cpu_ms"),
-                2.0,
-                spread=spread(runs["validate-1"], "cpu_ms"),
-            )
-        )
-        figures.append(
-            rows.row(
-                "RSS of the largest worker, MB",
-                max(load.rss_mb for load in [*runs["validate-1"], *runs["both-1"]]),
-                120,
-                spread=spread(runs["both-1"], "rss_mb"),
-            )
-        )
-        print(f"none: {note(runs['none'])}")
-        return rows.publish("webhook", figures)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Each part says what code it was measured on: one may be older than the other. A 
 median of the rounds or seeds and, in brackets, the least and the largest.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -17,15 +16,11 @@ from tests.bench import hardware_planning, rows
 from tests.bench.hardware_planning import GANGS, PLAIN, REACH, Case
 from tests.bench.hardware_replay import OURS, POLICIES
 
-FILE: Final = rows.FOLDER / "hardware.json"
+NAME: Final = "hardware"
 LARGE: Final = 8  # GPUs of the largest tasks
 
 Sample = dict[str, Any]
 Results = dict[str, Any]
-
-
-def read() -> Results | None:
-    return json.loads(FILE.read_text()) if FILE.exists() else None
 
 
 def line(sample: Sample) -> str:
@@ -38,7 +33,7 @@ def line(sample: Sample) -> str:
         )
     case = Case(sample["nodes"], sample["gang"], sample["kind"])
     return (
-        f"{case.about}, {case.kind}: plan {sample['plan_us']:.0f} us a pod, "
+        f"{case.about}, {case.kind}: plan {sample['plan_us']:.0f} us per pod, "
         f"assume {sample['assume_us']:.0f} us, first plan {sample['first_ms']:.0f} ms"
     )
 
@@ -46,22 +41,21 @@ def line(sample: Sample) -> str:
 # --- figures to reach ---
 
 
-def judge(results: Results) -> list[rows.Row]:
-    return [*_judged_replays(results), *_judged_planning(results)]
+def report(results: Results) -> list[rows.Row]:
+    return [*_replay_rows(results), *_planning_rows(results)]
 
 
-def _judged_replays(results: Results) -> list[rows.Row]:
+def _replay_rows(results: Results) -> list[rows.Row]:
     found = []
     for name in _lists(results):
         leads = _leads([one for one in results["trace"] if one["list"] == name])
         found.append(
-            rows.row(
+            rows.at_least(
                 f"{name}: GPUs in use at the end, ours less the best other, points",
                 min(leads),
                 0.0,
                 spread=f"{min(leads):.2f} to {max(leads):.2f}",
                 note=f"the least of {len(leads)} seeds",
-                most=False,
             )
         )
     return found
@@ -78,14 +72,14 @@ def _leads(samples: Sequence[Sample]) -> list[float]:
     return found
 
 
-def _judged_planning(results: Results) -> list[rows.Row]:
+def _planning_rows(results: Results) -> list[rows.Row]:
     samples, found = results.get("planning", []), []
     for case in _cases(samples):
         if case.kind == PLAIN:
             continue
         ratios = hardware_planning.ratios(samples, case)
         found.append(
-            rows.row(
+            rows.at_most(
                 f"{case.about}: planning with {case.kind} / plain",
                 statistics.median(ratios),
                 REACH,
@@ -124,23 +118,8 @@ def markdown(results: Results, part: str) -> str:
         f"code {said['code']}."
     )
     if part == "trace":
-        return "\n\n".join([about, _reached(_judged_replays(results)), _replay_table(results)])
-    return "\n\n".join([about, _reached(_judged_planning(results)), _planning_table(results)])
-
-
-def _reached(judged: Sequence[rows.Row]) -> str:
-    body = [
-        (
-            one["figure"],
-            one["measured"],
-            one["reach"],
-            "yes" if one["holds"] else "**no**",
-            one["spread"],
-            one["note"],
-        )
-        for one in judged
-    ]
-    return _table(["Figure", "Measured", "Reach", "Holds", "Spread", "Note"], body)
+        return "\n\n".join([about, rows.markdown(_replay_rows(results)), _replay_table(results)])
+    return "\n\n".join([about, rows.markdown(_planning_rows(results)), _planning_table(results)])
 
 
 def _replay_table(results: Results) -> str:
@@ -160,7 +139,7 @@ def _replay_table(results: Results) -> str:
                         _percent(mine, _large_placed),
                     )
                 )
-    return _table(
+    return rows.table(
         [
             "Tasks",
             "Policy",
@@ -190,8 +169,9 @@ def _planning_table(results: Results) -> str:
         ]
         cells = (_span([one[name] for one in mine], ".0f") for name in _COLUMNS)
         body.append((case.about, case.kind, *cells))
-    return _table(
-        ["Case", "Kind", "Plan, CPU us a pod", "Assume, CPU us a pod", "First plan, CPU ms"], body
+    return rows.table(
+        ["Case", "Kind", "Plan, CPU us per pod", "Assume, CPU us per pod", "First plan, CPU ms"],
+        body,
     )
 
 
@@ -209,14 +189,7 @@ def _span(found: Sequence[float], form: str) -> str:
     return f"{middle} ({format(min(found), form)}-{format(max(found), form)})"
 
 
-def _table(headings: Sequence[str], body: Sequence[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join('---' for _ in headings)} |"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in body)])
-
-
-def show(results: Results) -> int:
-    """Print everything; an exit code that says whether all that was measured is reached."""
-    for part in ("trace", "planning"):
-        if results.get(part):
-            print(f"\n{markdown(results, part)}")
-    return 0 if all(one["holds"] for one in judge(results)) else 1
+def text(results: Results) -> str:
+    """Everything that was measured, for the screen."""
+    parts = (part for part in ("trace", "planning") if results.get(part))
+    return "\n".join(f"\n{markdown(results, part)}" for part in parts)

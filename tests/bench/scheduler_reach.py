@@ -1,5 +1,5 @@
 """
-What is to be reached, against what was measured. Pure.
+The figures to reach, against what was measured. Pure.
 
 Each line is a figure of `ours`, alone or as a ratio of two medians of the same run, with its bound.
 A line whose figures were not measured in the run is left out and named as not measured.
@@ -153,21 +153,24 @@ def _at_most(figure: str, reach: float, measured: Callable[[Results], Measured |
     return Line(figure, reach, True, measured)
 
 
-def judge(results: Results) -> tuple[list[rows.Row], list[str]]:
-    """A row for each line that was measured, and the names of those that were not."""
-    judged, missing = [], []
+def report(results: Results) -> list[rows.Row]:
+    """A row for each line that was measured."""
+    found = []
     for line in lines():
-        found = line.measured(results)
-        if found is None:
-            missing.append(line.figure)
-        else:
-            row = rows.row(
-                line.figure,
-                found.value,
-                line.reach,
-                spread=found.spread,
-                note=found.note,
-                most=line.most,
+        if (measured := line.measured(results)) is not None:
+            row = rows.at_most if line.most else rows.at_least
+            found.append(
+                row(
+                    line.figure,
+                    measured.value,
+                    line.reach,
+                    spread=measured.spread,
+                    note=measured.note,
+                )
             )
-            judged.append({**row, "most": line.most})
-    return judged, missing
+    return found
+
+
+def not_measured(results: Results) -> list[str]:
+    """The figures of the other lines."""
+    return [line.figure for line in lines() if line.measured(results) is None]

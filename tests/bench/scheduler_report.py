@@ -111,17 +111,12 @@ def line(sample: Sample) -> str:
     )
 
 
-def _table(headings: Sequence[str], body: Sequence[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join('---' for _ in headings)} |"]
-    return "\n".join([*lines, *(f"| {' | '.join(str(cell) for cell in row)} |" for row in body)])
-
-
 def _by_peer(samples: Sequence[Sample], table: Sequence[Column]) -> str:
     found = {
         peer: mine for peer in PEERS if (mine := [one for one in samples if one["peer"] == peer])
     }
     headings = ["Scheduler", "Rounds", *(column.heading for column in table)]
-    return _table(
+    return rows.table(
         headings,
         [
             [peer, len(mine), *(column.cell(mine) for column in table)]
@@ -135,26 +130,11 @@ def _case(name: str, samples: Sequence[Sample]) -> str:
     table = ARRIVAL if case.rate else DRAIN
     about = f"{case.pods:,} pods on {case.nodes:,} nodes, racks of {case.rack}"
     if case.gangs:
-        about = f"{len(case.units)} gangs, {about}, at least {case.least_nodes:.3f} nodes a gang"
+        about = f"{len(case.units)} gangs, {about}, at least {case.least_nodes:.3f} nodes per gang"
     if case.rate:
-        about += f", {case.rate:g} units a second"
+        about += f", {case.rate:g} units per second"
     text = f"**{name}**: {about}.\n\n{_by_peer(samples, table)}"
     return f"{text}\n\n{_by_peer(samples, _SPREAD)}" if case.gangs else text
-
-
-def _reach_table(judged: Sequence[rows.Row]) -> str:
-    body = [
-        (
-            row["figure"],
-            row["measured"],
-            f"{'≤' if row['most'] else '≥'} {row['reach']:g}",
-            "reached" if row["holds"] else "**missed**",
-            row["spread"],
-            row["note"],
-        )
-        for row in judged
-    ]
-    return _table(["Figure", "Measured", "Reach", "", "Spread", "Note"], body)
 
 
 def _planning_table(samples: Sequence[Sample]) -> str:
@@ -162,12 +142,12 @@ def _planning_table(samples: Sequence[Sample]) -> str:
         (one["case"], f"{one['plan_us']:.0f}", f"{one['assume_us']:.0f}")
         for one in sorted(samples, key=lambda one: one["case"])
     ]
-    return _table(["Planning alone", "CPU us a pod, plan", "CPU us a pod, assume"], body)
+    return rows.table(["Planning alone", "CPU us per pod, plan", "CPU us per pod, assume"], body)
 
 
 def markdown(results: Results) -> str:
     """Everything that goes between the marks of the page."""
-    judged, missing = scheduler_reach.judge(results)
+    missing = scheduler_reach.not_measured(results)
     codes = sorted(
         {one["code"] for part in ("samples", "restarts", "planning") for one in results[part]}
     )
@@ -175,7 +155,7 @@ def markdown(results: Results) -> str:
     parts = [
         f"Run {results['run']} on {machine['cores']} cores, Kubernetes {machine['kubernetes']}, "
         f"Python {machine['python']}, code {', '.join(codes)}.",
-        _reach_table(judged),
+        rows.markdown(scheduler_reach.report(results)),
     ]
     if missing:
         parts.append(f"Not measured in this run: {'; '.join(missing)}.")
@@ -187,10 +167,3 @@ def markdown(results: Results) -> str:
     if results["planning"]:
         parts.append(_planning_table(results["planning"]))
     return "\n\n".join(parts)
-
-
-def show(results: Results) -> int:
-    """Print everything; an exit code that says whether all that was measured is reached."""
-    print(markdown(results))
-    judged, _ = scheduler_reach.judge(results)
-    return 0 if all(row["holds"] for row in judged) else 1

@@ -1,5 +1,5 @@
 """
-What was measured, in one file: build/bench/scheduler.json.
+The measurements of the scheduler benchmark, in one file: build/bench/scheduler-raw.json.
 
     {"run": …, "machine": {…}, "samples": [sample …], "restarts": [sample …], "planning": [sample …]}
 
@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubenexus.dev.binaries import versions
-from tests.bench.rows import FOLDER
+from tests.bench import rows
 
-FILE: Final = FOLDER / "scheduler.json"
+NAME: Final = "scheduler"
+FILE: Final = rows.raw_path(NAME)
 ROOT: Final = Path(__file__).parents[2]
 SECTIONS: Final = ("samples", "restarts", "planning")
 PRODUCT: Final = ("kubenexus", "scheduler", "cluster", "policies")

@@ -1,83 +1,74 @@
 """
-The tenancy benchmark as an SVG: bars for each demand and way, in two panels side by side.
+The tenancy benchmark as bars for each demand and strategy, in two panels side by side.
 
-A bar is the median over the seeds, the line on it their spread; durations are exact. Written by hand so that the
-documentation needs no plotting library; the same results give the same bytes.
+A bar is the median over the seeds, the line on it their spread; durations are exact.
 """
 
 import statistics
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kubenexus.simulate.virtual_time.engine import WAYS
-from tests.bench import tenancy_report
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from kubenexus.simulate.virtual_time.engine import STRATEGIES
+from tests.bench import plots, tenancy_report
 
 Sample = dict[str, Any]
 
-WIDTH, HEIGHT, PANEL = 820, 340, 400
-TOP, BOTTOM = 60, 280
-BAR: Final = 28
-COLOURS: Final = {"fifo": "#8a6d3b", "greedy": "#c0392b", "ours": "#0b7a75"}
+BAR: Final = 0.27  # of the distance between two demands
 PANELS: Final = (
     ("large_p95", 1 / 60, "p95 wait of the largest tenth of gangs, minutes"),
     ("deviation", 1.0, "largest deviation from the weights over an hour, points"),
 )
 
 
-def svg(every: Sequence[Sample]) -> str:
-    samples = tenancy_report.exact(every)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        'font-family="sans-serif" font-size="12"><title>Three tenants on one cluster</title>',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-    ]
-    for number, (name, scale, title) in enumerate(PANELS):
-        parts += _panel(samples, name, scale, title, left=20 + number * PANEL)
-    for place, way in enumerate(WAYS):
-        x = 20 + place * 90
-        parts.append(f'<rect x="{x}" y="318" width="12" height="12" fill="{COLOURS[way]}"/>')
-        parts.append(f'<text x="{x + 18}" y="328" fill="#444444">{way}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+def svg(samples: Sequence[Sample]) -> str:
+    exact = tenancy_report.exact(samples)
+    figure = Figure(figsize=(9.6, 4), layout="constrained")
+    panels: Sequence[Axes] = figure.subplots(1, len(PANELS))
+    for axes, (name, scale, title) in zip(panels, PANELS, strict=True):
+        _draw(axes, exact, name, scale)
+        axes.set_title(title, fontsize=10)
+    keys = [Patch(color=plots.COLOURS[strategy], label=strategy) for strategy in STRATEGIES]
+    figure.legend(handles=keys, loc="outside lower center", ncols=len(keys), frameon=False)
+    return plots.svg(figure)
 
 
-def _panel(
-    samples: Sequence[Sample], name: str, scale: float, title: str, *, left: int
-) -> list[str]:
-    seen = [scale * one[name] for one in samples if one[name] is not None]
-    most = max(seen, default=1.0) or 1.0
-    parts = [
-        f'<text x="{left}" y="30" fill="#222222">{title}</text>',
-        f'<line x1="{left}" y1="{BOTTOM}" x2="{left + PANEL - 30}" y2="{BOTTOM}" stroke="#999"/>',
-    ]
-    for group, demand in enumerate(sorted({one["demand"] for one in samples})):
-        x = left + 10 + group * (len(WAYS) * BAR + 36)
-        label = x + len(WAYS) * BAR / 2
-        parts.append(
-            f'<text x="{label:.0f}" y="{BOTTOM + 18}" text-anchor="middle" fill="#444444">'
-            f"{100 * demand:.0f} % demand</text>"
-        )
-        for place, way in enumerate(WAYS):
-            mine = [
-                scale * one[name]
-                for one in samples
-                if (one["demand"], one["way"]) == (demand, way) and one[name] is not None
+def _draw(axes: Axes, samples: Sequence[Sample], name: str, scale: float) -> None:
+    demands = sorted({sample["demand"] for sample in samples})
+    for place, strategy in enumerate(STRATEGIES):
+        offset = (place - (len(STRATEGIES) - 1) / 2) * BAR
+        for group, demand in enumerate(demands):
+            values = [
+                scale * sample[name]
+                for sample in samples
+                if (sample["demand"], sample["strategy"]) == (demand, strategy)
+                and sample[name] is not None
             ]
-            if mine:
-                parts += _bar(mine, most, x + place * BAR, COLOURS[way])
-    return parts
+            if values:
+                _bar(axes, group + offset, values, plots.COLOURS[strategy])
+    axes.set_xticks(range(len(demands)), [f"{100 * demand:.0f} % demand" for demand in demands])
+    axes.spines[["top", "right"]].set_visible(False)
 
 
-def _bar(found: Sequence[float], most: float, x: int, colour: str) -> list[str]:
-    def y(value: float) -> float:
-        return BOTTOM - (BOTTOM - TOP) * value / most
-
-    middle = statistics.median(found)
-    centre = x + BAR / 2 - 2
-    return [
-        f'<rect x="{x}" y="{y(middle):.1f}" width="{BAR - 4}" height="{BOTTOM - y(middle):.1f}" '
-        f'fill="{colour}"/>',
-        f'<line x1="{centre:.0f}" y1="{y(min(found)):.1f}" x2="{centre:.0f}" '
-        f'y2="{y(max(found)):.1f}" stroke="#222222"/>',
-        f'<text x="{centre:.0f}" y="{y(max(found)) - 4:.1f}" text-anchor="middle" '
-        f'fill="#222222">{middle:.3g}</text>',
-    ]
+def _bar(axes: Axes, place: float, values: Sequence[float], colour: str) -> None:
+    median = statistics.median(values)
+    spread = [[median - min(values)], [max(values) - median]]
+    axes.bar(
+        place,
+        median,
+        width=BAR * 0.9,
+        color=colour,
+        yerr=spread,
+        ecolor="#222222",
+    )
+    axes.annotate(
+        f"{median:.3g}",
+        (place, max(values)),
+        xytext=(0, 3),
+        textcoords="offset points",
+        horizontalalignment="center",
+        fontsize=9,
+    )

@@ -8,23 +8,18 @@ reached is judged at 110 % demand, by the worst seed; the cost by the median, as
 Samples whose durations are guesses are shown in a table of their own, and judged by nothing.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS, WAYS
+from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS, STRATEGIES
 from tests.bench import rows
 
-FILE: Final = rows.FOLDER / "tenancy.json"
+NAME: Final = "tenancy"
 JUDGED: Final = 1.1  # the demand
 
 Sample = dict[str, Any]
 Results = dict[str, Any]
-
-
-def read() -> Results | None:
-    return json.loads(FILE.read_text()) if FILE.exists() else None
 
 
 def line(sample: Sample) -> str:
@@ -35,12 +30,16 @@ def line(sample: Sample) -> str:
         f"{100 * sample['utilisation']:.1f} % in use, waits p50 {sample['wait_p50']:.0f} s "
         f"p95 {sample['wait_p95']:.0f} s, largest tenth p95 {sample['large_p95']:.0f} s, "
         f"deviation {'none' if far is None else f'{far:.1f} points'}, "
-        f"{cost(sample):.0f} us a decision"
+        f"{cost(sample):.0f} us per decision"
     )
 
 
 def _name(sample: Sample) -> str:
-    return f"{sample['way']}, durations guessed" if is_guessed(sample) else str(sample["way"])
+    return (
+        f"{sample['strategy']}, durations guessed"
+        if is_guessed(sample)
+        else str(sample["strategy"])
+    )
 
 
 def is_guessed(sample: Sample) -> bool:
@@ -56,7 +55,7 @@ def cost(sample: Sample) -> float:
     return 1e6 * float(sample["cpu"]) / max(1, int(sample["decisions"]))
 
 
-def judge(results: Results) -> list[rows.Row]:
+def report(results: Results) -> list[rows.Row]:
     pairs = _pairs(results["samples"])
     if not pairs:
         return []
@@ -66,40 +65,54 @@ def judge(results: Results) -> list[rows.Row]:
     far = [one[OURS]["deviation"] for one in pairs if one[OURS]["deviation"] is not None]
     costs = [cost(one[OURS]) / cost(one[GREEDY]) for one in pairs]
     units = [one[OURS]["cpu"] / one[GREEDY]["cpu"] for one in pairs]
-    found = [
-        _row("utilisation, ours less greedy, points", min(ahead), -1.0, ahead, most=False),
-        _row("utilisation, ours less FIFO, points", min(above), 0.0, above, most=False),
-        _row("p95 wait of the largest tenth of gangs, ours / greedy", max(waits), 0.6, waits),
+    note = f"110 % demand, {len(pairs)} seeds"
+    return [
+        rows.at_least(
+            "utilisation, ours less greedy, points",
+            min(ahead),
+            -1.0,
+            spread=_range(ahead),
+            note=note,
+        ),
+        rows.at_least(
+            "utilisation, ours less FIFO, points", min(above), 0.0, spread=_range(above), note=note
+        ),
+        rows.at_most(
+            "p95 wait of the largest tenth of gangs, ours / greedy",
+            max(waits),
+            0.6,
+            spread=_range(waits),
+            note=note,
+        ),
+        _deviation(far, len(pairs)),
+        rows.at_most(
+            "CPU per decision, ours / plain queue",
+            statistics.median(costs),
+            2.0,
+            spread=_range(costs),
+            note=f"{note}; per unit placed: {statistics.median(units):.1f} times",
+        ),
     ]
-    found.append(_deviation(far, len(pairs)))
-    each = f"a unit placed: {statistics.median(units):.1f} times"
-    cheap = _row("CPU a decision, ours / plain queue", statistics.median(costs), 2.0, costs)
-    return [*found, {**cheap, "note": f"{cheap['note']}; {each}"}]
 
 
 def _deviation(far: Sequence[float], seeds: int) -> rows.Row:
-    """What was never seen does not hold."""
     figure = "largest deviation over an hour, points"
     note = f"110 % demand, {len(far)} of {seeds} seeds have an hour in which all tenants wait"
-    if not far:
-        row = rows.row(figure, 0.0, 5.0, spread="not measured", note=note)
-        return {**row, "measured": "not measured", "holds": False}
-    return {**_row(figure, max(far), 5.0, far), "note": note}
+    measured = max(far, default=None)
+    return rows.at_most(
+        figure, measured, 5.0, spread=_range(far) if far else "not measured", note=note
+    )
 
 
 def _pairs(samples: Sequence[Sample]) -> list[dict[str, Sample]]:
-    """Seed by seed, the ways side by side."""
+    """Seed by seed, the strategies side by side."""
     judged = [one for one in exact(samples) if one["demand"] == JUDGED]
     seeds = sorted({one["seed"] for one in judged})
-    return [{one["way"]: one for one in judged if one["seed"] == seed} for seed in seeds]
+    return [{one["strategy"]: one for one in judged if one["seed"] == seed} for seed in seeds]
 
 
-def _row(
-    figure: str, measured: float, reach: float, seen: Sequence[float], *, most: bool = True
-) -> rows.Row:
-    spread = f"{min(seen):.2f} to {max(seen):.2f}"
-    note = f"110 % demand, {len(seen)} seeds"
-    return rows.row(figure, measured, reach, spread=spread, note=note, most=most)
+def _range(values: Sequence[float]) -> str:
+    return f"{min(values):.2f} to {max(values):.2f}"
 
 
 # --- tables ---
@@ -111,19 +124,7 @@ def markdown(results: Results) -> str:
         f"Measured {results['at'][:10]} on {machine['cores']} cores, Python {machine['python']}, "
         f"code {results['code']}: {first['gpus']} GPUs, {first['hours']:g} hours of arrivals."
     )
-    reached = [
-        (
-            one["figure"],
-            one["measured"],
-            one["reach"],
-            "yes" if one["holds"] else "**no**",
-            one["spread"],
-            one["note"],
-        )
-        for one in judge(results)
-    ]
-    heads = ["Figure", "Measured", "Reach", "Holds", "Spread", "Note"]
-    parts = [about, _table(heads, reached), _side_by_side(exact(results["samples"]))]
+    parts = [about, rows.markdown(report(results)), _side_by_side(exact(results["samples"]))]
     return "\n\n".join([*parts, *_guessed(results["samples"])])
 
 
@@ -133,19 +134,21 @@ _COLUMNS: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] =
     ("Wait p95, s", lambda one: float(one["wait_p95"]), ".0f"),
     ("Largest tenth of gangs p95, s", lambda one: float(one["large_p95"]), ".0f"),
     ("Deviation, points", lambda one: one["deviation"], ".1f"),
-    ("CPU us a decision", cost, ".0f"),
-    ("CPU us a unit", lambda one: 1e6 * float(one["cpu"]) / int(one["units"]), ".0f"),
+    ("CPU us per decision", cost, ".0f"),
+    ("CPU us per unit", lambda one: 1e6 * float(one["cpu"]) / int(one["units"]), ".0f"),
 )
 
 
 def _side_by_side(samples: Sequence[Sample]) -> str:
     body = []
     for demand in sorted({one["demand"] for one in samples}):
-        for way in WAYS:
-            mine = [one for one in samples if (one["demand"], one["way"]) == (demand, way)]
+        for strategy in STRATEGIES:
+            mine = [
+                one for one in samples if (one["demand"], one["strategy"]) == (demand, strategy)
+            ]
             cells = [_span([value(one) for one in mine], form) for _, value, form in _COLUMNS]
-            body.append([f"{100 * demand:.0f} %", way, *cells])
-    return _table(["Demand", "Way", *(name for name, _, _ in _COLUMNS)], body)
+            body.append([f"{100 * demand:.0f} %", strategy, *cells])
+    return rows.table(["Demand", "Strategy", *(name for name, _, _ in _COLUMNS)], body)
 
 
 _GUESSED: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] = (
@@ -159,8 +162,8 @@ def _guessed(samples: Sequence[Sample]) -> list[str]:
     """The same work at the demand that is judged, by what is known of durations."""
     judged = [one for one in samples if one["demand"] == JUDGED]
     kinds = {
-        "greedy": [one for one in judged if one["way"] == GREEDY],
-        "ours, durations exact": [one for one in exact(judged) if one["way"] == OURS],
+        "greedy": [one for one in judged if one["strategy"] == GREEDY],
+        "ours, durations exact": [one for one in exact(judged) if one["strategy"] == OURS],
         "ours, durations guessed": [one for one in judged if is_guessed(one)],
     }
     if not kinds["ours, durations guessed"]:
@@ -169,7 +172,7 @@ def _guessed(samples: Sequence[Sample]) -> list[str]:
         [name, *(_span([value(one) for one in mine], form) for _, value, form in _GUESSED)]
         for name, mine in kinds.items()
     ]
-    return [_table(["110 % demand", *(name for name, _, _ in _GUESSED)], body)]
+    return [rows.table(["110 % demand", *(name for name, _, _ in _GUESSED)], body)]
 
 
 def _span(found: Sequence[float | None], form: str) -> str:
@@ -178,14 +181,3 @@ def _span(found: Sequence[float | None], form: str) -> str:
         return "no such hour"
     middle = format(statistics.median(known), form)
     return f"{middle} ({format(min(known), form)}-{format(max(known), form)})"
-
-
-def _table(headings: Sequence[str], body: Sequence[Sequence[object]]) -> str:
-    lines = [f"| {' | '.join(headings)} |", f"| {' | '.join('---' for _ in headings)} |"]
-    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in body)])
-
-
-def show(results: Results) -> int:
-    """Print everything; an exit code that says whether all that was measured is reached."""
-    print(f"\n{markdown(results)}")
-    return 0 if all(one["holds"] for one in judge(results)) else 1

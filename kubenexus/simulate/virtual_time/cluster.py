@@ -6,7 +6,7 @@ The cluster in virtual time: a clock that jumps, nodes, and work that comes, run
 Binds succeed at once. A gang is over as long after its first members start as it lasts; members
 that follow later end with it. A pod that is evicted takes its whole grace to end; then its
 controller makes it anew, under the same name. A pod without a controller is not made anew. Who is
-placed where, and who has to go, is decided elsewhere: see `ways`.
+placed where, and who has to go, is decided elsewhere: see `strategies`.
 """
 
 import heapq

@@ -26,7 +26,7 @@ __all__ = [
     "FIFO",
     "GREEDY",
     "OURS",
-    "WAYS",
+    "STRATEGIES",
     "Job",
     "KubeNexusStrategy",
     "Run",
@@ -35,27 +35,29 @@ __all__ = [
 ]
 
 FIFO, GREEDY, OURS = "fifo", "greedy", "ours"
-WAYS: Final = (FIFO, GREEDY, OURS)
+STRATEGIES: Final = (FIFO, GREEDY, OURS)
 
 
 def run(
     nodes: Iterable[Node],
     jobs: Sequence[Job],
-    way: str,
+    strategy: str,
     *,
     tables: PlacementTables | None = None,
     cpu: Callable[[], float] = time.process_time,
 ) -> Run:
     """Until everything has started that ever can, and ended that ever does."""
-    return asyncio.run(_run(VirtualCluster(nodes, jobs, tables or PlacementTables(), cpu), way))
+    return asyncio.run(
+        _run(VirtualCluster(nodes, jobs, tables or PlacementTables(), cpu), strategy)
+    )
 
 
-async def _run(world: VirtualCluster, way: str) -> Run:
+async def _run(world: VirtualCluster, strategy: str) -> Run:
     deciding: QueueStrategy | KubeNexusStrategy
     deciding = (
         QueueStrategy(world)
-        if way == FIFO
-        else KubeNexusStrategy(world, fair=way == OURS, evicts=True)
+        if strategy == FIFO
+        else KubeNexusStrategy(world, fair=strategy == OURS, evicts=True)
     )
     while (at := world.next_at(deciding.next_at())) is not None:
         deciding.before(at)

@@ -47,7 +47,7 @@ def _body(report: TimedReport, timeline: bool) -> dict[str, Any]:
         "units": report.units,
         "until": report.until,
         "tenants": [_plain(asdict(row)) for row in report.tenants],
-        "ways": {way: _plain(asdict(row)) for way, row in report.ways},
+        "strategies": {strategy: _plain(asdict(row)) for strategy, row in report.strategies},
         "notes": list(report.notes),
     }
     if timeline:
@@ -79,8 +79,8 @@ def as_text(
     parts: list[Text | Table] = [Text(render.cluster_line(report.cluster), style="bold")]
     parts += [Text(_work(report)), *(Text(note) for note in report.notes)]
     parts += [Text(""), _tenants(report)]
-    if len(report.ways) > 1:
-        parts += [Text(""), _ways(report)]
+    if len(report.strategies) > 1:
+        parts += [Text(""), _strategies(report)]
     if before is not None:
         parts += [Text(""), Text("Without the policies that were tried:"), _tenants(before)]
         parts += [Text(""), *(Text(line) for line in differences(before, report))]
@@ -117,10 +117,10 @@ def _tenants(report: TimedReport) -> Table:
     return _table(rows)
 
 
-def _ways(report: TimedReport) -> Table:
+def _strategies(report: TimedReport) -> Table:
     rows = [
         (
-            "WAY",
+            "STRATEGY",
             f"{report.measure}S IN USE",
             "WAIT P50",
             "P95",
@@ -130,11 +130,11 @@ def _ways(report: TimedReport) -> Table:
             "PREEMPTED",
         )
     ]
-    rows += [(way, *_way(found)) for way, found in report.ways]
+    rows += [(strategy, *_strategy(found)) for strategy, found in report.strategies]
     return _table(rows)
 
 
-def _way(found: wait_statistics.ClusterStatistics) -> tuple[str, str, str, str, str, str, str]:
+def _strategy(found: wait_statistics.ClusterStatistics) -> tuple[str, str, str, str, str, str, str]:
     far = found.deviation
     return (
         f"{100 * found.in_use:.1f} %",

@@ -60,7 +60,7 @@ class TimedReport:
     """Seconds over which time in use is counted."""
     tenants: tuple[wait_statistics.TenantStatistics, ...]
     """By name, all of them at the end."""
-    ways: tuple[tuple[str, wait_statistics.ClusterStatistics], ...]
+    strategies: tuple[tuple[str, wait_statistics.ClusterStatistics], ...]
     happened: tuple[TimelineEntry, ...]
     notes: tuple[str, ...]
 
@@ -70,7 +70,7 @@ def simulate(
     policies: PolicySet,
     *,
     within: float | None = None,
-    ways: Sequence[str] = (engine.OURS,),
+    strategies: Sequence[str] = (engine.OURS,),
 ) -> TimedReport:
     """`within`: what arrives later is left out; None: everything."""
     order = _in_order(inputs.manifests)
@@ -82,7 +82,7 @@ def simulate(
         work.add(one, at)
     jobs = work.jobs()
     nodes = [Node.read(node) for node in inputs.cluster.nodes]
-    runs = {way: engine.run(nodes, jobs, way, tables=tables) for way in ways}
+    runs = {strategy: engine.run(nodes, jobs, strategy, tables=tables) for strategy in strategies}
     notes = (*work.notes(len(order) - len(here)), *_stuck(runs[engine.OURS].stuck))
     by_gpu = any(job.gpus for job in jobs)
     of = wait_statistics.gpus if by_gpu else wait_statistics.cpu
@@ -96,9 +96,9 @@ def simulate(
         units=len(jobs),
         until=until,
         tenants=wait_statistics.tenants(jobs, ours, due, until=until, of=of),
-        ways=tuple(
-            (way, wait_statistics.whole(jobs, found, due, there=there, until=until, of=of))
-            for way, found in runs.items()
+        strategies=tuple(
+            (strategy, wait_statistics.whole(jobs, found, due, there=there, until=until, of=of))
+            for strategy, found in runs.items()
         ),
         happened=tuple(ours.happened),
         notes=notes,

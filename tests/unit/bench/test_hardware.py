@@ -1,7 +1,6 @@
 """The hardware benchmark on a trace of a few hosts: what is replayed, judged, shown and drawn."""
 
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -10,6 +9,7 @@ from tests.bench import bench_hardware, hardware_plot, hardware_report
 from tests.bench.hardware_planning import FABRIC, NUMA, PLAIN, Case, all_cases, measure, ratios
 from tests.bench.hardware_replay import OURS, POLICIES, replay
 from tests.bench.hardware_trace import Task, Trace, TraceError, arrivals, read
+from tests.unit.bench import measurements
 
 HOSTS = """sn,cpu_milli,memory_mib,gpu,model
 big,96000,393216,8,G2
@@ -85,61 +85,32 @@ def test_planning_is_measured_beside_the_plain_planner() -> None:
     assert ratios(found, Case(60, 4, PLAIN)) == [1.0]
 
 
-def results() -> dict[str, Any]:
-    """Ours leads by one point with one seed and is behind by two with the other."""
-
-    def replayed(policy: str, seed: int, rate: float) -> dict[str, Any]:
-        return {
-            "list": "default",
-            "policy": policy,
-            "seed": seed,
-            "rate": rate,
-            "rate_at_all": rate - 0.01,
-            "dropped": [[1, 10, 2], [8, 4, 1]],
-            "curve": [[0.0, 0.0], [0.8, 0.8], [1.3, rate]],
-        }
-
-    rates = {OURS: (0.99, 0.95), "random": (0.98, 0.97), "best-fit": (0.9, 0.9)}
-    planned = [
-        {"nodes": 1000, "gang": 4, "kind": kind, "round": n, "plan_us": cost} | _COSTS
-        for kind, costs in ((PLAIN, (10.0, 20.0, 10.0)), (FABRIC, (25.0, 70.0, 29.0)))
-        for n, cost in enumerate(costs)
-    ]
-    machine = {"cores": 2, "python": "3"}
-    about = {"at": "2026-01-02T00:00:00+00:00", "code": "c", "machine": machine}
-    return {
-        "about": {"trace": about, "planning": about},
-        "trace": [
-            replayed(policy, seed, rate)
-            for policy, both in rates.items()
-            for seed, rate in enumerate(both)
-        ],
-        "planning": planned,
-    }
-
-
-_COSTS = {"assume_us": 5.0, "first_ms": 7.0}
-
-
 def test_what_is_judged() -> None:
-    found = hardware_report.judge(results())
-    assert [(row["measured"], row["holds"], row["spread"]) for row in found] == [
+    found = hardware_report.report(measurements.hardware())
+    assert [(row.measured, row.holds, row.spread) for row in found] == [
         (-2.0, False, "-2.00 to 1.00"),
         (2.9, True, "2.50 to 3.50"),
     ]
 
 
 def test_the_tables_of_the_page() -> None:
-    trace, planning = (hardware_report.markdown(results(), part) for part in ("trace", "planning"))
+    trace, planning = (
+        hardware_report.markdown(measurements.hardware(), part) for part in ("trace", "planning")
+    )
     assert "| default | ours | 97.00 (95.00-99.00) | 96.00 (94.00-98.00) | 75.00" in trace
     assert "| gangs of 4 on 1,000 nodes | fabric | 29 (25-70) | 5 (5-5) | 7 (7-7) |" in planning
 
 
 def test_the_plot_shows_every_policy() -> None:
-    drawn = ElementTree.fromstring(hardware_plot.svg(results()["trace"], "title"))
-    space = "{http://www.w3.org/2000/svg}"
-    texts = [text.text for text in drawn.iter(f"{space}text")]
-    assert len(list(drawn.iter(f"{space}polyline"))) == 3
-    assert [
-        text for name in (OURS, "random") for text in texts if text and text.startswith(name)
-    ] == ["ours 97.0 %", "random 97.5 %"]
+    svg = hardware_plot.svg(measurements.hardware()["trace"], "title")
+    drawn = ElementTree.fromstring(svg)
+    texts = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    lines = [group.get("id") for group in drawn.iter("{http://www.w3.org/2000/svg}g")]
+    assert {OURS, "random", "best-fit"} <= set(lines)
+    assert {"title", "ours 97.0 %", "random 97.5 %", "best-fit 90.0 %"} <= texts
+
+
+def test_the_same_measurements_give_the_same_bytes() -> None:
+    svg, again = (hardware_plot.svg(measurements.hardware()["trace"], "title") for _ in range(2))
+    assert svg == again
+    assert "dc:date" not in svg

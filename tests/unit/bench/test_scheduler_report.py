@@ -1,4 +1,4 @@
-"""What the scheduler benchmark judges and keeps."""
+"""The figures and the measurements of the scheduler benchmark."""
 
 import json
 from datetime import UTC, datetime
@@ -24,9 +24,8 @@ def results(*samples: dict[str, Any], planning: tuple[dict[str, Any], ...] = ())
     return {**found, "samples": list(samples), "planning": list(planning)}
 
 
-def verdicts(found: dict[str, Any]) -> dict[str, tuple[float, bool]]:
-    judged, _ = scheduler_reach.judge(found)
-    return {row["figure"]: (row["measured"], row["holds"]) for row in judged}
+def verdicts(found: dict[str, Any]) -> dict[str, tuple[float | None, bool]]:
+    return {row.figure: (row.measured, row.holds) for row in scheduler_reach.report(found)}
 
 
 def test_a_ratio_is_that_of_the_medians() -> None:
@@ -85,14 +84,14 @@ def test_planning_is_judged_by_its_growth() -> None:
     assert found == {"planning a pod (singles), 5,000 / 1,000 nodes": (5.5, False)}
 
 
-def test_a_pod_that_was_never_bound_is_told() -> None:
+def test_a_pod_that_was_never_bound_is_reported() -> None:
     found = verdicts(results(sample("ours", bound=1199)))
     assert found == {"ours: pods not bound and gangs left partial": (1, False)}
 
 
 def test_what_was_not_measured_is_named_and_not_judged() -> None:
-    judged, missing = scheduler_reach.judge(results())
-    assert (judged, len(missing)) == ([], len(scheduler_reach.lines()))
+    missing = scheduler_reach.not_measured(results())
+    assert (scheduler_reach.report(results()), len(missing)) == ([], len(scheduler_reach.lines()))
 
 
 def test_pieces_of_a_run_add_up_and_a_repeated_sample_replaces(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tenancy benchmark, small: the same work by all ways, and figures worked out by hand."""
+"""The tenancy benchmark, small: the same jobs under all strategies, and figures worked out by hand."""
 
 import math
 
@@ -36,15 +36,15 @@ def _at(seconds: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("way", "starts"),
+    ("strategy", "starts"),
     [
-        pytest.param(FIFO, (0, 100, 150, 150, 235), id="fifo: everybody behind the gang waits"),
+        pytest.param(FIFO, (0, 100, 150, 150, 235), id="fifo: all jobs behind the gang wait"),
         pytest.param(GREEDY, (0, 260, 12, 97, 175), id="greedy: the gang waits for all of them"),
-        pytest.param(OURS, (0, 100, 12, 150, 175), id="ours: who ends in time goes ahead"),
+        pytest.param(OURS, (0, 100, 12, 150, 175), id="ours: jobs that end in time are backfilled"),
     ],
 )
-def test_ways(way: str, starts: tuple[float, ...]) -> None:
-    found = engine.run([a_node("n", gpus=2)], jobs(), way, cpu=lambda: 0.0)
+def test_strategies(strategy: str, starts: tuple[float, ...]) -> None:
+    found = engine.run([a_node("n", gpus=2)], jobs(), strategy, cpu=lambda: 0.0)
     names = ("first", "g", "s12", "s90", "s175")
     keys = [GangKey("ns", n) if n == "g" else PodKey("ns", n) for n in names]
     assert tuple(found.starts[key] for key in keys) == starts
@@ -86,26 +86,29 @@ def test_guesses_change_what_is_said_and_nothing_else() -> None:
 def test_a_report_of_a_small_run() -> None:
     nodes = [a_node("n", gpus=2)]
     samples = []
-    for way in engine.WAYS:
-        run = engine.run(nodes, jobs(), way, cpu=iter(range(10**6)).__next__)
+    for strategy in engine.STRATEGIES:
+        run = engine.run(nodes, jobs(), strategy, cpu=iter(range(10**6)).__next__)
         figures = tenancy_figures.figures(jobs(), run, 2, {"": 1})
         assert figures["never"] == 0
         assert math.isfinite(figures["wait_p95"])
-        samples.append({"demand": 1.1, "seed": 1, "way": way, "hours": 1.0, "gpus": 2, **figures})
+        samples.append(
+            {"demand": 1.1, "seed": 1, "strategy": strategy, "hours": 1.0, "gpus": 2, **figures}
+        )
     results = {
         "at": "2026-01-01",
         "code": "x",
         "machine": {"cores": 2, "python": "3"},
         "samples": samples,
     }
-    judged = {row["figure"]: row["holds"] for row in tenancy_report.judge(results)}
+    judged = {row.figure: row.holds for row in tenancy_report.report(results)}
     assert judged["p95 wait of the largest tenth of gangs, ours / greedy"]
     assert "| 110 % | ours |" in tenancy_report.markdown(results)
-    assert tenancy_plot.svg(samples).count("<rect") > len(engine.WAYS)
+    svg = tenancy_plot.svg(samples)
+    assert all(f">{strategy}</text>" in svg for strategy in engine.STRATEGIES)
     assert "guessed" not in tenancy_report.markdown(results)
     guessed = {**samples[-1], "guessed": True, "large_p95": 1e6}
     both = [*samples, guessed]
     with_guess = {**results, "samples": both}
-    assert tenancy_report.judge(with_guess) == tenancy_report.judge(results)
+    assert tenancy_report.report(with_guess) == tenancy_report.report(results)
     assert "| ours, durations guessed | " in tenancy_report.markdown(with_guess)
     assert tenancy_plot.svg(both) == tenancy_plot.svg(samples)

@@ -59,7 +59,7 @@ def ran(*args: object) -> tuple[int, str, str]:
     return found.exit_code, found.stdout, found.stderr
 
 
-def test_three_tenants_and_the_other_ways_beside(folder: Path) -> None:
+def test_three_tenants_and_the_other_strategies_beside(folder: Path) -> None:
     code, out, err = ran(folder, "--for", "4h", "--compare")
     assert (code, err) == (0, "")
     assert (
@@ -74,10 +74,10 @@ b       1      0s        0s     0s       2.0h      25 %   25 %   0          0
 c       2      0s        2h     2h       2.0h      25 %   25 %   0          1
 all     5      0s        2h     2h       8.0h      100 %  100 %  0          2
 
-WAY     GPUS IN USE  WAIT P50  P95    LARGEST GANGS P95  DEVIATION  NEVER  PREEMPTED
-fifo    58.9 %       1h50m     2h10m  1h50m              -          0      0
-greedy  47.7 %       0s        3h40m  3h40m              -          0      0
-ours    64.3 %       0s        2h     1h50m              -          0      0
+STRATEGY  GPUS IN USE  WAIT P50  P95    LARGEST GANGS P95  DEVIATION  NEVER  PREEMPTED
+fifo      58.9 %       1h50m     2h10m  1h50m              -          0      0
+greedy    47.7 %       0s        3h40m  3h40m              -          0      0
+ours      64.3 %       0s        2h     1h50m              -          0      0
 """
     )
 
@@ -270,7 +270,7 @@ def test_bad_input_is_one_line_with_its_place(manifest: str, want: str, folder: 
         pytest.param(
             ["--compare"],
             "--compare needs virtual time; add --for 6h, or --jobs FILE",
-            id="other ways without time",
+            id="other strategies without time",
         ),
     ],
 )

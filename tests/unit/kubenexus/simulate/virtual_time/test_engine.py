@@ -54,9 +54,9 @@ def quotas(**by_tenant: dict[str, dict[str, Any]]) -> PlacementTables:
 
 
 def told(
-    jobs: list[Job], way: str = OURS, *, gpus: int = 2, tables: PlacementTables | None = None
+    jobs: list[Job], strategy: str = OURS, *, gpus: int = 2, tables: PlacementTables | None = None
 ) -> Any:
-    run = engine.run([a_node("n", gpus=gpus)], jobs, way, tables=tables, cpu=lambda: 0.0)
+    run = engine.run([a_node("n", gpus=gpus)], jobs, strategy, tables=tables, cpu=lambda: 0.0)
     return [(one.at, str(one.what), one.key.name) for one in run.happened]
 
 
@@ -65,7 +65,7 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("jobs", "way", "want"),
+    ("jobs", "strategy", "want"),
     [
         pytest.param(
             [job("x"), job("y", lasts=math.inf)],
@@ -136,8 +136,8 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
         ),
     ],
 )
-def test_histories(jobs: list[Job], way: str, want: list[tuple[float, str, str]]) -> None:
-    assert told(jobs, way) == want
+def test_histories(jobs: list[Job], strategy: str, want: list[tuple[float, str, str]]) -> None:
+    assert told(jobs, strategy) == want
 
 
 def test_what_a_tenant_was_promised_is_taken_back_and_the_work_starts_anew() -> None:
@@ -213,12 +213,12 @@ def test_whoever_a_limit_holds_back_is_not_tried_when_others_end() -> None:
     assert (run.decisions, run.starts[PodKey("ns", "y")]) == (4, 100)
 
 
-@pytest.mark.parametrize("way", [FIFO, GREEDY, OURS])
-def test_members_above_what_a_gang_needs_follow_and_end_with_it(way: str) -> None:
+@pytest.mark.parametrize("strategy", [FIFO, GREEDY, OURS])
+def test_members_above_what_a_gang_needs_follow_and_end_with_it(strategy: str) -> None:
     run = engine.run(
         [a_node("n", gpus=2)],
         [job("y", lasts=50), job("g", arrives=1, members=2, size=1, lasts=100)],
-        way,
+        strategy,
         cpu=lambda: 0.0,
     )
     spans = [(one.begin, one.end) for one in run.used if one.key.name == "g"]

@@ -34,7 +34,7 @@ from scheduler.gang.pod_groups import PodGroups
 from scheduler.gang.recovery import GangRecovery
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
-from scheduler.model.plan import NoFit, Placed, Plan
+from scheduler.model.plan import NoFit, Placed
 from scheduler.model.pod import Pod, PodKey, is_schedulable
 from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import Unit
@@ -134,7 +134,7 @@ class Scheduler:
             record=actuators.reporter.record,
             recorder=actuators.recorder,
         )
-        self.tenancy = TenancyManager(context, self._plan, self._memo)
+        self.tenancy = TenancyManager(context, self._memo)
         asked = self.tenancy.preempting.asked
         self.provisioning = ProvisioningController(
             actuators.provisioner,
@@ -407,16 +407,6 @@ class Scheduler:
         if over is not None:
             mine = {pod.uid for pod in within.pods}
             self._reporter.beyond_quota([pod for pod in unit.pods if pod.uid not in mine], over)
-
-    def _plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
-        bound_members = (
-            self.cache.bound_members(unit.key)
-            if isinstance(unit.key, GangKey) and unit.bound
-            else ()
-        )
-        return planner.plan(
-            unit, self.cache.snapshot, memo=memo, closed=closed, bound_members=bound_members
-        )
 
     # --- looking in ---
 

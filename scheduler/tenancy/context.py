@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from cluster.events import correlator
 from scheduler.cache.cache import Cache
 from scheduler.model.gang import GangKey, PodGroup
-from scheduler.model.plan import Plan
-from scheduler.model.unit import Unit
-from scheduler.plan.memo import Memo
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.fairshare.shares import FairShares
@@ -17,8 +14,6 @@ from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.reservation.members import MemberReservations
 from scheduler.tenancy.reservation.writer import ReservationWriter
-
-PlanFunction = Callable[[Unit, frozenset[str], Memo], Plan]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,35 +10,39 @@ What is decided between tenants, as the cycle meets it: one place for quotas, ro
 Each part knows its own business; nothing is decided here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 
 from cluster.informer import WatchEvent
 from scheduler.model.gang import GangKey
-from scheduler.model.plan import Placed, Plan
+from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.start_reservation import StartReservation
 from scheduler.model.unit import Unit, UnitKey
+from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.controller import BackfillActions, BackfillController
-from scheduler.tenancy.context import PlanFunction, SchedulingContext
+from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.decay import ShareDecay
 from scheduler.tenancy.preemption.controller import PreemptionController
 from scheduler.tenancy.preemption.preemptor_quota import PreemptorQuota
-from scheduler.tenancy.quota.enforcer import QuotaEnforcer
+from scheduler.tenancy.quota.enforcer import QuotaConstraint, QuotaEnforcer
 from scheduler.tenancy.quota.entitlement import EntitlementTracker
 from scheduler.tenancy.reservation.controller import ReservationController
 from scheduler.tenancy.reservation.members import ALL_CAME
 from scheduler.tenancy.reservation.objects import Reservation
 from scheduler.tenancy.reservation.relocation import Relocation
+from scheduler.tenancy.reservation.tenant_upcoming import UpcomingConstraint
 
 
 class TenancyManager:
-    """`plan` places a unit on the snapshot as it stands, away from the closed nodes."""
+    """The parts of tenancy behind one interface; `memo` is the cycle's."""
 
-    def __init__(self, context: SchedulingContext, plan: PlanFunction, memo: Memo) -> None:
-        self._context, self._plan, self._memo = context, plan, memo
-        self._holds = context.cache.reserved
+    def __init__(self, context: SchedulingContext, memo: Memo) -> None:
+        self._context = context
+        self._memo = memo
+        self._reserved = context.cache.reserved
         pledges = PreemptorQuota(context.cache, context.accounts, lambda: self.preempting.attempts)
         self.decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
         self.quotas = QuotaEnforcer(
@@ -62,11 +66,11 @@ class TenancyManager:
             budgets=context.budgets,
             reservations=context.reservations,
             queue=context.queue,
-            holds=self._holds,
+            holds=self._reserved,
             evictor=context.evictor,
             metrics=context.metrics,
             scheduler=context.scheduler,
-            plan=self._lifted,
+            plan=self._attempt,
             rank=lambda tier: context.cache.snapshot.tables.rank(tier) or 0,
             group=context.group,
             now=context.now,
@@ -77,7 +81,7 @@ class TenancyManager:
         )
         evictor, preempting = context.evictor, self.preempting
         means = BackfillActions(
-            plan=self._lifted,
+            plan=self._attempt,
             with_placeholders=context.reservations.extended,
             oust=preempting.oust,
             ousting=preempting.asked,
@@ -119,65 +123,103 @@ class TenancyManager:
             for gang in self._context.queue.led():
                 self._context.regrouped(gang)
 
+    # --- planning ---
+
     def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
-        """Members that do not exist yet are planned along, for what their leader makes."""
-        shut = self._shut(unit, closed) if closed else closed
+        """The unit together with its members that are not created yet."""
+        if closed:
+            closed = self._open_own(unit, closed)
         with self.reservations.uncounted(unit.key):
             extended = self.reservations.extended(unit)
-            found = self.quotas.plan(extended, self._promised, closed=shut)
-        if isinstance(found, Placed) and (extended is not unit or unit.key in self._holds):
+            found = self._within_limits(extended, closed)
+        if isinstance(found, Placed) and (extended is not unit or unit.key in self._reserved):
             return self.reservations.taken(unit, found)
         return found
 
-    def _shut(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
-        """Nobody closes nodes on which room is kept for the unit, is promised to it, or is within
-        its tenant's promise."""
-        promise, beyond = self.start_reservation(unit.key), self._beyond(unit)
-        own = {one.node for one in self._holds.of(unit.key)}
-        own |= promise.nodes if promise is not None else frozenset()
-        return (closed if beyond is None else closed & beyond) - own
+    def _within_limits(self, unit: Unit, closed: frozenset[str]) -> Plan:
+        """
+        Fold what limits the unit into the nodes and the members that a plan may use.
+
+        1. Its quota bounds the members, and closes nodes whose kind of GPU is used up.
+        2. Within its tenant's guarantee the unit goes ahead of start reservations.
+        3. Else it must leave start reservations intact, if need be on other nodes.
+        4. A quota of a kind of GPU that only the plan exceeds closes that kind: from 2. again.
+        """
+        quota: QuotaConstraint | Plan = self.quotas.constraint(unit)
+        while isinstance(quota, QuotaConstraint):
+            unit, shut = quota.unit, closed | quota.closed
+            found: Plan | None = None
+            beyond = self._beyond_guarantee(unit)
+            if beyond is not None:
+                found = self._attempt(unit, shut | beyond, self._memo)
+                if beyond and isinstance(found, NoFit):
+                    found = None
+                else:
+                    self.backfill.entitled(unit, found)
+            if found is None:
+                found = self._attempt(unit, shut, self._memo)
+                review = self.backfill.review(unit, found)
+                found = review.plan
+                if review.avoid:
+                    elsewhere = self._attempt(unit, shut | review.avoid, self._memo)
+                    found = self.backfill.choose(review, elsewhere)
+            quota = self.quotas.inspect(quota, found)
+        return quota
+
+    def _attempt(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
+        """
+        One plan on the snapshot. What is reserved for the unit or its tenant counts as free;
+        what will be reserved for other tenants before the unit ends counts as used.
+        """
+        cache = self._context.cache
+        own, upcoming = self._reservations_of(unit)
+        gang = unit.key if isinstance(unit.key, GangKey) and unit.bound else None
+        bound_members = cache.bound_members(gang) if gang is not None else ()
+        plan = partial(planner.plan, unit, cache.snapshot, bound_members=bound_members)
+        with ExitStack() as trials:
+            for key in own:
+                trials.enter_context(self._reserved.lifted(key))
+            if upcoming is not None:
+                with cache.snapshot.trial():
+                    for one in upcoming.charges:
+                        cache.snapshot.suppose(one.pod, one.node)
+                    shut = closed | upcoming.closed
+                    found = plan(memo=Memo(statics=memo.statics), closed=shut)
+                if isinstance(found, Placed) or not upcoming.optional:
+                    return upcoming.explain(found, len(upcoming.closed - closed))
+            # A rejection of an equal unit says nothing about one that has reserved capacity.
+            return plan(memo=Memo(statics=memo.statics) if own else memo, closed=closed)
+
+    def _reservations_of(self, unit: Unit) -> tuple[list[UnitKey], UpcomingConstraint | None]:
+        """The reservations that the unit may use, and those ahead that it must leave intact."""
+        own = [unit.key] if unit.key in self._reserved else []
+        if self.reserving is None or not len(self.reserving.allotments):
+            return own, None
+        allotments = self.reserving.allotments
+        return [*own, *allotments.of(unit.tenant)], allotments.coming.constraint(unit)
 
     def _replan(self, unit: Unit) -> Plan:
-        """Members to come alone, as if no room were kept for them."""
+        """Members that are not created yet, without what is reserved for them now."""
         with self.reservations.uncounted(unit.key):
-            return self.quotas.plan(unit, self._promised, closed=frozenset())
+            return self._within_limits(unit, frozenset())
 
-    def _promised(self, unit: Unit, closed: frozenset[str]) -> Plan:
-        """As far as no promise to another unit is broken; a tenant's guarantee goes before them."""
-        beyond = self._beyond(unit)
-        if beyond is not None:
-            found = self._lifted(unit, closed | beyond, self._memo)
-            if not beyond or isinstance(found, Placed):
-                self.backfill.entitled(unit, found)
-                return found
-        return self.backfill.plan(unit, closed, lambda shut: self._lifted(unit, shut, self._memo))
+    def _open_own(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
+        """Nodes stay open on which the unit has reserved capacity or a start reservation, or is
+        within its tenant's guarantee."""
+        start = self.start_reservation(unit.key)
+        beyond = self._beyond_guarantee(unit)
+        own = {one.node for one in self._reserved.of(unit.key)}
+        own |= start.nodes if start is not None else frozenset()
+        return (closed if beyond is None else closed & beyond) - own
 
-    def _beyond(self, unit: Unit) -> frozenset[str] | None:
+    def _beyond_guarantee(self, unit: Unit) -> frozenset[str] | None:
+        """Nodes on which the unit exceeds its tenant's guarantee; None: on all."""
         accounts = self._context.accounts
         if accounts.plain:
             return None
         return accounts.beyond(unit, self._context.cache.snapshot.table.rows)
 
-    def _lifted(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
-        """As if nothing were kept for it; what is going to be kept for others is left alone."""
-        if self.reserving is None or not len(self.reserving.allotments):
-            return self._alone(unit, (), closed, memo)
-        allotments = self.reserving.allotments
-        allotted = allotments.of(unit.tenant)
-        return allotments.coming.plan(
-            unit, closed, memo, lambda shut, memo: self._alone(unit, allotted, shut, memo)
-        )
-
-    def _alone(
-        self, unit: Unit, allotted: Sequence[UnitKey], closed: frozenset[str], memo: Memo
-    ) -> Plan:
-        if unit.key not in self._holds and not allotted:
-            return self._plan(unit, closed, memo)
-        # What did not fit an equal unit says nothing about one for which room is kept.
-        with ExitStack() as stack:
-            for key in (unit.key, *allotted):
-                stack.enter_context(self._holds.lifted(key))
-            return self._plan(unit, closed, Memo(statics=memo.statics))
+    # --- what becomes of units and pods ---
 
     def reserved_later(self, pod: Pod) -> Iterable[str]:
         """Capacity that will be reserved for other tenants than the pod's, as sentences."""
@@ -211,8 +253,8 @@ class TenancyManager:
         self.backfill.gone(pod)
         # Two who share a node may have to wait for the victims of both, and no node calls them:
         # what is kept for them is in their own way.
-        for key in self._holds if len(self._holds) else ():
-            if any(one.node == pod.node for one in self._holds.of(key)):
+        for key in self._reserved if len(self._reserved) else ():
+            if any(one.node == pod.node for one in self._reserved.of(key)):
                 self._context.queue.retry(key, self._context.now())
 
     def tick(self, now: float) -> None:

@@ -153,7 +153,7 @@ class KubeNexusStrategy:
             leads=lambda uid: True,
             reserved=lambda gang, why: None,
         )
-        return TenancyManager(context, world.plan, world.memo)
+        return TenancyManager(context, world.memo)
 
     @property
     def busy(self) -> bool:

@@ -77,6 +77,16 @@ class BackfillActions:
     freed: Callable[[Iterable[str]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Review:
+    """A plan beside the start reservations of other units; `avoid`: plan once more without these
+    nodes, and `choose` between the two plans."""
+
+    plan: Plan
+    heeded: tuple[StartReservation, ...] = ()
+    avoid: frozenset[str] = frozenset()
+
+
 class BackfillController:
     """`epoch` is the time of day, in which promises are made; `now` a clock that never jumps."""
 
@@ -120,33 +130,33 @@ class BackfillController:
 
     # --- in the cycle ---
 
-    def plan(
-        self, unit: Unit, closed: frozenset[str], plan: Callable[[frozenset[str]], Plan]
-    ) -> Plan:
-        """What `plan` says, as far as no promise to somebody else is broken."""
+    def review(self, unit: Unit, plan: Plan) -> Review:
+        """Whether the plan leaves the start reservations of other units intact."""
         others = [one for one in self._promised.values() if one.key != unit.key]
-        if not others:
-            return plan(closed)
-        found = plan(closed)
-        if isinstance(found, NoFit):
-            return found
-        touched = [one for one in others if any(p.node in one.nodes for p in found.placements)]
-        first = 0 < unit.bound < unit.size or unit.key in self._cache.reserved
-        if first:
+        if not others or isinstance(plan, NoFit):
+            return Review(plan)
+        touched = [one for one in others if any(p.node in one.nodes for p in plan.placements)]
+        if 0 < unit.bound < unit.size or unit.key in self._cache.reserved:
             self._note_disturbed(unit, touched)
-            return found
+            return Review(plan)
         ends = self._epoch() + self._lengths.of_unit(unit)
         heeded = [one for one in others if unit.priority <= one.priority and ends > one.start]
         if why := self._allowances.used_up(unit, heeded):
-            return NoFit(len(self._snapshot), over_quota=why)
-        if heeded and touched:
-            away = plan(closed.union(*(one.nodes for one in heeded)))
-            if isinstance(away, Placed) or not all(self._leaves(found, one) for one in heeded):
-                found = away
+            return Review(NoFit(len(self._snapshot), over_quota=why))
         lower = [one for one in others if unit.priority > one.priority]
         used_up = [one for one in lower if self._allowances.used_up(unit, (one,))]
         self._note_disturbed(unit, [one for one in lower if one in touched or one in used_up])
-        return found
+        if not (heeded and touched):
+            return Review(plan)
+        return Review(plan, tuple(heeded), frozenset().union(*(one.nodes for one in heeded)))
+
+    def choose(self, review: Review, elsewhere: Plan) -> Plan:
+        """The plan that avoids reserved nodes, unless only the first one places the unit and leaves
+        every start reservation intact."""
+        first = review.plan
+        if isinstance(elsewhere, Placed) or isinstance(first, NoFit):
+            return elsewhere
+        return first if all(self._leaves(first, one) for one in review.heeded) else elsewhere
 
     def _leaves(self, plan: Placed, promise: StartReservation) -> bool:
         """Whether the promise holds on its own nodes with this plan carried out."""

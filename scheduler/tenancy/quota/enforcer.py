@@ -10,6 +10,7 @@ plan, which is then made again without the nodes of that kind.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from scheduler.cache.cache import Cache
@@ -19,9 +20,17 @@ from scheduler.model.unit import Unit
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
-Planning = Callable[[Unit, frozenset[str]], Plan]
-
 _MOST_LOOKED_AT: Final = 256  # units that are held back, for each change
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaConstraint:
+    """The members of a unit that its quota allows, and the nodes whose GPUs it does not."""
+
+    unit: Unit
+    closed: frozenset[str] = frozenset()
+    exceeded: OverQuota | None = None
+    """The quota by kind of GPU that the last plan exceeded."""
 
 
 class QuotaEnforcer:
@@ -50,30 +59,29 @@ class QuotaEnforcer:
             if not isinstance(self._allow(unit), OverQuota):
                 self._queue.retry_over_quota(unit.key, now)
 
-    def plan(self, unit: Unit, plan: Planning, *, closed: frozenset[str]) -> Plan:
-        """What `plan` says; a `NoFit` with `over_quota` where a quota is in the way."""
-        snapshot = self._cache.snapshot
+    def constraint(self, unit: Unit) -> QuotaConstraint | NoFit:
+        """What the quota allows of the unit before it is planned."""
         if self._accounts.plain:
-            return plan(unit, closed)
+            return QuotaConstraint(unit)
         allowed = self._allow(unit)
         if isinstance(allowed, OverQuota):
-            return NoFit(len(snapshot), over_quota=allowed.text)
-        full = self._accounts.closed(allowed, snapshot.table.rows)
-        found = plan(allowed, closed | full)
+            return NoFit(len(self._cache.snapshot), over_quota=allowed.text)
+        closed = self._accounts.closed(allowed, self._cache.snapshot.table.rows)
+        return QuotaConstraint(allowed, closed)
+
+    def inspect(self, constraint: QuotaConstraint, found: Plan) -> QuotaConstraint | Plan:
+        """The plan; a stricter constraint where the plan exceeds a quota by kind of GPU."""
+        snapshot = self._cache.snapshot
         over = self._over(found)
-        while over is not None:
-            kind = over.excess.resource
-            more = {
-                node for node in snapshot.table.rows if kind in self._accounts.kinds(node)
-            } - full
-            if not more:
-                break
-            full |= more
-            found = plan(allowed, closed | full)
-            over = self._over(found) or (over if isinstance(found, NoFit) else None)
-            if isinstance(found, NoFit):
-                break
-        return found if over is None else NoFit(len(snapshot), over_quota=over.text)
+        if over is None:
+            exceeded = constraint.exceeded if isinstance(found, NoFit) else None
+            return found if exceeded is None else NoFit(len(snapshot), over_quota=exceeded.text)
+        kind = over.excess.resource
+        nodes = snapshot.table.rows
+        more = {node for node in nodes if kind in self._accounts.kinds(node)} - constraint.closed
+        if not more:
+            return NoFit(len(snapshot), over_quota=over.text)
+        return replace(constraint, closed=constraint.closed | more, exceeded=over)
 
     def _allow(self, unit: Unit) -> Unit | OverQuota:
         """By what is used now, and by what others are going to use."""

@@ -38,8 +38,6 @@ from scheduler.tenancy.reservation.tenant_reservation import (
 RESERVED: Final = "node(s) will be reserved for another tenant before it ends"
 AGAIN: Final = 30.0  # seconds until places are looked for again that were not found
 
-Planning = Callable[[frozenset[str], Memo], Plan]
-
 
 @dataclass(slots=True)
 class _UpcomingReservation:
@@ -52,6 +50,28 @@ class _UpcomingReservation:
     shades: tuple[Placement, ...] = ()
     moment: tuple[int, int] = (-1, -1)
     """What was free, and which nodes there were, when the last two were found out."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpcomingConstraint:
+    """What units of other tenants must leave free. `optional`: the unit has no known duration, and
+    ignores the constraint where nothing else fits."""
+
+    closed: frozenset[str]
+    charges: tuple[Placement, ...]
+    optional: bool
+
+    def explain(self, plan: Plan, closed: int) -> Plan:
+        """The plan; a rejection names so many closed nodes by the reason."""
+        if not isinstance(plan, NoFit):
+            return plan
+        counts = Counter(dict(plan.reasons))
+        reserved = min(closed, counts[filters.HELD])
+        if not reserved:
+            return plan
+        counts[filters.HELD] -= reserved
+        counts[RESERVED] += reserved
+        return replace(plan, reasons=tuple(sorted((+counts).items())))
 
 
 class UpcomingReservations:
@@ -76,29 +96,27 @@ class UpcomingReservations:
 
     # --- who may start ---
 
-    def plan(self, unit: Unit, closed: frozenset[str], memo: Memo, plan: Planning) -> Plan:
-        """What `plan` says, as far as the unit leaves alone what it would still use by then."""
+    def constraint(self, unit: Unit) -> UpcomingConstraint | None:
+        """What the unit must leave free because it would still run when a reservation begins."""
         if not self._rows:
-            return plan(closed, memo)
-        lasts = self._lengths.of_unit(unit)
-        ends = self._epoch() + lasts
+            return None
+        duration = self._lengths.of_unit(unit)
+        ends = self._epoch() + duration
         rows = [
             row
             for row in self._rows.values()
             if row.one.tenant != unit.tenant and ends > row.one.begins
         ]
         if not rows:
-            return plan(closed, memo)
+            return None
         for row in rows:
             self._renew(row)
-        shut = frozenset[str]().union(*(row.shut for row in rows)) - closed
-        with self._snapshot.trial():
-            for one in (one for row in rows for one in row.shades if one.node in self._snapshot):
-                self._snapshot.suppose(one.pod, one.node)
-            found = plan(closed | shut, Memo(statics=memo.statics))
-        if isinstance(found, NoFit):
-            return plan(closed, memo) if math.isinf(lasts) else _said(found, len(shut))
-        return found
+        charges = (one for row in rows for one in row.shades if one.node in self._snapshot)
+        return UpcomingConstraint(
+            closed=frozenset[str]().union(*(row.shut for row in rows)),
+            charges=tuple(charges),
+            optional=math.isinf(duration),
+        )
 
     def kept_from(self, pod: Pod) -> Iterator[str]:
         """What is going to be kept for others, as sentences."""
@@ -234,14 +252,3 @@ def _whom(row: _UpcomingReservation) -> str:
 def _stays(pod: Pod) -> bool:
     """Belongs to its node: nobody waits for its room."""
     return pod.attributes.mirror or from_daemon_set(pod)
-
-
-def _said(found: NoFit, shut: int) -> NoFit:
-    """Nodes that were left alone are named by the reason for it."""
-    counts = Counter(dict(found.reasons))
-    mine = min(shut, counts[filters.HELD])
-    if not mine:
-        return found
-    counts[filters.HELD] -= mine
-    counts[RESERVED] += mine
-    return replace(found, reasons=tuple(sorted((+counts).items())))

@@ -117,7 +117,9 @@ BAD = {"numa": "sideways"}
         ),
         pytest.param([a_pod("p")], {}, SHORT, [], id="a pod alone: autoscalers see it"),
         pytest.param(a_gang(2), {"bound": 2}, SHORT, [], id="members above a gang that is whole"),
-        pytest.param([leader("l")], {"leader_first": True}, SHORT, [], id="members that do not exist yet"),
+        pytest.param(
+            [leader("l")], {"leader_first": True}, SHORT, [], id="members that do not exist yet"
+        ),
         pytest.param(a_gang(2), {"reserved": 1}, SHORT, [], id="members for which room is kept"),
         pytest.param(a_gang(2), {}, NoFit(1, over_quota="quota"), [], id="a quota is in the way"),
         pytest.param(a_gang(2), {}, NoFit(1, message="claim is missing"), [], id="no lack of room"),

@@ -88,7 +88,8 @@ wheel: $(VENV)/dev ## Build the wheel, install it elsewhere, run the unit tests 
 docs: $(DOCS)/ready ## The documentation as a site in build/site; a link to nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
 
-generate: $(VENV)/dev ## Write the files that are made from code: schemas, CRDs and parts of the chart
+generate: $(VENV)/dev ## Write the files that are made from code: schemas, CRDs, parts of the chart, protobuf messages
+	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. policies/cel/proto/checked_expr.proto
 	@$(BIN)/python -m kubenexus.generate
 	@$(BIN)/python -m kubenexus.install.chart
 

@@ -10,7 +10,8 @@ CEL behind one small protocol: engines, the functions and types that policies us
     declarations         functions and types as the checker reads them
     pod_types            Pod field types for the checker
     generate_pod_types   writes pod_schema.json from Kubernetes' OpenAPI document
-    checked_expr         the checked tree in its protobuf form
+    checked_expr         the checked tree, from and to an engine's bytes
+    proto                its generated protobuf messages
     rewrite              changes to a checked tree before it runs
     field_usage          the fields of an object that an expression can reach
     optional_guard       denies optionals that would reach Python

@@ -41,7 +41,7 @@ def refuse_long(source: str) -> None:
         )
 
 
-def refuse_at(source: str, refused: optional_guard.OptionalRefused | None) -> None:
+def refuse_at(source: str, refused: optional_guard.RejectedExpression | None) -> None:
     """Raise when something in the tree cannot be had, at its place in the source."""
     if refused is not None:
         before = source[: refused.offset]

@@ -41,6 +41,7 @@ from policies.cel import (
     pod_types,
     rewrite,
 )
+from policies.cel.checked_expr import DecodeError
 from policies.cel.field_usage import WHOLE, ReachableFields
 from policies.cel.functions import overload as table
 from policies.cel.protocol import (
@@ -57,6 +58,7 @@ AVAILABLE: Final = cel is not None
 """Whether this platform has the wheel; `CppEngine` cannot be made without it."""
 
 _POD_VARIABLES: Final = ("object", "oldObject")
+_TOO_DEEP: Final = "the expression is nested too deeply; use variables"
 _UNBOUND: Final = re.compile(r'No value with name "([^"]+)" found in Activation')
 
 
@@ -199,6 +201,8 @@ class CppEngine:
             refused = optional_guard.lost_optional(data, library.NAMES)
             names = {name for name, _ in env.variables}
             ready = rewrite.rewrite(data, variables=names, opaque=library.OPAQUE)
+        except DecodeError as error:
+            raise CompileError(_TOO_DEEP) from error
         except Exception as error:
             raise compile_errors.from_text(str(error), source) from error
         compile_errors.refuse_at(source, refused or ready.fault)
@@ -206,7 +210,7 @@ class CppEngine:
         try:
             expression = self._runtime.deserialize(ready.data)
         except Exception as error:
-            raise CompileError("the expression is nested too deeply; use variables") from error
+            raise CompileError(_TOO_DEEP) from error
         asked = self._current if ready.asks else None
         return _CppProgram(source, ready.references, result, expression, self._runtime, asked, True)
 

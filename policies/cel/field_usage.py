@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from policies.cel import checked_expr
-from policies.cel.checked_expr import ExprNode
+from policies.cel.checked_expr import Expr
 
 Parts = dict[str, Any]
 """Field -> the parts of it that are reached, or `ALL` of it; `EACH`: of every item or value."""
@@ -64,75 +64,62 @@ Scope = Mapping[str, "_Place | None"]
 class _Reader:
     found: dict[str, Parts | None] = field(default_factory=dict)
 
-    def value(self, node: ExprNode, scope: Scope) -> None:
-        """Whoever asks for the value of a place may ask for anything in it."""
+    def value(self, node: Expr, scope: Scope) -> None:
+        """An expression that reads the value of a place may read any part of it."""
         place = self.place(node, scope)
         if place is not None:
             self._reach(place, whole=True)
 
-    def place(self, node: ExprNode, scope: Scope) -> _Place | None:
+    def place(self, node: Expr, scope: Scope) -> _Place | None:
         """The place that an expression stands for, or None once all that it reads is noted."""
-        inner = next((c for c in node.children() if c.kind != "Constant"), None)
-        if inner is None:
-            return None
-        match inner.kind:
-            case "Ident":
-                return scope.get(inner.text(1))
-            case "Select":
-                return self._select(inner, scope)
-            case "Comprehension":
-                self._loop(inner, scope)
-            case "Call" if inner.text(2) == _INDEX and inner.node(1) is None:
-                return self._index(inner, scope)
+        match node.WhichOneof("expr_kind"):
+            case "ident_expr":
+                return scope.get(node.ident_expr.name)
+            case "select_expr":
+                return self._select(node.select_expr, scope)
+            case "comprehension_expr":
+                self._loop(node.comprehension_expr, scope)
+            case "call_expr" if _is_index(node.call_expr):
+                return self._index(node, scope)
             case _:
-                self._each(inner, scope)
+                self._each(node, scope)
         return None
 
-    def _each(self, node: ExprNode, scope: Scope) -> None:
-        for child in node.children():
-            if child.kind == "Expr":
-                self.value(child, scope)
-            else:
-                self._each(child, scope)
+    def _each(self, node: Expr, scope: Scope) -> None:
+        for child in checked_expr.children(node):
+            self.value(child, scope)
 
-    def _select(self, select: ExprNode, scope: Scope) -> _Place | None:
-        operand = select.node(1)
-        above = self.place(operand, scope) if operand is not None else None
+    def _select(self, select: Expr.Select, scope: Scope) -> _Place | None:
+        above = self.place(select.operand, scope)
         if above is None:
             return None
-        here = above.step(select.text(2))
-        if select.number(3):  # `has`: whether it is there, not what it is
+        here = above.step(select.field)
+        if select.test_only:  # `has`: whether it is there, not what it is
             self._reach(here, whole=False)
             return None
         return here
 
-    def _index(self, call: ExprNode, scope: Scope) -> _Place | None:
-        arguments = call.nodes(3)
-        constant = arguments[1].node(3) if len(arguments) == 2 else None
-        key = constant.text(6) if constant is not None else ""
+    def _index(self, node: Expr, scope: Scope) -> _Place | None:
+        arguments = node.call_expr.args
+        key = arguments[1].const_expr.string_value if len(arguments) == 2 else ""
         if not key or key == EACH:
-            self._each(call, scope)
+            self._each(node, scope)
             return None
         above = self.place(arguments[0], scope)
         return above.step(key) if above is not None else None
 
-    def _loop(self, fold: ExprNode, scope: Scope) -> None:
-        over, start = fold.node(2), fold.node(4)
-        place = self.place(over, scope) if over is not None else None
-        if start is not None:
-            self.value(start, scope)
+    def _loop(self, loop: Expr.Comprehension, scope: Scope) -> None:
+        place = self.place(loop.iter_range, scope)
+        self.value(loop.accu_init, scope)
         item = None
         if place is not None:
             item = place.step(EACH)
             self._reach(item, whole=False)
-        first, second = fold.text(1), fold.text(8)
-        inside = {**scope, first: item, fold.text(3): None}
-        if second:  # first comes the index or the key, which is no part of the object
-            inside |= {first: None, second: item}
-        for number in (5, 6, 7):
-            part = fold.node(number)
-            if part is not None:
-                self.value(part, inside)
+        inside = {**scope, loop.iter_var: item, loop.accu_var: None}
+        if loop.iter_var2:  # first comes the index or the key, which is no part of the object
+            inside |= {loop.iter_var: None, loop.iter_var2: item}
+        for part in (loop.loop_condition, loop.loop_step, loop.result):
+            self.value(part, inside)
 
     def _reach(self, place: _Place, *, whole: bool) -> None:
         steps = place.way
@@ -155,13 +142,17 @@ def reads(data: bytes, references: Collection[str]) -> ReachableFields:
     objects = {name: _Place(name) for name in OBJECTS if name in references}
     if not objects:
         return EVERYTHING
-    checked = checked_expr.decode(data, "Any").node(2)
-    expression = checked.node(4) if checked is not None else None
-    if expression is None:
+    try:
+        checked = checked_expr.decode(data)
+    except checked_expr.DecodeError:
         return WHOLE
     reader = _Reader()
-    reader.value(expression, objects)
+    reader.value(checked.expr, objects)
     return ReachableFields(reader.found)
+
+
+def _is_index(call: Expr.Call) -> bool:
+    return call.function == _INDEX and not call.HasField("target")
 
 
 @lru_cache(maxsize=4096)  # as many sets of policies as namespaces may have

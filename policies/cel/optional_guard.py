@@ -10,148 +10,128 @@ value with optionals inside is handed to one of our own functions. What people w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from policies.cel import checked_expr
-from policies.cel.checked_expr import ExprNode
+from policies.cel.checked_expr import Expr, Type
 
 _MARKS: Final = (b"optional", b"[?")
 _UNWRAPPING: Final = frozenset({"value", "orValue", "hasValue"})
-_DYN, _ABSTRACT = 1, 14
+_OPTIONAL: Final = "optional_type"
+_UNKNOWN: Final = Type()
 
 ADVICE: Final = "an optional must be unwrapped first: use .orValue(…) or .value()"
 
 
 @dataclass(frozen=True, slots=True)
-class OptionalRefused:
-    """Where an optional would get lost, as an offset in code points, and why that is refused."""
+class RejectedExpression:
+    """Where an expression is at fault, as an offset in code points, and why."""
 
     offset: int
     message: str
 
 
-def lost_optional(data: bytes, own: Collection[str]) -> OptionalRefused | None:
+def lost_optional(data: bytes, own: Collection[str]) -> RejectedExpression | None:
     """The first place of a serialized tree where an optional may reach Python, or None."""
     if not any(mark in data for mark in _MARKS):
         return None
-    checked = checked_expr.decode(data, "Any").node(2)
-    expression = checked.node(4) if checked else None
-    if checked is None or expression is None:
-        return None
-    guard = _Guard(checked_expr.types(checked), own)
-    lost = next((node for node in _expressions(expression) if guard.loses(node)), None)
-    if lost is None and guard.hidden(expression):
-        lost = expression
-    return OptionalRefused(offset(checked, lost.number(2)), ADVICE) if lost else None
+    checked = checked_expr.decode(data)
+    guard = _Guard(checked.type_map, own)
+    lost = next((node for node in _expressions(checked.expr) if guard.loses(node)), None)
+    if lost is None and guard.hidden(checked.expr):
+        lost = checked.expr
+    return (
+        RejectedExpression(checked_expr.offset(checked, lost.id), ADVICE)
+        if lost is not None
+        else None
+    )
 
 
-def _expressions(node: ExprNode) -> Iterator[ExprNode]:
-    if node.kind == "Expr":
-        yield node
-    for child in node.children():
+def _expressions(node: Expr) -> Iterator[Expr]:
+    yield node
+    for child in checked_expr.children(node):
         yield from _expressions(child)
 
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    types: dict[int, ExprNode]  # expression id -> its type
+    types: Mapping[int, Type]  # expression id -> its type
     own: Collection[str]
 
-    def loses(self, node: ExprNode) -> bool:
-        """Whether an optional goes in and something comes out whose type does not tell."""
-        inner = next(node.children(), None)
-        if inner is None:
-            return False
-        match inner.kind:
-            case "Call":
-                return self._call_loses(node, inner)
-            case "List":
-                skipped = _numbers(inner, 2)
-                parts = [e for i, e in enumerate(inner.nodes(1)) if i not in skipped]
+    def loses(self, node: Expr) -> bool:
+        """Whether an optional goes in and the type of what comes out does not show it."""
+        match node.WhichOneof("expr_kind"):
+            case "call_expr":
+                return self._call_loses(node, node.call_expr)
+            case "list_expr":
+                skipped = frozenset(node.list_expr.optional_indices)
+                parts = [e for i, e in enumerate(node.list_expr.elements) if i not in skipped]
                 return self._hides(node, parts)
-            case "Struct":
-                values = [e.node(4) for e in inner.nodes(2) if not e.number(5)]
-                return self._hides(node, [value for value in values if value is not None])
-            case "Comprehension":
+            case "struct_expr":
+                entries = node.struct_expr.entries
+                return self._hides(node, [e.value for e in entries if not e.optional_entry])
+            case "comprehension_expr":
                 # The range, the start, the step and the result; a loop's variables have its type.
-                return any(self.hidden(part) for part in inner.children())
+                return any(map(self.hidden, checked_expr.children(node)))
         return False
 
-    def _call_loses(self, node: ExprNode, call: ExprNode) -> bool:
-        name = call.text(2)
-        arguments = _arguments(call)
-        if name in _UNWRAPPING or not any(map(self.optional, arguments)):
+    def _call_loses(self, node: Expr, call: Expr.Call) -> bool:
+        if call.function in _UNWRAPPING:
             return False
-        if name in self.own or name == "cel.@mapInsert":
+        if not any(map(self.optional, checked_expr.arguments(call))):
+            return False
+        if call.function in self.own or call.function == "cel.@mapInsert":
             return True
-        return _has(self._type(node), _DYN) and not self.optional(node)
+        return _has_dyn(self._type(node)) and not self.optional(node)
 
-    def _hides(self, node: ExprNode, parts: Collection[ExprNode]) -> bool:
+    def _hides(self, node: Expr, parts: Collection[Expr]) -> bool:
         inside = any(map(self.optional, parts))
         return inside and (any(map(self.hidden, parts)) or not _has_optional(self._type(node)))
 
-    def optional(self, node: ExprNode) -> bool:
+    def optional(self, node: Expr) -> bool:
         """Whether the value is an optional or has one inside, as far as can be known."""
         return _has_optional(self._type(node)) or self.hidden(node)
 
-    def hidden(self, node: ExprNode) -> bool:
+    def hidden(self, node: Expr) -> bool:
         """Whether the value is an optional although its type is `dyn`: `object.list[?0]`."""
-        inner = next(node.children(), None)
-        if inner is None or _has_optional(self._type(node)):
+        kind = node.WhichOneof("expr_kind")
+        if kind not in ("select_expr", "call_expr") or _has_optional(self._type(node)):
             return False
-        if inner.kind == "Select":
-            operand = inner.node(1)
-            return operand is not None and not inner.number(3) and self.optional(operand)
-        if inner.kind != "Call":
-            return False
-        if inner.text(2) == "_[?_]":
+        if kind == "select_expr":
+            select = node.select_expr
+            return not select.test_only and self.optional(select.operand)
+        call = node.call_expr
+        if call.function == "_[?_]":
             return True
-        arguments = _arguments(inner)
-        return inner.text(2) == "_[_]" and bool(arguments) and self._is_optional(arguments[0])
+        arguments = checked_expr.arguments(call)
+        return call.function == "_[_]" and bool(arguments) and self._is_optional(arguments[0])
 
-    def _is_optional(self, node: ExprNode) -> bool:
-        """Whether the value itself, not something inside, is an optional."""
-        known = self._type(node).node(_ABSTRACT)
-        return (known is not None and known.text(1) == "optional_type") or self.hidden(node)
+    def _is_optional(self, node: Expr) -> bool:
+        """Whether the value itself, not a part of it, is an optional."""
+        return self._type(node).abstract_type.name == _OPTIONAL or self.hidden(node)
 
-    def _type(self, node: ExprNode) -> ExprNode:
-        return self.types.get(node.number(2)) or ExprNode("Type")
-
-
-def _arguments(call: ExprNode) -> list[ExprNode]:
-    target = call.node(1)
-    return [*([target] if target else []), *call.nodes(3)]
+    def _type(self, node: Expr) -> Type:
+        return self.types.get(node.id, _UNKNOWN)
 
 
-def _has_optional(kind: ExprNode) -> bool:
-    if any(part.text(1) == "optional_type" for part in kind.nodes(_ABSTRACT)):
+def _parameters(kind: Type) -> Iterator[Type]:
+    match kind.WhichOneof("type_kind"):
+        case "list_type":
+            yield kind.list_type.elem_type
+        case "map_type":
+            yield kind.map_type.key_type
+            yield kind.map_type.value_type
+        case "abstract_type":
+            yield from kind.abstract_type.parameter_types
+
+
+def _has_optional(kind: Type) -> bool:
+    if kind.abstract_type.name == _OPTIONAL:
         return True
-    return any(_has_optional(child) for child in kind.children())
+    return any(map(_has_optional, _parameters(kind)))
 
 
-def _has(kind: ExprNode, number: int) -> bool:
-    if kind.kind == "Type" and any(n == number for n, _, _ in kind.fields):
-        return True
-    return any(_has(child, number) for child in kind.children())
-
-
-def _numbers(node: ExprNode, number: int) -> frozenset[int]:
-    """The integers of a repeated field, packed or not."""
-    found: set[int] = set()
-    for n, _, value in node.fields:
-        if n == number and isinstance(value, int):
-            found.add(value)
-        elif n == number and isinstance(value, bytes):
-            found.update(value)
-    return frozenset(found)
-
-
-def offset(checked: ExprNode, expression: int) -> int:
-    """Where an expression stands in its source, in code points."""
-    for source in checked_expr.entries(checked, 5, "SourceInfo"):
-        for entry in source.nodes(4):
-            if entry.number(1) == expression:
-                return entry.number(2)
-    return 0
+def _has_dyn(kind: Type) -> bool:
+    return kind.HasField("dyn") or any(map(_has_dyn, _parameters(kind)))

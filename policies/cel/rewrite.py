@@ -18,16 +18,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from policies.cel import checked_expr, optional_guard, pod_types
-from policies.cel.checked_expr import ExprNode, message
+from policies.cel import checked_expr, pod_types
+from policies.cel.checked_expr import CheckedExpr, Expr, Reference
 from policies.cel.functions import format, lists, pod
 from policies.cel.functions.overload import Function, FunctionError, Overload
+from policies.cel.optional_guard import RejectedExpression
 
 _INSERT: Final = "cel.@mapInsert"
 _JOIN: Final = "cel.@joinMaps"
 _MATCHES: Final = "cel.@matches"
 _RANGE: Final = "cel.@range"
-_CALL, _LIST, _STRUCT, _COMPREHENSION = 6, 7, 8, 9
 
 
 def _join(maps: list[dict[object, object]]) -> dict[object, object]:
@@ -56,167 +56,148 @@ class Rewritten:
     references: frozenset[str]
     asks: bool = False
     """Whether it calls a function that asks for the activation."""
-    fault: optional_guard.OptionalRefused | None = None
+    fault: RejectedExpression | None = None
 
 
 @dataclass(slots=True)
 class _Rewriter:
-    checked: ExprNode
+    checked: CheckedExpr
     variables: Collection[str]
     opaque: Collection[str]
-    tree: ExprNode
-    found: set[str] = field(default_factory=set)
-    stale: dict[int, ExprNode | None] = field(
-        default_factory=dict
-    )  # expression id -> its new reference
+    references: set[str] = field(default_factory=set)
+    stale: dict[int, Reference | None] = field(default_factory=dict)
+    """Expression id -> its new reference."""
     last_id: int = 0
     changed: bool = False
     asks: bool = False
     fault: tuple[int, str] | None = None  # (expression id, message)
 
-    def expression(self, node: ExprNode, hidden: frozenset[str]) -> None:
+    def expression(self, node: Expr, hidden: frozenset[str]) -> None:
         """Rewrite in place, children first; `hidden` are names that loops have taken."""
-        inner = next((c for c in node.children() if c.kind != "Constant"), None)
-        if inner is None:
-            return
-        match inner.kind:
-            case "Comprehension":
-                self._comprehension(node, inner, hidden)
-            case "Ident":
-                self._ident(node, inner, hidden)
-            case "Call":
-                self._each(inner, hidden)
-                self._call(node, inner, hidden)
-            case "Struct" if _is_schema_type(inner.text(1)):
-                why = f"an object of type {inner.text(1)} cannot be made; write a map"
-                self._wrong(node, why)
+        match node.WhichOneof("expr_kind"):
+            case "comprehension_expr":
+                self._comprehension(node.comprehension_expr, hidden)
+            case "ident_expr":
+                self._ident(node, hidden)
+            case "call_expr":
+                self._each(node, hidden)
+                self._call(node, hidden)
+            case "struct_expr" if _is_schema_type(node.struct_expr.message_name):
+                name = node.struct_expr.message_name
+                self._wrong(node, f"an object of type {name} cannot be made; write a map")
             case _:
-                self._each(inner, hidden)
+                self._each(node, hidden)
 
-    def _each(self, node: ExprNode, hidden: frozenset[str]) -> None:
-        for child in node.children():
-            if child.kind == "Expr":
-                self.expression(child, hidden)
-            else:
-                self._each(child, hidden)
+    def _each(self, node: Expr, hidden: frozenset[str]) -> None:
+        for child in checked_expr.children(node):
+            self.expression(child, hidden)
 
-    def _comprehension(self, node: ExprNode, fold: ExprNode, hidden: frozenset[str]) -> None:
-        taken = hidden | {fold.text(1), fold.text(3), fold.text(8)}
-        for number, _, value in fold.fields:
-            if isinstance(value, ExprNode):
-                # The range and the start are outside of the loop.
-                self.expression(value, hidden if number in (2, 4) else taken)
-        step = fold.node(6)
-        insert = _insertion(step) if step else None
-        if insert is None:
+    def _comprehension(self, loop: Expr.Comprehension, hidden: frozenset[str]) -> None:
+        taken = hidden | {loop.iter_var, loop.accu_var, loop.iter_var2}
+        # The range and the start are outside of the loop.
+        for outside in (loop.iter_range, loop.accu_init):
+            self.expression(outside, hidden)
+        for inside in (loop.loop_condition, loop.loop_step, loop.result):
+            self.expression(inside, taken)
+        insertion = _insertion(loop.loop_step)
+        if insertion is None:
             return
         self.changed = True
-        self._collect(insert)
-        start, result = fold.node(4), fold.node(7)
-        assert start is not None
-        assert result is not None
-        start.fields = [(2, 0, start.number(2)), (_LIST, 2, message("List"))]
-        outer = message("Expr", (2, self._id()), (_CALL, message("Call", (2, _JOIN), (3, result))))
-        fold.fields = [(n, w, outer if n == 7 else v) for n, w, v in fold.fields]
+        self._collect(insertion)
+        loop.accu_init.list_expr.SetInParent()
+        joined = Expr.Call(function=_JOIN, args=[loop.result])
+        loop.result.CopyFrom(Expr(id=self._id(), call_expr=joined))
 
-    def _collect(self, insert: ExprNode) -> None:
+    def _collect(self, insertion: Expr) -> None:
         """`insert(acc, k, v)` becomes `acc + [{k: v}]`."""
-        call = insert.node(_CALL)
-        assert call is not None
-        accumulator, *rest = call.nodes(3)
+        accumulator, *rest = insertion.call_expr.args
         entry = rest[0]
         if len(rest) == 2:
-            pair = message("Entry", (1, self._id()), (3, rest[0]), (4, rest[1]))
-            entry = message("Expr", (2, self._id()), (_STRUCT, message("Struct", (2, pair))))
-        items = message("Expr", (2, self._id()), (_LIST, message("List", (1, entry))))
-        call.fields = [(2, 2, b"_+_"), (3, 2, accumulator), (3, 2, items)]
-        self._refer(insert.number(2), "_+_", "add_list")
+            pair = Expr.CreateStruct.Entry(id=self._id(), map_key=rest[0], value=rest[1])
+            entry = Expr(id=self._id(), struct_expr=Expr.CreateStruct(entries=[pair]))
+        items = Expr(id=self._id(), list_expr=Expr.CreateList(elements=[entry]))
+        insertion.call_expr.CopyFrom(Expr.Call(function="_+_", args=[accumulator, items]))
+        self._refer(insertion.id, "_+_", "add_list")
 
-    def _ident(self, node: ExprNode, ident: ExprNode, hidden: frozenset[str]) -> None:
-        name = ident.text(1)
+    def _ident(self, node: Expr, hidden: frozenset[str]) -> None:
+        name = node.ident_expr.name
         if name in self.variables and name not in hidden:
-            self.found.add(name)
+            self.references.add(name)
         elif name in self.opaque:
             self._constant(node, name)
         elif _is_schema_type(name) and name not in hidden:
             self._wrong(node, f"{name} is no type at run time; objects are maps")
 
-    def _call(self, node: ExprNode, call: ExprNode, hidden: frozenset[str]) -> None:
-        name = call.text(2)
-        arguments = call.nodes(3)
+    def _call(self, node: Expr, hidden: frozenset[str]) -> None:
+        name = node.call_expr.function
+        arguments = node.call_expr.args
         if name in format.OPTIONAL:
-            self._optional(node, call)
+            self._optional(node)
         elif name == "type" and len(arguments) == 1:
-            kind = checked_expr.types(self.checked).get(arguments[0].number(2))
-            if kind is not None and kind.text(9) in self.opaque:
-                self._constant(node, kind.text(9))
+            known = self.checked.type_map.get(arguments[0].id)
+            if known is not None and known.message_type in self.opaque:
+                self._constant(node, known.message_type)
         elif name in pod.NAMES and arguments:
-            ident = arguments[0].node(4)
-            known = ident.text(1) if ident else ""
-            if known in self.variables and known not in hidden:
+            variable = arguments[0].ident_expr.name
+            if variable in self.variables and variable not in hidden:
                 self.asks = True
-                self._constant(arguments[0], known)
+                self._constant(arguments[0], variable)
         elif name == "matches":
-            self._matches(node, call, arguments)
+            self._matches(node)
         elif name == "lists.range":
-            self._range(node, call, arguments)
+            self._replace(node, _RANGE)
 
-    def _range(self, node: ExprNode, call: ExprNode, arguments: list[ExprNode]) -> None:
-        self.changed = True
-        call.fields = [(2, 2, _RANGE.encode()), *((3, 2, part) for part in arguments)]
-        self._forget(node.number(2))
-
-    def _matches(self, node: ExprNode, call: ExprNode, arguments: list[ExprNode]) -> None:
-        constant = arguments[-1].node(3) if arguments else None
-        if constant is None:
+    def _matches(self, node: Expr) -> None:
+        arguments = node.call_expr.args
+        if not arguments or not arguments[-1].HasField("const_expr"):
             return
-        self.changed = True
-        wrong = lists.pattern_fault(constant.text(6))
+        wrong = lists.pattern_fault(arguments[-1].const_expr.string_value)
         if wrong is not None:
             self._wrong(arguments[-1], wrong)
-        target = call.node(1)
-        parts = [*([target] if target else []), *arguments]
-        call.fields = [(2, 2, _MATCHES.encode()), *((3, 2, part) for part in parts)]
-        self._forget(node.number(2))
+        self._replace(node, _MATCHES)
 
-    def _optional(self, node: ExprNode, call: ExprNode) -> None:
+    def _replace(self, node: Expr, function: str) -> None:
+        """Call a function of our own with the same arguments."""
         self.changed = True
-        inner = message("Expr", (2, self._id()), (_CALL, call))
-        outer = message("Call", (2, "optional.ofNonZeroValue"), (3, inner))
-        node.fields = [(2, 0, node.number(2)), (_CALL, 2, outer)]
-        self._refer(node.number(2), "optional.ofNonZeroValue", "optional_ofNonZeroValue")
+        arguments = checked_expr.arguments(node.call_expr)
+        node.call_expr.CopyFrom(Expr.Call(function=function, args=arguments))
+        self._forget(node.id)
 
-    def _constant(self, node: ExprNode, text: str) -> None:
+    def _optional(self, node: Expr) -> None:
         self.changed = True
-        node.fields = [(2, 0, node.number(2)), (3, 2, message("Constant", (6, text)))]
-        self._forget(node.number(2))
+        inner = Expr(id=self._id(), call_expr=node.call_expr)
+        name = "optional.ofNonZeroValue"
+        node.call_expr.CopyFrom(Expr.Call(function=name, args=[inner]))
+        self._refer(node.id, name, "optional_ofNonZeroValue")
 
-    def _wrong(self, node: ExprNode, why: str) -> None:
-        self.fault = self.fault or (node.number(2), why)
+    def _constant(self, node: Expr, text: str) -> None:
+        self.changed = True
+        node.const_expr.string_value = text
+        self._forget(node.id)
+
+    def _wrong(self, node: Expr, why: str) -> None:
+        self.fault = self.fault or (node.id, why)
 
     def _id(self) -> int:
-        """An id that no expression has; entries of a map literal have theirs in field 1."""
-        self.last_id = (self.last_id or _largest_id(self.tree)) + 1
+        """An id that no expression has."""
+        self.last_id = (self.last_id or _largest_id(self.checked.expr)) + 1
         return self.last_id
 
-    def _forget(self, expression: int) -> None:
-        """Take back what the checker found about a call that is now another."""
-        self.stale[expression] = None
+    def _forget(self, expression_id: int) -> None:
+        """Drop the checker's reference of a call that is now another."""
+        self.stale[expression_id] = None
 
-    def _refer(self, expression: int, name: str, overload: str) -> None:
-        reference = message("Reference", (1, name), (3, overload))
-        self.stale[expression] = message("ReferenceEntry", (1, expression), (2, reference))
+    def _refer(self, expression_id: int, name: str, overload: str) -> None:
+        self.stale[expression_id] = Reference(name=name, overload_id=[overload])
 
     def apply(self) -> None:
         """Bring the table of references in line with the tree."""
-        kept = [f for f in self.checked.fields if not (f[0] == 2 and self._is_stale(f[2]))]
-        kept += [(2, 2, entry) for entry in self.stale.values() if entry is not None]
-        self.checked.fields = kept
-
-    def _is_stale(self, row: int | bytes | ExprNode) -> bool:
-        return isinstance(row, bytes) and (
-            checked_expr.decode(row, "ReferenceEntry").number(1) in self.stale
-        )
+        references = self.checked.reference_map
+        for expression_id, reference in self.stale.items():
+            if reference is not None:
+                references[expression_id].CopyFrom(reference)
+            elif expression_id in references:
+                del references[expression_id]
 
 
 def _is_schema_type(name: str) -> bool:
@@ -224,38 +205,32 @@ def _is_schema_type(name: str) -> bool:
     return name.startswith((f"{pod_types.PACKAGE}.", "net."))
 
 
-def _insertion(step: ExprNode) -> ExprNode | None:
+def _insertion(step: Expr) -> Expr | None:
     """The expression in a loop's step that inserts into the map being built."""
-    call = step.node(_CALL)
-    if call is None:
-        return None
-    if call.text(2) == _INSERT:
+    call = step.call_expr
+    if call.function == _INSERT:
         return step
-    if call.text(2) == "_?_:_":
-        return _insertion(call.nodes(3)[1])
+    if call.function == "_?_:_":
+        return _insertion(call.args[1])
     return None
 
 
-def _largest_id(node: ExprNode) -> int:
-    largest = max(node.number(1), node.number(2))
-    return max([largest, *(_largest_id(child) for child in node.children())])
+def _largest_id(node: Expr) -> int:
+    entries = [entry.id for entry in node.struct_expr.entries]
+    return max(node.id, *entries, *map(_largest_id, checked_expr.children(node)), 0)
 
 
 def rewrite(data: bytes, *, variables: Collection[str], opaque: Collection[str]) -> Rewritten:
     """The serialized tree as the run time wants it."""
-    root = checked_expr.decode(data, "Any")
-    checked = root.node(2)
-    expression = checked.node(4) if checked else None
-    if checked is None or expression is None:
-        return Rewritten(data, frozenset())
-    rewriter = _Rewriter(checked, variables, opaque, expression)
-    rewriter.expression(expression, frozenset())
+    checked = checked_expr.decode(data)
+    rewriter = _Rewriter(checked, variables, opaque)
+    rewriter.expression(checked.expr, frozenset())
     written = data
     if rewriter.changed:
         rewriter.apply()
-        written = checked_expr.encode(root)
+        written = checked_expr.encode(checked)
     fault = None
     if rewriter.fault is not None:
         where, why = rewriter.fault
-        fault = optional_guard.OptionalRefused(optional_guard.offset(checked, where), why)
-    return Rewritten(written, frozenset(rewriter.found), rewriter.asks, fault)
+        fault = RejectedExpression(checked_expr.offset(checked, where), why)
+    return Rewritten(written, frozenset(rewriter.references), rewriter.asks, fault)

@@ -66,7 +66,7 @@ def test_every_module_says_what_it_is() -> None:
     silent = [
         str(p.relative_to(ROOT))
         for p in sources(*PACKAGES)
-        if not p.read_text().lstrip("r").startswith('"""')
+        if not p.stem.endswith("_pb2") and not p.read_text().lstrip("r").startswith('"""')
     ]
     assert silent == []
 

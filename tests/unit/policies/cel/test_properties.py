@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.cel import checked_expr, engines, protocol
+from policies.cel.checked_expr import CheckedExpr, Expr
 from policies.cel.protocol import Activation, CompileError, Engine, EvaluationError
 
 FIRST: Final = engines.engine("cel-expr-python")
@@ -175,24 +176,20 @@ def test_a_rule_says_the_same_twice(one: Any, other: Any) -> None:
     assert outcomes() == outcomes()
 
 
-nodes: st.SearchStrategy[checked_expr.ExprNode] = st.recursive(
+trees: st.SearchStrategy[Expr] = st.recursive(
     st.builds(
-        lambda number, text: checked_expr.message(
-            "Expr", (2, number), (4, checked_expr.message("Ident", (1, text)))
-        ),
+        lambda number, text: Expr(id=number, ident_expr=Expr.Ident(name=text)),
         st.integers(0, 2**63 - 1),
         st.text(max_size=5),
     ),
     lambda inner: st.builds(
-        lambda parts: checked_expr.message(
-            "Expr", (7, checked_expr.message("List", *((1, p) for p in parts)))
-        ),
-        st.lists(inner, max_size=3),
+        lambda parts: Expr(list_expr=Expr.CreateList(elements=parts)), st.lists(inner, max_size=3)
     ),
     max_leaves=8,
 )
 
 
-@given(node=nodes)
-def test_a_tree_survives_its_bytes(node: checked_expr.ExprNode) -> None:
-    assert checked_expr.decode(checked_expr.encode(node), "Expr") == node
+@given(tree=trees)
+def test_a_tree_survives_its_bytes(tree: Expr) -> None:
+    checked = CheckedExpr(expr=tree)
+    assert checked_expr.decode(checked_expr.encode(checked)) == checked

@@ -1,7 +1,7 @@
 """
 The node table: one row per node, one column per resource.
 
-    images       image index by row
-    label_match  label selectors over all rows (parsing moves to model/label_selector)
-    node_table   columnar node table: one row a node
+    images       which images are on which rows
+    label_match  label selectors over all rows
+    node_table   the columns: amounts, labels, taints, features
 """

@@ -1,17 +1,29 @@
 """
-Label selectors as values, and what they say of a set of labels.
+Label selectors and node selector terms as values, and whether they match a set of labels.
+
+A `Selector` is a LabelSelector:
 
     None    selects nothing: the field was absent or null
     ()      selects everything: the field was empty
     (...)   every requirement must hold; sorted, each once, so that equal selectors are equal
 
-An operator that no API server stores selects nothing: a wish that cannot be read is never dropped.
+`NodeTerms` are the terms of a node selector. One of them must hold; an empty term holds nowhere. A
+requirement with an unknown operator never holds, so that an unreadable constraint is not ignored.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from scheduler.model.fields import mapping, rows, words
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import rows, words
+
+FIELD_PREFIX: Final = "field:"
+"""Before the key of a requirement on a node's field; `metadata.name` is the only one."""
+
+_NODE_OPERATORS: Final = frozenset({"Gt", "Lt"})  # a LabelSelector does not have these
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_INT64: Final = range(-(2**63), 2**63)
 
 
 class LabelRequirement(NamedTuple):
@@ -31,37 +43,72 @@ class LabelRequirement(NamedTuple):
                 return self.key in labels
             case "DoesNotExist":
                 return self.key not in labels
+            case "Gt" | "Lt":
+                return self.key in labels and self.compares(labels[self.key])
             case _:
                 return False
 
+    def compares(self, value: str) -> bool:
+        """Whether a label's value is above (`Gt`) or below (`Lt`) the requirement's."""
+        number, bound = integer(value), integer(self.values[0]) if self.values else None
+        if number is None or bound is None:
+            return False
+        return number > bound if self.operator == "Gt" else number < bound
 
-Selector = tuple[LabelRequirement, ...] | None
+
+Requirements = tuple[LabelRequirement, ...]
+Selector = Requirements | None
+NodeTerms = tuple[Requirements, ...]
 
 NOTHING: Final[Selector] = None
 EVERYTHING: Final[Selector] = ()
 
 
-def read(found: object) -> Selector:
+def read(value: object) -> Selector:
     """A v1 LabelSelector."""
-    if not isinstance(found, Mapping):
+    if not isinstance(value, Mapping):
         return NOTHING
-    listed = [
+    expressions = [
         LabelRequirement(
             str(row.get("key") or ""),
-            str(row.get("operator") or ""),
+            "" if (operator := str(row.get("operator") or "")) in _NODE_OPERATORS else operator,
             tuple(sorted({str(value) for value in row.get("values") or ()})),
         )
-        for row in rows(found.get("matchExpressions"))
+        for row in rows(value.get("matchExpressions"))
     ]
-    return joined(listed, equals(mapping(found.get("matchLabels"))))
+    return joined(expressions, equals(mapping(value.get("matchLabels"))))
 
 
-def equals(labels: object) -> tuple[LabelRequirement, ...]:
-    """A plain map of labels as requirements, as Services and matchLabels have it."""
+def read_node_terms(value: object) -> NodeTerms | None:
+    """A v1 NodeSelector; None where there is no selector."""
+    if not isinstance(value, Mapping):
+        return None
+    return tuple(
+        (
+            *_requirements(row.get("matchExpressions")),
+            *_requirements(row.get("matchFields"), prefix=FIELD_PREFIX),
+        )
+        for row in rows(value.get("nodeSelectorTerms"))
+    )
+
+
+def read_topologies(value: object) -> NodeTerms:
+    """The allowedTopologies of a StorageClass; empty: every node."""
+    return tuple(
+        tuple(
+            LabelRequirement(str(row.get("key")), "In", _values(row))
+            for row in rows(term.get("matchLabelExpressions"))
+        )
+        for term in rows(value)
+    )
+
+
+def equals(labels: object) -> Requirements:
+    """A plain map of labels as requirements, as in a Service's selector and in matchLabels."""
     return tuple(LabelRequirement(key, "In", (value,)) for key, value in words(labels).items())
 
 
-def joined(*parts: Iterable[LabelRequirement]) -> tuple[LabelRequirement, ...]:
+def joined(*parts: Iterable[LabelRequirement]) -> Requirements:
     return tuple(sorted({requirement for part in parts for requirement in part}))
 
 
@@ -69,3 +116,26 @@ def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     return all(requirement.holds(labels) for requirement in selector)
+
+
+def any_selects(terms: NodeTerms, labels: Mapping[str, str]) -> bool:
+    return any(term and selects(term, labels) for term in terms)
+
+
+def integer(text: str) -> int | None:
+    """A whole number of 64 bits in a label or a requirement; None: the text is not a number."""
+    if len(text) > 63 or not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
+
+
+def _requirements(value: object, *, prefix: str = "") -> Requirements:
+    return tuple(
+        LabelRequirement(f"{prefix}{row.get('key')}", str(row.get("operator")), _values(row))
+        for row in rows(value)
+    )
+
+
+def _values(row: Json) -> tuple[str, ...]:
+    return tuple(str(value) for value in row.get("values") or ())

@@ -1,67 +1,58 @@
 """
-Which nodes a pod's spec names: node affinity, required and preferred, features, and its images.
+A pod's constraints on nodes: node affinity, required and preferred, features, and its images.
 
-A `NodeSelectorTerm` asks for several things at once; of the required terms one must hold. As in
-kube-scheduler a term that asks for nothing, or for something unreadable (`Gt` of a word), holds
-nowhere.
+All requirements of a `NodeSelectorTerm` must hold; of the required terms one must hold. As in
+kube-scheduler a term that is empty or unreadable (`Gt` of a word) holds nowhere.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from scheduler.model.fields import Json, mapping, rows, whole
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import rows, whole
+from scheduler.model.label_selector import LabelRequirement, integer
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _NAME: Final = "metadata.name"
 _CONTAINERS: Final = ("containers", "initContainers")
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_INTEGER: Final = re.compile(r"[-+]?[0-9]+", re.ASCII)
-_INT64: Final = range(-(2**63), 2**63)
-
-
-class NodeRequirement(NamedTuple):
-    """Something asked of one label, or of the node's name."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    labels: tuple[NodeRequirement, ...] = ()
-    names: tuple[NodeRequirement, ...] = ()
+    labels: tuple[LabelRequirement, ...] = ()
+    names: tuple[LabelRequirement, ...] = ()
     readable: bool = True
 
     @property
     def named(self) -> frozenset[str] | None:
-        """The only nodes that the term speaks of; None: it names none."""
-        found = [frozenset(row.values) for row in self.names if row.operator == "In"]
-        return frozenset.intersection(*found) if found else None
+        """The only nodes that the term can match; None: it names none."""
+        names = [frozenset(row.values) for row in self.names if row.operator == "In"]
+        return frozenset.intersection(*names) if names else None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConstraints:
-    """Everything beyond the plain node selector; empty: any node will do."""
+    """All constraints beyond the plain node selector; empty: every node matches."""
 
     required: tuple[NodeSelectorTerm, ...] | None = None
-    """One of them must hold, so an empty tuple refuses every node; None: nothing is required."""
+    """One of them must hold, so an empty tuple matches no node; None: nothing is required."""
     preferred: tuple[tuple[int, NodeSelectorTerm], ...] = ()
     """Weights, and the terms that earn them."""
     images: tuple[str, ...] = ()
     """One for each container or image volume, sorted."""
     features: tuple[str, ...] = ()
-    """What a kubelet must have declared that it can do."""
+    """Features that the kubelet must have declared."""
 
     @property
     def named(self) -> frozenset[str] | None:
         """The nodes named one by one when every required term does so; empty: they conflict."""
-        found = [term.named for term in self.required or ()]
-        sets = [names for names in found if names is not None]
-        return frozenset.union(*sets) if sets and len(sets) == len(found) else None
+        named = [term.named for term in self.required or ()]
+        sets = [names for names in named if names is not None]
+        return frozenset.union(*sets) if sets and len(sets) == len(named) else None
 
 
 ANY_NODE: Final = NodeConstraints()
@@ -88,33 +79,25 @@ def read(spec: Json) -> NodeConstraints:
     )
 
 
-def integer(text: str) -> int | None:
-    """A whole number of 64 bits, as labels and requirements hold it; None when it is none."""
-    if len(text) > 63 or not _INTEGER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if number in _INT64 else None
-
-
 def _term(row: Json) -> NodeSelectorTerm:
-    labels = tuple(_requirement(found) for found in rows(row.get("matchExpressions")))
-    names = tuple(_requirement(found) for found in rows(row.get("matchFields")))
+    labels = tuple(_requirement(item) for item in rows(row.get("matchExpressions")))
+    names = tuple(_requirement(item) for item in rows(row.get("matchFields")))
     readable = (
         bool(labels or names) and all(map(_readable, labels)) and all(map(_readable_name, names))
     )
     return NodeSelectorTerm(labels, names, readable)
 
 
-def _requirement(row: Json) -> NodeRequirement:
+def _requirement(row: Json) -> LabelRequirement:
     values = row.get("values")
-    return NodeRequirement(
+    return LabelRequirement(
         key=str(row.get("key") or ""),
         operator=str(row.get("operator") or ""),
         values=tuple(map(str, values)) if isinstance(values, list) else (),
     )
 
 
-def _readable(row: NodeRequirement) -> bool:
+def _readable(row: LabelRequirement) -> bool:
     if not all(map(_LABEL_VALUE.fullmatch, row.values)):
         return False
     match row.operator:
@@ -128,12 +111,12 @@ def _readable(row: NodeRequirement) -> bool:
             return False
 
 
-def _readable_name(row: NodeRequirement) -> bool:
+def _readable_name(row: LabelRequirement) -> bool:
     return row.key == _NAME and row.operator in ("In", "NotIn") and len(row.values) == 1
 
 
 def _features(spec: Json) -> Iterator[str]:
-    """Fields that an older kubelet would not obey."""
+    """Features behind fields that an older kubelet ignores."""
     containers = [row for field in _CONTAINERS for row in rows(spec.get(field))]
     rules = (rule for row in containers for rule in rows(row.get("restartPolicyRules")))
     if any(rule.get("action") == "RestartAllContainers" for rule in rules):
@@ -146,14 +129,14 @@ def _features(spec: Json) -> Iterator[str]:
 
 
 def _images(spec: Json) -> tuple[str, ...]:
-    found = [row.get("image") for field in _CONTAINERS for row in rows(spec.get(field))]
+    names = [row.get("image") for field in _CONTAINERS for row in rows(spec.get(field))]
     volumes = (row.get("image") for row in rows(spec.get("volumes")))
-    found += [image.get("reference") for image in volumes if isinstance(image, Mapping)]
-    if not any(found):
+    names += [image.get("reference") for image in volumes if isinstance(image, Mapping)]
+    if not any(names):
         return ()
-    return tuple(sorted(_tagged(str(name or "")) for name in found))
+    return tuple(sorted(_tagged(str(name or "")) for name in names))
 
 
 def _tagged(name: str) -> str:
-    """With the tag that the container runtime reads into a name without one."""
+    """With the tag that the container runtime adds to a name without one."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -1,20 +1,12 @@
-"""
-Node selector and node affinity over the nodes' labels and names, and what kubelets can do.
-
-A requirement is judged once for each value that its label has anywhere, then read off for all rows.
-"""
+"""Node selector and node affinity over the nodes' labels and names, and declared features."""
 
 from typing import Final
 
 import numpy as np
 
-from scheduler.columns.node_table import ABSENT, Bools, Ints, NodeTable
-from scheduler.model.node_affinity import (
-    NodeConstraints,
-    NodeRequirement,
-    NodeSelectorTerm,
-    integer,
-)
+from scheduler.columns.label_match import matching_rows
+from scheduler.columns.node_table import Bools, Ints, NodeTable
+from scheduler.model.node_affinity import NodeConstraints, NodeSelectorTerm
 from scheduler.model.pod import SchedulingSpec
 
 UNDECLARED: Final = "node(s) didn't match Pod's required features"
@@ -73,35 +65,11 @@ def _holds(table: NodeTable, term: NodeSelectorTerm) -> Bools:
         return np.zeros_like(table.alive)
     rows: Bools = np.ones_like(table.alive)
     for row in term.labels:
-        rows &= _labels(table, row)
+        rows &= matching_rows(table, row)
     for row in term.names:
         found = _rows(table, row.values)
         rows &= found if row.operator == "In" else ~found
     return rows
-
-
-def _labels(table: NodeTable, row: NodeRequirement) -> Bools:
-    codes, values = table.codes(row.key), table.values(row.key)
-    match row.operator:
-        case "Exists":
-            return np.not_equal(codes, ABSENT)
-        case "DoesNotExist":
-            return np.equal(codes, ABSENT)
-        case "In" | "NotIn":
-            hits = [values[value] for value in row.values if value in values]
-        case _:
-            hits = [code for value, code in values.items() if _compares(row, value)]
-    verdicts = np.zeros(len(values) + 1, dtype=np.bool_)
-    verdicts[hits] = True
-    found: Bools = verdicts[codes]
-    return ~found if row.operator == "NotIn" else found
-
-
-def _compares(row: NodeRequirement, value: str) -> bool:
-    found, wanted = integer(value), integer(row.values[0])
-    if found is None or wanted is None:
-        return False
-    return found > wanted if row.operator == "Gt" else found < wanted
 
 
 def _rows(table: NodeTable, names: frozenset[str] | tuple[str, ...]) -> Bools:

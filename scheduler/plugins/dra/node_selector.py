@@ -13,26 +13,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from scheduler.columns.label_match import (
-    LabelIndex,
-    RowRequirement,
-    Selector,
-    Terms,
-    read_terms,
-    selects,
-)
+from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, NodeTable
 from scheduler.model.fields import Json
+from scheduler.model.label_selector import (
+    FIELD_PREFIX,
+    LabelRequirement,
+    NodeTerms,
+    Requirements,
+    read_node_terms,
+    selects,
+)
 from scheduler.model.node import Node
 
-_BY_NAME: Final = "field:metadata.name"
+_BY_NAME: Final = f"{FIELD_PREFIX}metadata.name"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReach:
     name: str = ""
     everywhere: bool = False
-    terms: Terms = ()
+    terms: NodeTerms = ()
 
     def has(self, node: Node) -> bool:
         if self.everywhere or (self.name and self.name == node.name):
@@ -67,7 +68,7 @@ EVERYWHERE: Final = NodeReach(everywhere=True)
 NOWHERE: Final = NodeReach()
 
 
-def _single(terms: Terms) -> str:
+def _single(terms: NodeTerms) -> str:
     if len(terms) == 1:
         for rule in terms[0]:
             if (rule.key, rule.operator) == (_BY_NAME, "In") and len(rule.values) == 1:
@@ -75,7 +76,7 @@ def _single(terms: Terms) -> str:
     return ""
 
 
-def _term_rows(term: Selector, table: NodeTable, known: LabelIndex) -> Bools:
+def _term_rows(term: Requirements, table: NodeTable, known: LabelIndex) -> Bools:
     if not term:
         return np.zeros_like(table.alive)
     found = known.all_of(tuple(rule for rule in term if rule.key != _BY_NAME))
@@ -85,7 +86,7 @@ def _term_rows(term: Selector, table: NodeTable, known: LabelIndex) -> Bools:
     return found
 
 
-def _named(rule: RowRequirement, table: NodeTable) -> Bools:
+def _named(rule: LabelRequirement, table: NodeTable) -> Bools:
     found = np.zeros_like(table.alive)
     for name, row in table.rows.items():
         found[row] = rule.holds({_BY_NAME: name})
@@ -98,13 +99,13 @@ def read_nodes(spec: Json) -> NodeReach | None:
         return NodeReach(name=str(name))
     if spec.get("allNodes") is True:
         return EVERYWHERE
-    terms = read_terms(spec.get("nodeSelector"))
+    terms = read_node_terms(spec.get("nodeSelector"))
     return None if terms is None else NodeReach(terms=terms)
 
 
 def common(found: tuple[NodeReach, ...]) -> NodeReach:
     """The nodes that reach all of these; an allocation is told by them."""
-    rules: dict[RowRequirement, None] = {}
+    rules: dict[LabelRequirement, None] = {}
     for one in found:
         if one.name:
             return one
@@ -119,14 +120,14 @@ def written(nodes: NodeReach) -> Mapping[str, Any] | None:
     if nodes.everywhere:
         return None
     if nodes.name:
-        term = {"matchFields": [_rule(RowRequirement("metadata.name", "In", (nodes.name,)))]}
+        term = {"matchFields": [_rule(LabelRequirement("metadata.name", "In", (nodes.name,)))]}
         return {"nodeSelectorTerms": [term]}
     return {"nodeSelectorTerms": [_written(term) for term in nodes.terms]}
 
 
-def _written(term: Selector) -> Mapping[str, Any]:
-    fields = [rule for rule in term if rule.key.startswith("field:")]
-    labels = [rule for rule in term if not rule.key.startswith("field:")]
+def _written(term: Requirements) -> Mapping[str, Any]:
+    fields = [rule for rule in term if rule.key.startswith(FIELD_PREFIX)]
+    labels = [rule for rule in term if not rule.key.startswith(FIELD_PREFIX)]
     found: dict[str, Any] = {}
     if labels:
         found["matchExpressions"] = [_rule(rule) for rule in labels]
@@ -135,6 +136,6 @@ def _written(term: Selector) -> Mapping[str, Any]:
     return found
 
 
-def _rule(rule: RowRequirement) -> Mapping[str, Any]:
-    key = rule.key.removeprefix("field:")
+def _rule(rule: LabelRequirement) -> Mapping[str, Any]:
+    key = rule.key.removeprefix(FIELD_PREFIX)
     return {"key": key, "operator": rule.operator, "values": list(rule.values)}

@@ -20,8 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.columns.label_match import LabelIndex, selects
+from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, NodeTable
+from scheduler.model.label_selector import selects
 from scheduler.plugins.volumes.storage_types import (
     ClaimKey,
     PersistentVolume,
@@ -213,7 +214,9 @@ class VolumeBinding:
         """On every row the `depth` first volumes of the list that are reached from there."""
         best: Picks = np.full((depth, len(self._table.alive)), _NO_VOLUME, dtype=np.int32)
         for volume in reversed(found):
-            reached = slice(None) if volume.affinity is None else self._rows.where(volume.affinity)
+            reached = (
+                slice(None) if volume.affinity is None else self._rows.rows_of(volume.affinity)
+            )
             if depth > 1:
                 best[1:, reached] = best[:-1, reached]
             best[0, reached] = numbers[volume.name]
@@ -243,7 +246,7 @@ class VolumeBinding:
             verdict[needed & (verdict == _FITS)] = _NOTHING
             return
         if found.topologies:
-            outside = ~self._rows.alternatives(found.topologies)
+            outside = ~self._rows.any_of(found.topologies)
             verdict[needed & outside & (verdict == _FITS)] = _NOTHING
         if (room := self._roomy(claim, found)) is not None:
             verdict[needed & ~room & (verdict == _FITS)] = _SHORT

@@ -258,7 +258,7 @@ class VolumePlugin:
                 left = left & ~gone
             elif volume.affinity is not None:
                 reached = np.zeros_like(rows)
-                reached[self._rows.where(volume.affinity)] = True
+                reached[self._rows.rows_of(volume.affinity)] = True
                 away |= left & ~reached
                 left = left & reached
         yield OUT_OF_REACH, away

@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 
 from cluster import backoff, errors, resources, verbs
 from policies import vocabulary
-from scheduler.columns.label_match import any_selects
+from scheduler.model.label_selector import any_selects
 from scheduler.model.plan import Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
 from scheduler.plugins.volumes.binding import VolumeDecision

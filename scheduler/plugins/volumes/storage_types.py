@@ -10,14 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from policies import quantity, vocabulary
-from scheduler.columns.label_match import (
-    Selector,
-    Terms,
-    read_selector,
-    read_terms,
-    read_topologies,
-)
 from scheduler.model.fields import Json, mapping, pairs, rows, words
+from scheduler.model.label_selector import NodeTerms, Selector, read_node_terms, read_topologies
+from scheduler.model.label_selector import read as read_selector
 from scheduler.model.pod_volumes import AttachableVolume, attachable
 
 ClaimKey = tuple[str, str]  # namespace, name
@@ -99,7 +94,7 @@ class PersistentVolume:
     phase: str = "Pending"
     claim: VolumeOwnerRef | None = None
     labels: tuple[tuple[str, str], ...] = ()
-    affinity: Terms | None = None
+    affinity: NodeTerms | None = None
     """The nodes that reach it; None: all."""
     deleting: bool = False
     attachable: AttachableVolume | None = None
@@ -125,7 +120,7 @@ class PersistentVolume:
             phase=str(status.get("phase") or "Pending"),
             claim=_ref(spec.get("claimRef")),
             labels=pairs(about.get("labels")),
-            affinity=read_terms(mapping(spec.get("nodeAffinity")).get("required")),
+            affinity=read_node_terms(mapping(spec.get("nodeAffinity")).get("required")),
             deleting=about.get("deletionTimestamp") is not None,
             attachable=AttachableVolume(driver, handle) if driver and handle else attachable(spec),
             by_csi=bool(csi),
@@ -139,7 +134,7 @@ class StorageClass:
     provisioner: str = ""
     late: bool = False
     """Claims wait for their first pod."""
-    topologies: Terms = ()
+    topologies: NodeTerms = ()
     """Where volumes can be made; empty: anywhere."""
 
     @property

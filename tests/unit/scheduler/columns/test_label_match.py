@@ -5,15 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.columns.label_match import (
-    LabelIndex,
-    RowRequirement,
-    Terms,
+from scheduler.columns.label_match import LabelIndex
+from scheduler.model.label_selector import (
+    LabelRequirement,
+    NodeTerms,
     any_selects,
-    read_selector,
-    read_terms,
+    read_node_terms,
     selects,
 )
+from scheduler.model.label_selector import read as read_selector
 from tests.unit.scheduler.builders import a_node
 
 LABELS = {"zone": "z1", "size": "10", "word": "large"}
@@ -40,19 +40,19 @@ LABELS = {"zone": "z1", "size": "10", "word": "large"}
     ],
 )
 def test_a_requirement(key: str, operator: str, values: tuple[str, ...], want: bool) -> None:
-    assert RowRequirement(key, operator, values).holds(LABELS) is want
+    assert LabelRequirement(key, operator, values).holds(LABELS) is want
 
 
 def test_an_empty_selector_selects_everything_and_an_empty_term_nothing() -> None:
     assert selects(read_selector({}) or (), LABELS) is True
     assert read_selector(None) is None
-    assert any_selects(read_terms({"nodeSelectorTerms": [{}]}) or (), LABELS) is False
-    assert any_selects(read_terms({"nodeSelectorTerms": []}) or (), LABELS) is False
-    assert read_terms(None) is None
+    assert any_selects(read_node_terms({"nodeSelectorTerms": [{}]}) or (), LABELS) is False
+    assert any_selects(read_node_terms({"nodeSelectorTerms": []}) or (), LABELS) is False
+    assert read_node_terms(None) is None
 
 
 RULES = st.builds(
-    RowRequirement,
+    LabelRequirement,
     st.sampled_from(["zone", "size", "none"]),
     st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Unheard"]),
     st.lists(st.sampled_from(["z1", "z2", "5", "10"]), max_size=2).map(tuple),
@@ -66,14 +66,14 @@ SOME_LABELS = st.dictionaries(
 @settings(max_examples=80, deadline=None)
 @given(st.lists(SOME_LABELS, max_size=4), TERMS)
 def test_all_nodes_at_once_is_each_node_by_itself(
-    nodes: list[dict[str, str]], terms: Terms
+    nodes: list[dict[str, str]], terms: NodeTerms
 ) -> None:
     snapshot = Snapshot.of(a_node(f"n{i}", labels=labels) for i, labels in enumerate(nodes))
     rows = LabelIndex(snapshot.table)
     want = [i for i, labels in enumerate(nodes) if any_selects(terms, labels)]
     for _ in range(2):
-        assert rows.where(terms).tolist() == want
+        assert rows.rows_of(terms).tolist() == want
     if nodes:
         snapshot.put_node(a_node("n0", labels={"zone": "z2", "size": "7"}))
         changed = any_selects(terms, {"zone": "z2", "size": "7"})
-        assert (0 in rows.where(terms)) is changed
+        assert (0 in rows.rows_of(terms)) is changed

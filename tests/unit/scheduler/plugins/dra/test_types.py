@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.columns.label_match import RowRequirement
+from scheduler.model.label_selector import LabelRequirement
 from scheduler.plugins.dra.claim_types import ResourceClaim
 from scheduler.plugins.dra.device_order import DevicePosition, OrderedDevice, ordered, place_of
 from scheduler.plugins.dra.device_types import DeviceId, DeviceTaintRule, ResourceSlice
@@ -85,13 +85,13 @@ def test_a_slice_that_goes_takes_its_pool_with_it() -> None:
         pytest.param(NodeReach(name="b"), False, id="by another name"),
         pytest.param(EVERYWHERE, True, id="everywhere"),
         pytest.param(
-            NodeReach(terms=((RowRequirement("zone", "In", ("z",)),),)),
+            NodeReach(terms=((LabelRequirement("zone", "In", ("z",)),),)),
             True,
             id="by a label that it has",
         ),
         pytest.param(NodeReach(terms=((),)), False, id="an empty term selects nothing"),
         pytest.param(
-            NodeReach(terms=((RowRequirement("field:metadata.name", "In", ("a",)),),)),
+            NodeReach(terms=((LabelRequirement("field:metadata.name", "In", ("a",)),),)),
             True,
             id="by a rule about names",
         ),
@@ -112,8 +112,8 @@ def test_where_devices_are(nodes: NodeReach, want: bool) -> None:
         ),
         pytest.param(
             (
-                NodeReach(terms=((RowRequirement("zone", "In", ("z",)),),)),
-                NodeReach(terms=((RowRequirement("rack", "Exists"),),)),
+                NodeReach(terms=((LabelRequirement("zone", "In", ("z",)),),)),
+                NodeReach(terms=((LabelRequirement("rack", "Exists"),),)),
             ),
             [
                 {

@@ -96,11 +96,13 @@ def test_ready_once_policies_and_namespaces_are_known(site: Site, namespace: str
         eventually(lambda: says(503, "the policies have not been read yet"), "no policies")
         assert site.ask("/healthz")[:2] == (200, "ok"), "alive all the same"
         said = eventually(lambda: site.create(namespace), "a refusal")
-        assert "kubenexus/facts: cannot be judged now: the policies have not been read" in said
+        assert (
+            "kubenexus/facts: admission facts unavailable: the policies have not been read" in said
+        )
         site.withhold(NAMESPACES)
         eventually(lambda: says(503, "the namespaces have not been read yet"), "no namespaces")
         said = site.create(namespace)
-        assert f"cannot be judged now: namespaces {namespace!r} cannot be read: " in said
+        assert f"admission facts unavailable: namespaces {namespace!r} cannot be read: " in said
         assert "403" in said
     assert says(200, "ok")
     eventually(lambda: site.create(namespace) == "", "a pod let in")

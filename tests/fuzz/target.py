@@ -68,7 +68,7 @@ class World:
         found = self._facts[len(asked.name) % 2]
         return replace(found, owner=a_deployment()) if guards.needs_scaled(asked) else found
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         return None
 
 
@@ -78,7 +78,7 @@ class Policies:
     def __init__(self, engine: str | None = None) -> None:
         self.current = policies(engine)
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         return None
 
     def degraded(self) -> str | None:
@@ -128,7 +128,7 @@ class Target:
         logging.getLogger("webhook").setLevel(logging.CRITICAL)
         app = create_app(World(), Policies(engine), now=lambda: NOW)
         self._app: Callable[..., Any] = app
-        self._at_once = app.at_once
+        self._answer_now = app.answer_now
 
     def run(self, path: str, body: bytes) -> int:
         statuses: list[str] = []
@@ -147,7 +147,7 @@ class Target:
         parts = self._app(environ, lambda status, headers, exc=None: statuses.append(status))
         answer = b"".join(parts)
         status = int(statuses[0].split()[0])
-        prompt = self._at_once(path, body)
+        prompt = self._answer_now(path, body)
         if prompt is not None and (status, prompt) != (200, answer):
             raise Broken(
                 f"two doors, two answers: {statuses[0]} {answer[:200]!r}, {prompt[:200]!r}"

@@ -57,7 +57,7 @@ class Facts:
     """The largest NUMA nodes of the cluster, as far as its nodes tell."""
     trust: TrustedUsers = field(default_factory=TrustedUsers)
     """What the user may do besides."""
-    ground: reservation.ReservationFacts | None = None
+    reservation_facts: reservation.ReservationFacts | None = None
     """Where a reservation would keep room; None: not looked at, or not known."""
 
 
@@ -84,9 +84,9 @@ class Decision:
         return "\n".join(failure.line() for failure in self.failures)
 
 
-def refused(rule: str, message: str, fix: str) -> Decision:
-    """A refusal that does not come from the object but from the webhook's own state."""
-    failure = Failure(BUILTIN, rule, message, "Forbidden", fix=fix)
+def denied(rule: str, message: str) -> Decision:
+    """A denial that comes from the state of the webhook, not from the object."""
+    failure = Failure(BUILTIN, rule, message, "Forbidden")
     return Decision(allowed=False, failures=(failure,))
 
 
@@ -112,7 +112,7 @@ def needs_queue(review: Review) -> bool:
     return (review.group, review.kind) in workloads.KINDS
 
 
-def needs_ground(review: Review) -> bool:
+def needs_reservation_facts(review: Review) -> bool:
     """Whether it is a reservation, which is compared with what is there."""
     return policy_object.is_reservation(review.group, review.kind) and not review.subresource
 
@@ -264,12 +264,14 @@ def _reserved(review: Review, now: datetime) -> Iterable[Problem]:
 def _worth_knowing(
     review: Review, facts: Facts, policies: PolicySet, now: datetime
 ) -> Iterable[gang_checks.Note]:
-    if facts.ground is None:
+    if facts.reservation_facts is None:
         return
     tables = policies.tables
     named = {*tables.tenants, *(one.name for one in tables.sharing.tenants)}
-    ground = replace(facts.ground, tenants=facts.ground.tenants | named)
-    for text in reservation.warnings(review.object or {}, ground, now=now):
+    reservation_facts = replace(
+        facts.reservation_facts, tenants=facts.reservation_facts.tenants | named
+    )
+    for text in reservation.warnings(review.object or {}, reservation_facts, now=now):
         yield gang_checks.Note("reservation", text)
 
 

@@ -1,12 +1,12 @@
 """
-What the webhook knows of the cluster: namespaces from a watch, a pod's controller when it matters.
+Facts about the cluster: namespaces from a watch, the controller of a pod where it matters.
 
-    worker thread --facts(review)--> store of the watch --missing--> live read --fails--> NotKnown
+    worker thread ──facts(review)──▶ watch store ──missing──▶ live read ──fails──▶ FactsUnavailable
 
-The API client lives in a thread with an event loop of its own, one a worker process. A lookup
-that fails is never "nothing there": the review is refused and the message says what is missing.
-Nodes are watched for the size of their NUMA nodes alone, which warnings name.
-Queues of Kueue are followed by `kueue`; `standing` says which one counts.
+The API client lives in a thread with its own event loop, one per worker process. A failed lookup
+is never an empty result: the webhook denies the review, and the message names the missing fact.
+Nodes are watched for the size of their NUMA nodes alone, which warnings mention.
+`kueue_queues` watches the queues of Kueue; `queue_lookup` finds the one that counts.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ from webhook import metrics
 from webhook.admission import decide, guards
 from webhook.admission.decide import Facts
 from webhook.admission.guards import TrustedUsers
+from webhook.facts.errors import FactsUnavailable
 from webhook.facts.kueue_queues import KueueQueues
 from webhook.facts.queue_lookup import GENERATIONS, QueueLookup, controller_of, kind_of
 from webhook.policy_source.objects import PolicyObjects
@@ -40,17 +41,16 @@ from webhook.policy_source.reloader import Objects
 from webhook.registration.rule_sync import RuleSync
 from webhook.registration.rules import Kinds
 from webhook.review.codec import Review
-from webhook.serve.app import FactsUnavailable
 
 logger = logging.getLogger(__name__)
 
 Json = Mapping[str, Any]
 T = TypeVar("T")
 
-EVENTS_A_SECOND: Final = 50.0  # more than people read; Events share etcd with everything else
-EVENTS_WAITING: Final = 2_000
+EVENTS_PER_SECOND: Final = 50.0  # more than people read; Events share etcd with all objects
+EVENT_CAPACITY: Final = 2_000
 COUNT_SECONDS: Final = 1.0
-LOOKUP_SECONDS: Final = 1.5  # half of what the API server waits for an answer
+LOOKUP_SECONDS: Final = 1.5  # half of the timeout of the API server
 
 
 class ClusterFacts:
@@ -67,27 +67,30 @@ class ClusterFacts:
         configuration: str = vocabulary.WEBHOOK_NAME,
     ) -> None:
         """
-        `schedulers` are the users that this product's scheduler may be.
-        `offer` takes the policy objects whenever they change; None: they are not followed.
-        `kinds` are what the policies in force name; None: the registered rules are not followed.
-        `configuration` is where they are registered.
+        `schedulers` are the user names of this product's scheduler.
+        `offer` takes the policy objects whenever they change; None: they are not watched.
+        `kinds` are those that the policies in force name; None: the rules are not kept in step.
+        `configuration` is the webhook configuration with the rules.
         """
-        self._kinds, self._configuration = kinds, configuration
-        self._connection, self._instance, self._offer = connection, instance, offer
+        self._kinds = kinds
+        self._configuration = configuration
+        self._connection = connection
+        self._instance = instance
+        self._offer = offer
         self._schedulers = frozenset(schedulers)
         self._loop = BackgroundLoop("webhook-cluster")
         self._client: Client | None = None
         self._namespaces: Informer[Json] | None = None
         self._numa = numa.NumaSizes()
         self._queues: KueueQueues | None = None
-        self._standing: QueueLookup | None = None
+        self._queue_lookup: QueueLookup | None = None
         self._policies: PolicyObjects | None = None
         self._recorder: Recorder | None = None
-        self._registrar: RuleSync | None = None
+        self._rule_sync: RuleSync | None = None
 
     def start(self) -> None:
         self._loop.start()
-        self._loop.submit(self._watch()).add_done_callback(_ended)
+        self._loop.submit(self._watch()).add_done_callback(_stop_worker)
 
     def stop(self) -> None:
         self._loop.stop()
@@ -96,37 +99,37 @@ class ClusterFacts:
         async with Client(self._connection, component="webhook") as client:
             self._client = client
             self._namespaces = Informer(
-                client, resources.NAMESPACES, keep=_kept, on_event=lambda event: None
+                client, resources.NAMESPACES, keep=_name_and_labels, on_event=lambda event: None
             )
             self._queues = KueueQueues(client)
-            self._standing = QueueLookup(
-                self._queues, controller=self._controller, look=self._look_for_queue
+            self._queue_lookup = QueueLookup(
+                self._queues, controller=self._controller, read_queue=self._read_queue
             )
             async with (
                 Recorder(
                     client,
                     controller=vocabulary.WEBHOOK_NAME,
                     instance=self._instance,
-                    capacity=EVENTS_WAITING,
-                    qps=EVENTS_A_SECOND,
+                    capacity=EVENT_CAPACITY,
+                    qps=EVENTS_PER_SECOND,
                     shared=True,
                 ) as recorder,
                 asyncio.TaskGroup() as tasks,
             ):
                 self._recorder = recorder
-                tasks.create_task(_counted(recorder))
+                tasks.create_task(_count_events(recorder))
                 tasks.create_task(self._namespaces.run())
                 tasks.create_task(self._nodes(client).run())
                 tasks.create_task(self._queues.run())
                 if self._kinds is not None:
-                    self._registrar = RuleSync(client, kinds=self._kinds, name=self._configuration)
-                    tasks.create_task(self._registrar.run())
+                    self._rule_sync = RuleSync(client, kinds=self._kinds, name=self._configuration)
+                    tasks.create_task(self._rule_sync.run())
                 if self._offer is not None:
                     self._policies = PolicyObjects(client, recorder, offer=self._offer)
                     tasks.create_task(self._policies.run())
 
     def _nodes(self, client: Client) -> Informer[numa.Sizes]:
-        """Nobody waits for nodes: without them a warning is missing, and no verdict changes."""
+        """Readiness does not wait for nodes: without them a warning is missing, no denial."""
 
         def changed(event: WatchEvent[numa.Sizes]) -> None:
             after = frozenset() if event.kind is EventKind.DELETED else event.object
@@ -134,58 +137,61 @@ class ClusterFacts:
 
         return Informer(client, resources.NODES, keep=numa.sizes_of, on_event=changed)
 
-    def tell(self, objects: Objects, loaded: Loaded) -> None:
-        """Report what became of the policies; from any thread, and never waited for."""
+    def report_policies(self, objects: Objects, loaded: Loaded) -> None:
+        """Start writing the status of the policies; safe from any thread, returns at once."""
         if self._policies is not None:
-            self._loop.submit(self._policies.tell(objects, loaded))
-        if self._registrar is not None:
-            self._loop.submit(_woken(self._registrar))
+            self._loop.submit(self._policies.report(objects, loaded))
+        if self._rule_sync is not None:
+            self._loop.submit(_wake(self._rule_sync))
 
     def record(self, report: EventReport) -> None:
-        """Queue an Event; from any thread, and never waited for."""
+        """Queue an Event; safe from any thread, returns at once."""
         if self._recorder is not None:
             self._recorder.record(report)
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         if self._namespaces is None or not self._namespaces.synced.is_set():
             return "the namespaces have not been read yet"
         if self._queues is None or not self._queues.awaited.is_set():
             return "the queues have not been read yet"
         return None
 
-    def waits(self, asked: Review) -> bool:
-        """Whether the API server must be asked for the queue that the work stands in."""
-        return self._standing is not None and self._standing.waits(asked)
+    def needs_lookup(self, review: Review) -> bool:
+        """Whether the API server must be review for the Kueue queue of the workload."""
+        return self._queue_lookup is not None and self._queue_lookup.needs_lookup(review)
 
-    def facts(self, asked: Review) -> Facts:
+    def facts(self, review: Review) -> Facts:
         return Facts(
-            namespace=self._namespace(asked) if asked.namespace else None,
-            owner=self._workload(asked),
-            queue=self._queue(asked),
-            bound_pod=self._bound_pod(asked) if guards.needs_pod(asked) else None,
+            namespace=self._namespace(review) if review.namespace else None,
+            owner=self._workload(review),
+            queue=self._queue(review),
+            bound_pod=self._bound_pod(review) if guards.needs_pod(review) else None,
             numa_sizes=self._numa.largest,
-            ground=self._ground(asked) if decide.needs_ground(asked) else None,
+            reservation_facts=self._reservation_facts(review)
+            if decide.needs_reservation_facts(review)
+            else None,
             trust=TrustedUsers(
-                is_scheduler=asked.user.get("username") in self._schedulers,
-                manages_tenants=guards.needs_tenant_manager(asked) and self._manages_tenants(asked),
+                is_scheduler=review.user.get("username") in self._schedulers,
+                manages_tenants=guards.needs_tenant_manager(review)
+                and self._manages_tenants(review),
             ),
         )
 
-    def _namespace(self, asked: Review) -> Json:
-        if asked.resource == "namespaces":
-            return asked.object or asked.old_object or {}
-        name = asked.namespace
+    def _namespace(self, review: Review) -> Json:
+        if review.resource == "namespaces":
+            return review.object or review.old_object or {}
+        name = review.namespace
         known = self._namespaces.get(name) if self._namespaces is not None else None
         return known if known is not None else self._read(resources.NAMESPACES, name, None)
 
-    def _bound_pod(self, asked: Review) -> Json | None:
-        """None where there is no such pod: then there is nothing to bind either."""
-        return self._find(resources.PODS, asked.name, asked.namespace)
+    def _bound_pod(self, review: Review) -> Json | None:
+        """None where the pod does not exist: then there is nothing to bind."""
+        return self._find(resources.PODS, review.name, review.namespace)
 
-    def _manages_tenants(self, asked: Review) -> bool:
-        """Whether the API server lets the user update tenant policies."""
-        user = asked.user
-        review = {
+    def _manages_tenants(self, review: Review) -> bool:
+        """Whether the user may update TenantPolicies."""
+        user = review.user
+        access_review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
@@ -202,81 +208,86 @@ class ClusterFacts:
         }
         if self._client is None:
             raise FactsUnavailable("the rights of the user: the webhook is still starting")
-        work = self._client.create(resources.SUBJECT_ACCESS_REVIEWS, review)
-        answer = self._wait(work, "the rights of the user")
+        work = self._client.create(resources.SUBJECT_ACCESS_REVIEWS, access_review)
+        answer = self._run(work, "the rights of the user")
         return (answer.get("status") or {}).get("allowed") is True
 
-    def _ground(self, asked: Review) -> reservation.ReservationFacts | None:
-        """Nobody waits for it: without it a warning is missing, and no verdict changes."""
+    def _reservation_facts(self, review: Review) -> reservation.ReservationFacts | None:
+        """None where it cannot be read: then a warning is missing, and no denial changes."""
         if self._client is None:
             return None
         try:
-            return self._wait(self._grounds(self._client, asked), "nodes and reservations")
+            return self._run(
+                self._read_reservation_facts(self._client, review), "nodes and reservations"
+            )
         except FactsUnavailable as exc:
-            logger.warning("a reservation is not compared", extra={"error": str(exc)})
+            logger.warning("reservation not compared with the cluster", extra={"error": str(exc)})
             return None
 
-    async def _grounds(self, client: Client, asked: Review) -> reservation.ReservationFacts:
-        # The API server's own memory is new enough for a warning.
+    async def _read_reservation_facts(
+        self, client: Client, review: Review
+    ) -> reservation.ReservationFacts:
+        # The cache of the API server is new enough for a warning.
         nodes = await client.list(resources.NODES, resource_version="0", limit=0)
-        reserved = resources.RESOURCE_RESERVATIONS
-        kept = await client.list(reserved, resource_version="0", limit=0)
-        spaces = self._namespaces.values() if self._namespaces is not None else ()
-        labels = (space["metadata"]["labels"] for space in spaces)
-        tenants = {found for one in labels if (found := one.get(vocabulary.TENANT_LABEL))}
-        but = f"{asked.namespace}/{asked.name}"
-        return reservation.ReservationFacts.of(nodes.items, kept.items, tenants, but)
+        kind = resources.RESOURCE_RESERVATIONS
+        existing = await client.list(kind, resource_version="0", limit=0)
+        namespaces = self._namespaces.values() if self._namespaces is not None else ()
+        labels = (namespace["metadata"]["labels"] for namespace in namespaces)
+        tenants = {name for row in labels if (name := row.get(vocabulary.TENANT_LABEL))}
+        itself = f"{review.namespace}/{review.name}"
+        return reservation.ReservationFacts.of(nodes.items, existing.items, tenants, itself)
 
-    def _workload(self, asked: Review) -> Json | None:
-        if guards.needs_scaled(asked):
-            return self._scaled(asked)
-        return self._owner(asked) if decide.needs_owner(asked) else None
+    def _workload(self, review: Review) -> Json | None:
+        if guards.needs_scaled(review):
+            return self._scaled(review)
+        return self._owner(review) if decide.needs_owner(review) else None
 
-    def _scaled(self, asked: Review) -> Json | None:
-        """The workload whose `scale` is written, where that counts pods."""
-        group, _, version = asked.resource_api.rpartition("/")
-        kind = workloads.scaled_kind(group, asked.resource)
+    def _scaled(self, review: Review) -> Json | None:
+        """The workload whose `scale` is written, where its replicas are pods."""
+        group, _, version = review.resource_api.rpartition("/")
+        kind = workloads.scaled_kind(group, review.resource)
         if kind is None:
             return None
-        resource = resources.Resource(group, version, asked.resource, kind)
-        return self._find(resource, asked.name, asked.namespace)
+        resource = resources.Resource(group, version, review.resource, kind)
+        return self._find(resource, review.name, review.namespace)
 
-    def _owner(self, asked: Review) -> Json | None:
-        """The highest controller above the pod that says how large the pod's gang is."""
-        gang = intent.read(asked.object or {}).gang
-        found, known = self._controller(asked.object or {}, asked.namespace), None
+    def _owner(self, review: Review) -> Json | None:
+        """The highest controller above the pod that states the size of the gang."""
+        gang = intent.read(review.object or {}).gang
+        owner: Json | None = None
+        controller = self._controller(review.object or {}, review.namespace)
         for _ in range(GENERATIONS):
-            if found is None or gang is None:
+            if controller is None or gang is None:
                 break
-            if known is None or size_from(found, gang.name) is not None:
-                known = found
-            found = self._controller(found, asked.namespace)
-        return known
+            if owner is None or size_from(controller, gang.name) is not None:
+                owner = controller
+            controller = self._controller(controller, review.namespace)
+        return owner
 
     def _controller(self, obj: Json, namespace: str) -> Json | None:
-        """The object's controller, where that is of a kind that makes pods."""
+        """The controller of the object, where its kind creates pods."""
         reference = controller_of(obj)
         if reference is None:
             return None
         group, version, kind = kind_of(reference)
         resource = resources.Resource(group, version, workloads.plural(kind), kind)
-        found = self._find(resource, str(reference.get("name")), namespace)
-        # A forged or outdated reference names an object of another identity.
-        same = ((found or {}).get("metadata") or {}).get("uid") == reference.get("uid")
-        return found if same else None
+        controller = self._find(resource, str(reference.get("name")), namespace)
+        # A forged or outdated reference names an object with another uid.
+        uid = ((controller or {}).get("metadata") or {}).get("uid")
+        return controller if uid == reference.get("uid") else None
 
-    def _queue(self, asked: Review) -> Queue | None:
-        if self._standing is None:
+    def _queue(self, review: Review) -> Queue | None:
+        if self._queue_lookup is None:
             raise FactsUnavailable("the queues cannot be read: the webhook is still starting")
-        return self._standing.queue(asked)
+        return self._queue_lookup.queue(review)
 
-    def _look_for_queue(self, namespace: str, name: str) -> Queue:
+    def _read_queue(self, namespace: str, name: str) -> Queue:
         if self._queues is None:
             raise FactsUnavailable(f"queue {name!r} cannot be read: the webhook is still starting")
-        return self._wait(self._queues.look(namespace, name), f"queue {name!r}")
+        return self._run(self._queues.read(namespace, name), f"queue {name!r}")
 
     def _find(self, resource: resources.Resource, name: str, namespace: str) -> Json | None:
-        """The object, or None where the API server says that there is none."""
+        """The object, or None where it does not exist."""
         try:
             return self._read(resource, name, namespace)
         except FactsUnavailable as exc:
@@ -290,29 +301,29 @@ class ClusterFacts:
                 f"{resource} {name!r} cannot be read: the webhook is still starting"
             )
         work = self._client.get(resource, name, namespace=namespace)
-        return self._wait(work, f"{resource} {name!r}")
+        return self._run(work, f"{resource} {name!r}")
 
-    def _wait(self, work: Coroutine[Any, Any, T], what: str) -> T:
+    def _run(self, work: Coroutine[Any, Any, T], subject: str) -> T:
         try:
             return self._loop.run(work, timeout=LOOKUP_SECONDS)
         except errors.ClusterError as exc:
-            raise FactsUnavailable(f"{what} cannot be read: {exc}") from exc
+            raise FactsUnavailable(f"{subject} cannot be read: {exc}") from exc
         except asyncio.CancelledError as exc:
-            raise FactsUnavailable(f"{what} cannot be read: the webhook is stopping") from exc
+            raise FactsUnavailable(f"{subject} cannot be read: the webhook is stopping") from exc
 
 
-def _ended(watch: Future[None]) -> None:
-    """A worker that no longer follows the cluster would judge by old facts: it makes way."""
+def _stop_worker(watch: Future[None]) -> None:
+    """A worker without its watches would decide on old facts: the process ends."""
     if not watch.cancelled() and watch.exception() is not None:
-        logger.critical("watching ended; the worker stops", exc_info=watch.exception())
-        os._exit(1)  # from a thread that is not the main one, where an exception ends nothing
+        logger.critical("watches failed; stopping the worker", exc_info=watch.exception())
+        os._exit(1)  # an exception in this thread would not end the process
 
 
-async def _woken(registrar: RuleSync) -> None:
-    registrar.wake()
+async def _wake(rule_sync: RuleSync) -> None:
+    rule_sync.wake()
 
 
-async def _counted(recorder: Recorder) -> None:
+async def _count_events(recorder: Recorder) -> None:
     counts = metrics.EventCounts()
     while True:
         counts.take(
@@ -321,7 +332,7 @@ async def _counted(recorder: Recorder) -> None:
         await asyncio.sleep(COUNT_SECONDS)
 
 
-def _kept(namespace: Json) -> Json:
-    """What is remembered of a namespace: its name and labels."""
+def _name_and_labels(namespace: Json) -> Json:
+    """The part of a namespace that the store keeps: name and labels."""
     metadata = namespace.get("metadata") or {}
     return {"metadata": {"name": metadata.get("name"), "labels": metadata.get("labels") or {}}}

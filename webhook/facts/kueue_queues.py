@@ -1,15 +1,15 @@
 """
-The queues of Kueue as the cluster has them: watched where they are served, asked for where not.
+The Kueue queues of the cluster: watched where they are served, read where a store lacks one.
 
-    facts ──known──▶ stores of both watches ──missing──▶ look: live reads ──fail──▶ KubeError
-                                                           │ the kind is new: it is watched at once
-    LocalQueues, ClusterQueues ──optional kinds──▶ stores
+    known ──▶ stores of both watches ──missing──▶ read: live ──fails──▶ KubeError
+                                                    │ a kind that is new is watched at once
+    LocalQueues, ClusterQueues ──optional informers──▶ stores
 
-A cluster without Kueue has no such kinds: nothing is watched, and nothing is looked up for objects
-that name no queue. What an object names and no store has is asked for, because somebody may have
-applied the queue a moment before. Readiness waits for the first lists, though not for ever: Kueue
-converts its objects itself, and where it does not answer, work that stands in queues is refused
-and its own pods are let in, so that it can come back.
+A cluster without Kueue does not serve these kinds: nothing is watched, and nothing is read for
+objects that name no queue. A queue that an object names and no store has is read live, because it
+may have been applied a moment before. Readiness waits for the first lists, for a bounded time:
+Kueue converts its objects itself. Where Kueue does not answer, the webhook denies workloads in
+queues and admits the pods of Kueue, so that it can come back.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
 
 READY_SECONDS: Final = 10.0  # how long a start waits for the first lists
-UNSERVED_SECONDS: Final = 2.0  # how long it is remembered that there is no such kind
+UNSERVED_SECONDS: Final = 2.0  # how long "the server has no such kind" is cached
 
 
 class _QueueInformer(Generic[T]):
-    """One kind, of which `read` is kept."""
+    """One kind; the store keeps what `read` returns."""
 
     def __init__(
         self,
@@ -48,27 +48,29 @@ class _QueueInformer(Generic[T]):
         on_event: Callable[[WatchEvent[T]], None],
         sleep: Sleep,
     ) -> None:
-        self._client, self._read, self._on_event = client, read, on_event
+        self._client = client
+        self._read = read
+        self._on_event = on_event
         self._informer: Informer[T] | None = None
-        self._noticed = False  # seen to be served, and not yet watched
+        self._is_new = False  # served, and not watched yet
         self.kind = OptionalInformer(
             client, resource, make=self._make, on_event=on_event, sleep=sleep
         )
-        self.kind.on_served = self._asked
+        self.kind.on_served = self._on_served
 
     def _make(self, found: resources.Resource) -> Informer[T]:
         self._informer = Informer(self._client, found, keep=self._read, on_event=self._on_event)
         return self._informer
 
-    def _asked(self, served: bool) -> None:
-        self._noticed = False
+    def _on_served(self, served: bool) -> None:
+        self._is_new = False
         if not served:
             self._informer = None
 
     @property
     def is_complete(self) -> bool:
-        """Whether what the store lacks does not exist, but for the last moment."""
-        if self._noticed or not self.kind.settled.is_set():
+        """Whether a queue that the store lacks did not exist a moment ago."""
+        if self._is_new or not self.kind.settled.is_set():
             return False
         return self._informer is None or self._informer.synced.is_set()
 
@@ -77,17 +79,17 @@ class _QueueInformer(Generic[T]):
         return None if informer is None else informer.get(name, namespace=namespace)
 
     async def served(self) -> resources.Resource | None:
-        """The kind as the server has it now; a new one is watched from here on."""
+        """The kind as the server has it now; a new kind is watched from here on."""
         if self._informer is not None:
             return self._informer.resource
         found = await self.kind.served()
         if found is not None:
-            self._noticed = True
+            self._is_new = True
             self.kind.wake()
         return found
 
     async def find(self, name: str, namespace: str | None = None) -> T | None:
-        """What the store has, or else the server; None: there is none of the name."""
+        """The object in the store, else on the server; None: it does not exist."""
         known = self.get(name, namespace or "")
         if known is not None:
             return known
@@ -101,7 +103,7 @@ class _QueueInformer(Generic[T]):
 
 
 class KueueQueues:
-    """Follows both kinds of one API server; `known` and `may_hold` are for any thread."""
+    """Watches both kinds; `known` and `may_hold` are safe from any thread."""
 
     def __init__(
         self,
@@ -111,12 +113,12 @@ class KueueQueues:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._now = now
-        self._held: Counter[str] = Counter()  # namespace -> its LocalQueues
+        self._local_counts: Counter[str] = Counter()  # namespace -> its LocalQueues
         self._local = _QueueInformer(
             client,
             resources.LOCAL_QUEUES,
             read=kueue.leads_to,
-            on_event=self._counted,
+            on_event=self._count,
             sleep=sleep,
         )
         self._cluster = _QueueInformer(
@@ -128,10 +130,10 @@ class KueueQueues:
         )
         self._unserved_until = float("-inf")
         self.awaited = asyncio.Event()
-        """The first lists are complete, or have been waited for long enough."""
+        """Set when the first lists are complete, or after `READY_SECONDS`."""
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._local.kind.run())
             tasks.create_task(self._cluster.kind.run())
@@ -143,34 +145,36 @@ class KueueQueues:
                 await self._local.kind.settled.wait()
                 await self._cluster.kind.settled.wait()
         if not (self._local.is_complete and self._cluster.is_complete):
-            logger.warning("queues not read; work that stands in queues is refused until they are")
+            logger.warning("queues not listed; denying workloads in queues until they are")
         self.awaited.set()
 
-    def _counted(self, event: WatchEvent[str]) -> None:
+    def _count(self, event: WatchEvent[str]) -> None:
         namespace, _ = event.key
         if event.kind is EventKind.ADDED:
-            self._held[namespace] += 1
+            self._local_counts[namespace] += 1
         elif event.kind is EventKind.DELETED:
-            self._held[namespace] -= 1
+            self._local_counts[namespace] -= 1
 
     def may_hold(self, namespace: str) -> bool:
-        """Whether work of the namespace may stand in a queue."""
-        return self._held.get(namespace, 0) > 0 or not self._local.is_complete
+        """Whether workloads of the namespace may name a queue."""
+        return self._local_counts.get(namespace, 0) > 0 or not self._local.is_complete
 
     def known(self, namespace: str, name: str) -> Queue | None:
-        """The queue, where it is all at hand."""
-        leads_to = self._local.get(name, namespace)
-        found = self._cluster.get(leads_to) if leads_to else None
+        """The queue, where all of it is in memory."""
+        cluster_queue = self._local.get(name, namespace)
+        found = self._cluster.get(cluster_queue) if cluster_queue else None
         if found is not None:
-            return Queue(name, leads_to, found)
+            return Queue(name, cluster_queue, found)
         if self._now() < self._unserved_until:
             return Queue(name, served=False)
         return None
 
-    async def look(self, namespace: str, name: str) -> Queue:
-        """The queue, asked for where it is not at hand."""
+    async def read(self, namespace: str, name: str) -> Queue:
+        """The queue, read live where it is not in memory."""
         if await self._local.served() is None:
             self._unserved_until = self._now() + UNSERVED_SECONDS
             return Queue(name, served=False)
-        leads_to = await self._local.find(name, namespace)
-        return Queue(name, leads_to, await self._cluster.find(leads_to) if leads_to else None)
+        cluster_queue = await self._local.find(name, namespace)
+        return Queue(
+            name, cluster_queue, await self._cluster.find(cluster_queue) if cluster_queue else None
+        )

@@ -86,7 +86,7 @@ class PolicyObjects:
         found = [obj for informer in self._informers for obj in informer.values()]
         self._offer(tuple(sorted(found, key=conditions.source)))
 
-    async def tell(self, objects: Objects, loaded: Loaded) -> None:
+    async def report(self, objects: Objects, loaded: Loaded) -> None:
         """Write what became of the objects; what cannot be written is tried at the next change."""
         for obj in objects:
             status = conditions.status(obj, loaded, now=self._now())
@@ -97,9 +97,9 @@ class PolicyObjects:
                 await self._client.patch_status(kind, obj["metadata"]["name"], {"status": status})
             except errors.KubeError as exc:
                 logger.warning("status not written", extra={"error": str(exc)})
-        self._report(objects, loaded)
+        self._record_faults(objects, loaded)
 
-    def _report(self, objects: Objects, loaded: Loaded) -> None:
+    def _record_faults(self, objects: Objects, loaded: Loaded) -> None:
         known = {conditions.source(obj): Ref.of(dict(obj)) for obj in objects}
         system = Ref("Namespace", vocabulary.SYSTEM_NAMESPACE)
         for fault in loaded.faults:

@@ -29,13 +29,13 @@ from webhook import metrics
 logger = logging.getLogger(__name__)
 
 Objects = tuple[Mapping[str, Any], ...]
-Tell = Callable[[Objects, Loaded], None]
+Report = Callable[[Objects, Loaded], None]
 
 POLL_SECONDS: Final = 2.0
 
 
-def _tell_nobody(objects: Objects, loaded: Loaded) -> None:
-    """Nobody wants to know."""
+def _discard(objects: Objects, loaded: Loaded) -> None:
+    """Drops the report."""
 
 
 class PolicyReloader:
@@ -46,7 +46,7 @@ class PolicyReloader:
         paths: Sequence[Path],
         *,
         wait_for_objects: bool = False,
-        tell: Tell = _tell_nobody,
+        report: Report = _discard,
         engine: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -54,7 +54,7 @@ class PolicyReloader:
         self._reading = Reading()
         self._objects: Objects | None = None if wait_for_objects else ()
         self._offered: Objects | None = None
-        self._engine, self._tell, self._now = engine, tell, now
+        self._engine, self._report, self._now = engine, report, now
         self._store = Store()
         self._wake = threading.Event()
         self._stopped = False
@@ -66,7 +66,7 @@ class PolicyReloader:
     def status(self) -> Status:
         return self._store.status()
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         """Why nothing can be judged yet; a refused newer set is no reason to stop judging."""
         status = self._store.status()
         if status.ready:
@@ -112,7 +112,7 @@ class PolicyReloader:
             )
         for fault in result.problems:
             logger.error("policies refused", extra={"fault": str(fault)})
-        self._tell(objects, Loaded(taken, result.problems))
+        self._report(objects, Loaded(taken, result.problems))
         return taken
 
     def start(self) -> None:

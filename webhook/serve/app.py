@@ -1,17 +1,17 @@
 """
-The Flask shell: bytes to a review, a decision to bytes. No route decides anything about policy.
+The Flask application: bytes to a review, a decision to bytes. No route contains policy.
 
-    POST /mutate, /validate    AdmissionReview in and out; HTTP 200 also for a refusal
-    GET  /healthz              the process answers; independent of the API server
-    GET  /readyz               503 with the reason until reviews can be judged; what is wrong
-                               with newer policies while the last good ones are served
+    POST /mutate, /validate    AdmissionReview in and out; HTTP 200 also for a denial
+    GET  /healthz              the process is alive; independent of the API server
+    GET  /readyz               503 with the reason until the webhook can decide on reviews; the
+                               faults of newer policies while the last good ones are in force
     GET  /metrics              Prometheus text
 
-Whatever goes wrong while judging is a refusal that says so, never an approval.
+A failure while deciding is a denial that names it, never an approval.
 
-A review whose facts are all at hand is also answered `at_once`, without Flask, by the thread that
-read it from its socket: HTTP's machinery costs as much as most verdicts. What has to wait for the
-API server, is large, or is no review comes by WSGI.
+The worker's loop answers a review with `answer_now` where every fact is in memory, without Flask:
+WSGI costs as much CPU as most decisions. A review that needs the API server, a large one, and a
+body that is no review take the way through WSGI.
 """
 
 import logging
@@ -28,21 +28,18 @@ from policies.engine.policyset import PolicySet
 from webhook import metrics
 from webhook.admission import audit, decide
 from webhook.admission.decide import Decision, Facts
-from webhook.review import codec as review
+from webhook.facts.errors import FactsUnavailable
+from webhook.review import codec
 from webhook.review.codec import NotAReview, Review
 
 logger = logging.getLogger(__name__)
 
 # Twice what the API server can store plus an envelope: an object and its predecessor.
 BODY_LIMIT: Final = 7 * 1024 * 1024
-# Larger ones take their time, and who reads from sockets has none to give.
-AT_ONCE_LIMIT: Final = 128 * 1024
-# Namespaces that are remembered as known: more than clusters have.
-SEEN_LIMIT: Final = 20_000
-
-
-class FactsUnavailable(Exception):
-    """A fact that the verdict needs cannot be had now; its message is shown to the user."""
+# A larger body would keep the loop from its sockets for too long.
+FAST_PATH_LIMIT: Final = 128 * 1024
+# Namespaces remembered as watched: more than clusters have.
+NAMESPACE_LIMIT: Final = 20_000
 
 
 class Policies(Protocol):
@@ -51,21 +48,21 @@ class Policies(Protocol):
     @property
     def current(self) -> PolicySet: ...
 
-    def not_ready(self) -> str | None:
-        """Why nothing can be judged yet, or None."""
+    def unready_reason(self) -> str | None:
+        """Why no policies are in force yet, or None."""
 
     def degraded(self) -> str | None:
-        """What is wrong while the last good policies are served, or None."""
+        """The faults of newer policies while the last good ones are in force, or None."""
 
 
 class FactSource(Protocol):
-    """What the shell can find out."""
+    """Where facts about the cluster come from."""
 
-    def facts(self, asked: Review) -> Facts:
+    def facts(self, review: Review) -> Facts:
         """The facts for one review; raises `FactsUnavailable`."""
 
-    def not_ready(self) -> str | None:
-        """Why reviews cannot be judged yet, or None."""
+    def unready_reason(self) -> str | None:
+        """Why facts are not available yet, or None."""
 
 
 class Decider(Protocol):
@@ -82,74 +79,79 @@ _DECIDERS: Final[Mapping[str, Decider]] = {
 Record = Callable[[EventReport], None]
 
 
-def _to_nobody(report: EventReport) -> None:
-    """Nobody wants to know."""
+def _discard(report: EventReport) -> None:
+    """Drops the Event."""
 
 
 class ReviewHandler:
-    """Bodies in, answers out; any thread may ask."""
+    """Answers the bodies of reviews; safe from any thread."""
 
     def __init__(
         self,
-        world: FactSource,
+        fact_source: FactSource,
         policies: Policies,
         *,
         record: Record,
         event_defaults: bool,
         clock: Callable[[], float],
         now: Callable[[], datetime],
-        waits: Callable[[Review], bool],
+        needs_lookup: Callable[[Review], bool],
     ) -> None:
-        self._world, self._policies, self._record = world, policies, record
-        self._must_ask = waits
-        self._event_defaults, self._clock, self._now = event_defaults, clock, now
-        self._seen: set[str] = set()  # namespaces that the world knew: it will know them again
+        self._fact_source = fact_source
+        self._policies = policies
+        self._record = record
+        self._source_needs_lookup = needs_lookup
+        self._event_defaults = event_defaults
+        self._clock = clock
+        self._now = now
+        self._watched_namespaces: set[str] = set()
 
     def answer(self, path: str, body: bytes) -> bytes:
         """The answer to the review in the body; raises `NotAReview`."""
         started = self._clock()
-        return self._answer(path, review.parse(body), started)
+        return self._answer(path, codec.parse(body), started)
 
-    def at_once(self, path: str, body: bytes) -> bytes | None:
-        """The same, or None where it may have to wait or cannot be read."""
-        if len(body) > AT_ONCE_LIMIT:
+    def answer_now(self, path: str, body: bytes) -> bytes | None:
+        """The same; None where it may need a lookup, is large, or is no review."""
+        if len(body) > FAST_PATH_LIMIT:
             return None
         started = self._clock()
         try:
-            asked = review.parse(body)
+            review = codec.parse(body)
         except NotAReview:
             return None
-        return None if self._waits(asked) else self._answer(path, asked, started)
+        return None if self._needs_lookup(review) else self._answer(path, review, started)
 
-    def _waits(self, asked: Review) -> bool:
-        """Whether the API server may have to be waited for."""
+    def _needs_lookup(self, review: Review) -> bool:
+        """Whether the decision may have to wait for the API server."""
         return (
-            asked.namespace not in self._seen
-            or asked.subresource != ""
-            or asked.resource in ("bindings", "namespaces")
-            or decide.needs_owner(asked)
-            or self._must_ask(asked)
+            review.namespace not in self._watched_namespaces
+            or review.subresource != ""
+            or review.resource in ("bindings", "namespaces")
+            or decide.needs_owner(review)
+            or self._source_needs_lookup(review)
         )
 
-    def _answer(self, path: str, asked: Review, started: float) -> bytes:
-        missing = self._policies.not_ready()  # asked first: the set may come in force in between
+    def _answer(self, path: str, review: Review, started: float) -> bytes:
+        unready = self._policies.unready_reason()  # before `current`: a set may come in between
         in_force = self._policies.current
-        judge = _DECIDERS[path]
+        decide_on = _DECIDERS[path]
         decision = _decided(
-            asked, lambda: judge(asked, self._known(asked, missing), in_force, now=self._now())
+            review,
+            lambda: decide_on(review, self._facts(review, unready), in_force, now=self._now()),
         )
         if not decision.allowed:
             logger.info(
                 "denied",
                 extra={
-                    "uid": asked.uid,
-                    "kind": asked.kind,
-                    "object": f"{asked.namespace}/{asked.name}",
+                    "uid": review.uid,
+                    "kind": review.kind,
+                    "object": f"{review.namespace}/{review.name}",
                     "rules": [f"{f.policy}/{f.rule}" for f in decision.failures],
                 },
             )
-        body = review.answer(
-            asked.uid,
+        body = codec.answer(
+            review.uid,
             allowed=decision.allowed,
             message=decision.message,
             warnings=decision.warnings,
@@ -157,66 +159,66 @@ class ReviewHandler:
             audit=audit.annotations(decision),
         )
         metrics.review(path, allowed=decision.allowed, seconds=self._clock() - started)
-        _tell(
-            asked,
-            lambda: audit.reports(asked, decision, in_force, defaults=self._event_defaults),
+        _record_events(
+            review,
+            lambda: audit.reports(review, decision, in_force, defaults=self._event_defaults),
             self._record,
         )
         return body
 
-    def _known(self, asked: Review, missing: str | None) -> Facts:
-        """The facts; without the policies everything would pass, so nothing is judged by then."""
-        if missing is not None:
-            raise FactsUnavailable(missing)
+    def _facts(self, review: Review, unready: str | None) -> Facts:
+        """The facts; without policies every object would pass, so there is no decision."""
+        if unready is not None:
+            raise FactsUnavailable(unready)
         try:
-            found = self._world.facts(asked)
+            facts = self._fact_source.facts(review)
         except FactsUnavailable:
-            self._seen.discard(asked.namespace)
+            self._watched_namespaces.discard(review.namespace)
             raise
-        if asked.namespace and asked.namespace not in self._seen:
-            if len(self._seen) >= SEEN_LIMIT:
-                self._seen.clear()
-            self._seen.add(asked.namespace)
-        return found
+        if review.namespace and review.namespace not in self._watched_namespaces:
+            if len(self._watched_namespaces) >= NAMESPACE_LIMIT:
+                self._watched_namespaces.clear()
+            self._watched_namespaces.add(review.namespace)
+        return facts
 
 
 class App(Flask):
-    """The application, with a door that needs no WSGI."""
+    """The application, with a fast path beside WSGI."""
 
-    def __init__(self, reviews: ReviewHandler) -> None:
+    def __init__(self, handler: ReviewHandler) -> None:
         super().__init__(__name__)
         self.config["MAX_CONTENT_LENGTH"] = BODY_LIMIT
-        self.at_once = reviews.at_once
+        self.answer_now = handler.answer_now
 
 
 def create_app(
-    world: FactSource,
+    fact_source: FactSource,
     policies: Policies,
     *,
-    record: Record = _to_nobody,
+    record: Record = _discard,
     event_defaults: bool = False,
-    waits: Callable[[Review], bool] = lambda asked: False,
+    needs_lookup: Callable[[Review], bool] = lambda review: False,
     clock: Callable[[], float] = time.perf_counter,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> App:
     """
-    The application. `record` takes what is worth an Event and must return at once; with
-    `event_defaults` what policies inject is worth one too. `waits` says of a review whether the
-    world has to ask somebody about it, beyond what the review itself shows.
+    The application. `record` takes Events and must return at once; with `event_defaults` also
+    Events about the defaults that policies inject. `needs_lookup` says whether the fact source
+    must ask the API server about a review, beyond what the review itself shows.
     """
-    reviews = ReviewHandler(
-        world,
+    handler = ReviewHandler(
+        fact_source,
         policies,
         record=record,
         event_defaults=event_defaults,
         clock=clock,
         now=now,
-        waits=waits,
+        needs_lookup=needs_lookup,
     )
-    app = App(reviews)
+    app = App(handler)
 
     def serve(path: str) -> Response:
-        body = reviews.answer(path, request.get_data(cache=False))
+        body = handler.answer(path, request.get_data(cache=False))
         return Response(body, content_type="application/json")
 
     @app.post("/mutate")
@@ -233,7 +235,7 @@ def create_app(
 
     @app.get("/readyz")
     def readyz() -> Response:
-        reason = policies.not_ready() or world.not_ready()
+        reason = policies.unready_reason() or fact_source.unready_reason()
         return _text(policies.degraded() or "ok") if reason is None else _text(reason, 503)
 
     @app.get("/metrics")
@@ -252,29 +254,35 @@ def create_app(
     return app
 
 
-def _decided(asked: Review, judge: Callable[[], Decision]) -> Decision:
-    """The decision; a fact that cannot be had and a bug in a rule both refuse the request."""
+def _decided(review: Review, decide_on: Callable[[], Decision]) -> Decision:
+    """The decision; a missing fact and a bug both deny the request."""
     try:
-        return judge()
+        return decide_on()
     except FactsUnavailable as exc:
-        return decide.refused(
-            "facts", f"cannot be judged now: {exc}", "try again; if it goes on, tell the admin"
+        return decide.denied(
+            "facts",
+            f"admission facts unavailable: {exc}; "
+            "retry, and contact the cluster admin if it persists",
         )
     except Exception:
-        logger.exception("judging failed", extra={"uid": asked.uid, "kind": asked.kind})
-        return decide.refused(
-            "internal", "judging this object failed inside the webhook", "tell the cluster admin"
+        logger.exception(
+            "admission decision failed", extra={"uid": review.uid, "kind": review.kind}
+        )
+        return decide.denied(
+            "internal", "the webhook failed to decide on this object; contact the cluster admin"
         )
 
 
-def _tell(asked: Review, reports: Callable[[], Iterable[EventReport]], record: Record) -> None:
-    """Queue the Events; what goes wrong here must not turn an answer into a refusal."""
+def _record_events(
+    review: Review, reports: Callable[[], Iterable[EventReport]], record: Record
+) -> None:
+    """Queue the Events; a failure here must not turn an approval into a denial."""
     try:
-        for one in reports():
-            metrics.EVENTS.labels(one.reason).inc()
-            record(one)
+        for report in reports():
+            metrics.EVENTS.labels(report.reason).inc()
+            record(report)
     except Exception:
-        logger.exception("reporting failed", extra={"uid": asked.uid, "kind": asked.kind})
+        logger.exception("recording Events failed", extra={"uid": review.uid, "kind": review.kind})
 
 
 def _text(text: str, status: int = 200) -> Response:

@@ -1,13 +1,12 @@
 """
-Who may ask what on the TLS port: a WSGI layer in front of the app.
+Which client may call which path on the TLS port: a WSGI layer in front of the application.
 
-    /healthz, /readyz      everybody: a kubelet shows no certificate
-    /mutate, /validate     everybody, or with a client authority those who proved a name
-    /metrics               nobody once the metrics have a port of their own
-    anything else          the app's own answer
+    /healthz, /readyz      every client: a kubelet shows no certificate
+    /mutate, /validate     every client; with a client CA, those whose certificate it signed
+    /metrics               no client, once the metrics have a port of their own
+    other paths            the application answers
 
-Reviews come through a second door as well, without WSGI, and pass the same guard. What is judged,
-and how, is none of its business.
+Reviews on the fast path pass the same check.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -25,20 +24,20 @@ _REVIEWS: Final = frozenset({"/mutate", "/validate"})
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """What callers may do."""
+    """What clients may do."""
 
-    proven: bool = False
+    require_certificate: bool = False
     """Whether reviews are answered only for clients with a certificate."""
     names: Collection[str] = ()
-    """The names among them that may ask; none: every proven one may."""
+    """The common names that may send reviews; empty: every certificate of the CA may."""
     metrics: bool = True
     """Whether `/metrics` is answered on this port."""
 
-    def refusal(self, path: str, client: str | None) -> tuple[str, str] | None:
+    def denial(self, path: str, client: str | None) -> tuple[str, str] | None:
         """The status and the reason for not answering, or None."""
         if path == "/metrics" and not self.metrics:
             return "404 Not Found", "metrics have a port of their own"
-        if path not in _REVIEWS or not self.proven:
+        if path not in _REVIEWS or not self.require_certificate:
             return None
         if client is None:
             return "403 Forbidden", "reviews are answered for clients with a certificate only"
@@ -51,24 +50,25 @@ class AccessRules:
 class FastPath(Protocol):
     """Answers reviews without WSGI."""
 
-    def at_once(self, path: str, body: bytes) -> bytes | None:
-        """The answer, if nobody has to be waited for and all is well; else ask by WSGI."""
+    def answer_now(self, path: str, body: bytes) -> bytes | None:
+        """The answer where every fact is in memory; None: call by WSGI."""
 
 
 class ClientAuth:
-    """An app behind the guard, by WSGI and, where the app can, at once."""
+    """The application behind the check, by WSGI and, where it has one, on the fast path."""
 
     def __init__(self, app: Wsgi, access: AccessRules) -> None:
-        self._app, self._access = app, access
-        also: object = app
-        self._prompt = also if isinstance(also, FastPath) else None
+        self._app = app
+        self._access = access
+        candidate: object = app
+        self._fast_path = candidate if isinstance(candidate, FastPath) else None
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO") or "")
-        refusal = self._access.refusal(path, environ.get(CLIENT))
-        if refusal is None:
+        denial = self._access.denial(path, environ.get(CLIENT))
+        if denial is None:
             return self._app(environ, start_response)
-        status, reason = refusal
+        status, reason = denial
         body = f"{reason}\n".encode()
         start_response(
             status,
@@ -76,13 +76,8 @@ class ClientAuth:
         )
         return [body]
 
-    def at_once(self, path: str, body: bytes, client: str | None) -> bytes | None:
-        """The answer to a review; None: ask by WSGI, which says why if there is none."""
-        if self._prompt is None or self._access.refusal(path, client) is not None:
+    def answer_now(self, path: str, body: bytes, client: str | None) -> bytes | None:
+        """The answer to a review; None: call by WSGI, which also answers denied clients."""
+        if self._fast_path is None or self._access.denial(path, client) is not None:
             return None
-        return self._prompt.at_once(path, body)
-
-
-def guarded(app: Wsgi, access: AccessRules) -> ClientAuth:
-    """The app behind the guard."""
-    return ClientAuth(app, access)
+        return self._fast_path.answer_now(path, body)

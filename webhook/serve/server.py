@@ -2,7 +2,7 @@
 The webhook as a process: gunicorn with TLS, one `ClusterFacts` a worker, metrics on a port of
 their own.
 
-    master --fork--> worker: world and policies start -> ready, or a while over -> serves
+    master --fork--> worker: facts and policies start -> ready, or a while over -> serves
        |                |
        |                +-- certificate read anew when its files change, for new connections
        +-- metrics server (plain HTTP, all workers added up)
@@ -32,7 +32,7 @@ from cluster.connection import connection
 from policies import vocabulary
 from policies.engine import loader
 from webhook.registration import configurations
-from webhook.serve.client_auth import AccessRules, guarded
+from webhook.serve.client_auth import AccessRules, ClientAuth
 from webhook.serve.tls import Certificate
 
 GRACE_SECONDS: Final = 10
@@ -124,7 +124,7 @@ class _Gunicorn(BaseApplication):
         self, options: Options, certificate: Certificate, where: connection.Connection
     ) -> None:
         self._options, self._certificate, self._where = options, certificate, where
-        self._stop_world: Callable[[], None] | None = None  # in a worker that serves
+        self._stop_facts: Callable[[], None] | None = None  # in a worker that serves
         super().__init__()
 
     def load_config(self) -> None:
@@ -162,47 +162,48 @@ class _Gunicorn(BaseApplication):
         from webhook.serve.app import create_app
 
         options = self._options
-        keeper = PolicyReloader(
+        policies = PolicyReloader(
             options.policies,
             wait_for_objects=options.policy_objects,
-            tell=lambda objects, loaded: world.tell(objects, loaded),
+            report=lambda objects, loaded: facts.report_policies(objects, loaded),
             engine=options.engine,
         )
-        world = ClusterFacts(
+        facts = ClusterFacts(
             self._where,
             schedulers=options.schedulers,
             instance=f"{socket.gethostname()}-{os.getpid()}",
-            offer=keeper.offer if options.policy_objects else None,
-            kinds=lambda: keeper.current.kinds if keeper.status().ready else None,
+            offer=policies.offer if options.policy_objects else None,
+            kinds=lambda: policies.current.kinds if policies.status().ready else None,
             configuration=options.configuration,
         )
-        self._stop_world = world.stop
-        world.start()
-        keeper.start()
+        self._stop_facts = facts.stop
+        facts.start()
+        policies.start()
         wait_until(
-            lambda: not (keeper.not_ready() or world.not_ready()), seconds=options.start_seconds
+            lambda: not (policies.unready_reason() or facts.unready_reason()),
+            seconds=options.start_seconds,
         )
         app = create_app(
-            world,
-            keeper,
-            record=world.record,
+            facts,
+            policies,
+            record=facts.record,
             event_defaults=options.event_defaults,
-            waits=world.waits,
+            needs_lookup=facts.needs_lookup,
         )
         access = AccessRules(
-            proven=options.client_ca is not None,
+            require_certificate=options.client_ca is not None,
             names=frozenset(options.client_names),
             metrics=options.metrics_port is None,
         )
-        return guarded(app, access)
+        return ClientAuth(app, access)
 
     def _tls(self, config: object, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         return self._certificate.context()
 
     def _say_goodbye(self, server: object, worker: object) -> None:
         """Runs in a worker that ends: Events that wait are written."""
-        if self._stop_world is not None:
-            self._stop_world()
+        if self._stop_facts is not None:
+            self._stop_facts()
 
     def _serve_metrics(self, server: object) -> None:
         port = self._options.metrics_port

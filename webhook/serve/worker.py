@@ -127,7 +127,9 @@ class WholeRequestWorker(Worker):
     def run(self) -> None:
         gc.collect()
         gc.freeze()  # modules and policies stay: looking through them time and again is in vain
-        self._prompt = self.wsgi.at_once if isinstance(self.wsgi, client_auth.ClientAuth) else None
+        self._fast_path = (
+            self.wsgi.answer_now if isinstance(self.wsgi, client_auth.ClientAuth) else None
+        )
         self._poll.register(self._wake, selectors.EVENT_READ, self._finish)
         for listener in self.sockets:
             listener.setblocking(False)
@@ -264,7 +266,7 @@ class WholeRequestWorker(Worker):
         del connection.data[:end]
         self._held -= end
         connection.framer = RequestFramer(body_limit=BODY_LIMIT)
-        body = self._at_once(connection, request)
+        body = self._answer_now(connection, request)
         if body is not None:
             keep = self.alive  # asked late: the end may have come while the app judged
             answer = http_responses.success(body, now=time.time(), keep=keep)
@@ -332,13 +334,13 @@ class WholeRequestWorker(Worker):
         connection.then = Phase.READING if keep else Phase.DRAINING
         connection.enter(Phase.WRITING, time.monotonic(), ANSWER_SECONDS)
 
-    def _at_once(self, connection: Connection, request: bytes) -> bytes | None:
+    def _answer_now(self, connection: Connection, request: bytes) -> bytes | None:
         """The body that answers a plain review; None: a thread must see to the request."""
         plain = http_framing.review(request)
-        if plain is None or self._prompt is None:
+        if plain is None or self._fast_path is None:
             return None
         try:
-            return self._prompt(*plain, connection.client)
+            return self._fast_path(*plain, connection.client)
         except Exception:
             logger.exception("a review could not be answered at once")
             return None

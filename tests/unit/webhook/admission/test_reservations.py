@@ -74,7 +74,7 @@ PAST = (
 
 
 @pytest.mark.parametrize(
-    ("review", "trust", "ground", "refused", "warned"),
+    ("review", "trust", "reservation_facts", "refused", "warned"),
     [
         pytest.param(asked(WHOLE), MANAGER, GROUND, [], [], id="a sound one"),
         pytest.param(asked(WHOLE), ANYBODY, GROUND, [RIGHT], [], id="by somebody of a namespace"),
@@ -119,17 +119,17 @@ PAST = (
 def test_verdicts(
     review: Review,
     trust: TrustedUsers,
-    ground: ReservationFacts | None,
+    reservation_facts: ReservationFacts | None,
     refused: list[str],
     warned: list[str],
 ) -> None:
-    facts = Facts(namespace=HOME, trust=trust, ground=ground)
+    facts = Facts(namespace=HOME, trust=trust, reservation_facts=reservation_facts)
     found = decide.validate(review, facts, NONE, now=NOW)
     assert ([one.line() for one in found.failures], list(found.warnings)) == (refused, warned)
 
 
 def test_a_tenant_that_a_policy_names_is_known() -> None:
-    facts = Facts(namespace=HOME, trust=MANAGER, ground=GROUND)
+    facts = Facts(namespace=HOME, trust=MANAGER, reservation_facts=GROUND)
     policies = PolicySet(tables=replace(PolicyTables.of(()), tenants={"b": None}))
     found = decide.validate(asked({**WHOLE, "tenant": "b"}), facts, policies, now=NOW)
     assert found.warnings == ()

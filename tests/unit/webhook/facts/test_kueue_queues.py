@@ -163,7 +163,7 @@ def test_what_is_not_at_hand_is_asked_for(name: str, want: Queue, questions: lis
         server.add("localqueues", "new", {"clusterQueue": "newer"}, "team-a")
         server.add("clusterqueues", "newer", {"namespaceSelector": {}}, tier="silver")
         server.asked.clear()
-        return await queues.look("team-a", name), server.asked
+        return await queues.read("team-a", name), server.asked
 
     assert told(story, install=("v1beta2",)) == (want, questions)
 
@@ -172,7 +172,7 @@ def test_a_cluster_without_kueue_is_asked_now_and_then_and_watches_nothing() -> 
     async def story(server: Server, queues: KueueQueues) -> Any:
         before = list(server.asked), queues.may_hold("team-a"), queues.known("team-a", "gpu")
         server.asked.clear()
-        looked = await queues.look("team-a", "gpu"), list(server.asked)
+        looked = await queues.read("team-a", "gpu"), list(server.asked)
         return before, looked, queues.known("team-a", "gpu")
 
     unserved = Queue("gpu", served=False)
@@ -187,7 +187,7 @@ def test_that_there_is_no_kueue_is_remembered_for_a_moment() -> None:
     async def run() -> list[Queue | None]:
         times = iter((0.0, 0.0, UNSERVED_SECONDS - 1, UNSERVED_SECONDS + 1))
         queues = KueueQueues(cast(Client, Server()), now=lambda: next(times))
-        await queues.look("team-a", "gpu")
+        await queues.read("team-a", "gpu")
         return [queues.known("team-a", "gpu") for _ in range(3)]
 
     unserved = Queue("gpu", served=False)
@@ -197,7 +197,7 @@ def test_that_there_is_no_kueue_is_remembered_for_a_moment() -> None:
 def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
         server.install("v1beta2")
-        first = queues.may_hold("team-a"), await queues.look("team-a", "gpu")
+        first = queues.may_hold("team-a"), await queues.read("team-a", "gpu")
         # Pods without a label of their own come next, and somebody above them may have one.
         unsure = queues.may_hold("team-a"), queues.may_hold("team-b")
         await settled()
@@ -211,7 +211,7 @@ def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> N
 def test_kueue_installed_later_may_hold_anybody_until_its_queues_are_read() -> None:
     async def story(server: Server, queues: KueueQueues) -> Any:
         server.install("v1beta2")
-        await queues.look("team-a", "gpu")
+        await queues.read("team-a", "gpu")
         server.down = True
         await settled()
         return queues.may_hold("team-b"), queues.known("team-a", "gpu")
@@ -241,10 +241,10 @@ def test_while_queues_cannot_be_read_work_in_them_is_not_judged(
     async def story(server: Server, queues: KueueQueues) -> Any:
         may_hold = queues.may_hold("team-a")
         with pytest.raises(errors.Retry, match="conversion webhook"):
-            await queues.look("team-a", "gpu")
+            await queues.read("team-a", "gpu")
         return may_hold, queues.known("team-a", "gpu")
 
     assert (told(story, install=("v1beta2",), down=True), said) == (
         (True, None),
-        ["queues not read; work that stands in queues is refused until they are"],
+        ["queues not listed; denying workloads in queues until they are"],
     )

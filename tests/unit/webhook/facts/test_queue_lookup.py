@@ -8,7 +8,7 @@ import pytest
 
 from policies.engine.kueue import ClusterQueue, Queue
 from tests.builders import a_job, a_pod
-from webhook.facts.queue_lookup import REMEMBERED_SECONDS, QueueLookup
+from webhook.facts.queue_lookup import CACHE_SECONDS, QueueLookup
 from webhook.review.codec import Review
 
 Json = dict[str, Any]
@@ -43,7 +43,9 @@ class Cluster:
         return Queue(name)
 
     def standing(self) -> QueueLookup:
-        return QueueLookup(self, controller=self.controller, look=self.look, now=lambda: self.time)
+        return QueueLookup(
+            self, controller=self.controller, read_queue=self.look, now=lambda: self.time
+        )
 
 
 def made_by(
@@ -161,7 +163,7 @@ def test_the_queue_that_work_stands_in(
 ) -> None:
     cluster = Cluster(above)
     standing = cluster.standing()
-    waits = standing.waits(asked)
+    waits = standing.needs_lookup(asked)
     found = standing.queue(asked)
     want = Queue(NEW) if queue == NEW else Queue(queue or "", "research", ClusterQueue("gold"))
     assert (found, cluster.asked, waits) == (
@@ -175,8 +177,8 @@ def test_a_controller_is_asked_once_in_a_while_for_all_its_pods() -> None:
     cluster = Cluster({"j": in_queue(JOB, "gpu")})
     standing = cluster.standing()
     seen = []
-    for cluster.time in (0.0, REMEMBERED_SECONDS / 2, REMEMBERED_SECONDS + 1):
-        waits = standing.waits(a_review(POD))
+    for cluster.time in (0.0, CACHE_SECONDS / 2, CACHE_SECONDS + 1):
+        waits = standing.needs_lookup(a_review(POD))
         found = standing.queue(a_review(POD))
         seen.append((waits, found and found.name, len(cluster.asked)))
         cluster.above = {"j": in_queue(JOB, "other")}

@@ -8,9 +8,10 @@ from flask.testing import FlaskClient
 from policies.engine.policyset import PolicySet
 from tests.builders import a_namespace, a_pod, in_gang
 from webhook.admission.decide import Facts
+from webhook.facts.errors import FactsUnavailable
 from webhook.review.codec import Review
 from webhook.serve import app as shell
-from webhook.serve.app import FactsUnavailable, create_app
+from webhook.serve.app import create_app
 
 Json = dict[str, Any]
 
@@ -27,14 +28,14 @@ class FakeWorld:
             raise self.broken
         return Facts(a_namespace(asked.namespace))
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         return self.reason
 
 
 class FakePolicies:
     current = PolicySet()
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         return None
 
     def degraded(self) -> str | None:
@@ -102,13 +103,13 @@ def test_a_refusal_is_http_200_with_every_failed_rule() -> None:
     [
         pytest.param(
             FactsUnavailable("namespaces 'team-a' cannot be read: 500"),
-            "kubenexus/facts: cannot be judged now: namespaces 'team-a' cannot be read: 500: "
-            "try again; if it goes on, tell the admin",
+            "kubenexus/facts: admission facts unavailable: namespaces 'team-a' cannot be read: 500; "
+            "retry, and contact the cluster admin if it persists",
             id="a fact that cannot be had",
         ),
         pytest.param(
             ZeroDivisionError("secret detail"),
-            "kubenexus/internal: judging this object failed inside the webhook: tell the cluster admin",
+            "kubenexus/internal: the webhook failed to decide on this object; contact the cluster admin",
             id="a bug",
         ),
     ],
@@ -197,23 +198,23 @@ def owned(pod: Json) -> Json:
         ),
         pytest.param(b"{", False, id="no review"),
         pytest.param(
-            a_body(a_pod(annotations={"a": "x" * shell.AT_ONCE_LIMIT})), False, id="too large"
+            a_body(a_pod(annotations={"a": "x" * shell.FAST_PATH_LIMIT})), False, id="too large"
         ),
     ],
 )
 def test_what_waits_for_nobody_is_answered_at_once(body: bytes, want: bool) -> None:
     app = create_app(FakeWorld(), FakePolicies())
-    assert app.at_once("/validate", a_body(a_pod())) is None  # nobody knows the namespace yet
+    assert app.answer_now("/validate", a_body(a_pod())) is None  # nobody knows the namespace yet
     by_wsgi = app.test_client().post("/validate", data=a_body(a_pod())).data
-    got = app.at_once("/validate", body)
+    got = app.answer_now("/validate", body)
     assert got == (by_wsgi if want else None)
 
 
 def test_what_the_world_must_ask_about_is_left_to_others() -> None:
-    app = create_app(FakeWorld(), FakePolicies(), waits=lambda asked: asked.name == "slow")
+    app = create_app(FakeWorld(), FakePolicies(), needs_lookup=lambda asked: asked.name == "slow")
     app.test_client().post("/validate", data=a_body(a_pod()))
     slow = a_body(a_pod()).replace(b'"namespace":', b'"name":"slow","namespace":', 1)
-    assert [app.at_once("/validate", body) is None for body in (a_body(a_pod()), slow)] == [
+    assert [app.answer_now("/validate", body) is None for body in (a_body(a_pod()), slow)] == [
         False,
         True,
     ]
@@ -224,7 +225,7 @@ def test_a_namespace_that_was_lost_is_looked_up_by_others() -> None:
     app = create_app(world, FakePolicies())
     app.test_client().post("/validate", data=a_body(a_pod()))
     world.broken = FactsUnavailable("gone")
-    refused = app.at_once("/validate", a_body(a_pod()))
+    refused = app.answer_now("/validate", a_body(a_pod()))
     assert refused is not None
     assert orjson.loads(refused)["response"]["allowed"] is False
-    assert app.at_once("/validate", a_body(a_pod())) is None
+    assert app.answer_now("/validate", a_body(a_pod())) is None

@@ -1,6 +1,6 @@
 import pytest
 
-from webhook.serve.client_auth import CLIENT, AccessRules, Environ, guarded
+from webhook.serve.client_auth import CLIENT, AccessRules, ClientAuth, Environ
 
 
 def status(access: AccessRules, path: str, client: str | None) -> int:
@@ -14,7 +14,7 @@ def status(access: AccessRules, path: str, client: str | None) -> int:
     def start(line: str, headers: object) -> None:
         seen.append(line)
 
-    list(guarded(app, access)({"PATH_INFO": path, CLIENT: client}, start))
+    list(ClientAuth(app, access)({"PATH_INFO": path, CLIENT: client}, start))
     [line] = seen
     return int(line.split()[0])
 
@@ -27,11 +27,25 @@ def status(access: AccessRules, path: str, client: str | None) -> int:
             AccessRules(), "/metrics", None, 200, id="metrics without a port of their own"
         ),
         pytest.param(AccessRules(metrics=False), "/metrics", None, 404, id="metrics elsewhere"),
-        pytest.param(AccessRules(proven=True), "/validate", None, 403, id="no certificate"),
-        pytest.param(AccessRules(proven=True), "/mutate", None, 403, id="no certificate to mutate"),
-        pytest.param(AccessRules(proven=True), "/mutate", "x", 200, id="any certificate"),
         pytest.param(
-            AccessRules(proven=True), "/mutate", "", 200, id="a certificate without a name"
+            AccessRules(require_certificate=True), "/validate", None, 403, id="no certificate"
+        ),
+        pytest.param(
+            AccessRules(require_certificate=True),
+            "/mutate",
+            None,
+            403,
+            id="no certificate to mutate",
+        ),
+        pytest.param(
+            AccessRules(require_certificate=True), "/mutate", "x", 200, id="any certificate"
+        ),
+        pytest.param(
+            AccessRules(require_certificate=True),
+            "/mutate",
+            "",
+            200,
+            id="a certificate without a name",
         ),
         pytest.param(
             AccessRules(True, {"a"}), "/mutate", "", 403, id="no name where one is wanted"
@@ -54,7 +68,7 @@ def test_who_may_ask_what(access: AccessRules, path: str, client: str | None, wa
     ("access", "client", "want"),
     [
         pytest.param(AccessRules(), None, b"/mutate {}", id="anybody may ask by default"),
-        pytest.param(AccessRules(proven=True), None, None, id="no certificate"),
+        pytest.param(AccessRules(require_certificate=True), None, None, id="no certificate"),
         pytest.param(AccessRules(True, {"a"}), "a", b"/mutate {}", id="the right name"),
         pytest.param(AccessRules(True, {"a"}), "b", None, id="another name"),
     ],
@@ -62,16 +76,19 @@ def test_who_may_ask_what(access: AccessRules, path: str, client: str | None, wa
 def test_the_door_without_wsgi_has_the_same_guard(
     access: AccessRules, client: str | None, want: bytes | None
 ) -> None:
-    assert guarded(Prompt(), access).at_once("/mutate", b"{}", client) == want
+    assert ClientAuth(Prompt(), access).answer_now("/mutate", b"{}", client) == want
 
 
 def test_an_app_without_such_a_door_is_asked_by_wsgi() -> None:
-    assert guarded(lambda environ, start: [], AccessRules()).at_once("/mutate", b"{}", None) is None
+    assert (
+        ClientAuth(lambda environ, start: [], AccessRules()).answer_now("/mutate", b"{}", None)
+        is None
+    )
 
 
 class Prompt:
     def __call__(self, environ: Environ, start_response: object) -> list[bytes]:
         return []
 
-    def at_once(self, path: str, body: bytes) -> bytes | None:
+    def answer_now(self, path: str, body: bytes) -> bytes | None:
         return f"{path} ".encode() + body

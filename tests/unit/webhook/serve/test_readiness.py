@@ -17,7 +17,7 @@ class World:
     def facts(self, asked: Review) -> Facts:
         return Facts(a_namespace())
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         return None
 
 
@@ -28,7 +28,7 @@ class Starting:
     looks: list[str | None] = field(default_factory=list)
     current: PolicySet = field(default_factory=PolicySet)
 
-    def not_ready(self) -> str | None:
+    def unready_reason(self) -> str | None:
         return self.looks.pop(0)
 
     def degraded(self) -> str | None:
@@ -43,6 +43,6 @@ def test_a_review_before_the_policies_is_refused(path: str) -> None:
     assert (answer.status_code, response["allowed"], response["status"]["message"]) == (
         200,
         False,
-        "kubenexus/facts: cannot be judged now: the policies have not been read yet: "
-        "try again; if it goes on, tell the admin",
+        "kubenexus/facts: admission facts unavailable: the policies have not been read yet; "
+        "retry, and contact the cluster admin if it persists",
     )

@@ -333,7 +333,7 @@ def test_a_review_under_way_is_answered_before_the_end(tmp_path: Path) -> None:
         assert webhook.process.wait(PATIENCE) == 0
     assert answer.startswith(b"HTTP/1.1 200 OK")
     assert b"connection: close" in answer.lower()
-    assert b"cannot be judged now" in answer
+    assert b"admission facts unavailable" in answer
 
 
 def test_a_new_worker_waits_until_it_can_judge_but_not_for_ever() -> None:

@@ -18,7 +18,7 @@ from gunicorn.config import Config
 from kubenexus.dev.process import ports
 from tests.unit.webhook.serve.serving import PATIENCE, an_authority, put_pair
 from webhook.serve import worker as workers
-from webhook.serve.client_auth import AccessRules, Environ, guarded
+from webhook.serve.client_auth import AccessRules, ClientAuth, Environ
 from webhook.serve.worker import WholeRequestWorker
 
 
@@ -29,7 +29,7 @@ class App:
     go: threading.Event = field(default_factory=threading.Event)
     order: list[bytes] = field(default_factory=list)
 
-    def at_once(self, path: str, body: bytes) -> bytes | None:
+    def answer_now(self, path: str, body: bytes) -> bytes | None:
         if body == b"broken":
             raise ZeroDivisionError
         if not body.startswith(b"quick"):
@@ -75,7 +75,7 @@ def serving(folder: Path) -> Iterator[Running]:
     log: Any = logging.getLogger()
     nothing: Any = None  # the worker asks its application for `wsgi`, which is given below
     worker = WholeRequestWorker(1, os.getppid(), [listener], nothing, 30, config, log)
-    worker.wsgi = cast(Any, guarded(app, AccessRules()))
+    worker.wsgi = cast(Any, ClientAuth(app, AccessRules()))
     worker.prepare()
     thread = threading.Thread(target=worker.run)
     thread.start()

@@ -15,8 +15,7 @@ from scheduler.gang.recovery import GangRecovery
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod, PodKey
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import UnitKey, key_of
+from scheduler.model.unit import StartReservation, UnitKey, key_of
 from scheduler.plan.filters import HELD
 from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import UnitView

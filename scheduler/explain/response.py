@@ -22,7 +22,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.diagnosis import Explanation, explain
 from scheduler.explain.inspection import Inspection
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
+from scheduler.model.unit import StartReservation
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import QueueState, UnitView

@@ -20,7 +20,6 @@ Values read from API objects: pods, nodes, gangs, plans. No state, no I/O.
     policy             topology levels, GPU models, tiers from the policies in force
     resource_claims    a pod's references to ResourceClaims
     resources          resource names, the cap on amounts, default requests of scores
-    start_reservation  when and where a unit is expected to start
     taints             taints and tolerations
-    unit               Unit: one pod or one gang, planned together; PartialGang
+    unit               Unit: one pod or one gang, planned together; PartialGang, StartReservation
 """

@@ -203,3 +203,15 @@ class PartialGang:
     timeout: float
     witnessed: bool
     """This process bound its members, so their number needs no confirmation."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartReservation:
+    """The unit is expected to start at this time, on these nodes."""
+
+    key: UnitKey
+    start: float
+    nodes: frozenset[str]
+    waits_for: tuple[str, ...] = ()
+    """Keys of the pods on these nodes that end last, the last first; a few."""
+    priority: int = 0

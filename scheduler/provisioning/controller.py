@@ -26,8 +26,7 @@ from cluster.informer import EventKind, WatchEvent
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import StartReservation, Unit, UnitKey
 from scheduler.provisioning.decision import ProvisioningState, Step, classes, decide, missing, pause
 from scheduler.provisioning.objects import Name, Phase, ProvisioningRequest, RequestDraft
 from scheduler.provisioning.writer import RequestWriter, WriteFailed

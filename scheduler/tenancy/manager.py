@@ -18,8 +18,7 @@ from cluster.informer import WatchEvent
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import StartReservation, Unit, UnitKey
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.controller import BackfillActions, BackfillController

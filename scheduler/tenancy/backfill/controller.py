@@ -26,8 +26,7 @@ from cluster.events import correlator
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placed, Placement, Plan
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import StartReservation, Unit, UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.plan.planner import rows_of
 from scheduler.queueing.entry import QueueState

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from scheduler.cache.cache import Cache
 from scheduler.model.over_quota import Excess, OverQuota
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import StartReservation, Unit, UnitKey
 from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.tree import Amounts, total

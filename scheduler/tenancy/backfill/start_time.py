@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import Placed, Placement, Plan
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import UnitKey
+from scheduler.model.unit import StartReservation, UnitKey
 from scheduler.plan.memo import Memo
 
 

@@ -33,8 +33,7 @@ from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import StartReservation, Unit, UnitKey
 from scheduler.plan.memo import Memo
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report.metrics import Metrics

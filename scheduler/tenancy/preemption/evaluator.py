@@ -18,8 +18,7 @@ from scheduler.cache.cache import Cache
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit
+from scheduler.model.unit import StartReservation, Unit
 from scheduler.plan.memo import Memo
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.preemption import candidates, pdb

@@ -18,8 +18,7 @@ from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import Unit, UnitKey
+from scheduler.model.unit import StartReservation, Unit, UnitKey
 from scheduler.plan import planner
 from scheduler.report import events
 from tests.unit.scheduler.tenancy.histories import Story

@@ -14,7 +14,7 @@ of the cluster shows it and whatever the scheduler says.
 
 from dataclasses import dataclass
 
-from scheduler.model.start_reservation import StartReservation
+from scheduler.model.unit import StartReservation
 from scheduler.report import events
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import Wish, unit_of

@@ -8,8 +8,7 @@ from scheduler.cache.snapshot import Snapshot
 from scheduler.model.assignment import NOWHERE
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placement, Plan
-from scheduler.model.start_reservation import StartReservation
-from scheduler.model.unit import units
+from scheduler.model.unit import StartReservation, units
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps

@@ -23,6 +23,7 @@ from typing import Any, Final
 from cluster.informer import EventKind, WatchEvent
 from scheduler.actuators import Actuators
 from scheduler.bind.binding_cycle import BindingCycles
+from scheduler.bind.prebind import PreBind
 from scheduler.cache.cache import Cache
 from scheduler.cache.comparer import Mismatch, compare
 from scheduler.cache.snapshot import Snapshot
@@ -157,26 +158,24 @@ class Scheduler:
         )
         self._stirred = False  # something that no node shows may have helped somebody
         self._stir_at = 0.0  # not before, so that a stream of such changes costs little
-        self._most_flying = settings.most_in_flight  # pods
+        self._most_in_flight = settings.most_in_flight  # pods
         self._ending = False
         self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
         self._claiming = actuators.claiming and actuators.claiming(
             self.cache.snapshot.devices, self.stir
         )
         self.binding_cycles = BindingCycles(
-            cache=self.cache,
-            queue=self.queue,
+            context,
             partial_gangs=self.partial_gangs,
             binder=actuators.binder,
+            prebind=PreBind(
+                now=now,
+                volumes=actuators.preparing and actuators.preparing(self.cache.snapshot.volumes),
+                claims=self._claiming,
+                reservations=self.tenancy.reserving,
+            ),
             reporter=actuators.reporter,
-            metrics=metrics,
-            now=now,
             pending=self._pods.get,
-            freed=self._note,
-            wake=self._wake.set,
-            preparing=actuators.preparing and actuators.preparing(self.cache.snapshot.volumes),
-            claiming=self._claiming,
-            reserving=self.tenancy.reserving,
         )
 
     @property
@@ -277,7 +276,7 @@ class Scheduler:
         return uid in self._pods or (held is not None and not held.pod.terminating)
 
     def _unreserved(self, gang: GangKey, why: str) -> None:
-        told = self._reporter.unreserved(gang, why, self._known())
+        told = self._reporter.reservation_ended(gang, why, self._known())
         if not told and self.tenancy.reserving is not None:
             self.tenancy.reserving.untold(gang, why)
         self._regroup(gang)
@@ -336,7 +335,11 @@ class Scheduler:
 
     def _may_plan(self) -> bool:
         """A gang goes whole, so the limit is one to begin under, not one to stay under."""
-        return not self._ending and self.binding_cycles.pods < self._most_flying and self._leading()
+        return (
+            not self._ending
+            and self.binding_cycles.pods_in_flight < self._most_in_flight
+            and self._leading()
+        )
 
     async def finish(self, seconds: float) -> None:
         """Plan nothing more, and wait for binds in flight, at most so long."""
@@ -379,7 +382,7 @@ class Scheduler:
             case NoFit(over_quota=why) if why:
                 self._metrics.attempts.labels("over_quota").inc()
                 self.queue.mark_over_quota(unit.key, self._now(), found)
-                self._reporter.held_back(unit, found)
+                self._reporter.over_quota(unit, found)
             case Placed():
                 self._metrics.attempts.labels("placed").inc()
                 self.tenancy.placed(unit, found)
@@ -403,10 +406,12 @@ class Scheduler:
             within = allowed if isinstance(allowed, Unit) else unit
             over = self.accounts.excess_members(unit, within) if within is not unit else None
         asked = self.provisioning.misfit(within, found)
-        self._reporter.misfit(unit, within.pods, found, provisioning=asked)
+        self._reporter.unschedulable(unit, within.pods, found, provisioning=asked)
         if over is not None:
             mine = {pod.uid for pod in within.pods}
-            self._reporter.beyond_quota([pod for pod in unit.pods if pod.uid not in mine], over)
+            self._reporter.members_over_quota(
+                [pod for pod in unit.pods if pod.uid not in mine], over
+            )
 
     # --- looking in ---
 

@@ -76,7 +76,7 @@ class Wiring:
         )
         reporter = Reporter(recorder.record, self._conditions)
         self._gates = GateRemover(
-            client, may_write=self._leads, on_refusal=reporter.gate_not_lifted, sleep=asyncio.sleep
+            client, may_write=self._leads, on_refusal=reporter.gate_not_removed, sleep=asyncio.sleep
         )
         self.scheduler = Scheduler(
             name=options.scheduler_name,

@@ -1,36 +1,29 @@
 """
-Plans on their way into the API: assumed at once, bound in a task each, answered one way or another.
+The binding cycle of a plan: assumed at once, bound in its own task, confirmed or forgotten.
 
-    start ──▶ assumed in the cache ──volumes, devices, room for members──▶ bind ──▶ each answered
-                                               bound    confirmed; a gang may be whole now
-                                               failed   forgotten, and back in the queue
-                                               refused  the same, and left alone for minutes
+    start ──▶ assume in the cache ──PreBind──▶ bind ──▶ bound     confirm; the gang may be complete
+                                                        failed    forget and requeue
+                                                        rejected  the same, retried after minutes
 
-A gang's failed members are planned again with the bound ones counted, before anything else.
+Failed members of a gang are planned again with its bound members counted, before any other unit.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from scheduler.bind.binder import Binder
-from scheduler.cache.cache import Cache
+from scheduler.bind.prebind import PreBind
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Bound, Placed, Placement, Result, Unbound
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.plugins.dra.prebind import SECONDS as CLAIM_SECONDS
-from scheduler.plugins.dra.prebind import ClaimPreBind
-from scheduler.plugins.volumes.prebind import SECONDS as VOLUME_SECONDS
-from scheduler.plugins.volumes.prebind import VolumePreBind
-from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter, log
-from scheduler.tenancy.reservation.controller import ReservationController
+from scheduler.tenancy.context import SchedulingContext
 
-BIND_SECONDS: Final = 30.0  # how long a bind is tried before the pod is planned again
+BIND_SECONDS: Final = 30.0  # how long the binder retries before the pod is planned again
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,190 +32,174 @@ class _Binding:
 
     unit: Unit
     placements: tuple[Placement, ...]
-    first: frozenset[str]
-    """uids of pods whose bind was refused before"""
+    rejected: frozenset[str]
+    """uids of pods whose bind the API server rejected before"""
     since: float
-    """When the unit came."""
-    live: int
+    """When the unit was first queued."""
+    bound_before: int
     """Members of the gang that had a node in the API when the plan was made."""
 
 
 class BindingCycles:
-    """`pending` gives the newest state of a pod that still wants a node; `freed` hears of nodes
-    that have room again, `wake` that there is something to plan."""
+    """`pending` returns the newest state of a pod that still needs a node, by its uid."""
 
     def __init__(
         self,
+        context: SchedulingContext,
         *,
-        cache: Cache,
-        queue: SchedulingQueue,
         partial_gangs: PartialGangTracker,
         binder: Binder,
+        prebind: PreBind,
         reporter: Reporter,
-        metrics: Metrics,
-        now: Callable[[], float],
         pending: Callable[[str], Pod | None],
-        freed: Callable[[Iterable[str]], None],
-        wake: Callable[[], None],
-        preparing: VolumePreBind | None = None,
-        claiming: ClaimPreBind | None = None,
-        reserving: ReservationController | None = None,
     ) -> None:
-        self._preparing, self._claiming, self._reserving = preparing, claiming, reserving
-        self._cache, self._queue, self._partial_gangs = cache, queue, partial_gangs
-        self._binder, self._reporter, self._metrics, self._now = binder, reporter, metrics, now
-        self._pending, self._freed, self._wake = pending, freed, wake
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.pods = 0  # whose binds are in flight
+        self.pods_in_flight = 0
         self.broken: BaseException | None = None
+        self._context = context
+        self._cache = context.cache
+        self._queue = context.queue
+        self._metrics = context.metrics
+        self._now = context.now
+        self._partial_gangs = partial_gangs
+        self._binder = binder
+        self._prebind = prebind
+        self._reporter = reporter
+        self._pending = pending
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         """Plans whose binds are in flight."""
         return len(self._tasks)
 
     def start(self, unit: Unit, plan: Placed) -> None:
-        """Take the plan: from here on its pods count on their nodes."""
-        now, look = self._now(), self._queue.view(unit.key)
-        if look is not None and look.waiting_since is not None:
-            waited = now - look.waiting_since
+        """Assume the plan and bind it in a task."""
+        now = self._now()
+        view = self._queue.view(unit.key)
+        if view is not None and view.waiting_since is not None:
+            waited = now - view.waiting_since
             (self._metrics.gang_waiting if unit.is_gang else self._metrics.waiting).observe(waited)
-        uids = [one.pod.uid for one in plan.placements]
-        first = frozenset(uid for uid in uids if self._queue.was_rejected(uid))
+        uids = [placement.pod.uid for placement in plan.placements]
+        rejected = frozenset(uid for uid in uids if self._queue.was_rejected(uid))
         for placement in plan.placements:
             self._cache.assume(placement)
         self._queue.start_binding(unit.key, uids, now)
         if plan.unplaced and plan.why_unplaced is not None:
             self._queue.mark_unschedulable(unit.key, now, plan.why_unplaced)
-            self._reporter.misfit(unit, plan.unplaced, plan.why_unplaced)
-        live = 0
+            self._reporter.unschedulable(unit, plan.unplaced, plan.why_unplaced)
+        bound = 0
         if isinstance(unit.key, GangKey):
-            live = self._partial_gangs.live(unit.key)
-            self._partial_gangs.committed(unit.key)
-        since = now if look is None else look.since
-        self.pods += len(plan.placements)
-        task = asyncio.create_task(self._bind(_Binding(unit, plan.placements, first, since, live)))
+            bound = self._partial_gangs.live(unit.key)
+            self._partial_gangs.start_binding(unit.key)
+        since = now if view is None else view.since
+        self.pods_in_flight += len(plan.placements)
+        binding = _Binding(unit, plan.placements, rejected, since, bound)
+        task = asyncio.create_task(self._bind(binding))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     async def finish(self, seconds: float) -> None:
-        """Wait for what is in flight, at most so long."""
+        """Wait at most so long for the binds in flight."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._wake()
+        self._context.wake()
         if not task.cancelled() and (exc := task.exception()) is not None:
-            # A bug, not a refusal: the books may be wrong, so nobody must go on with them.
+            # A bug, not a rejection: the cache may be wrong, so the scheduler must stop.
             self.broken = exc
 
-    async def _bind(self, flight: _Binding) -> None:
-        unit = flight.unit
-        ready, results = await self._prepare(flight)
-        ready = await self._claim(flight, ready, results)
-        ready = await self._reserve(unit, ready, results)
+    async def _bind(self, binding: _Binding) -> None:
+        unit = binding.unit
+        results: list[Result] = []
+        ready = await self._provision_volumes(binding, results)
+        ready = await self._prebind.allocate_claims(unit, ready, results)
+        ready = await self._prebind.write_reservation(unit, ready, results)
         start = self._now()
-        # A gang has time to be planned and bound once more before its timeout takes it apart.
+        # Half the timeout leaves a gang the time for a second plan before its members are evicted.
         seconds = min(BIND_SECONDS, unit.timeout / 2) if unit.is_gang else BIND_SECONDS
-        results += await self._binder.bind(ready, deadline=start + seconds, first=flight.first)
+        results += await self._binder.bind(ready, deadline=start + seconds, first=binding.rejected)
         self._metrics.binding.observe(self._now() - start)
-        if self._claiming is not None:
-            await self._claiming.undo(
-                [one.placement for one in results if isinstance(one, Unbound)]
-            )
-        self.pods -= len(flight.placements)
-        bound = [one.placement for one in results if isinstance(one, Bound)]
-        self._take(unit, results)
+        await self._prebind.undo(
+            [result.placement for result in results if isinstance(result, Unbound)]
+        )
+        self.pods_in_flight -= len(binding.placements)
+        self._apply(unit, results)
+        bound = [result.placement for result in results if isinstance(result, Bound)]
         if isinstance(unit.key, GangKey):
-            self._end(flight, unit.key, len(bound))
+            self._finish_gang(binding, unit.key, len(bound))
         self._reporter.bound(unit, bound)
 
-    async def _prepare(self, flight: _Binding) -> tuple[tuple[Placement, ...], list[Result]]:
-        """
-        Who may be bound once volumes are there, and who failed for want of them.
-
-        Members of a gang that could not be whole then are not bound at all. What waits for its
-        volumes keeps nobody else from being planned.
-        """
-        placements = flight.placements
-        if self._preparing is None or not self._preparing.needed(placements):
-            return placements, []
-        self.pods -= len(placements)
-        found = await self._preparing.prepare(placements, deadline=self._now() + VOLUME_SECONDS)
-        self.pods += len(placements)
-        failed: list[Result] = [Unbound(one.placement, one.why) for one in found.failed]
-        if failed and len(found.ready) < flight.unit.need:
-            why = "other members of the pod group have no volumes yet"
-            return (), [*failed, *(Unbound(one, why) for one in found.ready)]
-        return found.ready, failed
-
-    async def _claim(
-        self, flight: _Binding, ready: tuple[Placement, ...], results: list[Result]
+    async def _provision_volumes(
+        self, binding: _Binding, results: list[Result]
     ) -> tuple[Placement, ...]:
-        """Who may be bound once claims have their devices; who failed is added to the results."""
-        if self._claiming is None or not self._claiming.needed(ready):
-            return ready
-        found = await self._claiming.prepare(ready, deadline=self._now() + CLAIM_SECONDS)
-        results += [Unbound(one.placement, one.why) for one in found.failed]
-        if found.failed and len(found.ready) < flight.unit.need:
-            why = "other members of the pod group have no devices yet"
-            results += [Unbound(one, why) for one in found.ready]
-            return ()
-        return found.ready
+        """Pods that wait for volumes are not in flight: other units are planned meanwhile."""
+        placements = binding.placements
+        if not self._prebind.waits_for_volumes(placements):
+            return placements
+        self.pods_in_flight -= len(placements)
+        ready = await self._prebind.provision_volumes(binding.unit, placements, results)
+        self.pods_in_flight += len(placements)
+        return ready
 
-    async def _reserve(
-        self, unit: Unit, ready: tuple[Placement, ...], results: list[Result]
-    ) -> tuple[Placement, ...]:
-        """Nobody, where room for members to come could not be written down."""
-        if self._reserving is None or not self._reserving.needed(unit, ready):
-            return ready
-        why = await self._reserving.write(unit, ready)
-        results += [Unbound(one, why) for one in ready if why]
-        return () if why else ready
-
-    def _take(self, unit: Unit, results: list[Result]) -> None:
-        """Forget all that failed before any is put back: a gang counts its members only then."""
-        failed = [one for one in results if isinstance(one, Unbound)]
-        for one in results:
-            if isinstance(one, Bound):
-                self._confirm(one.placement)
-        for one in failed:
-            self._freed(self._cache.forget(one.placement.pod.uid))
-        if self._reserving is not None:
-            self._reserving.answered(unit, results)
-        self._put_back([one for one in failed if one.permanent], permanent=True)
-        self._put_back([one for one in failed if not one.permanent], permanent=False)
+    def _apply(self, unit: Unit, results: list[Result]) -> None:
+        """Forget all failed pods before the queue takes one: it counts the members of the gang."""
+        failed = [result for result in results if isinstance(result, Unbound)]
+        for result in results:
+            if isinstance(result, Bound):
+                self._confirm(result.placement)
+        for result in failed:
+            self._context.freed(self._cache.forget(result.placement.pod.uid))
+        self._prebind.finish(unit, results)
+        self._requeue_rejected([failure for failure in failed if failure.permanent])
+        self._requeue([failure for failure in failed if not failure.permanent])
 
     def _confirm(self, placement: Placement) -> None:
         uid = placement.pod.uid
         self._cache.confirm(uid)
         self._metrics.scheduled.inc()
         self._queue.finish_binding(uid, self._now())
-        held = self._cache.held(uid)
-        if held is not None:  # else it is gone already, and the watch has said so
-            self._partial_gangs.bound(held.pod, placement.node)
+        cached = self._cache.held(uid)
+        if cached is not None:  # else the watch has shown that the pod is gone
+            self._partial_gangs.bound(cached.pod, placement.node)
 
-    def _put_back(self, failures: list[Unbound], *, permanent: bool) -> None:
-        pods: list[Pod] = []
-        for failure in failures:
-            self._metrics.attempts.labels("bind_refused" if permanent else "bind_failed").inc()
-            log("not bound", failure.placement, error=failure.why)
-            pod = self._pending(failure.placement.pod.uid)
-            if pod is not None:  # else gone, or bound by somebody else and shown so by the watch
-                pods.append(pod)
-                self._reporter.not_bound(pod, failure.why, permanent=permanent)
+    def _requeue(self, failures: list[Unbound]) -> None:
+        pods = []
+        for pod, why in self._still_pending(failures, "bind_failed"):
+            self._reporter.binding_failed(pod, why)
+            pods.append(pod)
         if pods:
-            put_back = self._queue.requeue_rejected if permanent else self._queue.requeue
-            put_back(pods, self._now())
-            self._wake()
+            self._queue.requeue(pods, self._now())
+            self._context.wake()
 
-    def _end(self, flight: _Binding, gang: GangKey, bound: int) -> None:
-        size = flight.unit.size
-        if flight.live + bound >= size:
-            # Whole, whoever may have gone since.
+    def _requeue_rejected(self, failures: list[Unbound]) -> None:
+        pods = []
+        for pod, why in self._still_pending(failures, "bind_refused"):
+            delay = self._queue.rejection_delay(pod.uid)
+            self._reporter.binding_rejected(pod, why, retry_after=delay)
+            pods.append(pod)
+        if pods:
+            self._queue.requeue_rejected(pods, self._now())
+            self._context.wake()
+
+    def _still_pending(self, failures: list[Unbound], result: str) -> list[tuple[Pod, str]]:
+        """Without pods that are gone, or that another client has bound as the watch has shown."""
+        pods = []
+        for failure in failures:
+            self._metrics.attempts.labels(result).inc()
+            log("bind failed", failure.placement, error=failure.why)
+            pod = self._pending(failure.placement.pod.uid)
+            if pod is not None:
+                pods.append((pod, failure.why))
+        return pods
+
+    def _finish_gang(self, binding: _Binding, gang: GangKey, bound: int) -> None:
+        size = binding.unit.size
+        if binding.bound_before + bound >= size:
+            # Complete, even if members were deleted since.
             self._partial_gangs.completed(gang)
-            if flight.live < size:
+            if binding.bound_before < size:
                 self._metrics.gangs.labels("scheduled").inc()
-                self._metrics.gang_completion.observe(self._now() - flight.since)
-        self._partial_gangs.ended(gang)
+                self._metrics.gang_completion.observe(self._now() - binding.since)
+        self._partial_gangs.finish_binding(gang)
         self._queue.members_changed(gang, self._now())

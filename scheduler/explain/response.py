@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from policies import vocabulary
+from policies.text import timestamp
 from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.diagnosis import Explanation, explain
 from scheduler.explain.inspection import Inspection
@@ -26,7 +27,6 @@ from scheduler.model.unit import StartReservation
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
 from scheduler.queueing.entry import QueueState, UnitView
-from scheduler.report import events
 
 Json = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _start(look: UnitView, promised: Sequence[StartReservation]) -> Json:
     mine = next((one for one in promised if one.key == look.unit.key), None)
     ahead = [one for one in promised if one is not mine and one.priority >= look.unit.priority]
     return {
-        "expected": None if mine is None else events.instant_text(mine.start),
+        "expected": None if mine is None else timestamp(mine.start),
         "waits_for": [] if mine is None else list(mine.waits_for),
         "ahead": [str(one.key) for one in sorted(ahead, key=lambda one: (one.start, str(one.key)))],
     }
@@ -117,7 +117,7 @@ def _start(look: UnitView, promised: Sequence[StartReservation]) -> Json:
 def shorter(start: float) -> str:
     """What lets a unit go ahead of a start that was promised to somebody else."""
     key = vocabulary.EXPECTED_DURATION_ANNOTATION
-    return f"end before {events.instant_text(start)}, and say so with {key}"
+    return f"end before {timestamp(start)}, and say so with {key}"
 
 
 def _explain(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo) -> Explanation:

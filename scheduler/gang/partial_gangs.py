@@ -132,7 +132,7 @@ class PartialGangTracker:
         gang.succeeded.pop(uid, None)
         self._judge(key)
 
-    def committed(self, key: GangKey) -> None:
+    def start_binding(self, key: GangKey) -> None:
         """This process begins to bind members of the gang."""
         gang = self._gangs.setdefault(key, _Gang())
         gang.ours = True
@@ -144,8 +144,8 @@ class PartialGangTracker:
             self._gangs[key].whole = True
             self._judge(key)
 
-    def ended(self, key: GangKey) -> None:
-        """What was begun with `committed` has been answered, one way or the other."""
+    def finish_binding(self, key: GangKey) -> None:
+        """The binds begun with `start_binding` have succeeded or failed."""
         self._gangs[key].binding_cycles -= 1
         self._judge(key)
 

@@ -149,7 +149,7 @@ class StaleGangEvictor:
             return await self._evict(half, pod)
         if found is not MemberFate.FOREIGN and pod.uid not in self._reported:
             self._reported.add(pod.uid)
-            self._record(events.gang_kept(pod, half, bare=found is MemberFate.BARE))
+            self._record(events.gang_retained(pod, half, bare=found is MemberFate.BARE))
         return found
 
     async def _evict(self, half: PartialGang, pod: Pod) -> MemberFate:

@@ -122,10 +122,7 @@ class SchedulingQueue:
         entry = self._put_all(pods, now)
         for pod in pods:
             times = entry.rejections.get(pod.uid, (0, 0.0))[0]
-            wait = backoff.exponential(
-                times, first=INITIAL_REJECTION_DELAY, most=MAX_REJECTION_DELAY
-            )
-            entry.rejections[pod.uid] = (times + 1, now + wait)
+            entry.rejections[pod.uid] = (times + 1, now + _rejection_delay(times))
         self._update_state(entry, now)
 
     def remove(self, uid: str, now: float) -> None:
@@ -506,6 +503,12 @@ class SchedulingQueue:
         key = self._unit_of.get(uid)
         return key is not None and uid in self._entries[key].rejections
 
+    def rejection_delay(self, uid: str) -> float:
+        """Seconds until the pod is tried again if the API server rejects its bind now."""
+        key = self._unit_of.get(uid)
+        times = 0 if key is None else self._entries[key].rejections.get(uid, (0, 0.0))[0]
+        return _rejection_delay(times)
+
     def starving(self, key: UnitKey, now: float) -> bool:
         """Whether the unit has been complete for `starving_after` seconds; a unit with a start
         reservation does not starve."""
@@ -517,3 +520,7 @@ class SchedulingQueue:
         """Whether the gang has been forming for longer than its timeout."""
         entry = self._entries.get(unit.key)
         return entry is not None and now >= entry.forming_since + unit.timeout
+
+
+def _rejection_delay(times: int) -> float:
+    return backoff.exponential(times, first=INITIAL_REJECTION_DELAY, most=MAX_REJECTION_DELAY)

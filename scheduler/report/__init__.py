@@ -1,8 +1,8 @@
 """
-What users see: Events, conditions, metrics.
+What users see of the scheduler: Events, conditions, metrics.
 
-    conditions  PodScheduled condition writer
-    events      Event constructors; takes plain values, not tenancy objects
+    conditions  writes the PodScheduled condition
+    events      constructors of Events
     metrics     counters and histograms
-    reporter    Events, conditions and log line of a decision
+    reporter    Events, conditions and log lines of a decision
 """

@@ -1,19 +1,19 @@
 """
-What people read about their pods: Events, each made by a named function.
+Constructors of the scheduler's Events, one function each.
 
-Reasons are stable words that people and programs search for; the note says what was wanted and
-what was found. `cluster.events.correlator` bounds notes and folds repeats into series. The state
-of a pod belongs in its condition (`conditions`): an Event may be dropped.
+Reasons are stable: users and programs search for them. The note gives the request and the finding.
+`cluster.events.correlator` bounds notes and aggregates repeats into series. The state of a pod
+belongs in its condition (`conditions`): an Event may be dropped.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from cluster.events import correlator
-from policies import vocabulary
+from policies import duration, vocabulary
 from policies.documents.faults import Fault
 from policies.documents.reservation import ResourceReservation
+from policies.text import counted, listed, timestamp
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import PartialGang, Unit
@@ -60,29 +60,24 @@ def preempted(pod: Pod, unit: Unit) -> correlator.EventReport:
 
 
 def preempting(unit: Unit, victims: Sequence[Pod]) -> correlator.EventReport:
-    named = ", ".join(str(pod.key) for pod in victims[:5])
-    more = f" and {len(victims) - 5} more" if len(victims) > 5 else ""
-    note = f"{_unit(unit)} waits for {_count(len(victims), 'pod')} to end: {named}{more}"
+    named = listed([str(pod.key) for pod in victims])
+    note = f"{_unit(unit)} waits for {counted(len(victims), 'pod')} to end: {named}"
     return correlator.report(_about(unit.pods[0]), PREEMPTING, note, action="Preempting")
 
 
 def start_estimated(unit: Unit, start: float, waits_for: Sequence[str]) -> correlator.EventReport:
     """On the first pod; `start` in seconds of the epoch."""
     named = f", when {', '.join(waits_for)} have ended" if waits_for else ""
-    note = f"{_unit(unit)} is expected to start by {instant_text(start)}{named}"
+    note = f"{_unit(unit)} is expected to start by {timestamp(start)}{named}"
     return correlator.report(_about(unit.pods[0]), START_ESTIMATED, note, action="Scheduling")
 
 
 def start_delayed(unit: Unit, start: float | None, why: str) -> correlator.EventReport:
     """`start` in seconds of the epoch; None: the scheduler can estimate no start for now."""
-    when = "at a time not known yet" if start is None else f"by {instant_text(start)}"
+    when = "at a time not known yet" if start is None else f"by {timestamp(start)}"
     note = f"{_unit(unit)} is expected to start {when}: {why}"
     about = _about(unit.pods[0])
     return correlator.report(about, START_DELAYED, note, action="Scheduling", warning=True)
-
-
-def instant_text(epoch: float) -> str:
-    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def member_reservation_ended(leader: Pod, gang: str, why: str) -> correlator.EventReport:
@@ -94,8 +89,8 @@ def member_reservation_moved(
     leader: Pod, gang: str, nodes: Sequence[str], why: str
 ) -> correlator.EventReport:
     """`nodes` are those with reserved capacity now."""
-    named = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
-    note = f"moved the capacity reserved for pending members of pod group {gang} to {named}: {why}"
+    group = f"pending members of pod group {gang}"
+    note = f"moved the capacity reserved for {group} to {listed(nodes)}: {why}"
     return correlator.report(_about(leader), RESERVATION_MOVED, note, action="Reserving")
 
 
@@ -156,7 +151,7 @@ def provisioning_requested(
 ) -> correlator.EventReport:
     """On the first pod, as all Events about the requests of a gang."""
     note = (
-        f"ProvisioningRequest {name} requests nodes for {_count(pods, 'pod')}, class {class_name}"
+        f"ProvisioningRequest {name} requests nodes for {counted(pods, 'pod')}, class {class_name}"
     )
     return _provisioning(unit, PROVISIONING_REQUESTED, note)
 
@@ -170,7 +165,7 @@ def provisioning_failed(
     unit: Unit, name: str, message: str, retry_at: float
 ) -> correlator.EventReport:
     """`retry_at` in seconds of the epoch."""
-    retry = f"the next request follows at {instant_text(retry_at)}"
+    retry = f"the next request follows at {timestamp(retry_at)}"
     note = f"ProvisioningRequest {name} provides no nodes: {message}; {retry}"
     return _provisioning(unit, PROVISIONING_FAILED, note, warning=True)
 
@@ -188,33 +183,35 @@ def _provisioning(
 
 
 def _unit(unit: Unit) -> str:
-    what = "pod group" if unit.is_gang else "pod"
-    whose = f" of tenant {unit.tenant}" if unit.tenant else ""
-    return f"{what} {unit.key}{whose}"
+    kind = "pod group" if unit.is_gang else "pod"
+    owner = f" of tenant {unit.tenant}" if unit.tenant else ""
+    return f"{kind} {unit.key}{owner}"
 
 
 def failed_binding(pod: Pod, why: str) -> correlator.EventReport:
-    note = f"the pod was not bound and is planned again: {why}"
+    note = f"binding failed; the scheduler plans the pod again: {why}"
     return correlator.report(_about(pod), FAILED, note, action="Binding", warning=True)
 
 
-def refused_binding(pod: Pod, why: str) -> correlator.EventReport:
-    note = f"the API server refuses to bind the pod, which is left alone for minutes: {why}"
+def rejected_binding(pod: Pod, why: str, *, retry_after: float) -> correlator.EventReport:
+    """`retry_after` in seconds."""
+    delay = duration.show(retry_after)
+    note = f"API server rejected the binding; retrying in {delay}: {why}"
     return correlator.report(_about(pod), FAILED, note, action="Binding", warning=True)
 
 
-def gate_not_lifted(pod: Pod, why: str) -> correlator.EventReport:
-    note = f"the gang is complete and its gate was not lifted: {why}"
+def gate_not_removed(pod: Pod, why: str) -> correlator.EventReport:
+    note = f"the gang is complete, but its scheduling gate was not removed: {why}"
     return correlator.report(_about(pod), FAILED, note, action="Scheduling", warning=True)
 
 
 def policies_refused(fault: Fault) -> correlator.EventReport:
-    """About the object that is faulty, where it is one; else about the product's namespace."""
+    """On the faulty policy object; for policies from files on the product's namespace."""
     kind, _, name = fault.source.partition("/")
     about = correlator.Ref("Namespace", vocabulary.SYSTEM_NAMESPACE)
     if kind in ("PlatformPolicy", "TenantPolicy"):
         about = correlator.Ref(kind, name, api_version=vocabulary.POLICY_API_VERSION)
-    note = f"the scheduler goes by the last good policies: {fault}"
+    note = f"new policies rejected, the last good ones stay in force: {fault}"
     return correlator.report(about, POLICIES_REFUSED, note, action="Load", warning=True)
 
 
@@ -226,34 +223,30 @@ def gang_timed_out(pod: Pod, text: str) -> correlator.EventReport:
     return correlator.report(_about(pod), GANG_TIMED_OUT, text, action="Scheduling", warning=True)
 
 
-def gang_released(pod: Pod, half: PartialGang) -> correlator.EventReport:
-    note = released_note(half)
+def gang_released(pod: Pod, partial: PartialGang) -> correlator.EventReport:
+    note = released_note(partial)
     return correlator.report(_about(pod), GANG_RELEASED, note, action="Releasing", warning=True)
 
 
-def released_note(half: PartialGang) -> str:
-    return f"{_half(half)}; released, so that the gang starts whole"
+def released_note(partial: PartialGang) -> str:
+    return f"{_partial(partial)}; evicted, so that the gang can start complete"
 
 
-def gang_kept(pod: Pod, half: PartialGang, *, bare: bool) -> correlator.EventReport:
-    """A member that keeps its node although its gang is not whole."""
-    why = "nobody would recreate it" if bare else "releasing is off"
-    note = f"{_half(half)}; this pod stays because {why}: delete it to free its node"
+def gang_retained(pod: Pod, partial: PartialGang, *, bare: bool) -> correlator.EventReport:
+    """A member of a partial gang that is not evicted."""
+    why = "no controller would recreate it" if bare else "eviction of partial gangs is off"
+    note = f"{_partial(partial)}; this pod stays because {why}: delete it to free its node"
     return correlator.report(_about(pod), GANG_TIMED_OUT, note, action="Releasing", warning=True)
 
 
-def _half(half: PartialGang) -> str:
-    count = f"{len(half.live)} of {half.size} members"
-    return f"pod group {half.key.name} had {count} bound for {half.timeout:g}s"
+def _partial(partial: PartialGang) -> str:
+    count = f"{len(partial.live)} of {partial.size} members"
+    return f"pod group {partial.key.name} had {count} bound for {partial.timeout:g}s"
 
 
 def gang_scheduled(pod: Pod, gang: str, pods: int, nodes: int) -> correlator.EventReport:
-    note = f"pod group {gang}: {_count(pods, 'pod')} assigned to {_count(nodes, 'node')}"
+    note = f"pod group {gang}: {counted(pods, 'pod')} assigned to {counted(nodes, 'node')}"
     return correlator.report(_about(pod), GANG_SCHEDULED, note, action="Binding")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _about(pod: Pod) -> correlator.Ref:

@@ -152,7 +152,9 @@ def test_a_new_leader_releases_the_gang_that_it_cannot_finish(
     half = half_bind(pair, 2, node)
     pair.start()
     told = until(lambda: node_pool.events("GangReleased"), lambda rows: len(rows) == 2)
-    note = "pod group g had 2 of 3 members bound for 3s; released, so that the gang starts whole"
+    note = (
+        "pod group g had 2 of 3 members bound for 3s; evicted, so that the gang can start complete"
+    )
     assert told == [(name, "Warning", note) for name in half]
     again = until(pair.gangs, lambda gangs: gangs == {"g": (0, 3)})
     node_pool.add_node("b", cpu="1")

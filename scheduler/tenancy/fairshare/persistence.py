@@ -15,11 +15,11 @@ written the next time.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from cluster import errors, resources, verbs
 from policies import quantity
+from policies.text import timestamp
 from scheduler.model.fields import instant, mapping, rows
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.tree import NOBODY
@@ -100,7 +100,7 @@ class UsagePersistence:
         if (same or not (before or used)) and not self._old(before, memory):
             return None
         gone = dict.fromkeys(mapping(before.get("used")).keys() - used.keys())
-        return {"usage": {"used": {**used, **gone}, "share": share, "at": _time(memory.at)}}
+        return {"usage": {"used": {**used, **gone}, "share": share, "at": timestamp(memory.at)}}
 
     def _shares(self, common: Mapping[str, Any], shares: Mapping[str, DecayedShare]) -> Json | None:
         before = {
@@ -112,7 +112,7 @@ class UsagePersistence:
             return None
         return {
             "shares": [
-                {"name": name, "share": share, "at": _time(shares[name].at)}
+                {"name": name, "share": share, "at": timestamp(shares[name].at)}
                 for name, share in sorted(said.items())
             ]
         }
@@ -169,7 +169,3 @@ def _number(value: object) -> float:
         return max(0.0, float(str(value)))
     except ValueError:
         return 0.0
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cluster.events import correlator
+from policies.text import listed
 from scheduler.cache.cache import Cache
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placed, Placement, Plan
@@ -123,5 +124,4 @@ class Relocation:
 def _lost(gone: Iterable[str], shut: Iterable[str]) -> str:
     said = [f"node {name} was deleted" for name in sorted(gone)]
     said += [f"node {name} no longer accepts such pods" for name in sorted(shut)]
-    more = f" and {len(said) - _NAMED} more" if len(said) > _NAMED else ""
-    return ", ".join(said[:_NAMED]) + more
+    return listed(said, most=_NAMED)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from cluster.events import correlator
+from policies.text import counted, listed
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import Placed
 from scheduler.model.resources import PODS
@@ -29,8 +30,6 @@ from scheduler.tenancy.reservation.objects import Reservation
 from scheduler.tenancy.reservation.tenant_reservation import (
     Amounts,
     TenantReservation,
-    listed,
-    nodes_text,
     text,
 )
 from scheduler.tenancy.reservation.tenant_upcoming import UpcomingReservations
@@ -192,7 +191,7 @@ class TenantReservations:
         if lost:
             one.tried = (one.tried[0], -1)
             report = events.tenant_reservation_incomplete
-            self._record(report(*one.one.name, one.one.uid, one.tenant, listed(lost)))
+            self._record(report(*one.one.name, one.one.uid, one.tenant, listed(lost, most=3)))
 
     def _due(self, one: TenantReservation, now: float) -> bool:
         again = one.short and now >= one.tried[0] + AGAIN
@@ -263,7 +262,7 @@ class TenantReservations:
 
     def _held(self, one: TenantReservation) -> str:
         if one.whole:
-            return nodes_text(len(self._holds.of(one.key)))
+            return counted(len(self._holds.of(one.key)), "node")
         return f"{one.base.total()} x {text(one.each)}"
 
     def _status(self, one: TenantReservation, now: float) -> Json:

@@ -6,7 +6,7 @@ What is kept for it, and when, is decided by `allotments` and `coming`.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policies import quantity, vocabulary
@@ -115,13 +115,3 @@ class TenantReservation:
 
 def text(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {text}" for name, text in amounts(sorted(found.items())).items())
-
-
-def nodes_text(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
-
-
-def listed(rows: Iterable[str], most: int = 3) -> str:
-    found = list(rows)
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(found[:most]) + more

@@ -18,20 +18,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from policies.text import counted, listed, timestamp
 from scheduler.cache.cache import Cache
 from scheduler.model.plan import NoFit, Placement, Plan
 from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import Unit
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
-from scheduler.report.events import instant_text
 from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.backfill.start_time import without
 from scheduler.tenancy.reservation.tenant_reservation import (
     Amounts,
     TenantReservation,
-    listed,
-    nodes_text,
     text,
 )
 
@@ -123,14 +121,14 @@ class UpcomingReservations:
         for name in sorted(self._rows):
             row = self._rows[name]
             if row.one.tenant != pod.attributes.tenant:
-                yield f"{self._what(row)} from {instant_text(row.one.begins)} on for {_whom(row)}"
+                yield f"{self._what(row)} from {timestamp(row.one.begins)} on for {_whom(row)}"
 
     def _what(self, row: _UpcomingReservation) -> str:
         self._renew(row)
         if row.one.whole:
-            return nodes_text(len(row.shut))
+            return counted(len(row.shut), "node")
         total = {name: count * row.places.total() for name, count in row.one.each.items()}
-        return f"{text(total) or 'nothing yet'} on {nodes_text(len(row.places))}"
+        return f"{text(total) or 'nothing yet'} on {counted(len(row.places), 'node')}"
 
     # --- what is in the way ---
 
@@ -162,8 +160,8 @@ class UpcomingReservations:
             if at is None:
                 found.append(f"{held.pod.key} (no known end)")
             elif at > one.begins:
-                found.append(f"{held.pod.key} (until {instant_text(at)})")
-        return f"waits for {listed(found)}" if found else ""
+                found.append(f"{held.pod.key} (until {timestamp(at)})")
+        return f"waits for {listed(found, most=3)}" if found else ""
 
     # --- what must stay free ---
 

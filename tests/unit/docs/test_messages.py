@@ -340,10 +340,10 @@ def said_by_the_scheduler() -> list[str]:
         *(unsupported_text(wish) for wish in wishes),
         *nearness(),
         events.released_note(half),
-        events.gang_kept(pod_of(), half, bare=True).note,
+        events.gang_retained(pod_of(), half, bare=True).note,
         events.failed_binding(pod_of(), "REASON").note,
-        events.refused_binding(pod_of(), "REASON").note,
-        events.gate_not_lifted(pod_of(), "REASON").note,
+        events.rejected_binding(pod_of(), "REASON", retry_after=300.0).note,
+        events.gate_not_removed(pod_of(), "REASON").note,
         f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU",
         OverQuota(
             "vision",

@@ -62,7 +62,7 @@ class Bench:
         self.gates = GateRemover(
             self.api,
             may_write=lambda: self.leading,
-            on_refusal=reporter.gate_not_lifted,
+            on_refusal=reporter.gate_not_removed,
             sleep=self.sleep,
         )
         self.scheduler = Scheduler(

@@ -118,7 +118,7 @@ def test_a_gate_that_cannot_be_lifted_is_reported_and_asked_for_again() -> None:
         await bench.settle()
         return bench.told("FailedScheduling"), bench.api.nodes()
 
-    note = "the gang is complete and its gate was not lifted: no right to patch"
+    note = "the gang is complete, but its scheduling gate was not removed: no right to patch"
     assert play(story) == ([("g-0", note)], {"g-0": "a"})
 
 

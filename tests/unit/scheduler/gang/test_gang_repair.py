@@ -79,9 +79,7 @@ def test_a_gang_that_cannot_be_completed_in_time_is_released_and_starts_whole() 
         await bench.settle(10.0)
         return before, released, waiting, sorted(bench.api.nodes().values())
 
-    note = (
-        "pod group g had 2 of 3 members bound for 10.15s; released, so that the gang starts whole"
-    )
+    note = "pod group g had 2 of 3 members bound for 10.15s; evicted, so that the gang can start complete"
     assert play(story) == (
         ({"g-0": "a", "g-1": "a", "g-2": "", "thief": "a"}, 1),
         (["g-0", "g-1"], [("g-0", note), ("g-1", note)]),
@@ -106,8 +104,15 @@ def test_room_that_appears_in_time_completes_the_gang_instead() -> None:
 @pytest.mark.parametrize(
     ("owner", "policy", "why"),
     [
-        pytest.param(None, StaleGangPolicy.EVICT, "nobody would recreate it", id="bare pods"),
-        pytest.param("job-1", StaleGangPolicy.HOLD, "releasing is off", id="the policy holds them"),
+        pytest.param(
+            None, StaleGangPolicy.EVICT, "no controller would recreate it", id="bare pods"
+        ),
+        pytest.param(
+            "job-1",
+            StaleGangPolicy.HOLD,
+            "eviction of partial gangs is off",
+            id="the policy holds them",
+        ),
     ],
 )
 def test_members_that_are_not_deleted_are_reported_once(
@@ -252,7 +257,7 @@ def test_a_pod_that_may_not_be_bound_is_left_alone_for_minutes_and_says_so() -> 
         await bench.settle(200.0)
         return state, binds, written, bench.api.nodes()
 
-    text = "the API server refuses to bind: admission webhook denied the request"
+    text = "API server rejected the binding: admission webhook denied the request"
     assert play(story) == (QueueState.REFUSED, 1, [("p", "BindingRefused", text)], {"p": "a"})
 
 

@@ -88,20 +88,20 @@ def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) ->
     books = PartialGangTracker()
     for i in range(2):
         books.put(member(i, status={"phase": phase}))
-    books.committed(G)
+    books.start_binding(G)
     books.bound(member(2, node=None), "n")
-    books.ended(G)
+    books.finish_binding(G)
     assert (books.is_partial(G), books.half(G).witnessed) == (half, True)
 
 
 def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_whole() -> None:
     books = PartialGangTracker()
-    books.committed(G)
+    books.start_binding(G)
     for i in range(3):
         books.bound(member(i, node=None), "n")
     books.drop("uid-g-0")
     books.completed(G)
-    books.ended(G)
+    books.finish_binding(G)
     assert books.is_partial(G) is False
 
 

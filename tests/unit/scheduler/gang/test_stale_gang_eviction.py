@@ -132,7 +132,7 @@ def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:
         "status": "True",
         "reason": "GangReleased",
         "message": (
-            "pod group g had 2 of 3 members bound for 10s; released, so that the gang starts whole"
+            "pod group g had 2 of 3 members bound for 10s; evicted, so that the gang can start complete"
         ),
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }

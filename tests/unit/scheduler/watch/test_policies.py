@@ -185,4 +185,7 @@ def test_without_policies() -> None:
 def test_who_is_told_of_a_fault(source: str, want: tuple[str, str]) -> None:
     report = events.policies_refused(Fault(source, 0, 0, "spec", "no"))
     assert (report.regarding.kind, report.regarding.name) == want
-    assert report.note == f"the scheduler goes by the last good policies: {source}: spec: no"
+    assert (
+        report.note
+        == f"new policies rejected, the last good ones stay in force: {source}: spec: no"
+    )

@@ -87,7 +87,7 @@ def test_a_pod_is_bound_when_its_volume_is_and_holds_nobody_up() -> None:
         bench.pod("plain")
         await bench.scheduler.drain()
         await turns()
-        before, flying = bench.api.nodes(), bench.scheduler.binding_cycles.pods
+        before, flying = bench.api.nodes(), bench.scheduler.binding_cycles.pods_in_flight
         tell(bench, claims.objects["data"])
         bind(bench, "data")
         await bench.settle()
@@ -111,7 +111,7 @@ def test_a_gang_of_which_one_gets_no_volume_is_not_begun() -> None:
         return (
             bench.api.nodes(),
             bench.scheduler.cache.assumed(),
-            bench.scheduler.binding_cycles.pods,
+            bench.scheduler.binding_cycles.pods_in_flight,
         )
 
     assert asyncio.run(story()) == ({"g-0": "", "g-1": ""}, 0, 0)

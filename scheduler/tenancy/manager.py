@@ -82,8 +82,8 @@ class TenancyManager:
         means = BackfillActions(
             plan=self._attempt,
             with_placeholders=context.reservations.extended,
-            oust=preempting.oust,
-            ousting=preempting.asked,
+            evict=preempting.oust,
+            is_preempting=preempting.asked,
             record=(lambda report: None) if evictor is None else evictor.record,
             wake=context.wake,
             freed=context.freed,
@@ -154,7 +154,7 @@ class TenancyManager:
                 if beyond and isinstance(found, NoFit):
                     found = None
                 else:
-                    self.backfill.entitled(unit, found)
+                    self.backfill.planned_within_guarantee(unit, found)
             if found is None:
                 found = self._attempt(unit, shut, self._memo)
                 review = self.backfill.review(unit, found)

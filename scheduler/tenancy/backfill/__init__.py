@@ -1,10 +1,9 @@
 """
-Start reservations, and which units may start ahead of them.
+Backfill: start reservations for blocked units, and which other units may start ahead of them.
 
-    blocked         ?
-    controller      start reservations and who may backfill; a blocked unit's sort key
-    lower_bound     time before which a unit cannot fit
-    quota_forecast  quota at a future start
-    run_time        expected run time and end of work
-    start_time      earliest start on trials
+    controller      adds, checks and moves start reservations; limits other plans by them
+    lower_bound     time before which a unit cannot fit, by resource amounts alone
+    quota_forecast  quota that is free at a future start
+    run_time        expected duration of pods, and when running pods are expected to end
+    start_time      earliest start of a unit, on trials of the snapshot
 """

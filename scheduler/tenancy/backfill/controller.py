@@ -1,20 +1,23 @@
 """
-Start times promised to units that wait for room, and who may go ahead of them meanwhile.
+Start reservations for units that wait for capacity, and which units may backfill ahead of them.
 
-    does not fit, nobody goes for it
-        ──first in order──▶ PROMISED a time and nodes ──placed, gone──▶ over
+    does not fit, no victims
+        ──first in order──▶ RESERVED: a time and nodes ──placed, deleted──▶ removed
                                  │  ▲
-           moved, with a reason ─┘  └─ others go ahead if they end before, or leave it its room
+          delayed, with an Event ┘  └─ a unit backfills if it ends before that time, or leaves the
+                                       reserved start its capacity
 
-A few units at a time have a promise, each on nodes of its own. A promise is moved only because
-work outlived its expected duration, a node was lost, or somebody of higher priority went ahead;
-each time an Event says so. Work without an expected duration never ends, as far as is known here:
-nothing is promised on it. What has overrun is evicted where the policy says so and the work is
-marked as yielding; otherwise it is expected to overrun as long again.
+A few units at a time have a start reservation, each on nodes of its own. The controller moves one
+only if a pod outlived its expected duration, a node was lost, or a unit of higher priority or
+within its tenant's guarantee took the capacity; each time it records an Event. A pod without an
+expected duration never ends here: no start is estimated from its end. Where the policy says so, the
+controller evicts overdue pods that are marked as preemptible; otherwise it expects them to overrun
+as long again.
 
-Nothing is done while nobody waits, and nothing more often than once a second. Promises do not
-survive a restart: the new leader makes them anew from what runs. The arithmetic is in `promises`,
-`foresight` and `lengths`; room that is kept without any time is `holding`'s business.
+The controller does nothing while no unit is blocked, and ticks at most once per second. Start
+reservations do not survive a restart: the new leader estimates them from the pods that run. The
+arithmetic is in `start_time`, `lower_bound` and `run_time`. `gang/starvation` holds nodes without
+any time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -32,22 +35,27 @@ from scheduler.plan.planner import rows_of
 from scheduler.queueing.entry import QueueState
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.report import events
-from scheduler.tenancy.backfill import lower_bound
+from scheduler.tenancy.backfill.lower_bound import has_capacity, lower_bound
 from scheduler.tenancy.backfill.quota_forecast import QuotaForecast
 from scheduler.tenancy.backfill.run_time import RunTimes
-from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest, keeps, without
+from scheduler.tenancy.backfill.start_time import (
+    ExpectedEnd,
+    earliest_start,
+    plan_without,
+    starts_in_time,
+)
 from scheduler.tenancy.fairshare.shares import FairShareOrder
 from scheduler.tenancy.preemption.candidates import overdue_bundles
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimSearch
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.tree import Amounts, Pairs
 
-DEPTH: Final = 4  # promises at a time
-EVERY: Final = 1.0  # seconds between two looks
-SLACK: Final = 10.0  # seconds that work may take to be gone when its time is up
-LONGER: Final = 60.0  # for which work that overran is expected to run on, at the least
-AGAIN: Final = 30.0  # seconds until a unit is looked at again for which no time can be said
-MOST_WAITING: Final = 4096  # units remembered as waiting for a promise
+MAX_RESERVATIONS: Final = 4  # start reservations at a time
+TICK_SECONDS: Final = 1.0  # between two checks
+SLACK: Final = 10.0  # seconds that a pod may take to leave its node after its expected end
+MIN_EXTENSION: Final = 60.0  # seconds for which an overdue pod is expected to run on, at least
+RETRY_SECONDS: Final = 30.0  # until the next estimate for a unit without an estimated start
+MAX_BLOCKED: Final = 4096  # units remembered as waiting for a start reservation
 
 _WAITING: Final = (
     QueueState.UNSCHEDULABLE,
@@ -55,393 +63,412 @@ _WAITING: Final = (
     QueueState.ACTIVE,
     QueueState.PLANNING,
 )
-# A quota that is used up for now may be open when the time comes.
-_HOPING: Final = (*_WAITING, QueueState.OVER_QUOTA)
-_NOTHING: Final[frozenset[str]] = frozenset()
+# A unit that is over quota now may be within it at its reserved start.
+_MAY_START: Final = (*_WAITING, QueueState.OVER_QUOTA)
+_NO_NODES: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillActions:
     """
-    What is done through others. `plan` places a unit on the snapshot, away from the closed nodes;
-    `oust` begins evictions for it, `ousting` says whether some are under way.
+    What the controller does through other components. `plan` places a unit on the snapshot, away
+    from the closed nodes; `with_placeholders` adds the members that a leader will create; `evict`
+    begins evictions for a unit, and `is_preempting` tells whether some are in progress.
     """
 
     plan: Callable[[Unit, frozenset[str], Memo], Plan]
     with_placeholders: Callable[[Unit], Unit]
-    oust: Callable[[Unit, PreemptionPlan], bool]
-    ousting: Callable[[UnitKey], bool]
+    evict: Callable[[Unit, PreemptionPlan], bool]
+    is_preempting: Callable[[UnitKey], bool]
     record: Callable[[correlator.EventReport], None]
     wake: Callable[[], None]
     freed: Callable[[Iterable[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class PlanReview:
     """A plan beside the start reservations of other units; `avoid`: plan once more without these
     nodes, and `choose` between the two plans."""
 
     plan: Plan
-    heeded: tuple[StartReservation, ...] = ()
+    binding: tuple[StartReservation, ...] = ()
     avoid: frozenset[str] = frozenset()
 
 
 class BackfillController:
-    """`epoch` is the time of day, in which promises are made; `now` a clock that never jumps."""
+    """`epoch` is the time of day, used for start times; `now` is a clock that never jumps."""
 
     def __init__(
         self,
         cache: Cache,
         accounts: QuotaAccounts,
         queue: SchedulingQueue,
-        means: BackfillActions,
+        actions: BackfillActions,
         *,
         fair_share_order: Callable[[str, Amounts], FairShareOrder],
         now: Callable[[], float],
         epoch: Callable[[], float],
-        depth: int = DEPTH,
+        max_reservations: int = MAX_RESERVATIONS,
     ) -> None:
         self._cache = cache
+        self._snapshot = cache.snapshot
         self._accounts = accounts
         self._queue = queue
-        self._means = means
-        self._snapshot = cache.snapshot
-        self._now, self._epoch, self._depth = now, epoch, depth
+        self._actions = actions
         self._fair_share_order = fair_share_order
-        self._promised: dict[UnitKey, StartReservation] = {}
+        self._now = now
+        self._epoch = epoch
+        self._max_reservations = max_reservations
+        self._reservations: dict[UnitKey, StartReservation] = {}
         self._blocked: dict[UnitKey, BlockedUnit] = {}
-        self._lengths = RunTimes(cache.snapshot)
-        self._allowances = QuotaForecast(
-            cache, accounts, self._promised, self._unit, self._lengths, epoch
+        self._run_times = RunTimes(cache.snapshot)
+        self._quota_forecast = QuotaForecast(
+            cache, accounts, self._reservations, self._unit, self._run_times, epoch
         )
-        self._disturbed: dict[UnitKey, str] = {}  # -> who went ahead of the promise
-        self._called: set[UnitKey] = set()  # units that were tried when their time came
-        self._due = False  # somebody came to wait
-        self._looked_at = float("-inf")
+        self._taken_by: dict[UnitKey, str] = {}  # -> which unit took reserved capacity, as a text
+        self._retried: set[UnitKey] = set()  # units that were retried at their reserved start
+        self._unit_blocked = False  # since the last tick
+        self._ticked_at = float("-inf")
         self._statics = 0
         self._memo = Memo()
 
     def start_reservation(self, key: UnitKey) -> StartReservation | None:
-        return self._promised.get(key)
+        return self._reservations.get(key)
 
     def start_reservations(self) -> Collection[StartReservation]:
-        return self._promised.values()
+        return self._reservations.values()
 
     # --- in the cycle ---
 
-    def review(self, unit: Unit, plan: Plan) -> Review:
+    def review(self, unit: Unit, plan: Plan) -> PlanReview:
         """Whether the plan leaves the start reservations of other units intact."""
-        others = [one for one in self._promised.values() if one.key != unit.key]
+        others = [other for other in self._reservations.values() if other.key != unit.key]
         if not others or isinstance(plan, NoFit):
-            return Review(plan)
-        touched = [one for one in others if any(p.node in one.nodes for p in plan.placements)]
-        if 0 < unit.bound < unit.size or unit.key in self._cache.reserved:
-            self._note_disturbed(unit, touched)
-            return Review(plan)
-        ends = self._epoch() + self._lengths.of_unit(unit)
-        heeded = [one for one in others if unit.priority <= one.priority and ends > one.start]
-        if why := self._allowances.used_up(unit, heeded):
-            return Review(NoFit(len(self._snapshot), over_quota=why))
+            return PlanReview(plan)
+        touched = [other for other in others if any(p.node in other.nodes for p in plan.placements)]
+        has_precedence = 0 < unit.bound < unit.size or unit.key in self._cache.reserved
+        if has_precedence:
+            self._note_taken(unit, touched)
+            return PlanReview(plan)
+        end = self._epoch() + self._run_times.of_unit(unit)
+        binding = [one for one in others if unit.priority <= one.priority and end > one.start]
+        if why := self._quota_forecast.conflict(unit, binding):
+            return PlanReview(NoFit(len(self._snapshot), over_quota=why))
         lower = [one for one in others if unit.priority > one.priority]
-        used_up = [one for one in lower if self._allowances.used_up(unit, (one,))]
-        self._note_disturbed(unit, [one for one in lower if one in touched or one in used_up])
-        if not (heeded and touched):
-            return Review(plan)
-        return Review(plan, tuple(heeded), frozenset().union(*(one.nodes for one in heeded)))
+        over_quota = [one for one in lower if self._quota_forecast.conflict(unit, (one,))]
+        self._note_taken(unit, [one for one in lower if one in touched or one in over_quota])
+        if not (binding and touched):
+            return PlanReview(plan)
+        nodes = _NO_NODES.union(*(one.nodes for one in binding))
+        return PlanReview(plan, tuple(binding), nodes)
 
-    def choose(self, review: Review, elsewhere: Plan) -> Plan:
+    def choose(self, review: PlanReview, elsewhere: Plan) -> Plan:
         """The plan that avoids reserved nodes, unless only the first one places the unit and leaves
         every start reservation intact."""
         first = review.plan
         if isinstance(elsewhere, Placed) or isinstance(first, NoFit):
             return elsewhere
-        return first if all(self._leaves(first, one) for one in review.heeded) else elsewhere
+        intact = all(self._starts_in_time(one, first) for one in review.binding)
+        return first if intact else elsewhere
 
-    def _leaves(self, plan: Placed, promise: StartReservation) -> bool:
-        """Whether the promise holds on its own nodes with this plan carried out."""
-        ahead = [
-            Placement(one.pod, one.node, one.assignment)
-            for one in plan.placements
-            if one.node in promise.nodes
-        ]
-        unit = self._unit(promise.key)
+    def _starts_in_time(self, reservation: StartReservation, plan: Placed) -> bool:
+        """Whether the reserved start holds on its own nodes after this plan is carried out."""
+        ahead = [one for one in plan.placements if one.node in reservation.nodes]
+        unit = self._unit(reservation.key)
         if not ahead or unit is None:
             return True
-        # To the second: whoever came late by the slack would make the unit as late.
-        endings = self._gone_by(promise, slack=0.0)
-        gone = [one.occupant for one in endings]
-        if not lower_bound.room(unit, self._snapshot, promise.nodes, gone, ahead):
+        # Without slack: a pod that used the slack would delay the unit by as much.
+        ends = self._ends_by_start(reservation, slack=0.0)
+        ended = [end.placement for end in ends]
+        if not has_capacity(unit, self._snapshot, reservation.nodes, ended, ahead):
             return False
-        there = self._only(promise.nodes)
-        planned = partial(self._means.plan, unit, there)
-        return keeps(promise, self._snapshot, endings, planned, ahead, statics=self._memo)
+        plan_there = partial(self._actions.plan, unit, self._all_but(reservation.nodes))
+        return starts_in_time(
+            reservation, self._snapshot, ends, plan_there, ahead, statics=self._memo
+        )
 
-    def _note_disturbed(
-        self, unit: Unit, touched: Iterable[StartReservation], why: str = "which has precedence"
+    def _note_taken(
+        self,
+        unit: Unit,
+        reservations: Iterable[StartReservation],
+        why: str = "which has precedence",
     ) -> None:
-        for promise in touched:
-            self._disturbed[promise.key] = f"{unit.key}, {why}, took its capacity"
+        for reservation in reservations:
+            self._taken_by[reservation.key] = f"{unit.key}, {why}, took its capacity"
 
-    def entitled(self, unit: Unit, found: Plan) -> None:
-        """The unit is within what its tenant was promised: it goes before promises of a start."""
-        if self._promised and isinstance(found, Placed):
-            nodes = {one.node for one in found.placements}
-            touched = [p for p in self._promised.values() if p.key != unit.key and nodes & p.nodes]
-            self._note_disturbed(unit, touched, "within its tenant's guarantee")
+    def planned_within_guarantee(self, unit: Unit, plan: Plan) -> None:
+        """A unit within its tenant's guarantee may take capacity of start reservations."""
+        if self._reservations and isinstance(plan, Placed):
+            nodes = {placement.node for placement in plan.placements}
+            others = (other for other in self._reservations.values() if other.key != unit.key)
+            touched = [other for other in others if nodes & other.nodes]
+            self._note_taken(unit, touched, "within its tenant's guarantee")
 
     def misfit(self, unit: Unit) -> None:
-        """The unit did not fit, and nobody goes for it."""
-        if unit.key in self._blocked or not (self._cache.with_duration or self._lengths.usual):
+        """The unit did not fit, and preemption found no victims for it."""
+        durations_known = self._cache.with_duration or self._run_times.durations
+        if unit.key in self._blocked or not durations_known:
             return
-        if len(self._blocked) < MOST_WAITING:
+        if len(self._blocked) < MAX_BLOCKED:
             self._blocked[unit.key] = BlockedUnit.of(unit)
-            self._due = True
+            self._unit_blocked = True
 
     def placed(self, key: UnitKey) -> None:
         self._blocked.pop(key, None)
-        if key in self._promised:
-            self._end(key)
+        if key in self._reservations:
+            self._remove(key)
 
     def gone(self, pod: Pod) -> None:
-        """The pod left its node; whoever was promised it for about now does not wait any longer."""
-        self._lengths.forget(pod.uid)
-        for promise in self._promised.values():
-            if pod.node in promise.nodes and self._epoch() >= promise.start - SLACK:
-                self._queue.retry(promise.key, self._now())
-                self._means.wake()
+        """The pod left its node: retry units that are to start there about now."""
+        self._run_times.forget(pod.uid)
+        for reservation in self._reservations.values():
+            if pod.node in reservation.nodes and self._epoch() >= reservation.start - SLACK:
+                self._queue.retry(reservation.key, self._now())
+                self._actions.wake()
 
     def tick(self) -> None:
-        """Look after promises, and give those that can be given."""
-        if not (self._blocked or self._promised):
+        """Check the start reservations, and add new ones."""
+        if not (self._blocked or self._reservations):
             return
         now = self._now()
-        if now < self._looked_at + EVERY:
+        if now < self._ticked_at + TICK_SECONDS:
             return
-        self._looked_at = now
-        for key in [key for key in self._promised if self._queue.state(key) not in _HOPING]:
-            self._end(key)
-        self._look_at_nodes()
-        self._look_at_clock()
-        if len(self._promised) < self._depth or self._due:
-            self._due = False
-            self._give()
+        self._ticked_at = now
+        for key in [k for k in self._reservations if self._queue.state(k) not in _MAY_START]:
+            self._remove(key)
+        self._check_nodes()
+        self._check_clock()
+        if len(self._reservations) < self._max_reservations or self._unit_blocked:
+            self._unit_blocked = False
+            self._reserve()
 
     def next_at(self) -> float | None:
         """When `tick` next has something to do."""
-        soonest = self._looked_at + EVERY
-        if self._due:
+        soonest = self._ticked_at + TICK_SECONDS
+        if self._unit_blocked:
             return soonest
         now, epoch = self._now(), self._epoch()
         due = [
-            now + one.start + (SLACK if one.key in self._called else 0.0) - epoch
-            for one in self._promised.values()
+            now + one.start + (SLACK if one.key in self._retried else 0.0) - epoch
+            for one in self._reservations.values()
         ]
-        again = [one.not_before for one in self._blocked.values() if one.not_before > now]
-        if len(self._promised) < self._depth and again:
-            due.append(min(again))
+        retries = [one.not_before for one in self._blocked.values() if one.not_before > now]
+        if len(self._reservations) < self._max_reservations and retries:
+            due.append(min(retries))
         return max(soonest, min(due)) if due else None
 
-    # --- giving ---
+    # --- add and remove ---
 
-    def _give(self) -> None:
-        now, endings = self._now(), None
-        for _ in range(self._depth):
-            unit = self._first(now)
-            if unit is None or not (len(self._promised) < self._depth or self._displace(unit)):
+    def _reserve(self) -> None:
+        now, ends = self._now(), None
+        for _ in range(self._max_reservations):
+            unit = self._next_blocked(now)
+            if unit is None:
                 return
-            endings = self._endings() if endings is None else endings
-            promise = self._foresee(unit, endings)
-            if promise is None:
-                self._blocked[unit.key].not_before = now + AGAIN
+            if len(self._reservations) >= self._max_reservations and not self._displace(unit):
+                return
+            ends = self._expected_ends() if ends is None else ends
+            reservation = self._estimate(unit, ends)
+            if reservation is None:
+                self._blocked[unit.key].not_before = now + RETRY_SECONDS
                 continue
-            self._keep(promise)
-            self._means.record(events.start_estimated(unit, promise.start, promise.waits_for))
+            self._add(reservation)
+            report = events.start_estimated(unit, reservation.start, reservation.waits_for)
+            self._actions.record(report)
 
-    def _first(self, now: float) -> Unit | None:
+    def _next_blocked(self, now: float) -> Unit | None:
         """
-        The first in order of those that wait without a promise.
+        The first unit in order that has no start reservation.
 
-        Units that need several things at once come before single ones: without a promise, gaps
-        are filled by single ones before there is ever enough.
+        Gangs and pods with several GPUs come before pods with one: without a start reservation,
+        single pods fill every gap before enough capacity is free at once.
         """
         for key in [key for key in self._blocked if self._queue.state(key) not in _WAITING]:
             del self._blocked[key]
-        standing: dict[tuple[str, Any], Any] = {}
-        best: tuple[tuple[Any, ...], UnitKey] | None = None
-        for key, one in self._blocked.items():
-            if key in self._promised or one.not_before > now or self._means.ousting(key):
+        fair_share: dict[tuple[str, Any], Any] = {}
+        first: tuple[tuple[Any, ...], UnitKey] | None = None
+        for key, blocked in self._blocked.items():
+            if key in self._reservations or blocked.not_before > now:
                 continue
-            who = (one.tenant, one.asked)
-            if who not in standing:
-                standing[who] = self._fair_share_order(one.tenant, dict(one.asked))
-            place = (one.order[0], one.single, standing[who], one.order)
-            if best is None or place < best[0]:
-                best = place, key
-        return None if best is None else self._unit(best[1])
+            if self._actions.is_preempting(key):
+                continue
+            share_key = (blocked.tenant, blocked.requests)
+            if share_key not in fair_share:
+                requests = dict(blocked.requests)
+                fair_share[share_key] = self._fair_share_order(blocked.tenant, requests)
+            order = (blocked.order[0], blocked.single, fair_share[share_key], blocked.order)
+            if first is None or order < first[0]:
+                first = order, key
+        return None if first is None else self._unit(first[1])
 
     def _unit(self, key: UnitKey) -> Unit | None:
-        """With the members that its leader is going to make: they need room at the same time."""
+        """With the members that its leader will create: they need capacity at the same time."""
         unit = self._queue.unit(key)
-        return unit and self._means.with_placeholders(unit)
+        return unit and self._actions.with_placeholders(unit)
 
     def _displace(self, unit: Unit) -> bool:
-        """The unit takes the place of a promise of lower priority, the lowest and latest."""
-        last = min(self._promised.values(), key=lambda one: (one.priority, -one.start))
+        """Remove the start reservation of the lowest priority, the latest of those, if the unit
+        has higher priority."""
+        last = min(self._reservations.values(), key=lambda one: (one.priority, -one.start))
         if last.priority >= unit.priority:
             return False
-        self._moved(last, None, f"{unit.key} has higher priority")
+        self._replace(last, None, f"{unit.key} has higher priority")
         return True
 
-    def _endings(self) -> list[ExpectedEnd]:
-        """Of all that runs and is known to end."""
-        return self._lengths.endings(self._cache.on(), self._epoch())
+    def _expected_ends(self) -> list[ExpectedEnd]:
+        return self._run_times.ends(self._cache.on(), self._epoch())
 
-    def _foresee(self, unit: Unit, endings: Sequence[ExpectedEnd]) -> StartReservation | None:
-        """On nodes that nobody else was promised."""
-        taken = self._taken(unit.key)
-        found = [one for one in endings if one.occupant.node not in taken]
-        closed = rows_of(self._snapshot, taken)
-        bound = lower_bound.bound(unit, self._snapshot, found, self._memo, closed=closed)
-        if bound is None:
+    def _estimate(self, unit: Unit, ends: Sequence[ExpectedEnd]) -> StartReservation | None:
+        """On nodes without another start reservation."""
+        closed = self._reserved_nodes(unit.key)
+        ends = [end for end in ends if end.placement.node not in closed]
+        rows = rows_of(self._snapshot, closed)
+        not_before = lower_bound(unit, self._snapshot, ends, self._memo, closed=rows)
+        if not_before is None:
             return None
-        promise = earliest(
+        found = earliest_start(
             unit.key,
             self._snapshot,
-            found,
-            lambda memo: self._means.plan(unit, taken, memo),
+            ends,
+            lambda memo: self._actions.plan(unit, closed, memo),
             now=self._epoch(),
             priority=unit.priority,
             statics=self._memo,
-            not_before=bound,
+            not_before=not_before,
         )
-        return promise if promise and self._allowances.open(unit, promise.start) else None
+        return found if found and self._quota_forecast.allows(unit, found.start) else None
 
-    def _taken(self, key: UnitKey) -> frozenset[str]:
-        """Nodes that somebody else was promised."""
-        return _NOTHING.union(*(p.nodes for p in self._promised.values() if p.key != key))
+    def _reserved_nodes(self, excluded: UnitKey) -> frozenset[str]:
+        """Nodes of all start reservations but this unit's."""
+        others = (one for one in self._reservations.values() if one.key != excluded)
+        return _NO_NODES.union(*(one.nodes for one in others))
 
-    def _keep(self, promise: StartReservation) -> None:
-        self._promised[promise.key] = promise
-        self._called.discard(promise.key)
-        self._means.wake()
+    def _add(self, reservation: StartReservation) -> None:
+        self._reservations[reservation.key] = reservation
+        self._retried.discard(reservation.key)
+        self._actions.wake()
 
-    def _end(self, key: UnitKey) -> None:
-        promise = self._promised.pop(key)
-        self._called.discard(key)
-        self._disturbed.pop(key, None)
-        self._due = bool(self._blocked)
+    def _remove(self, key: UnitKey) -> None:
+        reservation = self._reservations.pop(key)
+        self._retried.discard(key)
+        self._taken_by.pop(key, None)
+        self._unit_blocked = bool(self._blocked)
         self._accounts.quota_changed()  # the forecast no longer counts the unit
-        self._means.freed(promise.nodes)
+        self._actions.freed(reservation.nodes)
 
-    # --- looking after them ---
+    # --- check ---
 
-    def _look_at_nodes(self) -> None:
-        """Nodes that went or changed, and who went ahead by right."""
+    def _check_nodes(self) -> None:
+        """Move start reservations whose nodes were deleted, changed or taken."""
         changed = self._statics != self._snapshot.table.statics
         self._statics = self._snapshot.table.statics
-        for promise in list(self._promised.values()):
-            why = self._disturbed.pop(promise.key, "")
-            lost = sorted(name for name in promise.nodes if name not in self._snapshot)
-            if lost:
-                self._move(promise, f"node {lost[0]} was deleted")
-            elif (changed or why) and not self._holds(promise):
-                self._move(promise, why or "its nodes changed")
+        for reservation in list(self._reservations.values()):
+            taken = self._taken_by.pop(reservation.key, "")
+            deleted = sorted(name for name in reservation.nodes if name not in self._snapshot)
+            if deleted:
+                self._move(reservation, f"node {deleted[0]} was deleted")
+            elif (changed or taken) and not self._is_valid(reservation):
+                self._move(reservation, taken or "its nodes changed")
 
-    def _holds(self, promise: StartReservation) -> bool:
-        unit = self._unit(promise.key)
+    def _is_valid(self, reservation: StartReservation) -> bool:
+        """Whether the unit still fits the reserved nodes at its start, within its quota."""
+        unit = self._unit(reservation.key)
         if unit is None:
             return True
-        if not self._allowances.open(unit, max(promise.start, self._epoch())):
+        if not self._quota_forecast.allows(unit, max(reservation.start, self._epoch())):
             return False
-        gone, there = [one.occupant for one in self._gone_by(promise)], self._only(promise.nodes)
-        planned = partial(self._means.plan, unit, there)
-        return without(self._snapshot, gone, planned, self._memo) is not None
+        ended = [end.placement for end in self._ends_by_start(reservation)]
+        plan_there = partial(self._actions.plan, unit, self._all_but(reservation.nodes))
+        return plan_without(self._snapshot, ended, plan_there, self._memo) is not None
 
-    def _look_at_clock(self) -> None:
+    def _check_clock(self) -> None:
         epoch = self._epoch()
-        for promise in list(self._promised.values()):
-            if epoch >= promise.start and promise.key not in self._called:
-                self._called.add(promise.key)
-                self._queue.retry(promise.key, self._now())
-                self._means.wake()
-            if epoch > promise.start + SLACK:
-                self._late(promise, epoch)
+        for reservation in list(self._reservations.values()):
+            if epoch >= reservation.start and reservation.key not in self._retried:
+                self._retried.add(reservation.key)
+                self._queue.retry(reservation.key, self._now())
+                self._actions.wake()
+            if epoch > reservation.start + SLACK:
+                self._handle_late(reservation, epoch)
 
-    def _late(self, promise: StartReservation, epoch: float) -> None:
+    def _handle_late(self, reservation: StartReservation, epoch: float) -> None:
         overdue = [
-            (one, at)
-            for one in self._cache.on(promise.nodes)
-            if (at := self._lengths.end(one.pod, epoch)) is not None and at <= epoch
+            placement
+            for placement in self._cache.on(reservation.nodes)
+            if (at := self._run_times.end(placement.pod, epoch)) is not None and at <= epoch
         ]
-        if not overdue and epoch <= promise.start + 2 * SLACK and self._holds(promise):
-            self._queue.retry(promise.key, self._now())  # the last one has just gone
+        just_freed = not overdue and epoch <= reservation.start + 2 * SLACK
+        if just_freed and self._is_valid(reservation):
+            self._queue.retry(reservation.key, self._now())
             return
         if not overdue:
-            self._move(promise, "other pods took its capacity")
+            self._move(reservation, "other pods took its capacity")
             return
-        first = overdue[0][0].pod.key
-        if self._lengths.policy.overrun == "preempt" and self._oust(
-            promise, [o for o, _ in overdue]
-        ):
-            self._moved(promise, None, f"{first} overran its expected duration and is evicted")
+        why = f"{overdue[0].pod.key} overran its expected duration"
+        evicts = self._run_times.policy.overrun == "preempt"
+        if evicts and self._evict_overdue(reservation, overdue):
+            self._replace(reservation, None, f"{why} and is evicted")
             return
-        for one, _ in overdue:
-            over = self._lengths.over(one.pod, epoch)
-            self._lengths.overran(one.pod.uid, epoch + max(LONGER, over))
-        self._move(promise, f"{first} overran its expected duration")
+        for placement in overdue:
+            overrun = self._run_times.overrun(placement.pod, epoch)
+            self._run_times.extend(placement.pod.uid, epoch + max(MIN_EXTENSION, overrun))
+        self._move(reservation, why)
 
-    def _oust(self, promise: StartReservation, overdue: Sequence[Placement]) -> bool:
-        """Whether work that overran and yields is ended for the unit, as much as suffices."""
-        unit, bundles = self._unit(promise.key), overdue_bundles(self._cache, overdue)
-        if unit is None or not bundles:
+    def _evict_overdue(self, reservation: StartReservation, overdue: Sequence[Placement]) -> bool:
+        """Whether enough preemptible pods that overran are evicted for the unit."""
+        unit, groups = self._unit(reservation.key), overdue_bundles(self._cache, overdue)
+        if unit is None or not groups:
             return False
-        planned = partial(self._means.plan, unit, self._taken(unit.key))
-        verdict = VictimSearch(self._snapshot, planned, unit.need, self._memo).run(bundles)
-        return verdict is not None and self._means.oust(unit, verdict)
+        plan = partial(self._actions.plan, unit, self._reserved_nodes(unit.key))
+        victims = VictimSearch(self._snapshot, plan, unit.need, self._memo).run(groups)
+        return victims is not None and self._actions.evict(unit, victims)
 
-    def _move(self, promise: StartReservation, why: str) -> None:
-        unit = self._unit(promise.key)
-        found = None if unit is None else self._foresee(unit, self._endings())
-        if found is not None:
-            found = replace(found, start=max(found.start, self._epoch() + EVERY))
-        self._moved(promise, found, why)
+    def _move(self, reservation: StartReservation, why: str) -> None:
+        """Estimate the start again."""
+        unit = self._unit(reservation.key)
+        new = None if unit is None else self._estimate(unit, self._expected_ends())
+        if new is not None:
+            new = replace(new, start=max(new.start, self._epoch() + TICK_SECONDS))
+        self._replace(reservation, new, why)
 
-    def _moved(self, promise: StartReservation, found: StartReservation | None, why: str) -> None:
-        unit = self._unit(promise.key)
-        self._end(promise.key)
-        if found is not None:
-            self._keep(found)
+    def _replace(self, old: StartReservation, new: StartReservation | None, why: str) -> None:
+        unit = self._unit(old.key)
+        self._remove(old.key)
+        if new is not None:
+            self._add(new)
         if unit is not None:
-            start = None if found is None else found.start
-            self._means.record(events.start_delayed(unit, start, why))
+            start = None if new is None else new.start
+            self._actions.record(events.start_delayed(unit, start, why))
 
-    # --- when work ends ---
-
-    def _gone_by(self, promise: StartReservation, *, slack: float = SLACK) -> list[ExpectedEnd]:
-        """What is expected to be gone from the promised nodes when the time comes."""
+    def _ends_by_start(
+        self, reservation: StartReservation, *, slack: float = SLACK
+    ) -> list[ExpectedEnd]:
+        """Pods on the reserved nodes that are expected to have ended at the start."""
         epoch = self._epoch()
-        latest = max(promise.start, epoch)
+        latest = max(reservation.start, epoch)
         return [
-            ExpectedEnd(min(at, promise.start), one)
-            for one in self._cache.on(promise.nodes)
-            if (at := self._lengths.end(one.pod, epoch)) is not None and at <= latest + slack
+            ExpectedEnd(min(at, reservation.start), placement)
+            for placement in self._cache.on(reservation.nodes)
+            if (at := self._run_times.end(placement.pod, epoch)) is not None
+            and at <= latest + slack
         ]
 
-    def _only(self, nodes: frozenset[str]) -> frozenset[str]:
-        """All nodes but these."""
+    def _all_but(self, nodes: frozenset[str]) -> frozenset[str]:
         return frozenset(name for name in self._snapshot.table.rows if name not in nodes)
 
 
 @dataclass(slots=True)
 class BlockedUnit:
+    """A unit that waits for a start reservation."""
+
     tenant: str
     order: tuple[int, float, str]
-    asked: Pairs
-    """What one of its pods asks for."""
+    requests: Pairs
+    """Of one of its pods."""
     single: bool
-    """Takes whatever comes free next: others take it all the same, and wait for nothing more."""
+    """One pod with at most one GPU: the next free gap suffices, with a start reservation or not."""
     not_before: float = 0.0
-    """From when on it may be given a promise."""
+    """When the controller estimates its start again."""
 
     @classmethod
     def of(cls, unit: Unit) -> Self:

@@ -1,12 +1,13 @@
 """
-Before which time a unit does not fit, by amounts alone: where the search for its start begins.
+A time before which a unit cannot fit, by resource amounts alone: where the search for its earliest
+start begins.
 
-    what is free on every node that could take such a pod
-        + what comes free, one ending after the other, until there is room for as many as needed
+    free on every node that passes the filters
+        + released by each expected end, in the order of time, until enough pods fit
 
-A bound, no promise: what rules say of pods side by side, and the insides of hosts, are left to the
-planner. Each class of equal pods is counted as if it were alone. Costs one addition an ending, so
-that the planner is asked about a time or two and not about all of them.
+It is a lower bound: the planner decides about affinity, spread and NUMA. Each class of equal pods
+is counted as if the unit had no other. One addition per expected end replaces most calls of the
+planner.
 """
 
 from collections import Counter
@@ -24,62 +25,62 @@ from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.start_time import ExpectedEnd
 
 
-def bound(
+def lower_bound(
     unit: Unit,
     snapshot: Snapshot,
-    endings: Sequence[ExpectedEnd],
+    ends: Sequence[ExpectedEnd],
     memo: Memo,
     *,
     closed: Bools | None = None,
 ) -> float | None:
-    """`endings` in the order of time; None: all of them together do not make enough room."""
+    """`ends` in the order of time; None: all of them together do not free enough capacity."""
     latest = 0.0
     counts = Counter(pod.spec for pod in unit.pods)
     for spec, count in counts.items():
         wanted = unit.need - (len(unit.pods) - count)
-        found = _alone(spec, wanted, snapshot, endings, memo, closed)
-        if found is None:
+        bound = _bound_of_spec(spec, wanted, snapshot, ends, memo, closed)
+        if bound is None:
             return None
-        latest = max(latest, found)
+        latest = max(latest, bound)
     return latest
 
 
-def room(
+def has_capacity(
     unit: Unit,
     snapshot: Snapshot,
     nodes: Iterable[str],
-    gone: Iterable[Placement],
+    ended: Iterable[Placement],
     ahead: Iterable[Placement],
 ) -> bool:
-    """Whether these nodes have room for the unit by amounts, when some are gone and some came."""
+    """Whether these nodes have the capacity for the unit when some pods ended and some started."""
     specs = {pod.spec for pod in unit.pods}
     if len(specs) > 1:
         return True  # left to the planner
-    asked = specs.pop().requests
+    requests = specs.pop().requests
     table = snapshot.table
     free = {
-        node: [table.free_at(table.rows[node], name) for name, _ in asked]
+        node: [table.free_at(table.rows[node], name) for name, _ in requests]
         for node in nodes
         if node in snapshot
     }
-    for sign, moved in ((1, gone), (-1, ahead)):
-        for one in moved:
-            if (mine := free.get(one.node)) is not None:
-                amounts = dict(one.pod.spec.requests)
-                for place, (name, _) in enumerate(asked):
-                    mine[place] += sign * amounts.get(name, 0)
-    fits = (
-        min(left // count for left, (_, count) in zip(mine, asked, strict=True))
-        for mine in free.values()
+    for sign, moved in ((1, ended), (-1, ahead)):
+        for placement in moved:
+            if (node_free := free.get(placement.node)) is not None:
+                amounts = dict(placement.pod.spec.requests)
+                for column, (name, _) in enumerate(requests):
+                    node_free[column] += sign * amounts.get(name, 0)
+    fitting = (
+        min(left // count for left, (_, count) in zip(node_free, requests, strict=True))
+        for node_free in free.values()
     )
-    return sum(max(0, count) for count in fits) >= unit.need
+    return sum(max(0, count) for count in fitting) >= unit.need
 
 
-def _alone(
+def _bound_of_spec(
     spec: SchedulingSpec,
     wanted: int,
     snapshot: Snapshot,
-    endings: Sequence[ExpectedEnd],
+    ends: Sequence[ExpectedEnd],
     memo: Memo,
     closed: Bools | None,
 ) -> float | None:
@@ -88,29 +89,30 @@ def _alone(
     if closed is not None:
         rows = rows & ~closed
     free = [table.free(name) for name, _ in spec.requests]
-    each = [count for _, count in spec.requests]
-    room = np.where(rows, np.int64(max(wanted, 0)), np.int64(0))
-    for column, count in zip(free, each, strict=True):
-        np.minimum(room, column // count, out=room)
-    have = np.maximum(room, 0)
-    missing = wanted - int(have.sum())
+    requests = [count for _, count in spec.requests]
+    fitting = np.where(rows, np.int64(max(wanted, 0)), np.int64(0))
+    for column, count in zip(free, requests, strict=True):
+        np.minimum(fitting, column // count, out=fitting)
+    fitting = np.maximum(fitting, 0)
+    missing = wanted - int(fitting.sum())
     if missing <= 0:
         return 0.0
-    amounts: dict[int, list[int]] = {}
-    for ending in endings:
-        row = table.rows.get(ending.occupant.node)
+    free_by_row: dict[int, list[int]] = {}
+    for end in ends:
+        row = table.rows.get(end.placement.node)
         if row is None or not rows[row]:
             continue
-        mine = amounts.get(row)
-        if mine is None:
-            mine = amounts[row] = [int(column[row]) for column in free]
-        gone = dict(ending.occupant.pod.spec.requests)
+        row_free = free_by_row.get(row)
+        if row_free is None:
+            row_free = free_by_row[row] = [int(column[row]) for column in free]
+        released = dict(end.placement.pod.spec.requests)
         for place, (name, _) in enumerate(spec.requests):
-            mine[place] += gone.get(name, 0)
-        more = min(left // count for left, count in zip(mine, each, strict=True)) - int(have[row])
+            row_free[place] += released.get(name, 0)
+        fits = min(left // count for left, count in zip(row_free, requests, strict=True))
+        more = fits - int(fitting[row])
         if more > 0:
-            have[row] += more
+            fitting[row] += more
             missing -= more
             if missing <= 0:
-                return ending.at
+                return end.at
     return None

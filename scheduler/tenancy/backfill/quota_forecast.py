@@ -1,14 +1,15 @@
 """
-What quotas will allow when a promised time comes.
+Whether quotas allow a unit at a future start.
 
-    used now + whoever goes ahead + the unit itself, less what ends by then, ≤ max up to the top
+    used now + units ahead + the unit itself - pods that end by then ≤ max, for each group up to the
+                                                                       root
 
-A unit that fits by then and may not have the room has been promised nothing. Whoever goes ahead of
-it takes of the same allowance, on whatever node. Costs one addition a unit ahead as long as there
-is enough for all; what ends by then is counted only where there is not.
+Backfill reserves no start for a unit that would be over its quota then. Units that start ahead of a
+start reservation leave it its quota, on any node. The forecast costs one addition per unit ahead
+while the quota suffices for all; only otherwise it counts the pods that end by then.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from scheduler.cache.cache import Cache
@@ -18,78 +19,85 @@ from scheduler.tenancy.backfill.run_time import RunTimes
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.tree import Amounts, total
 
-Taken = tuple[str, Amounts]  # tenant, amounts
+Charge = tuple[str, Amounts]  # tenant, amounts
 
 
 class QuotaForecast:
-    """`units` finds a unit that waits, with all that it is going to need; `epoch` is the time of
-    day."""
+    """`reservations` are those of the backfill controller; `find_unit` returns a queued unit with
+    all pods that it needs; `epoch` is the time of day."""
 
     def __init__(
         self,
         cache: Cache,
         accounts: QuotaAccounts,
-        promised: Iterable[UnitKey],
-        units: Callable[[UnitKey], Unit | None],
-        lengths: RunTimes,
+        reservations: Mapping[UnitKey, StartReservation],
+        find_unit: Callable[[UnitKey], Unit | None],
+        run_times: RunTimes,
         epoch: Callable[[], float],
     ) -> None:
-        self._cache, self._keys, self._units = cache, promised, units
-        self._lengths, self._epoch = lengths, epoch
+        self._cache = cache
         self._accounts = accounts
+        self._reservations = reservations
+        self._find_unit = find_unit
+        self._run_times = run_times
+        self._epoch = epoch
 
-    def open(self, unit: Unit, start: float) -> bool:
-        """Whether the unit may start then, with all others that were promised a start."""
-        return self._excess(unit, start, self._promised(unit.key)) is None
+    def allows(self, unit: Unit, start: float) -> bool:
+        """Whether the unit is within its quota then, beside all other start reservations."""
+        return self._excess(unit, start, self._reserved(unit.key)) is None
 
-    def used_up(self, unit: Unit, promises: Iterable[StartReservation]) -> str:
-        """Why the unit must wait for one of these, of whose allowance it would take; or nothing."""
+    def conflict(self, unit: Unit, reservations: Iterable[StartReservation]) -> str:
+        """Why the unit may not take quota ahead of one of these; empty: it may."""
         if not self._accounts.ledger.tree.limited:
             return ""
-        mine = self._asked(unit)
-        for promise in promises:
-            other = self._units(promise.key)
-            ahead = (mine, *self._promised(promise.key, unit.key))
-            found = None if other is None else self._excess(other, promise.start, ahead)
-            if found is not None and mine[1].get(found.resource):
-                return self._text(unit.tenant, mine[1][found.resource], found, promise)
+        charge = self._charge(unit)
+        for reservation in reservations:
+            other = self._find_unit(reservation.key)
+            ahead = (charge, *self._reserved(reservation.key, unit.key))
+            excess = None if other is None else self._excess(other, reservation.start, ahead)
+            if excess is not None and charge[1].get(excess.resource):
+                requested = charge[1][excess.resource]
+                return self._text(unit.tenant, requested, excess, reservation)
         return ""
 
-    def _asked(self, unit: Unit) -> Taken:
-        """What the unit needs at the least."""
+    def _charge(self, unit: Unit) -> Charge:
+        """The minimum that the unit needs."""
         return unit.tenant, total(self._accounts.amounts(pod) for pod in unit.pods[: unit.need])
 
-    def _promised(self, *but: UnitKey) -> Iterator[Taken]:
-        for key in self._keys:
-            unit = None if key in but else self._units(key)
+    def _reserved(self, *excluded: UnitKey) -> Iterator[Charge]:
+        for key in self._reservations:
+            unit = None if key in excluded else self._find_unit(key)
             if unit is not None:
-                yield self._asked(unit)
+                yield self._charge(unit)
 
-    def _excess(self, unit: Unit, at: float, ahead: Iterable[Taken]) -> Excess | None:
-        """The limit that keeps the unit waiting at that time, with these ahead of it."""
+    def _excess(self, unit: Unit, at: float, ahead: Iterable[Charge]) -> Excess | None:
+        """The quota that the unit would exceed at that time, with these charges ahead of it."""
         ledger = self._accounts.ledger
         if not ledger.tree.limited:
             return None
-        tenant, needed = self._asked(unit)
+        tenant, needed = self._charge(unit)
         with ledger.trial():
             for other, amounts in ahead:
                 ledger.charge(other, amounts.items())
             if ledger.excess(tenant, needed) is None:
                 return None
-            for other, amounts in self._gone(at):
+            for other, amounts in self._ended(at):
                 ledger.uncharge(other, amounts.items())
             return ledger.excess(tenant, needed)
 
-    def _gone(self, at: float) -> Iterator[Taken]:
+    def _ended(self, at: float) -> Iterator[Charge]:
         now = self._epoch()
-        for one in self._cache.on():
-            end = self._lengths.end(one.pod, now)
+        for placement in self._cache.on():
+            pod = placement.pod
+            end = self._run_times.end(pod, now)
             if end is not None and end <= at:
-                yield one.pod.attributes.tenant, dict(self._accounts.charged(one.pod.uid))
+                yield pod.attributes.tenant, dict(self._accounts.charged(pod.uid))
 
-    def _text(self, tenant: str, requested: int, excess: Excess, start: StartReservation) -> str:
+    def _text(
+        self, tenant: str, requested: int, excess: Excess, reservation: StartReservation
+    ) -> str:
         """The excess is that of the unit whose start is reserved, while this request is charged."""
         path = self._accounts.ledger.tree.path(tenant)
         charged = requested if any(member.name == excess.member for member in path) else 0
         own = replace(excess, requested=requested, used=excess.used - charged)
-        return OverQuota(tenant, own, reserved=(str(start.key), excess.requested)).text
+        return OverQuota(tenant, own, reserved=(str(reservation.key), excess.requested)).text

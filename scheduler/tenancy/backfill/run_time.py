@@ -1,10 +1,11 @@
 """
-How long work runs, as far as anybody says, and when what runs is expected to end.
+Expected duration of pods, and when running pods are expected to end.
 
-    what the pod says itself ──else──▶ what policies say of its type ──else──▶ nobody knows
+    duration of the pod ──else──▶ duration of its workload type in the policies ──else──▶ unknown
 
-Mirrors and pods of a DaemonSet come back as often as they end: nobody waits for their room. Work
-that overran is expected to end when `overran` said. Times are seconds of the epoch.
+Mirror pods and pods of a DaemonSet are recreated when they end, so their capacity never becomes
+free: their duration is unknown. A pod that overran ends at the time given to `extend`. Times are
+seconds of the epoch.
 """
 
 from collections.abc import Iterable
@@ -23,61 +24,61 @@ class RunTimes:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._longer: dict[str, float] = {}  # uid of work that overran -> its new end
-        self._known: tuple[Backfill | None, dict[str, float]] = (None, {})
+        self._extended: dict[str, float] = {}  # uid of a pod that overran -> its new end
+        self._parsed: tuple[Backfill | None, dict[str, float]] = (None, {})
 
     @property
     def policy(self) -> Backfill:
         return self._snapshot.tables.policy.backfill
 
     @property
-    def usual(self) -> dict[str, float]:
-        """Seconds by workload type, where policies say so."""
-        if self._known[0] is not self.policy:
+    def durations(self) -> dict[str, float]:
+        """Seconds by workload type, from the policies."""
+        if self._parsed[0] is not self.policy:
             rows = self.policy.durations
-            self._known = self.policy, {str(r.type): duration.parse(r.duration) for r in rows}
-        return self._known[1]
+            self._parsed = self.policy, {str(r.type): duration.parse(r.duration) for r in rows}
+        return self._parsed[1]
 
     def of(self, pod: Pod) -> float | None:
-        """Seconds; None: nobody knows."""
+        """Seconds; None: unknown."""
         if pod.attributes.mirror or from_daemon_set(pod):
             return None
         return (
-            self.usual.get(pod.attributes.workload_type)
+            self.durations.get(pod.attributes.workload_type)
             if pod.attributes.duration is None
             else pod.attributes.duration
         )
 
     def of_unit(self, unit: Unit) -> float:
-        """Until the last of its pods ends; for ever where nobody knows of one."""
-        known = [self.of(pod) for pod in unit.pods]
-        return max((float("inf") if one is None else one for one in known), default=0.0)
+        """Seconds until the last pod ends; infinite if the duration of one is unknown."""
+        seconds = [self.of(pod) for pod in unit.pods]
+        return max((float("inf") if one is None else one for one in seconds), default=0.0)
 
     def end(self, pod: Pod, epoch: float) -> float | None:
-        """Of a pod that has a node; None: nobody knows."""
+        """Of a pod that has a node; None: unknown."""
         if pod.terminating:
             return epoch + pod.attributes.grace_period
-        lasts = self.of(pod)
-        if lasts is None:
+        seconds = self.of(pod)
+        if seconds is None:
             return None
-        at = (pod.attributes.started_at or epoch) + lasts
-        return max(at, self._longer.get(pod.uid, at))
+        at = (pod.attributes.started_at or epoch) + seconds
+        return max(at, self._extended.get(pod.uid, at))
 
-    def endings(self, pods: Iterable[Placement], epoch: float) -> list[ExpectedEnd]:
-        """Of those that are known to end, in the order of time; nobody has ended before now."""
-        found = [
-            ExpectedEnd(max(at, epoch), one)
-            for one in pods
-            if (at := self.end(one.pod, epoch)) is not None
+    def ends(self, placements: Iterable[Placement], epoch: float) -> list[ExpectedEnd]:
+        """Known ends in the order of time; an end in the past counts as now."""
+        known = [
+            ExpectedEnd(max(at, epoch), placement)
+            for placement in placements
+            if (at := self.end(placement.pod, epoch)) is not None
         ]
-        return sorted(found, key=lambda one: (one.at, one.occupant.pod.uid))
+        return sorted(known, key=lambda end: (end.at, end.placement.pod.uid))
 
-    def over(self, pod: Pod, epoch: float) -> float:
-        """Seconds for which the pod has run beyond what was expected of it at first."""
+    def overrun(self, pod: Pod, epoch: float) -> float:
+        """Seconds for which the pod has run beyond its expected duration."""
         return epoch - (pod.attributes.started_at or epoch) - (self.of(pod) or 0.0)
 
-    def overran(self, uid: str, until: float) -> None:
-        self._longer[uid] = until
+    def extend(self, uid: str, until: float) -> None:
+        self._extended[uid] = until
 
     def forget(self, uid: str) -> None:
-        self._longer.pop(uid, None)
+        self._extended.pop(uid, None)

@@ -1,40 +1,42 @@
 """
-When a unit that does not fit now can start, and who may go ahead of it meanwhile. Pure.
+The earliest time at which a unit that does not fit now can start. Pure.
 
-    endings   what runs, each with the time at which it is expected to end; never: not listed
-    earliest  the first ending after which the unit is placed, on a trial without what ended by then
+    ends            running pods, each with the time at which it is expected to end; a pod without
+                    a known duration is not in the list
+    earliest_start  the first end after which the planner places the unit, on a trial without the
+                    pods that ended by then
 
-A promise is a time and the nodes of the plan that holds then. Whoever is expected to end before it
-may use any room; others leave those nodes alone, or prove on a trial that the promise still holds
-with them in place. Times are seconds of the epoch. What becomes of a promise that is not kept is
-decided elsewhere: see `promising`.
+A start reservation is a time and the nodes of the plan for that time. A unit that is expected to
+end before may use any capacity. Other units leave those nodes alone, or a trial proves that the
+reserved start holds with them in place. Times are seconds of the epoch. `controller` decides what
+happens to a start reservation that can no longer be met.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.plan import Placed, Placement, Plan
 from scheduler.model.unit import StartReservation, UnitKey
 from scheduler.plan.memo import Memo
 
+MAX_NAMED: Final = 5  # pods that a start reservation names as the last to end
+
 
 @dataclass(frozen=True, slots=True)
 class ExpectedEnd:
-    """A pod that runs, and when it is expected to end."""
+    """A running pod, and when it is expected to end."""
 
     at: float
-    occupant: Placement
+    placement: Placement
 
 
-_NAMED = 5
-
-
-def earliest(
+def earliest_start(
     key: UnitKey,
     snapshot: Snapshot,
-    endings: Sequence[ExpectedEnd],
+    ends: Sequence[ExpectedEnd],
     plan: Callable[[Memo], Plan],
     *,
     now: float,
@@ -43,70 +45,70 @@ def earliest(
     not_before: float = 0.0,
 ) -> StartReservation | None:
     """
-    None: not even when everything that is expected to end has ended.
+    None: the unit does not fit even when all these pods have ended.
 
-    `not_before` is a time before which it is known not to fit, however that was found out.
+    `not_before` is a lower bound: the unit does not fit before that time.
     """
-    order = sorted(endings, key=lambda one: (max(one.at, now), one.occupant.pod.uid))
-    times = sorted({max(one.at, now) for one in order})
+    ordered = sorted(ends, key=lambda end: (max(end.at, now), end.placement.pod.uid))
+    times = sorted({max(end.at, now) for end in ordered})
 
-    def at(time: float) -> Placed | None:
-        gone = [one for one in order if max(one.at, now) <= time]
-        return without(snapshot, [one.occupant for one in gone], plan, statics)
+    def plan_at(time: float) -> Placed | None:
+        ended = [end.placement for end in ordered if max(end.at, now) <= time]
+        return plan_without(snapshot, ended, plan, statics)
 
     low, high = bisect_left(times, not_before), len(times)
-    found: Placed | None = None
+    placed: Placed | None = None
     step = 1
-    while low < high and found is None:  # a time that suffices, not far behind the first
-        ahead = min(low + step, high) - 1
-        found, step = at(times[ahead]), 2 * step
-        low, high = (low, ahead) if found is not None else (ahead + 1, high)
+    while low < high and placed is None:  # a time that suffices, not far behind the first
+        probe = min(low + step, high) - 1
+        placed, step = plan_at(times[probe]), 2 * step
+        low, high = (low, probe) if placed is not None else (probe + 1, high)
     while low < high:  # the first time that suffices
         middle = (low + high) // 2
-        placed = at(times[middle])
-        if placed is None:
+        earlier = plan_at(times[middle])
+        if earlier is None:
             low = middle + 1
         else:
-            high, found = middle, placed
-    if found is None or low == len(times):
+            high, placed = middle, earlier
+    if placed is None or low == len(times):
         return None
     start = times[low]
-    nodes = frozenset(one.node for one in found.placements)
-    last = [one for one in order if one.occupant.node in nodes and max(one.at, now) <= start]
-    named = tuple(str(one.occupant.pod.key) for one in reversed(last))[:_NAMED]
-    return StartReservation(key, start, nodes, named, priority)
+    nodes = frozenset(placement.node for placement in placed.placements)
+    last = [e for e in ordered if e.placement.node in nodes and max(e.at, now) <= start]
+    waits_for = tuple(str(end.placement.pod.key) for end in reversed(last))[:MAX_NAMED]
+    return StartReservation(key, start, nodes, waits_for, priority)
 
 
-def without(
+def plan_without(
     snapshot: Snapshot,
-    gone: Sequence[Placement],
+    ended: Sequence[Placement],
     plan: Callable[[Memo], Plan],
     statics: Memo | None = None,
     ahead: Sequence[Placement] = (),
 ) -> Placed | None:
-    """The plan on a trial where these pods are gone, and those ahead have their nodes."""
+    """The plan on a trial without the pods that ended, and with those ahead on their nodes."""
     memo = Memo() if statics is None else Memo(statics=statics.statics)
     with snapshot.trial():
-        for one in gone:
-            if one.node in snapshot:
-                snapshot.suppose_gone(one.pod, one.node, one.assignment)
-        for one in ahead:
-            snapshot.place(one.pod, one.node, one.assignment)
+        for placement in ended:
+            if placement.node in snapshot:
+                snapshot.suppose_gone(placement.pod, placement.node, placement.assignment)
+        for placement in ahead:
+            snapshot.place(placement.pod, placement.node, placement.assignment)
         found = plan(memo)
     return found if isinstance(found, Placed) else None
 
 
-def keeps(
-    promise: StartReservation,
+def starts_in_time(
+    reservation: StartReservation,
     snapshot: Snapshot,
-    endings: Sequence[ExpectedEnd],
+    ends: Sequence[ExpectedEnd],
     plan: Callable[[Memo], Plan],
     ahead: Sequence[Placement],
     *,
     statics: Memo | None = None,
 ) -> bool:
-    """Whether the unit could still start in time if these pods went ahead and stayed."""
-    if not any(one.node in promise.nodes for one in ahead):
+    """Whether the unit could still start in time if these pods started ahead and kept running."""
+    if not any(placement.node in reservation.nodes for placement in ahead):
         return True
-    gone = [one.occupant for one in endings if one.at <= promise.start]
-    return without(snapshot, gone, plan, statics, ahead) is not None
+    ended = [end.placement for end in ends if end.at <= reservation.start]
+    return plan_without(snapshot, ended, plan, statics, ahead) is not None

@@ -26,7 +26,7 @@ from scheduler.model.unit import Unit
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.run_time import RunTimes
-from scheduler.tenancy.backfill.start_time import without
+from scheduler.tenancy.backfill.start_time import plan_without
 from scheduler.tenancy.reservation.tenant_reservation import (
     Amounts,
     TenantReservation,
@@ -77,7 +77,7 @@ class UpcomingReservations:
 
     def __init__(self, cache: Cache, *, epoch: Callable[[], float]) -> None:
         self._cache, self._snapshot, self._epoch = cache, cache.snapshot, epoch
-        self._lengths = RunTimes(cache.snapshot)
+        self._run_times = RunTimes(cache.snapshot)
         self._rows: dict[tuple[str, str], _UpcomingReservation] = {}
 
     def put(self, one: TenantReservation) -> None:
@@ -98,7 +98,7 @@ class UpcomingReservations:
         """What the unit must leave free because it would still run when a reservation begins."""
         if not self._rows:
             return None
-        duration = self._lengths.of_unit(unit)
+        duration = self._run_times.of_unit(unit)
         ends = self._epoch() + duration
         rows = [
             row
@@ -156,7 +156,7 @@ class UpcomingReservations:
         for held in self._cache.on(nodes):
             if held.pod.attributes.tenant == one.tenant or _stays(held.pod):
                 continue
-            at = self._lengths.end(held.pod, epoch)
+            at = self._run_times.end(held.pod, epoch)
             if at is None:
                 found.append(f"{held.pod.key} (no known end)")
             elif at > one.begins:
@@ -194,7 +194,7 @@ class UpcomingReservations:
         closed = frozenset(table.nodes.keys() - nodes)
         ahead = [one.occupant(name, self._all(one, count)) for name, count in row.places.items()]
         unit = Unit(one.key, one.placeholders(missing))
-        found = without(
+        found = plan_without(
             self._snapshot,
             [held for held in gone if held.node in self._snapshot],
             lambda memo: self._supposed(unit, closed, ahead, memo),
@@ -233,10 +233,10 @@ class UpcomingReservations:
 
     def _gone_by(self, at: float, nodes: Sequence[str]) -> list[Placement]:
         """What is expected to have ended there by then."""
-        if not (self._cache.with_duration or self._lengths.usual):
+        if not (self._cache.with_duration or self._run_times.durations):
             return []
-        endings = self._lengths.endings(self._cache.on(nodes), self._epoch())
-        return [one.occupant for one in endings if one.at <= at]
+        ends = self._run_times.ends(self._cache.on(nodes), self._epoch())
+        return [end.placement for end in ends if end.at <= at]
 
     @staticmethod
     def _all(one: TenantReservation, count: int) -> Amounts:

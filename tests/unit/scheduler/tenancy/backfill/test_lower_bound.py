@@ -1,4 +1,4 @@
-"""A bound on the start by amounts alone never hides the start that the planner would find."""
+"""The lower bound by resource amounts is never later than the start that the planner finds."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +9,8 @@ from scheduler.model.plan import Placement
 from scheduler.model.unit import units
 from scheduler.plan import planner
 from scheduler.plan.memo import Memo
-from scheduler.tenancy.backfill import lower_bound
-from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest
+from scheduler.tenancy.backfill.lower_bound import lower_bound
+from scheduler.tenancy.backfill.start_time import ExpectedEnd, earliest_start
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 
 nodes = st.lists(st.integers(1, 8), min_size=1, max_size=4)
@@ -25,51 +25,51 @@ def test_the_search_from_the_bound_on_finds_the_same_start(
     gpus: list[int], work: list[tuple[int, int, int]], want: tuple[int, int]
 ) -> None:
     free, placed = list(gpus), []
-    for number, (place, asked, ends) in enumerate(work):
+    for number, (place, asked, end) in enumerate(work):
         node = place % len(gpus)
         if asked <= free[node]:
             free[node] -= asked
-            placed.append((a_pod(f"r{number}", gpus=asked, cpu="0"), f"n{node}", float(ends)))
+            placed.append((a_pod(f"r{number}", gpus=asked, cpu="0"), f"n{node}", float(end)))
     snapshot = Snapshot.of(
         [a_node(f"n{i}", gpus=count) for i, count in enumerate(gpus)],
         [(pod, node) for pod, node, _ in placed],
     )
-    endings = sorted(
-        (ExpectedEnd(ends, Placement(pod, node, NOWHERE)) for pod, node, ends in placed),
-        key=lambda one: (one.at, one.occupant.pod.uid),
+    ends = sorted(
+        (ExpectedEnd(end, Placement(pod, node, NOWHERE)) for pod, node, end in placed),
+        key=lambda end: (end.at, end.placement.pod.uid),
     )
     [unit] = units(a_gang(want[0], gpus=want[1], cpu="0"))
 
     def search(not_before: float) -> float | None:
-        found = earliest(
+        found = earliest_start(
             unit.key,
             snapshot,
-            endings,
+            ends,
             lambda memo: planner.plan(unit, snapshot, memo=memo),
             now=0.0,
             not_before=not_before,
         )
         return None if found is None else found.start
 
-    bound = lower_bound.bound(unit, snapshot, endings, Memo())
+    bound = lower_bound(unit, snapshot, ends, Memo())
     whole = min(
         (
             at
-            for at in sorted({one.at for one in endings})
-            if search(at) == at and _fits(snapshot, endings, at, unit.need, want[1])
+            for at in sorted({end.at for end in ends})
+            if search(at) == at and _fits(snapshot, ends, at, unit.need, want[1])
         ),
         default=None,
     )
     assert (None if bound is None else search(bound)) == search(0.0) == whole
 
 
-def _fits(snapshot: Snapshot, endings: list[ExpectedEnd], at: float, need: int, gpus: int) -> bool:
+def _fits(snapshot: Snapshot, ends: list[ExpectedEnd], at: float, need: int, gpus: int) -> bool:
     """Counted by hand."""
-    room = {name: snapshot.table.free_at(row, "nvidia.com/gpu") for name, row in _rows(snapshot)}
-    for one in endings:
-        if one.at <= at:
-            room[one.occupant.node] += one.occupant.pod.spec.host_request.gpus
-    return sum(free // gpus for free in room.values()) >= need
+    free = {name: snapshot.table.free_at(row, "nvidia.com/gpu") for name, row in _rows(snapshot)}
+    for end in ends:
+        if end.at <= at:
+            free[end.placement.node] += end.placement.pod.spec.host_request.gpus
+    return sum(count // gpus for count in free.values()) >= need
 
 
 def _rows(snapshot: Snapshot) -> list[tuple[str, int]]:

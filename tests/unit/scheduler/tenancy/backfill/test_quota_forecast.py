@@ -1,8 +1,8 @@
 """
-Of a quota, too, a start is promised: whoever would use it up by then waits, wherever there is room.
+A start reservation includes quota: a pod that would use it up waits, even where a node has capacity.
 
-One node is shared by work that ends and a pod that waits for it with a promise; on the other there
-is room for one more pod, and it comes.
+A running pod and a pod with a start reservation share one node; the other node has capacity for one
+more pod, which is created last.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ def of(tenant: str) -> dict[str, Any]:
 
 
 async def one_more(limit: int, ends: str, tenant: str, lasts: str | None, priority: int) -> Bench:
-    """`ends` is whose work ends when the promised time comes, `tenant` whose pod comes."""
+    """`ends` is the tenant of the pod that ends at the reserved start, `tenant` that of the new pod."""
     bench = Bench()
     bench.scheduler.adopt(tables(t={"max": {GPU: limit}}))
     bench.node("n1", gpus=2)
@@ -44,20 +44,22 @@ async def one_more(limit: int, ends: str, tenant: str, lasts: str | None, priori
 @pytest.mark.parametrize(
     ("limit", "ends", "tenant", "lasts", "priority", "waits"),
     [
-        pytest.param(2, "u", "t", "400s", 0, True, id="it would use up what was promised"),
-        pytest.param(2, "u", "t", None, 0, True, id="nobody knows how long it runs"),
+        pytest.param(2, "u", "t", "400s", 0, True, id="it would use up reserved quota"),
+        pytest.param(2, "u", "t", None, 0, True, id="its duration is unknown"),
         pytest.param(2, "u", "t", "250s", 0, False, id="it has ended by then"),
         pytest.param(2, "u", "u", "400s", 0, False, id="the quota of another tenant"),
-        pytest.param(2, "u", "t", "400s", 10, False, id="a higher priority goes first"),
+        pytest.param(2, "u", "t", "400s", 10, False, id="it has higher priority"),
         pytest.param(3, "u", "t", "400s", 0, False, id="the quota is enough for both"),
-        pytest.param(3, "t", "t", "400s", 0, False, id="enough for both when others have ended"),
+        pytest.param(
+            3, "t", "t", "400s", 0, False, id="enough for both when the other pod has ended"
+        ),
     ],
 )
-def test_who_takes_of_a_promised_quota(
+def test_quota_of_a_start_reservation(
     limit: int, ends: str, tenant: str, lasts: str | None, priority: int, waits: bool
 ) -> None:
     bench = asyncio.run(one_more(limit, ends, tenant, lasts, priority))
     said = [row for row in bench.told(events.QUOTA_EXCEEDED) if row[0] == "more"]
-    promised = [name for name, _ in bench.told(events.START_ESTIMATED)]
-    found = (promised, bool(bench.api.nodes()["more"]), said)
+    estimated = [name for name, _ in bench.told(events.START_ESTIMATED)]
+    found = (estimated, bool(bench.api.nodes()["more"]), said)
     assert found == (["p"], not waits, [("more", WAITS)] if waits else [])

@@ -1,28 +1,18 @@
 """
-Manifests admitted and placed without a cluster, by the code that does it in one.
+`kubenexus simulate`: admit and place manifests without a cluster.
 
-    command     what the options ask for
-    inputs      files --> a cluster and manifests, or one line that says what is wrong where
-    shapes      what an object must look like to be decoded at all
-    apiserver   what the API server does around the webhook: namespaces, priorities, defaults
-    expand      what a workload's controller does: the pods it makes
-    place       queue order and the planner, on a snapshot in memory
-    changes     what admission wrote, in words
-    run         all of it in order
-    outcome     what came out, as values
-    render      the values as text or JSON
+    command       options -> run
+    inputs        files -> a cluster and manifests, or one line that points at the mistake
+    validate      whether an API server could decode an object
+    apiserver     what the API server does around the webhook: namespaces, priorities, defaults
+    controllers   the pods that a workload's controller makes
+    place         queue order and the planner, once, on a snapshot in memory
+    injected      the fields that admission wrote
+    run           the simulation in order
+    result        its result as values
+    render        the result as text or JSON
+    virtual_time  the same with a clock: jobs arrive, run and end
 
-and in virtual time, where work arrives, runs and goes:
-
-    jobsfile    a list of jobs --> manifests
-    timed       all of it in order
-    virtual     the clock and a way of deciding: what `make bench-tenancy` runs
-    world       the cluster: who comes, runs, is evicted, comes back, ends
-    ways        who is next: in line, greedy, or as the scheduler does it
-    history     what happened, as values
-    tally       what that comes to, tenant by tenant
-    render_timed   the same as text or JSON
-
-Imitated are only the API server and the controllers, in the few points that matter here; every
-verdict is the webhook's and every placement the scheduler's own.
+Only the API server and the controllers are imitated, as far as the result depends on them. The
+webhook's own code admits, and the scheduler's own code places.
 """

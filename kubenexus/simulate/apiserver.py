@@ -1,13 +1,13 @@
 """
-What the API server does around the webhook when an object is created, as far as it matters here.
+The API server's part in the creation of an object, as far as the simulation depends on it.
 
     object --> namespace? --> name free? --> defaults, priority --> mutate --> validate --> stored
                    |              |                 |                              |
-                   +--------------+---- refused ----+------------------------------+
+                   +--------------+---- denied -----+------------------------------+
 
-Refusals of the API server itself have its own words; those of the webhook name policy and rule.
-Imitated: namespaces, names, `schedulerName`, priority classes, which namespaces are exempt. Not
-imitated: quotas, limit ranges, other webhooks, the validation of fields that nobody here reads.
+Denials by the API server itself have its own words; those of the webhook name policy and rule.
+Imitated: namespaces, names, `schedulerName`, priority classes, excluded namespaces. Not imitated:
+ResourceQuotas, LimitRanges, other webhooks, validation of fields that the simulation does not read.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,16 +37,16 @@ _USER: Final = {"username": "kubenexus-simulate", "groups": ["system:authenticat
 
 @dataclass(frozen=True, slots=True)
 class AdmissionAnswer:
-    """What the client is told, and the object as stored where nothing refused it."""
+    """The answer to the client, and the object as stored where it was admitted."""
 
     obj: JsonDict
-    refusals: tuple[str, ...] = ()
+    denials: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     changes: tuple[JsonDict, ...] = ()
 
 
 class ApiServer:
-    """Objects by name; remembers only what a later create asks about."""
+    """Namespaces, priority classes and names in use; stores no objects."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ApiServer:
         self._created = 0
 
     def create(self, obj: JsonDict, *, owner: JsonDict | None = None) -> AdmissionAnswer:
-        """Create the object; `owner` is the workload that a pod was made by."""
+        """Create the object; `owner` is the workload whose controller made a pod."""
         group, _, version = str(obj["apiVersion"]).rpartition("/")
         metadata = {"namespace": "default", **obj["metadata"]}
         namespace, name = str(metadata["namespace"]), str(metadata["name"])
@@ -87,7 +87,7 @@ class ApiServer:
             problem = self._default_pod(obj)
             if problem:
                 return AdmissionAnswer(obj, (f'pods "{name}" is forbidden: {problem}',))
-        answer = self._ask(
+        answer = self._admit(
             Review(
                 uid=metadata["uid"],
                 operation="CREATE",
@@ -103,11 +103,11 @@ class ApiServer:
             obj,
             owner,
         )
-        if not answer.refusals:
+        if not answer.denials:
             self._names.add((qualified, namespace, name))
         return answer
 
-    def _ask(self, review: Review, obj: JsonDict, owner: JsonDict | None) -> AdmissionAnswer:
+    def _admit(self, review: Review, obj: JsonDict, owner: JsonDict | None) -> AdmissionAnswer:
         if review.namespace in configurations.EXCLUDED_NAMESPACES:
             return AdmissionAnswer(obj)
         facts = decide.Facts(namespace=self._namespaces[review.namespace], owner=owner)
@@ -117,13 +117,13 @@ class ApiServer:
         failures = (*mutation.failures, *verdict.failures)
         return AdmissionAnswer(
             obj=stored,
-            refusals=tuple(failure.line() for failure in failures),
+            denials=tuple(failure.line() for failure in failures),
             warnings=tuple(dict.fromkeys((*mutation.warnings, *verdict.warnings))),
             changes=mutation.patch,
         )
 
     def _default_pod(self, pod: JsonDict) -> str:
-        """Fill in what the API server fills in before webhooks run; what it refuses, in words."""
+        """Fill in the defaults that precede webhooks; returns why the API server denies the pod."""
         spec = dict(pod["spec"])
         pod["spec"] = spec
         spec["schedulerName"] = spec.get("schedulerName") or DEFAULT_SCHEDULER
@@ -137,7 +137,7 @@ class ApiServer:
         return ""
 
     def _now(self) -> str:
-        """Each object one second younger than the one before; the day does not matter."""
+        """One second later for each object; the date has no meaning."""
         self._created += 1
         return (_START + timedelta(seconds=self._created)).strftime("%Y-%m-%dT%H:%M:%SZ")
 

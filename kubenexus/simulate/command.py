@@ -1,10 +1,10 @@
 """
-What `kubenexus simulate` does with its options: read, simulate, print.
+`kubenexus simulate`: read the inputs, simulate, print.
 
-    neither --for nor a list of jobs   everything is admitted and placed once, without time
-    --for, --jobs                      virtual time: work arrives, runs and goes (`timed`)
+    neither --for nor --jobs   all manifests are admitted and placed once, without time
+    --for, --jobs              virtual time: jobs arrive, run and end (`virtual_time`)
 
-Whatever is wrong with the input is an `InputError` whose text is for whoever typed the command.
+Wrong input is an `InputError`; its text is for the user of the command.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from policies.engine.policyset import PolicySet
 
 
 class InputError(Exception):
-    """The input is wrong, and the text says where."""
+    """The input is wrong; the text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,54 +45,54 @@ class SimulateOptions:
     json: bool = False
 
 
-def simulate(asked: SimulateOptions, out: Console) -> None:
+def simulate(options: SimulateOptions, out: Console) -> None:
     try:
-        if asked.within is None and asked.jobs is None:
-            _once(asked, out)
+        if options.within is None and options.jobs is None:
+            _once(options, out)
         else:
-            _in_time(asked, out)
+            _in_time(options, out)
     except yaml_reader.DocumentError as exc:
         raise InputError(str(exc)) from exc
 
 
-def _once(asked: SimulateOptions, out: Console) -> None:
-    options = {
-        "--compare": asked.compare,
-        "--timeline": asked.timeline,
-        "--what-if": bool(asked.what_if),
+def _once(options: SimulateOptions, out: Console) -> None:
+    given_options = {
+        "--compare": options.compare,
+        "--timeline": options.timeline,
+        "--what-if": bool(options.what_if),
     }
-    for name, given in options.items():
+    for name, given in given_options.items():
         if given:
             raise InputError(f"{name} needs virtual time; add --for 6h, or --jobs FILE")
-    found = inputs.read(asked.path, cluster=asked.cluster)
-    result = run.simulate(found, _compiled(_reading(asked, found)))
-    if asked.json:
+    found = inputs.read(options.path, cluster=options.cluster)
+    result = run.simulate(found, _compiled(_reading(options, found)))
+    if options.json:
         out.file.write(f"{render.as_json(result)}\n")
     else:
         render.as_text(result, out)
 
 
-def _in_time(asked: SimulateOptions, out: Console) -> None:
-    within = _within(asked.within)
-    listed = asked.jobs
-    if listed is None and (asked.path / jobs_csv.FILE_NAME).is_file():
-        listed = asked.path / jobs_csv.FILE_NAME
-    found = inputs.read(asked.path, cluster=asked.cluster, jobs=listed)
-    strategies = engine.STRATEGIES if asked.compare else (engine.OURS,)
-    base = _reading(asked, found)
+def _in_time(options: SimulateOptions, out: Console) -> None:
+    within = _within(options.within)
+    listed = options.jobs
+    if listed is None and (options.path / jobs_csv.FILE_NAME).is_file():
+        listed = options.path / jobs_csv.FILE_NAME
+    found = inputs.read(options.path, cluster=options.cluster, jobs=listed)
+    strategies = engine.STRATEGIES if options.compare else (engine.OURS,)
+    base = _reading(options, found)
     report = timed.simulate(found, _compiled(base), within=within, strategies=strategies)
     before = None
-    if asked.what_if:
-        tried = _instead(base, loader.read_files(asked.what_if))
+    if options.what_if:
+        tried = _replaced(base, loader.read_files(options.what_if))
         before, report = (
             report,
             timed.simulate(found, _compiled(tried), within=within, strategies=strategies),
         )
-    if asked.json:
-        body = render_timed.as_json(report, timeline=asked.timeline, before=before)
+    if options.json:
+        body = render_timed.as_json(report, timeline=options.timeline, before=before)
         out.file.write(f"{body}\n")
     else:
-        render_timed.as_text(report, out, timeline=asked.timeline, before=before)
+        render_timed.as_text(report, out, timeline=options.timeline, before=before)
 
 
 def _within(text: str | None) -> float | None:
@@ -103,22 +103,22 @@ def _within(text: str | None) -> float | None:
     except duration.DurationError as exc:
         raise InputError(f"--for: {exc}") from exc
     if seconds <= 0:
-        raise InputError(f"--for: found {text!r}, want more than nothing")
+        raise InputError(f"--for: found {text!r}, want more than 0s")
     return seconds
 
 
 # --- policies ---
 
 
-def _reading(asked: SimulateOptions, found: inputs.Inputs) -> Reading:
-    return loader.read_files((*asked.policies, *found.policies))
+def _reading(options: SimulateOptions, found: inputs.Inputs) -> Reading:
+    return loader.read_files((*options.policies, *found.policies))
 
 
-def _instead(base: Reading, tried: Reading) -> Reading:
-    """What is tried takes the place of policies of the same names."""
+def _replaced(base: Reading, tried: Reading) -> Reading:
+    """Policies of --what-if replace those of the same names."""
     names = {model.metadata.name for model, _ in tried.entries}
-    kept = tuple(row for row in base.entries if row[0].metadata.name not in names)
-    return Reading(kept, base.faults, base.broken) + tried
+    others = tuple(row for row in base.entries if row[0].metadata.name not in names)
+    return Reading(others, base.faults, base.broken) + tried
 
 
 def _compiled(reading: Reading) -> PolicySet:

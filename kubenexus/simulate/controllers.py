@@ -1,5 +1,5 @@
 """
-What a workload's controller does: the pods it makes of an admitted workload.
+The pods that a workload's controller makes.
 
 Names are counted instead of drawn (`train-0`, `train-1`), so that two runs agree. Each pod gets
 an ownerReference to the workload and the labels that the Job and StatefulSet controllers add;
@@ -30,13 +30,13 @@ def uid(kind: str, namespace: str, name: str) -> str:
 
 
 def pods(workload: JsonDict) -> list[JsonDict]:
-    """The pods that the workload is or makes at one time; none where nobody can count them."""
+    """The pods that the workload is or makes at one time; none where the number is unknown."""
     templates = workloads.pods_of(workload)
     if workload["kind"] == "Pod":
         return [copy.deepcopy(workload)]
     total = sum(template.count or 0 for template in templates) * _groups(workload)
     if total > MOST_PODS:
-        raise TooManyError(f"makes {total} pods, at most {MOST_PODS} are simulated; ask for fewer")
+        raise TooManyError(f"makes {total} pods, at most {MOST_PODS} are simulated; request fewer")
     if _spec(workload).get("suspend") is True:
         return []
     several = len(templates) > 1
@@ -49,7 +49,7 @@ def pods(workload: JsonDict) -> list[JsonDict]:
 
 
 def why_none(workload: JsonDict) -> str:
-    """What to say of a workload that makes no pods."""
+    """Why a workload makes no pods."""
     if _spec(workload).get("suspend") is True:
         return "suspended: makes no pods until spec.suspend is false"
     if workload["kind"] == "DaemonSet":
@@ -80,7 +80,7 @@ def _pod(workload: JsonDict, template: PodTemplate, name: str, index: int) -> Js
     given = template.pod.get("metadata") or {}
     labels = dict(given.get("labels") or {})
     annotations = dict(given.get("annotations") or {})
-    _job_words(workload, labels, annotations, index)
+    _add_job_labels(workload, labels, annotations, index)
     if workload["kind"] == "StatefulSet":
         labels["statefulset.kubernetes.io/pod-name"] = name
         labels["apps.kubernetes.io/pod-index"] = str(index)
@@ -110,7 +110,7 @@ def _pod(workload: JsonDict, template: PodTemplate, name: str, index: int) -> Js
     }
 
 
-def _job_words(
+def _add_job_labels(
     workload: JsonDict, labels: dict[str, str], annotations: dict[str, str], index: int
 ) -> None:
     if workload["kind"] != "Job" or workload["apiVersion"] != "batch/v1":

@@ -1,7 +1,7 @@
 """
-What admission wrote, told in words people know: `label x`, `annotation y`, `spec.schedulerName`.
+The fields that admission wrote: `label x`, `annotation y`, `spec.schedulerName`.
 
-Read from the JSON Patch itself, so nothing that was injected can be left out of the telling.
+They are read from the JSON Patch itself, so that none is missing.
 """
 
 import json
@@ -16,18 +16,18 @@ def injected(by_pod: Iterable[tuple[str, Iterable[Json]]]) -> tuple[Injected, ..
     found: dict[tuple[str, str], list[str]] = {}
     for pod, operations in by_pod:
         for operation in operations:
-            for field, value in _told(operation):
+            for field, value in _fields_of(operation):
                 found.setdefault((field, value), []).append(pod)
     return tuple(Injected(field, value, tuple(pods)) for (field, value), pods in found.items())
 
 
-def _told(operation: Json) -> Iterator[tuple[str, str]]:
+def _fields_of(operation: Json) -> Iterator[tuple[str, str]]:
     path = [step.replace("~1", "/").replace("~0", "~") for step in operation["path"].split("/")[1:]]
     yield from _fields(path, operation.get("value"))
 
 
 def _fields(path: list[str], value: object) -> Iterator[tuple[str, str]]:
-    """Whole maps are told key by key; an empty one is only a parent of what follows."""
+    """A map is listed key by key; an empty one is only the parent of what follows."""
     if isinstance(value, Mapping) and path[0] == "metadata" and len(path) < 3:
         for key, below in value.items():
             yield from _fields([*path, key], below)

@@ -1,13 +1,13 @@
 """
-Files in; a cluster and its manifests out, or a `documents.DocumentError` that says what is wrong.
+Files -> a cluster and its manifests, or a `yaml_reader.DocumentError` that points at the mistake.
 
     folder   cluster.yaml describes the cluster; every other *.yaml holds manifests, in name order,
              or policies
     file     one manifest; the cluster comes from `--cluster`
-    jobs     a list of jobs (`jobsfile`), for simulations in virtual time
+    jobs     a list of jobs (`virtual_time.jobs_csv`), for simulations in virtual time
 
-Checked is what an API server could not even decode: the kind here, the rest by `shapes`. Whether
-an object is admitted is not an input error but a result.
+An object that an API server could not decode is an input error: its kind is checked here, the rest
+by `validate`. An object that admission denies is a result, not an error.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class InputManifest:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that a simulation starts from."""
+    """The inputs of a simulation."""
 
     cluster: load.Cluster
     manifests: tuple[InputManifest, ...]
@@ -85,7 +85,7 @@ def _described(path: Path, cluster: Path | None) -> load.Cluster:
 
 
 def _holds_policies(found: Sequence[Document]) -> bool:
-    """A file of policies holds nothing else, so that each fault of theirs has its place."""
+    """A file holds policies or manifests, so that every fault of a policy has a line."""
     kinds = [isinstance(one.value, dict) and _is_policy(one.value) for one in found]
     if any(kinds) and not all(kinds):
         odd = found[kinds.index(False)]

@@ -1,12 +1,12 @@
 """
-What the scheduler does with the admitted pods: its queue's order, its planner, no cluster.
+Place admitted pods with the scheduler's queue order and planner, without a cluster.
 
-    1. pods that name their node hold it already; pods of another scheduler are left to it
-    2. the others form units (a pod, or a whole gang), in the order in which the queue has them
-    3. each unit is planned once on what the ones before it left; a plan is charged at once
+    1. a pod with `nodeName` is charged to its node; a pod of another scheduler is left to it
+    2. the others form units (a pod, or a whole gang), in the order of the queue
+    3. each unit is planned once on the capacity that is left, and its plan is charged at once
 
-Once is enough: nothing ends or frees room here. Pods of another scheduler take no room, because
-nobody can say where it would put them.
+One pass is enough: no pod ends, so no capacity is freed. Pods of another scheduler are charged
+nowhere, because their nodes are unknown.
 """
 
 from collections.abc import Iterable
@@ -25,16 +25,16 @@ from scheduler.model.policy import NO_POLICIES, PlacementTables
 from scheduler.plan import planner
 from scheduler.plan.colocation import Mates
 
-_GATED: Final = "has scheduling gates; nobody places it until they are lifted"
+_GATED: Final = "has scheduling gates; pending until they are removed"
 
 
 def place(
     nodes: Iterable[Json], pods: Iterable[Json], tables: PlacementTables = NO_POLICIES
 ) -> dict[str, Pod]:
-    """The fate of every pod, by uid; `ModelError` for a node that cannot be read."""
+    """The outcome of every pod, by uid; `ModelError` for a node that cannot be read."""
     snapshot = Snapshot.of(Node.read(node) for node in nodes)
     snapshot.adopt(tables)
-    fates: dict[str, Pod] = {}
+    outcomes: dict[str, Pod] = {}
     waiting: list[model.Pod] = []
     bound: dict[units.UnitKey, list[tuple[model.Pod, str]]] = {}
     for obj in pods:
@@ -42,27 +42,27 @@ def place(
             pod = model.Pod.read(obj)
         except ModelError as exc:
             name, uid = str(obj["metadata"]["name"]), str(obj["metadata"]["uid"])
-            fates[uid] = Pod(name, PodOutcome.PENDING, reasons=(str(exc),))
+            outcomes[uid] = Pod(name, PodOutcome.PENDING, reasons=(str(exc),))
             continue
         if pod.node:
-            fates[pod.uid] = _named(pod, snapshot)
+            outcomes[pod.uid] = _named(pod, snapshot)
             if pod.gang is not None and pod.node in snapshot:
                 bound.setdefault(pod.gang.key, []).append((pod, pod.node))
         elif pod.scheduler != vocabulary.SCHEDULER_NAME:
-            fates[pod.uid] = Pod(pod.key.name, PodOutcome.LEFT, scheduler=pod.scheduler)
+            outcomes[pod.uid] = Pod(pod.key.name, PodOutcome.LEFT, scheduler=pod.scheduler)
         elif pod.gated:
-            fates[pod.uid] = _pending(pod, _GATED)
+            outcomes[pod.uid] = _pending(pod, _GATED)
         else:
             waiting.append(pod)
     for unit in units.units(waiting, lambda key: len(bound.get(key, ()))):
-        fates |= _planned(unit, snapshot, bound.get(unit.key, ()))
-    return fates
+        outcomes |= _planned(unit, snapshot, bound.get(unit.key, ()))
+    return outcomes
 
 
 def _named(pod: model.Pod, snapshot: Snapshot) -> Pod:
-    """A pod whose manifest says the node: no scheduler is asked, room or not."""
+    """A pod with `nodeName` bypasses the scheduler, whether it fits or not."""
     if pod.node not in snapshot:
-        return _pending(pod, f"names node {pod.node}, which does not exist")
+        return _pending(pod, f"nodeName is {pod.node}, which does not exist")
     snapshot.charge(pod, pod.node)
     return Pod(pod.key.name, PodOutcome.PLACED, scheduler=pod.scheduler, node=pod.node)
 
@@ -73,10 +73,10 @@ def _planned(unit: units.Unit, snapshot: Snapshot, bound_members: Mates) -> dict
             return {pod.uid: _pending(pod, misfit.text) for pod in unit.pods}
         case Placed() as plan:
             why = plan.why_unplaced.text if plan.why_unplaced else ""
-            fates = {pod.uid: _pending(pod, why) for pod in plan.unplaced}
+            outcomes = {pod.uid: _pending(pod, why) for pod in plan.unplaced}
             for one in plan.placements:
                 snapshot.charge(one.pod, one.node, one.assignment)
-                fates[one.pod.uid] = Pod(
+                outcomes[one.pod.uid] = Pod(
                     one.pod.key.name,
                     PodOutcome.PLACED,
                     scheduler=one.pod.scheduler,
@@ -84,7 +84,7 @@ def _planned(unit: units.Unit, snapshot: Snapshot, bound_members: Mates) -> dict
                     numa=one.assignment.numa,
                     gpus=one.assignment.gpus,
                 )
-            return fates
+            return outcomes
 
 
 def _pending(pod: model.Pod, reason: str) -> Pod:

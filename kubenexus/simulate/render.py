@@ -1,8 +1,8 @@
 """
-A result as people read it in a terminal of 100 columns, and as programs read it.
+The result as text of 100 columns, and as JSON.
 
-Both forms say the same and depend on nothing but the result. Colours appear on a terminal only;
-what they say is always said in words too.
+Both forms have the same content and depend on the result alone. Colours appear on a terminal only,
+and repeat what the words say.
 """
 
 import json
@@ -22,7 +22,7 @@ _COLOURS: Final = {
     PodOutcome.PLACED: "green",
     PodOutcome.PENDING: "yellow",
     PodOutcome.LEFT: "cyan",
-    PodOutcome.REFUSED: "red",
+    PodOutcome.DENIED: "red",
 }
 
 
@@ -51,23 +51,23 @@ def printed(out: Console, parts: Iterable[RenderableType]) -> None:
     with out.capture() as captured:
         for part in parts:
             out.print(part)
-    # Tables pad their lines with blanks, which nobody wants in a log or a diff.
+    # Tables pad their lines with blanks, which disturb logs and diffs.
     for line in captured.get().splitlines():
         out.file.write(f"{line.rstrip()}\n")
 
 
 def summary(result: Result) -> str:
-    """The last line: `5 admitted, 2 refused; 7 pods placed, 1 pending, 2 left …`."""
+    """The last line: `5 admitted, 2 denied; 7 pods placed, 1 pending, 2 left …`."""
     counts = _counts(result)
     pods = [f"{counts['placed']} placed"]
     for key, word in (
         ("pending", "pending"),
         ("left", "left to another scheduler"),
-        ("podsRefused", "refused"),
+        ("podsDenied", "denied"),
     ):
         if counts[key]:
             pods.append(f"{counts[key]} {word}")
-    verdicts = f"{counts['admitted']} admitted, {counts['refused']} refused"
+    verdicts = f"{counts['admitted']} admitted, {counts['denied']} denied"
     return f"{many(counts['manifests'], 'manifest')}: {verdicts}; pods: {', '.join(pods)}."
 
 
@@ -76,18 +76,18 @@ def _counts(result: Result) -> dict[str, int]:
     return {
         "manifests": len(result.manifests),
         "admitted": admitted,
-        "refused": len(result.manifests) - admitted,
+        "denied": len(result.manifests) - admitted,
         "placed": result.count(PodOutcome.PLACED),
         "pending": result.count(PodOutcome.PENDING),
         "left": result.count(PodOutcome.LEFT),
-        "podsRefused": result.count(PodOutcome.REFUSED),
+        "podsDenied": result.count(PodOutcome.DENIED),
     }
 
 
 def console(
     *, file: IO[str] | None = None, terminal: bool | None = None, width: int | None = None
 ) -> Console:
-    """Where results are printed: at most 100 columns on a terminal, exactly as many elsewhere."""
+    """A console of at most 100 columns on a terminal, of exactly 100 elsewhere."""
     made = Console(file=file, force_terminal=terminal, highlight=False, markup=False, emoji=False)
     made.width = width or (min(made.width, WIDTH) if made.is_terminal else WIDTH)
     return made
@@ -100,7 +100,7 @@ def cluster_line(totals: Totals) -> str:
 
 
 def _title(manifest: ManifestResult) -> Text:
-    verdict, colour = ("admitted", "green") if manifest.admitted else ("refused", "red")
+    verdict, colour = ("admitted", "green") if manifest.admitted else ("denied", "red")
     text = Text.assemble(
         (manifest.title, "bold"), "  ", (verdict, f"bold {colour}"), f"  ({manifest.source})"
     )
@@ -119,16 +119,18 @@ def _body(manifest: ManifestResult) -> RenderableType:
 
 
 def _sections(manifest: ManifestResult) -> Iterable[tuple[str, Sequence[RenderableType]]]:
-    yield "because", [Text(line, style="red") for line in manifest.refusals]
+    yield "because", [Text(line, style="red") for line in manifest.denials]
     yield "warning", [Text(line, style="yellow") for line in manifest.warnings]
     yield "note", [Text(line) for line in manifest.notes]
     yield "injected", _injected(manifest.injected, len(manifest.pods))
-    by_fate = {fate: [pod for pod in manifest.pods if pod.fate is fate] for fate in PodOutcome}
-    if by_fate[PodOutcome.PLACED]:
-        yield "placed", [_placements(by_fate[PodOutcome.PLACED])]
-    yield "left", _groups(by_fate[PodOutcome.LEFT])
-    yield "pending", _groups(by_fate[PodOutcome.PENDING])
-    yield "refused", _groups(by_fate[PodOutcome.REFUSED])
+    by_outcome = {
+        outcome: [pod for pod in manifest.pods if pod.outcome is outcome] for outcome in PodOutcome
+    }
+    if by_outcome[PodOutcome.PLACED]:
+        yield "placed", [_placements(by_outcome[PodOutcome.PLACED])]
+    yield "left", _groups(by_outcome[PodOutcome.LEFT])
+    yield "pending", _groups(by_outcome[PodOutcome.PENDING])
+    yield "denied", _groups(by_outcome[PodOutcome.DENIED])
 
 
 def _injected(found: Sequence[Injected], pods: int) -> list[Text]:
@@ -157,14 +159,14 @@ def _ids(ids: Sequence[int]) -> str:
 
 
 def _groups(pods: Sequence[Pod]) -> list[RenderableType]:
-    """Pods with the same reasons are told together."""
+    """Pods with the same reasons share one entry."""
     by_reasons: dict[tuple[str, ...], list[Pod]] = {}
     for pod in pods:
         by_reasons.setdefault((*pod.reasons, pod.scheduler), []).append(pod)
     lines: list[RenderableType] = []
     for alike in by_reasons.values():
-        names = Text(", ".join(pod.name for pod in alike), style=_COLOURS[alike[0].fate])
-        if alike[0].fate is PodOutcome.LEFT:
+        names = Text(", ".join(pod.name for pod in alike), style=_COLOURS[alike[0].outcome])
+        if alike[0].outcome is PodOutcome.LEFT:
             names.append(f" to {alike[0].scheduler}")
         reasons = [Padding(Text(reason), (0, 0, 0, 2)) for reason in alike[0].reasons]
         lines.append(Group(names, *reasons))

@@ -1,14 +1,14 @@
 """
-What a simulation found, as values: one `ManifestResult` for each document, one `Pod` for each pod.
+The result of a simulation as values: one `ManifestResult` for each document, one `Pod` for each pod.
 
 A pod ends in exactly one of four places:
 
-    made --refused--> REFUSED      admission said no; `reasons` are the failed rules
+    made --denied--> DENIED        by admission; `reasons` are the failed rules
       |
-      +--other scheduler--> LEFT   somebody else's to place
+      +--other scheduler--> LEFT   not placed here
       |
       +--planned--> PLACED         `node`, `numa`, `gpus`
-              \\--> PENDING        `reasons` is what the scheduler would tell in its events
+              \\--> PENDING        `reasons` is the note of the scheduler's FailedScheduling Event
 """
 
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from enum import StrEnum
 
 
 class PodOutcome(StrEnum):
-    """Where a pod ended."""
+    """What became of a pod."""
 
     PLACED = "placed"
     PENDING = "pending"
     LEFT = "left to another scheduler"
-    REFUSED = "refused"
+    DENIED = "denied"
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod and what became of it."""
+    """One pod and its outcome."""
 
     name: str
-    fate: PodOutcome
+    outcome: PodOutcome
     scheduler: str = ""
     node: str = ""
     numa: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """One thing that admission wrote: where, what, and on which pods."""
+    """One field that admission wrote, its value, and the pods that got it."""
 
     field: str
     value: str
@@ -48,14 +48,14 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class ManifestResult:
-    """One document: its verdict and the pods that came of it."""
+    """One document: its verdict and its pods."""
 
     source: str
     line: int
     kind: str
     namespace: str
     name: str
-    refusals: tuple[str, ...] = ()
+    denials: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     injected: tuple[Injected, ...] = ()
@@ -63,7 +63,7 @@ class ManifestResult:
 
     @property
     def admitted(self) -> bool:
-        return not self.refusals
+        return not self.denials
 
     @property
     def title(self) -> str:
@@ -72,7 +72,7 @@ class ManifestResult:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The cluster's nodes and what they hold: resource name -> amount as people write it."""
+    """The number of nodes and their allocatable: resource name -> quantity."""
 
     nodes: int
     resources: dict[str, str]
@@ -85,5 +85,5 @@ class Result:
     cluster: Totals
     manifests: tuple[ManifestResult, ...]
 
-    def count(self, fate: PodOutcome) -> int:
-        return sum(pod.fate is fate for manifest in self.manifests for pod in manifest.pods)
+    def count(self, outcome: PodOutcome) -> int:
+        return sum(pod.outcome is outcome for manifest in self.manifests for pod in manifest.pods)

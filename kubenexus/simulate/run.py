@@ -4,7 +4,7 @@ The simulation in order. Pure: the same inputs and policies give the same result
     1. namespaces, nodes and priority classes exist
     2. each workload is created; where it is admitted, its controller creates its pods
     3. the scheduler places the admitted pods that are its own, in the order of its queue
-    4. verdicts and placements are put together, in the order of the manifests
+    4. the result has verdicts and placements in the order of the manifests
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,10 +32,10 @@ class Admitted:
 def simulate(inputs: Inputs, policies: PolicySet) -> result.Result:
     """Admit everything, then place what was admitted."""
     admitted = admit(inputs, inputs.manifests, policies)
-    pods = [pod.obj for one in admitted for pod in one.pods if not pod.refusals]
+    pods = [pod.obj for one in admitted for pod in one.pods if not pod.denials]
     placed = place.place(inputs.cluster.nodes, pods, PlacementTables.of(policies))
     return result.Result(
-        totals(inputs.cluster.nodes), tuple(_told(one, placed) for one in admitted)
+        totals(inputs.cluster.nodes), tuple(_manifest_result(one, placed) for one in admitted)
     )
 
 
@@ -51,7 +51,7 @@ def admit(
 
 def _admit(manifest: InputManifest, server: ApiServer) -> Admitted:
     answer = server.create(manifest.obj)
-    if answer.refusals:
+    if answer.denials:
         return Admitted(manifest, answer)
     if answer.obj["kind"] == "Pod":
         return Admitted(manifest, answer, (answer,))
@@ -62,22 +62,22 @@ def _admit(manifest: InputManifest, server: ApiServer) -> Admitted:
     return Admitted(manifest, answer, tuple(server.create(pod, owner=answer.obj) for pod in made))
 
 
-def _told(one: Admitted, placed: Mapping[str, result.Pod]) -> result.ManifestResult:
+def _manifest_result(one: Admitted, placed: Mapping[str, result.Pod]) -> result.ManifestResult:
     metadata = one.answer.obj["metadata"]
     where = one.manifest.document.place()
     warnings = [text for answer in (one.answer, *one.pods) for text in answer.warnings]
-    made = bool(one.pods) or bool(one.answer.refusals)
+    made = bool(one.pods) or bool(one.answer.denials)
     return result.ManifestResult(
         source=where.source,
         line=where.line,
         kind=str(one.answer.obj["kind"]),
         namespace=metadata["namespace"],
         name=metadata["name"],
-        refusals=one.answer.refusals,
+        denials=one.answer.denials,
         warnings=tuple(dict.fromkeys(warnings)),
         notes=() if made else (controllers.why_none(one.answer.obj),),
         injected=injected.injected(
-            (str(pod.obj["metadata"]["name"]), pod.changes) for pod in one.pods if not pod.refusals
+            (str(pod.obj["metadata"]["name"]), pod.changes) for pod in one.pods if not pod.denials
         ),
         pods=tuple(_pod(pod, placed) for pod in one.pods),
     )
@@ -85,8 +85,8 @@ def _told(one: Admitted, placed: Mapping[str, result.Pod]) -> result.ManifestRes
 
 def _pod(answer: AdmissionAnswer, placed: Mapping[str, result.Pod]) -> result.Pod:
     metadata = answer.obj["metadata"]
-    if answer.refusals:
-        return result.Pod(metadata["name"], result.PodOutcome.REFUSED, reasons=answer.refusals)
+    if answer.denials:
+        return result.Pod(metadata["name"], result.PodOutcome.DENIED, reasons=answer.denials)
     return placed[metadata["uid"]]
 
 

@@ -1,9 +1,8 @@
 """
-Whether an object has the shape that an API server could decode, as far as anybody here reads it.
+Whether an API server could decode an object, in the fields that the simulation reads.
 
-What it could not decode is refused with the place in the file: labels that are no texts, a
-container that is no map, a quantity that is none. Everything else about an object is judged by
-admission, not here.
+A field that it could not decode is an error with the place in the file: a label that is no text, a
+container that is no map, a malformed quantity. Admission validates everything else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +28,7 @@ _LISTS: Final = (
 
 
 def check_metadata(document: Document, obj: Json, path: Path = ()) -> None:
-    """Labels and annotations are texts: an unquoted number or `true` is decoded by nobody."""
+    """Labels and annotations are texts: no API server decodes an unquoted number or `true`."""
     _check_map(document, obj, path, "metadata")
     metadata, where = obj.get("metadata") or {}, (*path, "metadata")
     _check_text(document, metadata, where, "namespace")
@@ -58,7 +57,7 @@ def check_workload(document: Document, obj: Json) -> None:
             raise document.error(where, f"{exc}; correct it") from exc
         if template.count is not None and template.count < 0:
             raise document.error(
-                ("spec",), f"asks for {template.count} pods, want zero or more; correct the number"
+                ("spec",), f"requests {template.count} pods, want zero or more; correct the number"
             )
 
 

@@ -1,5 +1,5 @@
 """
-A run in virtual time as the figures of one sample: what `kubenexus simulate --compare` tells of it.
+A run in virtual time as the figures of one sample: as `kubenexus simulate --compare` reports it.
 
 GPU time in use and the deviation are counted up to the last arrival: afterwards there is ever less
 to choose from. See `kubenexus.simulate.virtual_time.wait_statistics` for what each figure is.
@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from kubenexus.simulate.virtual_time import wait_statistics
-from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run
+from kubenexus.simulate.virtual_time.timeline import EntryKind, Job, Run
 
 
 def figures(jobs: Sequence[Job], run: Run, gpus: int, weights: dict[str, int]) -> dict[str, Any]:
-    due = {name: weight / sum(weights.values()) for name, weight in weights.items()}
+    fair_shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
     until = max(job.arrives for job in jobs)
-    found = wait_statistics.whole(jobs, run, due, there=gpus, until=until, of=wait_statistics.gpus)
-    told = [one.what for one in run.happened]
+    found = wait_statistics.cluster_statistics(
+        jobs, run, fair_shares, capacity=gpus, until=until, measure=wait_statistics.gpus
+    )
+    kinds = [entry.kind for entry in run.timeline]
     return {
         "utilisation": found.in_use,
         "wait_p50": found.wait_p50,
@@ -26,8 +28,8 @@ def figures(jobs: Sequence[Job], run: Run, gpus: int, weights: dict[str, int]) -
         "deviation": found.deviation,
         "units": len(jobs),
         "never": found.never,
-        "promised": told.count(ChangeKind.PROMISED),
-        "moved": told.count(ChangeKind.MOVED),
+        "estimated": kinds.count(EntryKind.ESTIMATED),
+        "delayed": kinds.count(EntryKind.DELAYED),
         "decisions": run.decisions,
         "cpu": run.cpu,
     }

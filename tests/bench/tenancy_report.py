@@ -153,8 +153,8 @@ def _side_by_side(samples: Sequence[Sample]) -> str:
 
 _GUESSED: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] = (
     *_COLUMNS[:5],
-    ("Starts promised", lambda one: float(one["promised"]), ".0f"),
-    ("Promises moved", lambda one: float(one["moved"]), ".0f"),
+    ("Starts estimated", lambda one: float(one["estimated"]), ".0f"),
+    ("Starts delayed", lambda one: float(one["delayed"]), ".0f"),
 )
 
 

@@ -56,12 +56,12 @@ class Gang:
     memory: int
     gpus: int
     """Of each."""
-    lasts: int
+    run_time: int
 
     @property
     def work(self) -> int:
         """GPU seconds."""
-        return self.count * self.gpus * self.lasts
+        return self.count * self.gpus * self.run_time
 
 
 def read(folder: Path) -> tuple[Trace, tuple[Gang, ...]]:
@@ -81,9 +81,9 @@ def _gangs(rows: Iterable[dict[str, str]]) -> Iterable[Gang]:
         if int(row["num_gpu"]) < 1 or int(row["gpu_milli"]) != WHOLE:
             continue
         created = int(row["creation_time"])
-        lasts = int(row["deletion_time"]) - int(row["scheduled_time"] or created)
+        run_time = int(row["deletion_time"]) - int(row["scheduled_time"] or created)
         ask = int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"])
-        one = created, Gang(1, *ask, max(SHORTEST, min(LONGEST, lasts)))
+        one = created, Gang(1, *ask, max(SHORTEST, min(LONGEST, run_time)))
         known = last.get(ask)
         if known is not None and created - known[-1][0] <= TOGETHER:
             known.append(one)
@@ -91,8 +91,8 @@ def _gangs(rows: Iterable[dict[str, str]]) -> Iterable[Gang]:
             last[ask] = [one]
             groups.append(last[ask])
     for group in groups:
-        longest = max(one.lasts for _, one in group)
-        yield replace(group[0][1], count=len(group), lasts=longest)
+        longest = max(one.run_time for _, one in group)
+        yield replace(group[0][1], count=len(group), run_time=longest)
 
 
 def hosts(trace: Trace, every: int) -> list[Node]:
@@ -129,9 +129,9 @@ def work(
 def _stated(gang: Gang, guess: Guess | None, drawn: random.Random) -> int | None:
     """Seconds; None: nothing is said."""
     if guess is None:
-        return gang.lasts
+        return gang.run_time
     factor, silent = drawn.lognormvariate(0.0, guess.sigma), drawn.random() < guess.silent
-    return None if silent else max(1, round(gang.lasts / factor))
+    return None if silent else max(1, round(gang.run_time / factor))
 
 
 def _job(gang: Gang, number: int, at: float, tenant: str, stated: int | None) -> Job:
@@ -140,7 +140,7 @@ def _job(gang: Gang, number: int, at: float, tenant: str, stated: int | None) ->
         Pod.read(_pod(gang, name if gang.count == 1 else f"{name}-{i}", name, at, tenant, stated))
         for i in range(gang.count)
     )
-    return Job(pods, at, float(gang.lasts))
+    return Job(pods, at, float(gang.run_time))
 
 
 def _pod(

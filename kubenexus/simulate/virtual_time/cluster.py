@@ -1,12 +1,12 @@
 """
-The cluster in virtual time: a clock that jumps, nodes, and work that comes, runs and goes.
+The cluster in virtual time: a clock that jumps, nodes, and jobs that arrive, run and end.
 
-    arrivals, endings, what is due ──▶ the clock jumps there ──▶ who came, who went
+    arrivals, ends, what a strategy waits for ──▶ the clock jumps there ──▶ pods that came and went
 
-Binds succeed at once. A gang is over as long after its first members start as it lasts; members
-that follow later end with it. A pod that is evicted takes its whole grace to end; then its
-controller makes it anew, under the same name. A pod without a controller is not made anew. Who is
-placed where, and who has to go, is decided elsewhere: see `strategies`.
+Binds succeed at once. The run time of a gang counts from the start of its first members; members
+that start later end with it. An evicted pod takes its whole grace period to end; then its
+controller recreates it under the same name. A pod without a controller is not recreated. Placement
+and preemption are decided in `strategies`.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from cluster.events import correlator
-from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run, Span, TimelineEntry
+from kubenexus.simulate.virtual_time.timeline import EntryKind, Job, Run, Span, TimelineEntry
 from policies import duration, vocabulary
 from scheduler.cache.cache import Cache
 from scheduler.cache.snapshot import Snapshot
@@ -35,29 +35,32 @@ from scheduler.report import events
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.gpu_kinds import GpuKinds
 
-EPOCH: Final = 1_000_000.0  # the time of day at which the clock shows nought
-_LEAST: Final = 0.5  # seconds that the clock moves, so that nothing is looked at for ever
-_NAMED: Final = 4  # nodes of a start that are told
+EPOCH: Final = 1_000_000.0  # the time of day at which the clock shows 0
+_LEAST: Final = 0.5  # seconds that the clock moves at least, so that every run ends
+_NAMED: Final = 4  # nodes of a start that the timeline lists
 _INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
-_TOLD: Final = {events.START_ESTIMATED: ChangeKind.PROMISED, events.START_DELAYED: ChangeKind.MOVED}
+_ESTIMATES: Final = {
+    events.START_ESTIMATED: EntryKind.ESTIMATED,
+    events.START_DELAYED: EntryKind.DELAYED,
+}
 
 
 @dataclass(slots=True)
-class _RunningPod:
-    """Where a unit stands; each of its pods is in one of the three places, or gone."""
+class _UnitState:
+    """The state of a unit; each of its pods is in one of the three maps, or deleted."""
 
     job: Job
     since: float
     ends: float = math.inf
     waiting: dict[str, Pod] = field(default_factory=dict)  # by uid, as are the others
     running: dict[str, Pod] = field(default_factory=dict)
-    going: dict[str, Pod] = field(default_factory=dict)
-    held_back: bool = False
-    why: NoFit | None = None
+    terminating: dict[str, Pod] = field(default_factory=dict)
+    over_quota: bool = False
+    misfit: NoFit | None = None
 
 
 class VirtualCluster:
-    """`cpu` tells how much time was spent deciding."""
+    """`cpu` returns the CPU seconds of this process."""
 
     def __init__(
         self,
@@ -79,16 +82,16 @@ class VirtualCluster:
         self.memo = planner.Memo()
         self.run = Run()
         order = sorted(jobs, key=lambda job: (job.arrives, str(job.key)))
-        self._coming = deque(order)
-        self._courses: dict[UnitKey, _RunningPod] = {}
+        self._arrivals = deque(order)
+        self._states: dict[UnitKey, _UnitState] = {}
         self._unit_of: dict[str, UnitKey] = {}  # pod uid -> its unit
-        self._began: dict[str, float] = {}  # uid of a pod that has a node -> since when
-        self._ends: dict[str, float] = {}  # uid of a pod that has a node and an end -> its end
-        self._endings: list[tuple[float, str]] = []  # a heap; may hold ends that were brought on
-        finite = [job.lasts for job in jobs if math.isfinite(job.lasts)]
+        self._started_at: dict[str, float] = {}  # uid of a bound pod -> when it started
+        self._ends: dict[str, float] = {}  # uid of a bound pod that ends -> when
+        self._endings: list[tuple[float, str]] = []  # a heap; may hold ends that an eviction moved
+        finite = [job.run_time for job in jobs if math.isfinite(job.run_time)]
         last = order[-1].arrives if order else 0.0
-        # Work that evicts each other for ever is no history: one after the other all is over by
-        # then, with as much again for what was lost.
+        # Jobs may evict each other without end. One after the other they are over by then, with as
+        # much time again for lost work; the run stops there.
         self._latest = last + 2 * sum(finite) + 3600.0
 
     # --- time ---
@@ -97,76 +100,76 @@ class VirtualCluster:
         """The next moment at which something happens; None: nothing ever will."""
         while self._endings and self._ends.get(self._endings[0][1]) != self._endings[0][0]:
             heapq.heappop(self._endings)
-        happens = [self._coming[0].arrives] if self._coming else []
-        happens += [self._endings[0][0]] if self._endings else []
-        if not happens or self.now > self._latest:
-            return None  # nothing comes and nothing ends: whatever waits now waits for ever
-        soonest = min(happens)
+        moments = [self._arrivals[0].arrives] if self._arrivals else []
+        moments += [self._endings[0][0]] if self._endings else []
+        if not moments or self.now > self._latest:
+            return None  # no arrival and no end: pending units stay pending
+        soonest = min(moments)
         return soonest if due is None else min(soonest, max(due, self.now + _LEAST))
 
-    def pass_by(self) -> tuple[list[Pod], list[Pod], list[str]]:
-        """Pods that came and that went by now, and uids of those that wait no more."""
+    def advance(self) -> tuple[list[Pod], list[Pod], list[str]]:
+        """Pods that arrived and that ended by now, and uids that no longer wait."""
         came: list[Pod] = []
         went: list[Pod] = []
         over: list[str] = []
         while self._endings and self._endings[0][0] <= self.now:
             at, uid = heapq.heappop(self._endings)
             if self._ends.get(uid) == at:
-                went.append(self._leave(uid, came, over))
-        while self._coming and self._coming[0].arrives <= self.now:
-            came += self._arrive(self._coming.popleft())
+                went.append(self._end(uid, came, over))
+        while self._arrivals and self._arrivals[0].arrives <= self.now:
+            came += self._arrive(self._arrivals.popleft())
         return came, went, over
 
     def finish(self) -> Run:
-        """What still runs or waits has no end."""
-        for course in self._courses.values():
-            for uid, pod in (*course.running.items(), *course.going.items()):
-                self._count(pod, self._began[uid], math.inf)
-            if course.waiting and not course.running:
-                self._waited(course, math.inf)
-                if course.why is not None:
-                    self.run.stuck[course.job.key] = course.why.over_quota or course.why.text
+        """Units that still run or wait have no end."""
+        for state in self._states.values():
+            for uid, pod in (*state.running.items(), *state.terminating.items()):
+                self._count_usage(pod, self._started_at[uid], math.inf)
+            if state.waiting and not state.running:
+                self._count_wait(state, math.inf)
+                if state.misfit is not None:
+                    self.run.stuck[state.job.key] = state.misfit.over_quota or state.misfit.text
         return self.run
 
     # --- work ---
 
     def _arrive(self, job: Job) -> Iterable[Pod]:
-        course = self._courses[job.key] = _RunningPod(job, self.now)
-        self._tell(ChangeKind.ARRIVED, job.key)
-        return self._wait(course, job.pods)
+        state = self._states[job.key] = _UnitState(job, self.now)
+        self._log(EntryKind.ARRIVED, job.key)
+        return self._enqueue(state, job.pods)
 
-    def _wait(self, course: _RunningPod, pods: Iterable[Pod]) -> Iterable[Pod]:
-        """Those of them that anybody here may place."""
+    def _enqueue(self, state: _UnitState, pods: Iterable[Pod]) -> Iterable[Pod]:
+        """The pods that the scheduler may place now."""
         for pod in pods:
-            course.waiting[pod.uid] = pod
-            self._unit_of[pod.uid] = course.job.key
+            state.waiting[pod.uid] = pod
+            self._unit_of[pod.uid] = state.job.key
         return [pod for pod in pods if is_schedulable(pod)]
 
-    def _leave(self, uid: str, came: list[Pod], over: list[str]) -> Pod:
-        course = self._courses[self._unit_of[uid]]
+    def _end(self, uid: str, came: list[Pod], over: list[str]) -> Pod:
+        state = self._states[self._unit_of[uid]]
         del self._ends[uid]
-        evicted = uid in course.going
-        pod = course.going.pop(uid) if evicted else course.running.pop(uid)
-        self._count(pod, self._began.pop(uid), self.now, lost=evicted)
+        evicted = uid in state.terminating
+        pod = state.terminating.pop(uid) if evicted else state.running.pop(uid)
+        self._count_usage(pod, self._started_at.pop(uid), self.now, lost=evicted)
         if evicted:
             if pod.owner is not None:
-                came += self._return(course, pod)
-        elif not course.running and not course.going:
-            self._tell(ChangeKind.ENDED, course.job.key)
-            over += course.waiting
-            course.waiting.clear()
+                came += self._recreate(state, pod)
+        elif not state.running and not state.terminating:
+            self._log(EntryKind.ENDED, state.job.key)
+            over += state.waiting
+            state.waiting.clear()
         return pod
 
-    def _return(self, course: _RunningPod, pod: Pod) -> Iterable[Pod]:
-        """The controller makes the pod anew."""
-        first = not course.waiting and not course.running
+    def _recreate(self, state: _UnitState, pod: Pod) -> Iterable[Pod]:
+        """The controller recreates the pod."""
+        first = not state.waiting and not state.running
         if first:
-            course.since = self.now
-            self._tell(ChangeKind.WAITS_AGAIN, course.job.key)
-        later = self.now - course.job.arrives
-        [made] = (one for one in course.job.pods if one.key == pod.key)
-        fresh = replace(made, uid=f"{pod.uid}~", created=made.created + later)
-        return self._wait(course, [fresh])
+            state.since = self.now
+            self._log(EntryKind.REQUEUED, state.job.key)
+        later = self.now - state.job.arrives
+        [original] = (one for one in state.job.pods if one.key == pod.key)
+        fresh = replace(original, uid=f"{pod.uid}~", created=original.created + later)
+        return self._enqueue(state, [fresh])
 
     def plan(self, unit: Unit, closed: frozenset[str], memo: planner.Memo) -> Plan:
         bound_members = (
@@ -179,33 +182,35 @@ class VirtualCluster:
         )
 
     def start(self, unit: Unit, plan: Placed) -> None:
-        course = self._courses[unit.key]
-        if not course.running:
-            course.ends = self.now + course.job.lasts
-            course.held_back = False
-            self._waited(course, self.now)
+        state = self._states[unit.key]
+        if not state.running:
+            state.ends = self.now + state.job.run_time
+            state.over_quota = False
+            self._count_wait(state, self.now)
             self.run.starts.setdefault(unit.key, self.now)
-            self._tell(ChangeKind.STARTED, unit.key, _places(plan))
-        for one in plan.placements:
-            self.cache.assume(one)
-            attributes = replace(one.pod.attributes, started_at=EPOCH + self.now)
-            pod = replace(one.pod, node=one.node, attributes=attributes, phase="Running")
+            self._log(EntryKind.STARTED, unit.key, _nodes_of(plan))
+        for placement in plan.placements:
+            self.cache.assume(placement)
+            attributes = replace(placement.pod.attributes, started_at=EPOCH + self.now)
+            pod = replace(
+                placement.pod, node=placement.node, attributes=attributes, phase="Running"
+            )
             self.cache.put_pod(pod)
-            course.waiting.pop(pod.uid)
-            course.running[pod.uid] = pod
-            self._began[pod.uid] = self.now
-            self._end_at(pod.uid, course.ends)
+            state.waiting.pop(pod.uid)
+            state.running[pod.uid] = pod
+            self._started_at[pod.uid] = self.now
+            self._end_at(pod.uid, state.ends)
 
     def evict(self, uid: str) -> tuple[str, ...]:
-        """The pod is going from now on; nodes on which something may have become possible."""
-        course = self._courses[self._unit_of[uid]]
-        pod = course.running.get(uid)
+        """Start to terminate the pod; nodes whose capacity may have changed."""
+        state = self._states[self._unit_of[uid]]
+        pod = state.running.get(uid)
         if pod is None:
             return ()
         over = self.now + pod.attributes.grace_period
         if over < self._ends.get(uid, math.inf):
-            del course.running[uid]
-            course.going[uid] = pod
+            del state.running[uid]
+            state.terminating[uid] = pod
             self._end_at(uid, over)
         return self.cache.put_pod(replace(pod, terminating=True))
 
@@ -214,50 +219,50 @@ class VirtualCluster:
             self._ends[uid] = at
             heapq.heappush(self._endings, (at, uid))
 
-    # --- what is told ---
+    # --- timeline and statistics ---
 
-    def misfit(self, key: UnitKey, why: NoFit) -> None:
-        course = self._courses[key]
-        course.why = why
-        if why.over_quota and not course.held_back:
-            course.held_back = True
-            self._tell(ChangeKind.HELD_BACK, key, why.over_quota)
+    def misfit(self, key: UnitKey, misfit: NoFit) -> None:
+        state = self._states[key]
+        state.misfit = misfit
+        if misfit.over_quota and not state.over_quota:
+            state.over_quota = True
+            self._log(EntryKind.OVER_QUOTA, key, misfit.over_quota)
 
     def record(self, report: correlator.EventReport) -> None:
-        """What the scheduler tells in Events."""
+        """Take the Events of the scheduler into the timeline."""
         key = self._unit_of.get(report.regarding.uid)
         if key is None:
             return
-        if report.reason in _TOLD:
-            said = report.note.partition(" is expected to start ")[2]
-            self._tell(_TOLD[report.reason], key, _INSTANT.sub(_since_the_beginning, said))
+        if report.reason in _ESTIMATES:
+            estimate = report.note.partition(" is expected to start ")[2]
+            self._log(_ESTIMATES[report.reason], key, _INSTANT.sub(_since_start, estimate))
         elif report.reason == events.PREEMPTED:
             note = f"{report.note[0].lower()}{report.note[1:]}".removeprefix("preempted ")
-            before = self.run.happened[-1]
-            same = (before.at, before.what, before.key) == (self.now, ChangeKind.PREEMPTED, key)
+            before = self.run.timeline[-1]
+            same = (before.at, before.kind, before.key) == (self.now, EntryKind.PREEMPTED, key)
             if not same:  # one line for a gang
-                self._tell(ChangeKind.PREEMPTED, key, note)
+                self._log(EntryKind.PREEMPTED, key, note)
 
-    def _tell(self, what: ChangeKind, key: UnitKey, text: str = "") -> None:
-        tenant = self._courses[key].job.tenant
-        self.run.happened.append(TimelineEntry(self.now, what, key, tenant, text))
+    def _log(self, kind: EntryKind, key: UnitKey, text: str = "") -> None:
+        tenant = self._states[key].job.tenant
+        self.run.timeline.append(TimelineEntry(self.now, kind, key, tenant, text))
 
-    def _waited(self, course: _RunningPod, until: float) -> None:
-        job = course.job
-        self.run.waits.append(Span(job.key, job.tenant, course.since, until, job.gpus))
+    def _count_wait(self, state: _UnitState, until: float) -> None:
+        job = state.job
+        self.run.waits.append(Span(job.key, job.tenant, state.since, until, job.gpus))
 
-    def _count(self, pod: Pod, begin: float, end: float, *, lost: bool = False) -> None:
+    def _count_usage(self, pod: Pod, begin: float, end: float, *, lost: bool = False) -> None:
         gpus, cpu = pod.spec.host_request.gpus, pod.spec.amount("cpu")
         key, tenant = self._unit_of[pod.uid], pod.attributes.tenant
         self.run.used.append(Span(key, tenant, begin, end, gpus, cpu, lost))
 
 
-def _places(plan: Placed) -> str:
+def _nodes_of(plan: Placed) -> str:
     nodes = sorted({one.node for one in plan.placements})
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     return f"on {', '.join(nodes[:_NAMED])}{more}"
 
 
-def _since_the_beginning(found: re.Match[str]) -> str:
-    at = datetime.strptime(found[0], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+def _since_start(match: re.Match[str]) -> str:
+    at = datetime.strptime(match[0], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     return duration.show(at.timestamp() - EPOCH)

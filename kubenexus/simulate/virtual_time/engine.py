@@ -1,14 +1,14 @@
 """
-A cluster in virtual time: work arrives, is placed, runs as long as it runs, and goes.
+Run one strategy on a cluster in virtual time, until every job that can start has ended.
 
-    arrivals, endings, what is due ──▶ the clock jumps there ──▶ queue, planner, cache ──▶ starts
+    arrivals, ends, timers ──▶ the clock jumps there ──▶ queue, planner, cache ──▶ starts
 
-The parts that decide are the scheduler's own: queue, cache, planner, tenancy. There is no API
-server, and binds succeed at once. Three ways of deciding:
+Queue, cache, planner and tenancy are the scheduler's own. There is no API server, and binds succeed
+at once. Three strategies:
 
-    fifo      strictly in the order of arrival: whoever does not fit holds up everybody behind it
-    greedy    the plain queue: by priority and arrival, and whatever fits goes
-    ours      turns between tenants, quotas, promises to those that wait, preemption
+    fifo      strictly in the order of arrival: a unit that does not fit blocks all units behind it
+    greedy    the plain queue: by priority and arrival, and every unit that fits starts
+    ours      fair share between tenants, quotas, backfill, preemption
 """
 
 import asyncio
@@ -46,28 +46,28 @@ def run(
     tables: PlacementTables | None = None,
     cpu: Callable[[], float] = time.process_time,
 ) -> Run:
-    """Until everything has started that ever can, and ended that ever does."""
+    """Until every job that can start has started, and every job that ends has ended."""
     return asyncio.run(
         _run(VirtualCluster(nodes, jobs, tables or PlacementTables(), cpu), strategy)
     )
 
 
-async def _run(world: VirtualCluster, strategy: str) -> Run:
-    deciding: QueueStrategy | KubeNexusStrategy
-    deciding = (
-        QueueStrategy(world)
-        if strategy == FIFO
-        else KubeNexusStrategy(world, fair=strategy == OURS, evicts=True)
+async def _run(cluster: VirtualCluster, name: str) -> Run:
+    strategy: QueueStrategy | KubeNexusStrategy
+    strategy = (
+        QueueStrategy(cluster)
+        if name == FIFO
+        else KubeNexusStrategy(cluster, fair=name == OURS, evicts=True)
     )
-    while (at := world.next_at(deciding.next_at())) is not None:
-        deciding.before(at)
-        world.now = at
-        passed = world.pass_by()
-        begin = world.cpu()
-        deciding.take(*passed)
-        deciding.decide()
-        while deciding.busy:
+    while (at := cluster.next_at(strategy.next_at())) is not None:
+        strategy.before(at)
+        cluster.now = at
+        passed = cluster.advance()
+        begin = cluster.cpu()
+        strategy.take(*passed)
+        strategy.decide()
+        while strategy.busy:
             await asyncio.sleep(0)
-            deciding.decide()
-        world.run.cpu += world.cpu() - begin
-    return world.finish()
+            strategy.decide()
+        cluster.run.cpu += cluster.cpu() - begin
+    return cluster.finish()

@@ -1,21 +1,20 @@
 """
-A list of jobs as spreadsheets and accounting tools write one, each line made into a manifest.
+A list of jobs (CSV), as spreadsheets and accounting tools write one: each line becomes a Job.
 
     arrives,tenant,pods,gpus,lasts
     0s,vision,4,8,2h
     10m,language,1,1,45m
 
-    arrives, lasts       when it is created from the beginning on, and how long it then runs
-    tenant or namespace  a tenant's work goes into the first namespace that is the tenant's own
+    arrives, lasts       when the job is created, from the beginning, and how long it runs
+    tenant or namespace  a job of a tenant is created in the first namespace of the tenant
     name                 default: job-1, job-2, … by line
     pods                 default 1; several are a gang: all or none
     gpus, cpu, memory    of each pod; default 0, 1 and 1Gi
-    states               how long it says that it runs: a duration, or `nothing`;
-                         default: the truth
+    states               its expected duration, or `nothing`; default: the real one
     priority, type, preemptible   a PriorityClass, a workload type, true or false; default: none
 
-A line that cannot be read is a `documents.DocumentError` with its number. What is made of a line is
-a Job of batch/v1, which is then admitted and placed like any other.
+A line that cannot be read is a `yaml_reader.DocumentError` with its number. A line becomes a Job of
+batch/v1, which is then admitted and placed like any other.
 """
 
 import csv
@@ -52,7 +51,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 
 
 def read(path: Path, namespaces: Iterable[Mapping[str, Any]]) -> list[Document]:
-    """One Job for each line; `namespaces` tell whose work goes where."""
+    """One Job for each line; `namespaces` carry the tenants' labels."""
     source = str(path)
     rows = csv.reader(_text(path).splitlines())
     header = [cell.strip() for cell in next(rows, [])]
@@ -95,12 +94,12 @@ def _check_header(source: str, header: list[str]) -> None:
         if name not in _COLUMNS:
             raise wrong(f"found column {name!r}, want some of {', '.join(_COLUMNS)}")
         if header.count(name) > 1:
-            raise wrong(f"column {name!r} stands there twice; remove one")
+            raise wrong(f"column {name!r} is listed twice; remove one")
     for name in _NEEDED:
         if name not in header:
             raise wrong(f"no column {name!r}; the first line names the columns")
     if not any(name in header for name in _OWNERS):
-        raise wrong("no column 'tenant' and none 'namespace'; say whose the jobs are")
+        raise wrong("no column 'tenant' and none 'namespace'; add one of them")
 
 
 def _homes(namespaces: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -114,7 +113,7 @@ def _homes(namespaces: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class _Line:
-    """One line by its columns; what is missing or empty is the default."""
+    """One line by its columns; a missing or empty cell means the default."""
 
     def __init__(self, source: str, number: int, header: list[str], cells: list[str]) -> None:
         self._source, self._number = source, number
@@ -125,8 +124,8 @@ class _Line:
         }
 
     def error(self, column: str, message: str) -> DocumentError:
-        said = f"{column}: {message}" if column else message
-        return DocumentError(self._source, self._number, 1, said)
+        text = f"{column}: {message}" if column else message
+        return DocumentError(self._source, self._number, 1, text)
 
     def text(self, column: str, default: str = "") -> str:
         return self._cells.get(column, default)
@@ -186,7 +185,7 @@ def _namespace(line: _Line, homes: Mapping[str, str]) -> str:
         return namespace
     tenant = line.text("tenant")
     if not tenant:
-        raise line.error("tenant", "is missing; say whose the job is")
+        raise line.error("tenant", "is missing; write the tenant of the job")
     if tenant not in homes:
         known = ", ".join(sorted(homes)) or "none"
         raise line.error(

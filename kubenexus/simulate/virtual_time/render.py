@@ -1,9 +1,9 @@
 """
-A report of virtual time as people read it in a terminal of 100 columns, and as programs read it.
+The report of a simulation in virtual time as text of 100 columns, and as JSON.
 
-    what arrives where · a row for each tenant · a row for each way of deciding · what happened when
+    cluster and jobs · a row for each tenant · a row for each strategy · the timeline
 
-Times are told as durations from the beginning; JSON has seconds, and null for what never comes.
+Text shows times as durations from the beginning; JSON has seconds, and null for "never".
 """
 
 import json
@@ -23,7 +23,7 @@ from kubenexus.simulate.virtual_time.timeline import TimelineEntry
 from policies import duration
 
 _NEVER: Final = "never"
-_NOBODY: Final = "(none)"  # pods that admission gave no tenant
+_NO_TENANT: Final = "(none)"  # pods that admission gave no tenant
 
 
 def as_json(
@@ -54,18 +54,18 @@ def _body(report: TimedReport, timeline: bool) -> dict[str, Any]:
         body["timeline"] = [
             {
                 "at": one.at,
-                "what": str(one.what),
+                "kind": str(one.kind),
                 "unit": str(one.key),
                 "tenant": one.tenant,
                 "text": one.text,
             }
-            for one in report.happened
+            for one in report.timeline
         ]
     return body
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON knows no infinity."""
+    """JSON has no infinity."""
     return {
         key: None if isinstance(value, float) and math.isinf(value) else value
         for key, value in row.items()
@@ -75,17 +75,17 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 def as_text(
     report: TimedReport, out: Console, *, timeline: bool = False, before: TimedReport | None = None
 ) -> None:
-    """`before`: the same work without the policies that were tried."""
+    """`before`: the same jobs without the policies of --what-if."""
     parts: list[Text | Table] = [Text(render.cluster_line(report.cluster), style="bold")]
     parts += [Text(_work(report)), *(Text(note) for note in report.notes)]
     parts += [Text(""), _tenants(report)]
     if len(report.strategies) > 1:
         parts += [Text(""), _strategies(report)]
     if before is not None:
-        parts += [Text(""), Text("Without the policies that were tried:"), _tenants(before)]
+        parts += [Text(""), Text("Without the policies of --what-if:"), _tenants(before)]
         parts += [Text(""), *(Text(line) for line in differences(before, report))]
     if timeline:
-        parts += [Text(""), _timeline(report.happened)]
+        parts += [Text(""), _timeline(report.timeline)]
     render.printed(out, parts)
 
 
@@ -98,19 +98,19 @@ def _work(report: TimedReport) -> str:
 
 def _tenants(report: TimedReport) -> Table:
     head = ("TENANT", "UNITS", "WAIT P50", "P95", "LONGEST", f"{report.measure} TIME", "SHARE")
-    rows = [(*head, "DUE", "PREEMPTED", "PROMISED")]
+    rows = [(*head, "FAIR SHARE", "PREEMPTED", "ESTIMATED")]
     rows += [
         (
-            row.name or _NOBODY,
+            row.name or _NO_TENANT,
             _but(row.units, row.never, "never"),
             _about(row.wait_p50),
             _about(row.wait_p95),
             _about(row.wait_most),
             _hours(row.time, report.measure),
             f"{100 * row.share:.0f} %",
-            f"{100 * row.due:.0f} %",
+            f"{100 * row.fair_share:.0f} %",
             _but(row.preempted, _hours(row.lost, report.measure), "lost"),
-            _but(row.promised, row.moved, "moved"),
+            _but(row.estimated, row.delayed, "delayed"),
         )
         for row in report.tenants
     ]
@@ -134,21 +134,23 @@ def _strategies(report: TimedReport) -> Table:
     return _table(rows)
 
 
-def _strategy(found: wait_statistics.ClusterStatistics) -> tuple[str, str, str, str, str, str, str]:
-    far = found.deviation
+def _strategy(
+    statistics: wait_statistics.ClusterStatistics,
+) -> tuple[str, str, str, str, str, str, str]:
+    deviation = statistics.deviation
     return (
-        f"{100 * found.in_use:.1f} %",
-        _about(found.wait_p50),
-        _about(found.wait_p95),
-        "-" if found.large_p95 is None else _about(found.large_p95),
-        "-" if far is None else f"{far:.1f} points",
-        str(found.never),
-        str(found.preempted),
+        f"{100 * statistics.in_use:.1f} %",
+        _about(statistics.wait_p50),
+        _about(statistics.wait_p95),
+        "-" if statistics.large_p95 is None else _about(statistics.large_p95),
+        "-" if deviation is None else f"{deviation:.1f} points",
+        str(statistics.never),
+        str(statistics.preempted),
     )
 
 
 def differences(before: TimedReport, after: TimedReport) -> list[str]:
-    """Who waits longer, and who shorter, with the policies that were tried; a sentence each."""
+    """A sentence for each tenant: whether it waits longer or shorter with --what-if."""
     known = {row.name: row for row in before.tenants[:-1]}
     lines = []
     for row in after.tenants[:-1]:
@@ -156,7 +158,7 @@ def differences(before: TimedReport, after: TimedReport) -> list[str]:
         if old is None:
             continue
         lines.append(
-            f"{row.name or _NOBODY} {_change(old, row)}: p95 "
+            f"{row.name or _NO_TENANT} {_change(old, row)}: p95 "
             f"{_about(old.wait_p95)} before, {_about(row.wait_p95)} with them; "
             f"share {100 * old.share:.0f} % before, {100 * row.share:.0f} % with them"
         )
@@ -173,9 +175,9 @@ def _change(
     return "waits longer" if more > 0 else "waits shorter"
 
 
-def _timeline(happened: Sequence[TimelineEntry]) -> Table:
-    rows = [("AT", "WHAT", "UNIT", "")]
-    rows += [(_time(one.at), str(one.what), str(one.key), one.text) for one in happened]
+def _timeline(timeline: Sequence[TimelineEntry]) -> Table:
+    rows = [("AT", "EVENT", "UNIT", "")]
+    rows += [(_time(one.at), str(one.kind), str(one.key), one.text) for one in timeline]
     return _table(rows)
 
 
@@ -195,7 +197,7 @@ def _time(seconds: float) -> str:
 
 
 def _about(seconds: float) -> str:
-    """To the minute from ten minutes on: nobody compares the seconds of an hour."""
+    """To the minute from ten minutes on."""
     if seconds < 600 or math.isinf(seconds):
         return _time(seconds)
     return duration.show(60 * round(seconds / 60))

@@ -2,13 +2,13 @@
 The simulation in virtual time, in order. Pure: the same inputs and policies give the same report.
 
     1. namespaces, nodes and priority classes exist
-    2. each workload is created when it arrives; where it is admitted, its controller makes its pods
-    3. the scheduler works on a clock that jumps, until all has started that ever can
-    4. who waited how long and got how much, tenant by tenant; other ways of deciding beside it
+    2. each workload is created when it arrives; if it is admitted, its controller makes its pods
+    3. the scheduler works on a clock that jumps, until every job that can start has started
+    4. waits and shares of each tenant are reported; with `--compare` also those of other strategies
 
-How long a pod runs is what `dev.kubenexus.io/run-for` says, else what it expects itself, else what
-policies say of its type; Deployments and the like run for ever. A gang arrives with the last of its
-members, and lasts as long as the one that lasts longest.
+The run time of a pod is the annotation `dev.kubenexus.io/run-for`, else its expected duration, else
+the duration that policies give its workload type; Deployments and other services never end. A gang
+arrives with the last of its members, and runs as long as the member that runs longest.
 """
 
 import math
@@ -44,24 +44,24 @@ _ENDLESS: Final = frozenset(
         "StatefulSet",
     }
 )
-_NAMED: Final = 5  # units that never start and are told why
-_TICK: Final = 1e-6  # seconds between two that arrive together, so that their order is the files'
+_LISTED: Final = 5  # units that never start whose reason is printed
+_TICK: Final = 1e-6  # seconds between two that arrive together, to keep the order of the files
 
 
 @dataclass(frozen=True, slots=True)
 class TimedReport:
-    """What came of it."""
+    """Waits and shares of every tenant, and the timeline."""
 
     cluster: result.Totals
     measure: str
-    """`GPU` or `CPU`: whose time is told."""
+    """`GPU` or `CPU`: the resource whose time is counted."""
     units: int
     until: float
     """Seconds over which time in use is counted."""
     tenants: tuple[wait_statistics.TenantStatistics, ...]
     """By name, all of them at the end."""
     strategies: tuple[tuple[str, wait_statistics.ClusterStatistics], ...]
-    happened: tuple[TimelineEntry, ...]
+    timeline: tuple[TimelineEntry, ...]
     notes: tuple[str, ...]
 
 
@@ -72,57 +72,66 @@ def simulate(
     within: float | None = None,
     strategies: Sequence[str] = (engine.OURS,),
 ) -> TimedReport:
-    """`within`: what arrives later is left out; None: everything."""
+    """`within`: workloads that arrive later are left out; None: none is."""
     order = _in_order(inputs.manifests)
-    here = [(at, one) for at, one in order if within is None or at <= within]
-    admitted = run.admit(inputs, [one for _, one in here], policies)
+    arriving = [(at, one) for at, one in order if within is None or at <= within]
+    admitted = run.admit(inputs, [one for _, one in arriving], policies)
     tables = PlacementTables.of(policies)
     work = _Work(tables)
-    for (at, _), one in zip(here, admitted, strict=True):
+    for (at, _), one in zip(arriving, admitted, strict=True):
         work.add(one, at)
     jobs = work.jobs()
     nodes = [Node.read(node) for node in inputs.cluster.nodes]
     runs = {strategy: engine.run(nodes, jobs, strategy, tables=tables) for strategy in strategies}
-    notes = (*work.notes(len(order) - len(here)), *_stuck(runs[engine.OURS].stuck))
+    notes = (*work.notes(len(order) - len(arriving)), *_stuck(runs[engine.OURS].stuck))
     by_gpu = any(job.gpus for job in jobs)
-    of = wait_statistics.gpus if by_gpu else wait_statistics.cpu
-    there = sum(node.gpus if by_gpu else dict(node.allocatable).get("cpu", 0) for node in nodes)
+    measure = wait_statistics.gpus if by_gpu else wait_statistics.cpu
+    capacity = sum(node.gpus if by_gpu else dict(node.allocatable).get("cpu", 0) for node in nodes)
     ours = runs[engine.OURS]
     until = _last_end(ours.used) if within is None else within
-    due = wait_statistics.due(TenantTree.of(tables.policy), {job.tenant for job in jobs})
+    fair_shares = wait_statistics.fair_shares(
+        TenantTree.of(tables.policy), {job.tenant for job in jobs}
+    )
     return TimedReport(
         cluster=run.totals(inputs.cluster.nodes),
         measure="GPU" if by_gpu else "CPU",
         units=len(jobs),
         until=until,
-        tenants=wait_statistics.tenants(jobs, ours, due, until=until, of=of),
+        tenants=wait_statistics.tenant_statistics(
+            jobs, ours, fair_shares, until=until, measure=measure
+        ),
         strategies=tuple(
-            (strategy, wait_statistics.whole(jobs, found, due, there=there, until=until, of=of))
+            (
+                strategy,
+                wait_statistics.cluster_statistics(
+                    jobs, found, fair_shares, capacity=capacity, until=until, measure=measure
+                ),
+            )
             for strategy, found in runs.items()
         ),
-        happened=tuple(ours.happened),
+        timeline=tuple(ours.timeline),
         notes=notes,
     )
 
 
 def _stuck(why: Mapping[UnitKey, str]) -> Iterable[str]:
-    yield from (f"{key} never starts: {text}" for key, text in list(why.items())[:_NAMED])
-    if len(why) > _NAMED:
-        yield f"{len(why) - _NAMED} more never start"
+    yield from (f"{key} never starts: {text}" for key, text in list(why.items())[:_LISTED])
+    if len(why) > _LISTED:
+        yield f"{len(why) - _LISTED} more never start"
 
 
 def _in_order(manifests: Iterable[InputManifest]) -> list[tuple[float, InputManifest]]:
-    """Workloads by the time of their arrival; of those that come together as in the files."""
+    """Workloads by their arrival; of those that arrive together in the order of the files."""
     found = [(arrives(one), one) for one in manifests if one.type in workloads.KINDS]
     return sorted(found, key=lambda row: row[0])
 
 
 def arrives(manifest: InputManifest) -> float:
-    """Seconds from the beginning; 0 where nothing is said."""
+    """Seconds from the beginning; 0 without the annotation."""
     key = vocabulary.DEV_ARRIVES_ANNOTATION
-    said = (manifest.obj["metadata"].get("annotations") or {}).get(key)
+    written = (manifest.obj["metadata"].get("annotations") or {}).get(key)
     try:
-        return 0.0 if said is None else duration.parse(said)
+        return 0.0 if written is None else duration.parse(written)
     except duration.DurationError as exc:
         raise manifest.document.error(("metadata", "annotations", key), f"{key}: {exc}") from exc
 
@@ -132,7 +141,7 @@ class _Work:
 
     def __init__(self, tables: PlacementTables) -> None:
         rows = tables.policy.backfill.durations
-        self._usual = {str(row.type): duration.parse(row.duration) for row in rows}
+        self._default_run_times = {str(row.type): duration.parse(row.duration) for row in rows}
         self._members: dict[UnitKey, list[tuple[Pod, float, float]]] = {}
         self._count = 0
         self._left = 0
@@ -141,11 +150,11 @@ class _Work:
     def add(self, one: Admitted, at: float) -> None:
         metadata = one.answer.obj["metadata"]
         title = f"{one.answer.obj['kind']} {metadata['namespace']}/{metadata['name']}"
-        refusals = one.answer.refusals or next((p.refusals for p in one.pods if p.refusals), ())
-        if refusals:
-            self._notes.append(f"{title} is refused: {'; '.join(refusals)}")
+        denials = one.answer.denials or next((p.denials for p in one.pods if p.denials), ())
+        if denials:
+            self._notes.append(f"{title} is denied: {'; '.join(denials)}")
         for answer in one.pods:
-            if not answer.refusals:
+            if not answer.denials:
                 self._add_pod(one, answer.obj, at, title)
 
     def _add_pod(self, one: Admitted, obj: JsonDict, at: float, title: str) -> None:
@@ -159,18 +168,18 @@ class _Work:
             return
         self._count += 1
         pod = replace(pod, created=EPOCH + at + self._count * _TICK)
-        lasts = self._lasts(one.manifest, pod, obj)
-        self._members.setdefault(key_of(pod), []).append((pod, at, lasts))
+        run_time = self._run_time(one.manifest, pod, obj)
+        self._members.setdefault(key_of(pod), []).append((pod, at, run_time))
 
-    def _lasts(self, manifest: InputManifest, pod: Pod, obj: JsonDict) -> float:
+    def _run_time(self, manifest: InputManifest, pod: Pod, obj: JsonDict) -> float:
         key = vocabulary.DEV_RUN_FOR_ANNOTATION
-        said = (obj["metadata"].get("annotations") or {}).get(key)
+        written = (obj["metadata"].get("annotations") or {}).get(key)
         try:
-            known = pod.attributes.duration if said is None else duration.parse(said)
+            known = pod.attributes.duration if written is None else duration.parse(written)
         except duration.DurationError as exc:
             raise manifest.document.error((), f"{key}: {exc}") from exc
         if known is None:
-            known = self._usual.get(pod.attributes.workload_type)
+            known = self._default_run_times.get(pod.attributes.workload_type)
         if known is not None:
             return known
         kind = manifest.type[1]
@@ -178,7 +187,7 @@ class _Work:
             return math.inf
         raise manifest.document.error(
             (),
-            f"nothing says how long this {kind} runs; give its pods the annotation "
+            f"the run time of this {kind} is unknown; give its pods the annotation "
             f"{vocabulary.EXPECTED_DURATION_ANNOTATION} or {key}",
         )
 
@@ -187,22 +196,19 @@ class _Work:
             Job(
                 tuple(pod for pod, _, _ in rows),
                 max(at for _, at, _ in rows),
-                max(lasts for _, _, lasts in rows),
+                max(run_time for _, _, run_time in rows),
             )
             for rows in self._members.values()
         ]
 
     def notes(self, late: int) -> tuple[str, ...]:
         more = []
-        if one := self._left:
-            said = "pod is" if one == 1 else "pods are"
-            takes = "takes" if one == 1 else "take"
-            more.append(f"{one} {said} not this scheduler's to place, and {takes} no room")
+        if count := self._left:
+            pods = "pod belongs" if count == 1 else "pods belong"
+            more.append(f"{count} {pods} to another scheduler: no capacity is charged")
         if late:
-            said = (
-                "workload arrives later, and is" if late == 1 else "workloads arrive later, and are"
-            )
-            more.append(f"{late} {said} left out")
+            workloads_left = "workload arrives" if late == 1 else "workloads arrive"
+            more.append(f"{late} {workloads_left} later: left out")
         return (*self._notes, *more)
 
 
@@ -211,5 +217,5 @@ def _restarts(obj: JsonDict) -> bool:
 
 
 def _last_end(used: Iterable[Span]) -> float:
-    """Of what ends; where nothing does, an hour is as good as any other time."""
+    """The last finite end; an hour where none is."""
     return max((one.end for one in used if math.isfinite(one.end)), default=wait_statistics.HOUR)

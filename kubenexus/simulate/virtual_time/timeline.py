@@ -1,14 +1,15 @@
 """
-What happens in virtual time, as values: the work that comes, and what became of it.
+Values of virtual time: the jobs that arrive, and the timeline of what became of them.
 
     Job ──arrived──▶ waits ──started──▶ runs ──ended──▶
                       ▲  │                │
-                      │  └ promised,      └ preempted: its controller makes its pods anew
-                      │    moved,                │
-                      └────held back ◀───────────┘ waits again, and starts from nought
+                      │  └ start          └ preempted: its controller recreates its pods
+                      │    estimated,            │
+                      │    delayed,              │
+                      └────over quota ◀──────────┘ requeued, and starts from the beginning
 
-Times are seconds from the beginning. A run is a value: the same work and the same way of deciding
-give the same history, whatever the machine; only `cpu` is measured.
+Times are seconds from the beginning. A run is a value: the same jobs and the same strategy give the
+same timeline on every machine; only `cpu` is measured.
 """
 
 from dataclasses import dataclass, field
@@ -21,14 +22,14 @@ from scheduler.model.unit import UnitKey, key_of
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    A pod or a gang: its pods come together and end together.
+    A pod or a gang: its pods arrive together and end together.
 
-    `lasts` is the truth, infinite for what nobody ends; what its pods say of it may be wrong.
+    `run_time` is the real one, infinite for services; the expected duration of its pods may differ.
     """
 
     pods: tuple[Pod, ...]
     arrives: float
-    lasts: float
+    run_time: float
 
     @property
     def key(self) -> UnitKey:
@@ -43,21 +44,21 @@ class Job:
         return sum(pod.spec.host_request.gpus for pod in self.pods)
 
 
-class ChangeKind(StrEnum):
+class EntryKind(StrEnum):
     ARRIVED = "arrived"
     STARTED = "started"
     ENDED = "ended"
-    PROMISED = "promised"
-    MOVED = "promise moved"
-    HELD_BACK = "held back"
+    ESTIMATED = "start estimated"
+    DELAYED = "start delayed"
+    OVER_QUOTA = "over quota"
     PREEMPTED = "preempted"
-    WAITS_AGAIN = "waits again"
+    REQUEUED = "requeued"
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
     at: float
-    what: ChangeKind
+    kind: EntryKind
     key: UnitKey
     tenant: str
     text: str = ""
@@ -65,7 +66,7 @@ class TimelineEntry:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Something of a tenant's that went on for a while: amounts in use, or asked for in vain."""
+    """A while in which a unit of a tenant used, or waited for, these amounts."""
 
     key: UnitKey
     tenant: str
@@ -75,24 +76,24 @@ class Span:
     cpu: int = 0
     """Thousandths of a CPU."""
     lost: bool = False
-    """The work was evicted, and starts from nought."""
+    """The pod was evicted, and its work is lost."""
 
 
 @dataclass(slots=True)
 class Run:
-    """What became of the work."""
+    """What became of the jobs."""
 
     starts: dict[UnitKey, float] = field(default_factory=dict)
-    """When each unit started first."""
+    """When each unit first started."""
     used: list[Span] = field(default_factory=list)
-    """One for each pod that had a node; without an end where it has it still."""
+    """One for each bound pod; endless where it still runs."""
     waits: list[Span] = field(default_factory=list)
-    """One for each time that a unit waited; without an end where it waits still."""
+    """One for each time that a unit waited; endless where it still waits."""
     stuck: dict[UnitKey, str] = field(default_factory=dict)
-    """Why each unit waits that waits still, as far as anybody has looked at it."""
-    happened: list[TimelineEntry] = field(default_factory=list)
+    """Why each unit that never started is pending, where a strategy tried it."""
+    timeline: list[TimelineEntry] = field(default_factory=list)
     """In the order of time."""
     decisions: int = 0
-    """Plans made for a unit that was next."""
+    """Units taken from the queue and planned."""
     cpu: float = 0.0
-    """Seconds spent deciding."""
+    """CPU seconds that the strategy used."""

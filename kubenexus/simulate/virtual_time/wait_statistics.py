@@ -1,15 +1,15 @@
 """
-What a run in virtual time comes to: how full, who waited how long, and who got how much.
+Statistics of a run in virtual time: utilisation, waiting times, and the shares of the tenants.
 
-    waits         from arrival to start, and again after each preemption; a unit that never starts
-                  waits for ever
-    in use        time in use of all there is, over the moments at which somebody waits
-    share, due    a tenant's part of the time in use; what its weight makes of it, among the
-                  tenants that have work here
-    deviation     over every hour in which all tenants have somebody waiting throughout: how far a
-                  tenant's part of the time in use is from what is due, the farthest; in points
+    waits         from arrival to start, and again after each preemption; endless for a unit that
+                  never starts
+    in use        time in use, of the whole capacity, over the moments at which a unit waits
+    share         a tenant's part of the time in use
+    fair share    the part that its weight entitles it to, among the tenants that have jobs here
+    deviation     the largest distance between the two, in points, over every hour in which each
+                  tenant has a unit waiting throughout
 
-Time is GPU time where anybody asks for a GPU, else CPU time.
+Time is GPU time where any job requests a GPU, else CPU time.
 """
 
 import math
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run, Span
+from kubenexus.simulate.virtual_time.timeline import EntryKind, Job, Run, Span
 from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 
 HOUR: Final = 3600.0
@@ -40,20 +40,20 @@ class TenantStatistics:
     time: float
     """GPU seconds, or CPU seconds."""
     share: float
-    due: float
+    fair_share: float
     preempted: int
-    """Times that a unit was."""
+    """How often a unit was preempted."""
     lost: float
-    """What that cost: GPU seconds, or CPU seconds, of work that started from nought."""
-    promised: int
-    """Units that were told when they start."""
-    moved: int
-    """Those of them whose promise was moved."""
+    """GPU seconds, or CPU seconds, of work that preemption lost."""
+    estimated: int
+    """Units with an estimated start."""
+    delayed: int
+    """Those of them whose start was delayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatistics:
-    """One way of deciding, over all tenants."""
+    """One strategy, over all tenants."""
 
     in_use: float
     wait_p50: float
@@ -74,36 +74,48 @@ def cpu(span: Span) -> int:
     return span.cpu
 
 
-def tenants(
-    jobs: Sequence[Job], run: Run, due: Mapping[str, float], *, until: float, of: Measure
+def tenant_statistics(
+    jobs: Sequence[Job],
+    run: Run,
+    fair_shares: Mapping[str, float],
+    *,
+    until: float,
+    measure: Measure,
 ) -> tuple[TenantStatistics, ...]:
     """By name, and all of them together at the end."""
 
     def time(name: str | None, *, lost: bool = False) -> float:
         return sum(
-            of(span) * max(0.0, min(span.end, until) - span.begin)
+            measure(span) * max(0.0, min(span.end, until) - span.begin)
             for span in run.used
             if name in (None, span.tenant) and (span.lost or not lost)
         )
 
-    every = time(None)
+    total = time(None)
     rows = []
-    for name in sorted(due):
-        mine, used = [job for job in jobs if job.tenant == name], time(name)
-        share = used / every if every else 0.0
-        rows.append(_tenant(name, mine, run, used, time(name, lost=True), share, due[name]))
-    return (*rows, _tenant("all", jobs, run, every, time(None, lost=True), 1.0, 1.0))
+    for name in sorted(fair_shares):
+        own_jobs = [job for job in jobs if job.tenant == name]
+        used, lost = time(name), time(name, lost=True)
+        share = used / total if total else 0.0
+        rows.append(_tenant(name, own_jobs, run, used, lost, share, fair_shares[name]))
+    return (*rows, _tenant("all", jobs, run, total, time(None, lost=True), 1.0, 1.0))
 
 
 def _tenant(
-    name: str, jobs: Sequence[Job], run: Run, time: float, lost: float, share: float, due: float
+    name: str,
+    jobs: Sequence[Job],
+    run: Run,
+    time: float,
+    lost: float,
+    share: float,
+    fair_share: float,
 ) -> TenantStatistics:
     keys = {job.key for job in jobs}
     waits = waited(jobs, run)
-    mine = [(one.what, one.key) for one in run.happened if one.key in keys]
+    entries = [(entry.kind, entry.key) for entry in run.timeline if entry.key in keys]
 
-    def units(what: ChangeKind) -> int:
-        return len({key for found, key in mine if found is what})
+    def units(kind: EntryKind) -> int:
+        return len({key for found, key in entries if found is kind})
 
     return TenantStatistics(
         name=name,
@@ -114,33 +126,33 @@ def _tenant(
         wait_most=max(waits, default=0.0),
         time=time,
         share=share,
-        due=due,
-        preempted=sum(what is ChangeKind.PREEMPTED for what, _ in mine),
+        fair_share=fair_share,
+        preempted=sum(kind is EntryKind.PREEMPTED for kind, _ in entries),
         lost=lost,
-        promised=units(ChangeKind.PROMISED),
-        moved=units(ChangeKind.MOVED),
+        estimated=units(EntryKind.ESTIMATED),
+        delayed=units(EntryKind.DELAYED),
     )
 
 
-def whole(
+def cluster_statistics(
     jobs: Sequence[Job],
     run: Run,
-    due: Mapping[str, float],
+    fair_shares: Mapping[str, float],
     *,
-    there: int,
+    capacity: int,
     until: float,
-    of: Measure,
+    measure: Measure,
 ) -> ClusterStatistics:
-    """`there`: how much of what is measured the cluster has."""
+    """`capacity`: of the nodes, in what is measured."""
     waits, large = waited(jobs, run), waited(largest(jobs), run)
     return ClusterStatistics(
-        in_use=utilisation(run.used, run.waits, there, until=until, of=of),
+        in_use=utilisation(run.used, run.waits, capacity, until=until, measure=measure),
         wait_p50=quantile(waits, 0.5),
         wait_p95=quantile(waits, 0.95),
         large_p95=quantile(large, 0.95) if large else None,
-        deviation=deviation(run.used, run.waits, due, until=until, of=of),
+        deviation=deviation(run.used, run.waits, fair_shares, until=until, measure=measure),
         never=sum(wait == math.inf for wait in waits),
-        preempted=sum(h.what is ChangeKind.PREEMPTED for h in run.happened),
+        preempted=sum(entry.kind is EntryKind.PREEMPTED for entry in run.timeline),
     )
 
 
@@ -153,66 +165,75 @@ def waited(jobs: Iterable[Job], run: Run) -> list[float]:
 
 
 def largest(jobs: Iterable[Job]) -> list[Job]:
-    """The largest tenth of the gangs, by GPUs; of equals those that came first."""
+    """The largest tenth of the gangs, by GPUs; of equals those that arrived first."""
     gangs = [job for job in jobs if len(job.pods) > 1]
     gangs.sort(key=lambda job: (-job.gpus, job.arrives, str(job.key)))
     return gangs[: max(1, len(gangs) // _TENTH)]
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """The least value that this part of all does not exceed."""
+    """The least value that at least this part of all values does not exceed."""
     if not values:
         return 0.0
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
 
 
 def utilisation(
-    used: Iterable[Span], waits: Iterable[Span], there: int, *, until: float, of: Measure = gpus
+    used: Iterable[Span],
+    waits: Iterable[Span],
+    capacity: int,
+    *,
+    until: float,
+    measure: Measure = gpus,
 ) -> float:
     changes: list[tuple[float, int, int]] = []  # time, more in use, more that wait
     for span in used:
-        changes += [(span.begin, of(span), 0), (span.end, -of(span), 0)]
+        changes += [(span.begin, measure(span), 0), (span.end, -measure(span), 0)]
     for span in waits:
         changes += [(span.begin, 0, 1), (span.end, 0, -1)]
     in_use = waiting = 0
-    busy = whole = last = 0.0
+    busy = available = last = 0.0
     for at, more, wait in sorted(changes):
         upto = min(at, until)
         if waiting > 0 and upto > last:
             busy += in_use * (upto - last)
-            whole += there * (upto - last)
+            available += capacity * (upto - last)
         last = max(last, upto)
         in_use, waiting = in_use + more, waiting + wait
-    return busy / whole if whole else 1.0
+    return busy / available if available else 1.0
 
 
 def deviation(
     used: Sequence[Span],
     waits: Sequence[Span],
-    due: Mapping[str, float],
+    fair_shares: Mapping[str, float],
     *,
     until: float,
-    of: Measure = gpus,
+    measure: Measure = gpus,
 ) -> float | None:
-    idle = {name: _idle([one for one in waits if one.tenant == name]) for name in due}
+    idle = {name: _idle([one for one in waits if one.tenant == name]) for name in fair_shares}
     worst: float | None = None
     begin = 0.0
     while begin + HOUR <= until:
-        if all(_covers(idle[name], begin, begin + HOUR) for name in due):
-            time = dict.fromkeys(due, 0.0)
+        if all(_covers(idle[name], begin, begin + HOUR) for name in fair_shares):
+            time = dict.fromkeys(fair_shares, 0.0)
             for one in used:
-                time[one.tenant] += of(one) * max(
+                time[one.tenant] += measure(one) * max(
                     0.0, min(one.end, begin + HOUR) - max(one.begin, begin)
                 )
             total = sum(time.values())
-            far = max(abs(time[name] / total - due[name]) for name in due) if total else 0.0
+            far = (
+                max(abs(time[name] / total - fair_shares[name]) for name in fair_shares)
+                if total
+                else 0.0
+            )
             worst = max(worst or 0.0, 100 * far)
         begin += _STEP
     return worst
 
 
 def _idle(waits: Sequence[Span]) -> list[tuple[float, float]]:
-    """Spans in which nobody waits."""
+    """Spans in which no unit waits."""
     changes = sorted([(one.begin, 1) for one in waits] + [(one.end, -1) for one in waits])
     spans, waiting, since = [], 0, 0.0
     for at, more in changes:
@@ -224,12 +245,12 @@ def _idle(waits: Sequence[Span]) -> list[tuple[float, float]]:
 
 
 def _covers(idle: Sequence[tuple[float, float]], begin: float, end: float) -> bool:
-    """Whether somebody waits from begin to end."""
+    """Whether a unit waits at every moment from begin to end."""
     return not any(start < end and stop > begin for start, stop in idle)
 
 
-def due(tree: TenantTree, names: Iterable[str]) -> dict[str, float]:
-    """What the weights make of the whole for each of these tenants, when all of them have work."""
+def fair_shares(tree: TenantTree, names: Iterable[str]) -> dict[str, float]:
+    """The part of the cluster that each tenant's weight entitles it to, when all have jobs."""
     paths = {name: tree.path(name) for name in names}
     levels: dict[str | None, dict[str, TenantNode]] = {}
     for path in paths.values():

@@ -53,10 +53,10 @@ def test_strategies(strategy: str, starts: tuple[float, ...]) -> None:
 def test_work_has_the_demand_that_was_asked_for() -> None:
     gangs = [tenancy_trace.Gang(2, 1000, 1024, 1, 600), tenancy_trace.Gang(1, 500, 512, 8, 60)]
     found = tenancy_trace.work(gangs, 16, demand=1.1, hours=2, seed=5)
-    asked = sum(len(one.pods) * one.lasts * one.pods[0].spec.host_request.gpus for one in found)
+    asked = sum(len(one.pods) * one.run_time * one.pods[0].spec.host_request.gpus for one in found)
     assert asked == pytest.approx(1.1 * 16 * 7200, rel=0.05)
     assert {one.pods[0].attributes.tenant for one in found} == {"a", "b", "c"}
-    assert [one.lasts for one in found] == [one.pods[0].attributes.duration for one in found]
+    assert [one.run_time for one in found] == [one.pods[0].attributes.duration for one in found]
 
 
 def test_guesses_change_what_is_said_and_nothing_else() -> None:
@@ -68,11 +68,11 @@ def test_guesses_change_what_is_said_and_nothing_else() -> None:
     )
 
     def same(one: Job) -> tuple[object, ...]:
-        return one.key, one.arrives, one.lasts, one.gpus
+        return one.key, one.arrives, one.run_time, one.gpus
 
     assert [same(one) for one in said] == [same(one) for one in true]
     factors = [
-        one.lasts / one.pods[0].attributes.duration
+        one.run_time / one.pods[0].attributes.duration
         for one in said
         if one.pods[0].attributes.duration
     ]

@@ -66,13 +66,13 @@ def test_three_tenants_and_the_other_strategies_beside(folder: Path) -> None:
         out
         == """Cluster: 1 node, 16 CPUs, 64Gi memory, 4 nvidia.com/gpu
 5 units of 3 tenants; time in use is counted for 4h
-1 workload arrives later, and is left out
+1 workload arrives later: left out
 
-TENANT  UNITS  WAIT P50  P95    LONGEST  GPU TIME  SHARE  DUE    PREEMPTED  PROMISED
-a       2      0s        1h50m  1h50m    4.0h      50 %   50 %   0          1
-b       1      0s        0s     0s       2.0h      25 %   25 %   0          0
-c       2      0s        2h     2h       2.0h      25 %   25 %   0          1
-all     5      0s        2h     2h       8.0h      100 %  100 %  0          2
+TENANT  UNITS  WAIT P50  P95    LONGEST  GPU TIME  SHARE  FAIR SHARE  PREEMPTED  ESTIMATED
+a       2      0s        1h50m  1h50m    4.0h      50 %   50 %        0          1
+b       1      0s        0s     0s       2.0h      25 %   25 %        0          0
+c       2      0s        2h     2h       2.0h      25 %   25 %        0          1
+all     5      0s        2h     2h       8.0h      100 %  100 %       0          2
 
 STRATEGY  GPUS IN USE  WAIT P50  P95    LARGEST GANGS P95  DEVIATION  NEVER  PREEMPTED
 fifo      58.9 %       1h50m     2h10m  1h50m              -          0      0
@@ -82,28 +82,28 @@ ours      64.3 %       0s        2h     1h50m              -          0      0
     )
 
 
-def test_what_happened_when(folder: Path) -> None:
+def test_the_timeline(folder: Path) -> None:
     _, out, _ = ran(folder, "--for", "4h", "--timeline")
     assert (
         out.partition("AT     ")[2]
-        == """WHAT      UNIT
-0s     arrived   a/first-0
-0s     arrived   b/second-0
-0s     started   a/first-0   on n
-0s     started   b/second-0  on n
-10m    arrived   a/wide
-10m    promised  a/wide      by 2h, when b/second-0, a/first-0 have ended
-20m    arrived   c/short-0
-20m    started   c/short-0   on n
-30m    arrived   c/long-0
-50m    ended     c/short-0
-1h     ended     a/first-0
-2h     ended     b/second-0
-2h     started   a/wide      on n
-2h1s   promised  c/long-0    by 2h30m, when a/wide-0, a/wide-1 have ended
-2h30m  ended     a/wide
-2h30m  started   c/long-0    on n
-5h30m  ended     c/long-0
+        == """EVENT            UNIT
+0s     arrived          a/first-0
+0s     arrived          b/second-0
+0s     started          a/first-0   on n
+0s     started          b/second-0  on n
+10m    arrived          a/wide
+10m    start estimated  a/wide      by 2h, when b/second-0, a/first-0 have ended
+20m    arrived          c/short-0
+20m    started          c/short-0   on n
+30m    arrived          c/long-0
+50m    ended            c/short-0
+1h     ended            a/first-0
+2h     ended            b/second-0
+2h     started          a/wide      on n
+2h1s   start estimated  c/long-0    by 2h30m, when a/wide-0, a/wide-1 have ended
+2h30m  ended            a/wide
+2h30m  started          c/long-0    on n
+5h30m  ended            c/long-0
 """
     )
 
@@ -126,7 +126,7 @@ def test_what_is_tried_takes_the_place_of_what_has_its_name(folder: Path) -> Non
     (tried / "sharing.yaml").write_text(SHARING.replace("weight: 2", "weight: 6"))
     _, out, _ = ran(folder, "--for", "4h", "--what-if", tried, "-o", "json")
     body = json.loads(out)
-    assert [one["tenants"][0]["due"] for one in (body["without"], body)] == [0.5, 0.75]
+    assert [one["tenants"][0]["fair_share"] for one in (body["without"], body)] == [0.5, 0.75]
 
 
 def test_those_that_arrive_together_stand_as_in_the_list(folder: Path) -> None:
@@ -134,8 +134,8 @@ def test_those_that_arrive_together_stand_as_in_the_list(folder: Path) -> None:
     lines = "".join(f"0s,a,{name},4,1h\n" for name in names)
     (folder / "jobs.csv").write_text(f"arrives,tenant,name,gpus,lasts\n{lines}")
     _, out, _ = ran(folder, "--for", "1h", "--timeline", "-o", "json")
-    told = json.loads(out)["timeline"]
-    starts = [one["unit"] for one in told if one["what"] == "started"]
+    timeline = json.loads(out)["timeline"]
+    starts = [one["unit"] for one in timeline if one["kind"] == "started"]
     assert starts == [f"a/{name}-0" for name in names]
 
 
@@ -154,16 +154,16 @@ def test_programs_read_seconds(folder: Path) -> None:
             "wait_most": None,
             "time": 60.0,
             "share": 1.0,
-            "due": 1.0,
+            "fair_share": 1.0,
             "preempted": 0,
             "lost": 0,
-            "promised": 0,
-            "moved": 0,
+            "estimated": 0,
+            "delayed": 0,
         },
     )
     assert body["timeline"][-1] == {
         "at": 60.0,
-        "what": "ended",
+        "kind": "ended",
         "unit": "a/job-1-0",
         "tenant": "a",
         "text": "",
@@ -177,7 +177,7 @@ def test_manifests_say_when_they_arrive_and_how_long_they_run(folder: Path) -> N
     _, out, _ = ran(folder, "--for", "1h", "--timeline")
     assert (
         out.partition("AT   ")[2]
-        == """WHAT     UNIT
+        == """EVENT    UNIT
 5m   arrived  a/p
 5m   started  a/p   on n
 25m  ended    a/p
@@ -186,7 +186,7 @@ def test_manifests_say_when_they_arrive_and_how_long_they_run(folder: Path) -> N
     assert "CPU TIME" in out
 
 
-def test_what_is_refused_or_not_ours_is_told(folder: Path) -> None:
+def test_denied_pods_and_pods_of_other_schedulers_are_noted(folder: Path) -> None:
     gone = POD.replace("namespace: a", "namespace: gone") % ""
     other = (POD % "").replace("kubenexus-scheduler", "default-scheduler").replace("p,", "q,")
     (folder / "p.yaml").write_text(f"{gone}---\n{other}")
@@ -194,9 +194,9 @@ def test_what_is_refused_or_not_ours_is_told(folder: Path) -> None:
     assert (code, out.splitlines()[2:5]) == (
         0,
         [
-            'Pod gone/p is refused: namespaces "gone" not found',
-            "1 pod is not this scheduler's to place, and takes no room",
-            "1 workload arrives later, and is left out",
+            'Pod gone/p is denied: namespaces "gone" not found',
+            "1 pod belongs to another scheduler: no capacity is charged",
+            "1 workload arrives later: left out",
         ],
     )
 
@@ -218,9 +218,9 @@ spec:
     [
         pytest.param(
             JOB,
-            "/m.yaml:1:1: nothing says how long this Job runs; give its pods the annotation "
+            "/m.yaml:1:1: the run time of this Job is unknown; give its pods the annotation "
             "scheduling.kubenexus.io/expected-duration or dev.kubenexus.io/run-for",
-            id="a job of which nobody knows how long it runs",
+            id="a job of unknown run time",
         ),
         pytest.param(
             POD % ", annotations: {dev.kubenexus.io/arrives: noon}",
@@ -261,7 +261,7 @@ def test_bad_input_is_one_line_with_its_place(manifest: str, want: str, folder: 
             "--for: found 'long', want a duration such as 30s, 10m or 1h30m",
             id="no duration",
         ),
-        pytest.param(["--for", "0s"], "--for: found '0s', want more than nothing", id="no time"),
+        pytest.param(["--for", "0s"], "--for: found '0s', want more than 0s", id="no time"),
         pytest.param(
             ["--timeline"],
             "--timeline needs virtual time; add --for 6h, or --jobs FILE",
@@ -281,7 +281,7 @@ def test_options_that_do_not_go_together(options: list[str], want: str, folder: 
 def test_without_time_a_list_of_jobs_is_passed_over_and_policies_hold(folder: Path) -> None:
     (folder / "p.yaml").write_text(POD % "")
     code, out, _ = ran(folder)
-    assert (code, out.splitlines()[-1]) == (0, "1 manifest: 1 admitted, 0 refused; pods: 1 placed.")
+    assert (code, out.splitlines()[-1]) == (0, "1 manifest: 1 admitted, 0 denied; pods: 1 placed.")
 
 
 def test_the_example_shows_who_waits_longer_for_a_guarantee() -> None:

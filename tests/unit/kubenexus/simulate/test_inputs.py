@@ -134,7 +134,7 @@ def test_a_status_that_was_exported_with_a_pod_is_dropped(tmp_path: Path) -> Non
         ),
         pytest.param(
             JOB.replace("parallelism: 2", "parallelism: -2"),
-            "5:3: asks for -2 pods, want zero or more; correct the number",
+            "5:3: requests -2 pods, want zero or more; correct the number",
             id="a negative number of pods",
         ),
         pytest.param(

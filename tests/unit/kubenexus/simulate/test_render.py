@@ -38,9 +38,9 @@ RESULT = Result(
                 Pod("web-0", PodOutcome.LEFT, scheduler="default-scheduler"),
                 Pod("web-1", PodOutcome.LEFT, scheduler="default-scheduler"),
                 Pod("web-2", PodOutcome.PLACED, node="cpu"),
-                Pod("web-3", PodOutcome.PENDING, reasons=("no room",)),
-                Pod("web-4", PodOutcome.PENDING, reasons=("no room",)),
-                Pod("web-5", PodOutcome.REFUSED, reasons=("rule one", "rule two")),
+                Pod("web-3", PodOutcome.PENDING, reasons=("insufficient cpu",)),
+                Pod("web-4", PodOutcome.PENDING, reasons=("insufficient cpu",)),
+                Pod("web-5", PodOutcome.DENIED, reasons=("rule one", "rule two")),
             ),
         ),
         ManifestResult(
@@ -49,7 +49,7 @@ RESULT = Result(
             kind="Job",
             namespace="ns",
             name="[bold]bad",
-            refusals=("policy/rule: [red]found 1[/] (metadata.labels['k']): fix it",),
+            denials=("policy/rule: [red]found 1[/] (metadata.labels['k']): fix it",),
         ),
     ),
 )
@@ -70,15 +70,15 @@ Deployment ns/web  admitted  (dir/web.yaml)
             web-2   cpu
   left      web-0, web-1 to default-scheduler
   pending   web-3, web-4
-              no room
-  refused   web-5
+              insufficient cpu
+  denied    web-5
               rule one
               rule two
 
-Job ns/[bold]bad  refused  (dir/bad.yaml)
+Job ns/[bold]bad  denied  (dir/bad.yaml)
   because   policy/rule: [red]found 1[/] (metadata.labels['k']): fix it
 
-3 manifests: 2 admitted, 1 refused; pods: 3 placed, 2 pending, 2 left to another scheduler, 1 refused.
+3 manifests: 2 admitted, 1 denied; pods: 3 placed, 2 pending, 2 left to another scheduler, 1 denied.
 """
 
 
@@ -115,15 +115,15 @@ def test_json_says_the_same() -> None:
     assert body["summary"] == {
         "manifests": 3,
         "admitted": 2,
-        "refused": 1,
+        "denied": 1,
         "placed": 3,
         "pending": 2,
         "left": 2,
-        "podsRefused": 1,
+        "podsDenied": 1,
     }
     assert body["manifests"][0]["pods"][1] == {
         "name": "train-1",
-        "fate": "placed",
+        "outcome": "placed",
         "scheduler": "",
         "node": "gpu",
         "numa": [0, 1],

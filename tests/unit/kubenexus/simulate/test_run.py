@@ -100,7 +100,7 @@ def there(name: str, node: str) -> Pod:
 
 
 def nowhere(name: str) -> Pod:
-    reason = "names node gone, which does not exist"
+    reason = "nodeName is gone, which does not exist"
     return Pod(name, PodOutcome.PENDING, scheduler=OTHER, reasons=(reason,))
 
 
@@ -155,11 +155,11 @@ def pending(name: str, reason: str) -> Pod:
                 there("first", "gpu"),
                 pending("p", "0/2 nodes are available: 2 Insufficient cpu."),
             ],
-            id="what names its node takes room",
+            id="a pod with nodeName is charged",
         ),
         pytest.param(
             [a_pod("p", more="  schedulingGates: [{name: wait}]\n")],
-            [pending("p", "has scheduling gates; nobody places it until they are lifted")],
+            [pending("p", "has scheduling gates; pending until they are removed")],
             id="a gated pod is not placed",
         ),
         pytest.param(
@@ -172,7 +172,7 @@ def pending(name: str, reason: str) -> Pod:
                 )
                 for index in range(5)
             ],
-            id="a gang that does not fit whole leaves nobody placed",
+            id="a gang that does not fit whole: no member is placed",
         ),
         pytest.param(
             [a_gang("g", parallelism=5, need=4)],
@@ -219,7 +219,7 @@ def pending(name: str, reason: str) -> Pod:
                 nowhere("lost"),
                 pending("p", "waiting for pod group g: 1/2 pods exist"),
             ],
-            id="a member on a node that does not exist counts for nobody",
+            id="a member on a node that does not exist does not count",
         ),
     ],
 )
@@ -233,7 +233,7 @@ def test_what_becomes_of_the_pods(manifests: list[str], want: list[Pod], tmp_pat
         pytest.param(
             [a_pod("p", namespace="elsewhere")],
             ('namespaces "elsewhere" not found',),
-            id="a namespace that nobody made",
+            id="a namespace that does not exist",
         ),
         pytest.param(
             [a_pod("p"), a_pod("p")],
@@ -248,7 +248,7 @@ def test_what_becomes_of_the_pods(manifests: list[str], want: list[Pod], tmp_pat
         pytest.param(
             [a_pod("p", more="  priorityClassName: urgent\n")],
             ('pods "p" is forbidden: no PriorityClass with name urgent was found',),
-            id="a priority class that nobody made",
+            id="a priority class that does not exist",
         ),
         pytest.param(
             [a_gang("g", parallelism=2, need=3)],
@@ -263,17 +263,17 @@ def test_what_becomes_of_the_pods(manifests: list[str], want: list[Pod], tmp_pat
         ),
     ],
 )
-def test_what_is_refused_makes_no_pods(
+def test_a_denied_workload_makes_no_pods(
     manifests: list[str], want: tuple[str, ...], tmp_path: Path
 ) -> None:
     last = simulated(tmp_path, *manifests).manifests[-1]
-    assert (last.admitted, last.refusals, last.pods) == (False, want, ())
+    assert (last.admitted, last.denials, last.pods) == (False, want, ())
 
 
-def test_a_pod_that_admission_refuses_after_its_workload_is_told_with_the_rule(
+def test_a_denied_pod_of_an_admitted_workload_names_the_rule(
     tmp_path: Path,
 ) -> None:
-    """What policies say of a template is a warning; of the pod, a refusal."""
+    """A rule that a template fails is a warning; that the pod fails, a denial."""
     deployment = """apiVersion: apps/v1
 kind: Deployment
 metadata: {name: d, namespace: ns}
@@ -284,11 +284,16 @@ spec:
 """
     (one,) = simulated(tmp_path, deployment).manifests
     (pod,) = one.pods
-    assert (one.admitted, pod.name, pod.fate, one.injected) == (True, "d-0", PodOutcome.REFUSED, ())
+    assert (one.admitted, pod.name, pod.outcome, one.injected) == (
+        True,
+        "d-0",
+        PodOutcome.DENIED,
+        (),
+    )
     assert pod.reasons[0].startswith("kubenexus/workload-type: found 'other', want one of")
 
 
-def test_what_was_refused_leaves_its_name_free(tmp_path: Path) -> None:
+def test_a_denied_object_leaves_its_name_free(tmp_path: Path) -> None:
     broken, mended = a_gang("g", parallelism=2, need=3), a_gang("g", parallelism=2, need=2)
     found = simulated(tmp_path, broken, mended)
     assert [one.admitted for one in found.manifests] == [False, True]

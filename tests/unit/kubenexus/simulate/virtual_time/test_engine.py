@@ -8,7 +8,7 @@ import pytest
 
 from kubenexus.simulate.virtual_time import engine
 from kubenexus.simulate.virtual_time.engine import FIFO, GREEDY, OURS
-from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job
+from kubenexus.simulate.virtual_time.timeline import EntryKind, Job
 from policies.documents.tenancy import Quota
 from policies.engine.policyset import PolicyTables as PolicyTables
 from scheduler.model.pod import OwnerRef, PodKey
@@ -24,7 +24,7 @@ def job(
     name: str,
     *,
     arrives: float = 0.0,
-    lasts: float = 100.0,
+    run_time: float = 100.0,
     says: float | None = None,
     tenant: str = "a",
     gpus: int = 1,
@@ -34,7 +34,7 @@ def job(
     **more: Any,
 ) -> Job:
     """One that lasts as long as it says, and that a controller made."""
-    said = lasts if says is None else says
+    said = run_time if says is None else says
     more = {
         "cpu": "0",
         "gpus": gpus,
@@ -45,7 +45,7 @@ def job(
     made = [a_pod(name, **more)] if members == 1 else a_gang(members, size=size, name=name, **more)
     owner = JOB if owned else None
     pods = tuple(replace(pod, created=arrives, owner=owner) for pod in made)
-    return Job(pods, arrives, lasts)
+    return Job(pods, arrives, run_time)
 
 
 def quotas(**by_tenant: dict[str, dict[str, Any]]) -> PlacementTables:
@@ -57,7 +57,7 @@ def told(
     jobs: list[Job], strategy: str = OURS, *, gpus: int = 2, tables: PlacementTables | None = None
 ) -> Any:
     run = engine.run([a_node("n", gpus=gpus)], jobs, strategy, tables=tables, cpu=lambda: 0.0)
-    return [(one.at, str(one.what), one.key.name) for one in run.happened]
+    return [(one.at, str(one.kind), one.key.name) for one in run.timeline]
 
 
 def arrived(at: float, name: str) -> tuple[float, str, str]:
@@ -68,7 +68,7 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
     ("jobs", "strategy", "want"),
     [
         pytest.param(
-            [job("x"), job("y", lasts=math.inf)],
+            [job("x"), job("y", run_time=math.inf)],
             GREEDY,
             [
                 arrived(0, "x"),
@@ -77,10 +77,10 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
                 (0, "started", "y"),
                 (100, "ended", "x"),
             ],
-            id="what nobody ends runs on",
+            id="a job without an end runs on",
         ),
         pytest.param(
-            [job("x", gpus=2, lasts=math.inf), job("y", arrives=5)],
+            [job("x", gpus=2, run_time=math.inf), job("y", arrives=5)],
             GREEDY,
             [arrived(0, "x"), (0, "started", "x"), arrived(5, "y")],
             id="who waits for what never ends waits for ever",
@@ -99,7 +99,7 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
                 (200, "started", "y"),
                 (300, "ended", "y"),
             ],
-            id="a gang is over when its needed members are, whoever of it still waits",
+            id="a gang is over when its needed members are, even if others still wait",
         ),
         pytest.param(
             [job("x", schedulingGates=[{"name": "scheduling.kubenexus.io/gang"}], members=2)],
@@ -111,13 +111,13 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
             [job("x", schedulingGates=[{"name": "somebody.else/gate"}])],
             OURS,
             [arrived(0, "x")],
-            id="a gate of somebody else is not",
+            id="a gate of another controller is not",
         ),
         pytest.param(
             [
                 job("x", says=50),
-                job("y", lasts=90),
-                job("g", arrives=1, members=2, lasts=10),
+                job("y", run_time=90),
+                job("g", arrives=1, members=2, run_time=10),
             ],
             OURS,
             [
@@ -126,7 +126,7 @@ def arrived(at: float, name: str) -> tuple[float, str, str]:
                 (0, "started", "x"),
                 (0, "started", "y"),
                 arrived(1, "g"),
-                (1, "promised", "g"),
+                (1, "start estimated", "g"),
                 (90, "ended", "y"),
                 (100, "ended", "x"),
                 (100, "started", "g"),
@@ -140,10 +140,10 @@ def test_histories(jobs: list[Job], strategy: str, want: list[tuple[float, str, 
     assert told(jobs, strategy) == want
 
 
-def test_what_a_tenant_was_promised_is_taken_back_and_the_work_starts_anew() -> None:
+def test_a_guarantee_is_reclaimed_and_the_victim_starts_from_the_beginning() -> None:
     lent = [job("x", tenant="b"), job("y", tenant="b", arrives=1)]
     found = told(
-        [*lent, job("mine", arrives=50, lasts=20)],
+        [*lent, job("mine", arrives=50, run_time=20)],
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
     )
     assert found == [
@@ -153,9 +153,9 @@ def test_what_a_tenant_was_promised_is_taken_back_and_the_work_starts_anew() -> 
         (1, "started", "y"),
         arrived(50, "mine"),
         (50, "preempted", "y"),
-        (80, "waits again", "y"),
+        (80, "requeued", "y"),
         (80, "started", "mine"),
-        (80, "promised", "y"),
+        (80, "start estimated", "y"),
         (100, "ended", "mine"),
         (100, "ended", "x"),
         (100, "started", "y"),
@@ -165,7 +165,7 @@ def test_what_a_tenant_was_promised_is_taken_back_and_the_work_starts_anew() -> 
 
 def test_a_pod_without_a_controller_does_not_come_back() -> None:
     found = told(
-        [job("x", tenant="b", owned=False), job("mine", arrives=50, lasts=20)],
+        [job("x", tenant="b", owned=False), job("mine", arrives=50, run_time=20)],
         gpus=1,
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
     )
@@ -174,15 +174,15 @@ def test_a_pod_without_a_controller_does_not_come_back() -> None:
 
 def test_a_gang_goes_and_comes_back_whole() -> None:
     found = told(
-        [job("g", tenant="b", members=2, lasts=200), job("mine", arrives=50, lasts=20)],
+        [job("g", tenant="b", members=2, run_time=200), job("mine", arrives=50, run_time=20)],
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
     )
     assert found[2:] == [
         arrived(50, "mine"),
         (50, "preempted", "g"),
-        (80, "waits again", "g"),
+        (80, "requeued", "g"),
         (80, "started", "mine"),
-        (80, "promised", "g"),
+        (80, "start estimated", "g"),
         (100, "ended", "mine"),
         (100, "started", "g"),
         (300, "ended", "g"),
@@ -195,7 +195,7 @@ def test_a_limit_holds_back_until_its_tenant_gives_back() -> None:
         arrived(0, "x"),
         (0, "started", "x"),
         arrived(10, "y"),
-        (10, "held back", "y"),
+        (10, "over quota", "y"),
         (100, "ended", "x"),
         (100, "started", "y"),
         (200, "ended", "y"),
@@ -205,7 +205,7 @@ def test_a_limit_holds_back_until_its_tenant_gives_back() -> None:
 def test_whoever_a_limit_holds_back_is_not_tried_when_others_end() -> None:
     run = engine.run(
         [a_node("n", gpus=3)],
-        [job("x"), job("y", arrives=10), job("z", tenant="b", lasts=50)],
+        [job("x"), job("y", arrives=10), job("z", tenant="b", run_time=50)],
         OURS,
         tables=quotas(a={"max": {"nvidia.com/gpu": 1}}),
         cpu=lambda: 0.0,
@@ -217,7 +217,7 @@ def test_whoever_a_limit_holds_back_is_not_tried_when_others_end() -> None:
 def test_members_above_what_a_gang_needs_follow_and_end_with_it(strategy: str) -> None:
     run = engine.run(
         [a_node("n", gpus=2)],
-        [job("y", lasts=50), job("g", arrives=1, members=2, size=1, lasts=100)],
+        [job("y", run_time=50), job("g", arrives=1, members=2, size=1, run_time=100)],
         strategy,
         cpu=lambda: 0.0,
     )
@@ -228,7 +228,7 @@ def test_members_above_what_a_gang_needs_follow_and_end_with_it(strategy: str) -
 def test_what_was_used_waited_for_and_lost() -> None:
     run = engine.run(
         [a_node("n", gpus=1)],
-        [job("x", tenant="b"), job("mine", arrives=50, lasts=20), job("never", gpus=2)],
+        [job("x", tenant="b"), job("mine", arrives=50, run_time=20), job("never", gpus=2)],
         OURS,
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
         cpu=lambda: 0.0,
@@ -249,11 +249,11 @@ def test_what_was_used_waited_for_and_lost() -> None:
 def test_work_that_overran_is_expected_to_overrun_as_long_again() -> None:
     run = engine.run(
         [a_node("n", gpus=2)],
-        [job("x", says=50, lasts=1000), job("g", arrives=1, members=2, lasts=10)],
+        [job("x", says=50, run_time=1000), job("g", arrives=1, members=2, run_time=10)],
         OURS,
         cpu=lambda: 0.0,
     )
-    told = [one for one in run.happened if one.what in (ChangeKind.PROMISED, ChangeKind.MOVED)]
+    told = [one for one in run.timeline if one.kind in (EntryKind.ESTIMATED, EntryKind.DELAYED)]
     why = ": ns/x overran its expected duration"
     assert [(one.at, one.text) for one in told] == [
         (1, "by 50s, when ns/x have ended"),
@@ -266,11 +266,11 @@ def test_work_that_overran_is_expected_to_overrun_as_long_again() -> None:
     assert run.starts[told[0].key] == 1000
 
 
-def test_room_that_comes_late_is_taken_at_once_by_whom_it_was_promised() -> None:
+def test_capacity_that_is_freed_late_goes_to_the_unit_with_the_start_reservation() -> None:
     """However often it was tried before, and however long it would pause by itself."""
-    before = [job(f"y{i}", arrives=i, lasts=300 + i, says=300) for i in range(8)]
-    found = told([*before, job("g", arrives=10, members=8, lasts=10)], gpus=8)
-    assert [row for row in found if row[2] == "g" and row[1] != "promised"] == [
+    before = [job(f"y{i}", arrives=i, run_time=300 + i, says=300) for i in range(8)]
+    found = told([*before, job("g", arrives=10, members=8, run_time=10)], gpus=8)
+    assert [row for row in found if row[2] == "g" and row[1] != "start estimated"] == [
         arrived(10, "g"),
         (314, "started", "g"),
         (324, "ended", "g"),

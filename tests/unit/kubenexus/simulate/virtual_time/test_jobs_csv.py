@@ -28,12 +28,12 @@ def a_job(
     arrives: str = "0s",
     pods: int = 1,
     labels: dict[str, str],
-    lasts: str,
+    run_time: str,
     states: str | None,
     amounts: dict[str, str],
     priority: str = "",
 ) -> dict[str, Any]:
-    annotations = {"dev.kubenexus.io/run-for": lasts}
+    annotations = {"dev.kubenexus.io/run-for": run_time}
     if states is not None:
         annotations["scheduling.kubenexus.io/expected-duration"] = states
     return {
@@ -70,7 +70,7 @@ SMALL = {"cpu": "1", "memory": "1Gi"}
     [
         pytest.param(
             "0s,a,1h",
-            a_job("job-1", labels={}, lasts="1h", states="1h", amounts=SMALL),
+            a_job("job-1", labels={}, run_time="1h", states="1h", amounts=SMALL),
             id="what is not said has a default",
         ),
         pytest.param(
@@ -83,7 +83,7 @@ SMALL = {"cpu": "1", "memory": "1Gi"}
                     "pod-group.scheduling.kubenexus.io/name": "train",
                     "pod-group.scheduling.kubenexus.io/min-available": "4",
                 },
-                lasts="1h",
+                run_time="1h",
                 states="50m",
                 amounts={**SMALL, "nvidia.com/gpu": "8"},
             ),
@@ -98,7 +98,7 @@ SMALL = {"cpu": "1", "memory": "1Gi"}
                     "workload.kubenexus.io/type": "batch",
                     "workload.kubenexus.io/preemptible": "true",
                 },
-                lasts="1h",
+                run_time="1h",
                 states=None,
                 amounts={"cpu": "500m", "memory": "2Gi"},
                 priority="high",
@@ -138,17 +138,17 @@ def test_a_spreadsheet_begins_its_file_with_a_mark(tmp_path: Path) -> None:
         pytest.param(
             f"{HEAD}0s,z,1h\n",
             ":2:1: tenant: no namespace belongs to 'z'; tenants of the cluster file are: a",
-            id="a tenant that nobody knows",
+            id="an unknown tenant",
         ),
         pytest.param(
             f"{HEAD}0s,,1h\n",
-            ":2:1: tenant: is missing; say whose the job is",
-            id="a job that is nobody's",
+            ":2:1: tenant: is missing; write the tenant of the job",
+            id="a job without a tenant",
         ),
         pytest.param(
             f"{HEAD}0s,a,1h,0\n",
             ":2:1: pods: found '0', want a whole number, 1 or more",
-            id="a gang of nobody",
+            id="a gang without pods",
         ),
         pytest.param(
             f"{HEAD}0s,a,1h,1,0.5\n",
@@ -185,11 +185,11 @@ def test_a_spreadsheet_begins_its_file_with_a_mark(tmp_path: Path) -> None:
             "arrives,tenant,duration\n",
             ":1:1: found column 'duration', want some of arrives, lasts, tenant, namespace, name, "
             "pods, gpus, cpu, memory, states, priority, type, preemptible",
-            id="a column that nobody reads",
+            id="an unknown column",
         ),
         pytest.param(
             "arrives,lasts,lasts,tenant\n",
-            ":1:1: column 'lasts' stands there twice; remove one",
+            ":1:1: column 'lasts' is listed twice; remove one",
             id="a column that stands there twice",
         ),
         pytest.param(
@@ -199,7 +199,7 @@ def test_a_spreadsheet_begins_its_file_with_a_mark(tmp_path: Path) -> None:
         ),
         pytest.param(
             "arrives,lasts\n",
-            ":1:1: no column 'tenant' and none 'namespace'; say whose the jobs are",
+            ":1:1: no column 'tenant' and none 'namespace'; add one of them",
             id="no column for tenants",
         ),
         pytest.param(HEAD, ": lists no job; write one line for each", id="no job at all"),

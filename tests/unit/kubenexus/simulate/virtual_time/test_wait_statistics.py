@@ -5,7 +5,7 @@ import math
 import pytest
 
 from kubenexus.simulate.virtual_time import wait_statistics
-from kubenexus.simulate.virtual_time.timeline import ChangeKind, Job, Run, Span, TimelineEntry
+from kubenexus.simulate.virtual_time.timeline import EntryKind, Job, Run, Span, TimelineEntry
 from scheduler.model.pod import PodKey
 from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 from tests.unit.scheduler.builders import a_gang, a_pod
@@ -64,15 +64,15 @@ def test_a_row_for_each_tenant_and_one_for_all() -> None:
             waits("a2", "a", 0, math.inf),
             waits("b1", "b", 0, 30),
         ],
-        happened=[
-            TimelineEntry(0.0, ChangeKind.PROMISED, key("b1"), "b"),
-            TimelineEntry(10.0, ChangeKind.MOVED, key("b1"), "b"),
-            TimelineEntry(20.0, ChangeKind.MOVED, key("b1"), "b"),
-            TimelineEntry(100.0, ChangeKind.PREEMPTED, key("a1"), "a"),
+        timeline=[
+            TimelineEntry(0.0, EntryKind.ESTIMATED, key("b1"), "b"),
+            TimelineEntry(10.0, EntryKind.DELAYED, key("b1"), "b"),
+            TimelineEntry(20.0, EntryKind.DELAYED, key("b1"), "b"),
+            TimelineEntry(100.0, EntryKind.PREEMPTED, key("a1"), "a"),
         ],
     )
-    found = wait_statistics.tenants(
-        jobs, run, {"a": 0.75, "b": 0.25}, until=130.0, of=wait_statistics.gpus
+    found = wait_statistics.tenant_statistics(
+        jobs, run, {"a": 0.75, "b": 0.25}, until=130.0, measure=wait_statistics.gpus
     )
     assert found == (
         wait_statistics.TenantStatistics(
@@ -96,5 +96,5 @@ def test_what_is_due_goes_by_the_weights_of_those_that_have_work() -> None:
             TenantNode("idle", "research", weight=9),
         ]
     )
-    found = wait_statistics.due(tree, ["vision", "language", "shop"])
+    found = wait_statistics.fair_shares(tree, ["vision", "language", "shop"])
     assert found == {"vision": 0.5, "language": 0.25, "shop": 0.25}

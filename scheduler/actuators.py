@@ -5,6 +5,7 @@ What a scheduler acts through, and how it is set up. Values only.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scheduler.background import BackgroundTasks
 from scheduler.bind.binder import Binder
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
@@ -32,7 +33,9 @@ class Actuators:
     """None: room that is kept for members to come is written nowhere."""
     preparing: Callable[[VolumePlugin], VolumePreBind] | None = None
     """Makes what gives claims their volumes before a bind."""
-    claiming: Callable[[DynamicResources, Callable[[], None]], ClaimPreBind] | None = None
+    claiming: (
+        Callable[[DynamicResources, Callable[[], None], BackgroundTasks], ClaimPreBind] | None
+    ) = None
     """Makes what gives claims their devices before a bind."""
     provisioner: RequestWriter | None = None
     """None: no nodes are asked for; autoscalers see the pods' conditions."""

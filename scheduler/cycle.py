@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from cluster.informer import EventKind, WatchEvent
 from scheduler.actuators import Actuators
+from scheduler.background import BackgroundTasks
 from scheduler.bind.binding_cycle import BindingCycles
 from scheduler.bind.prebind import PreBind
 from scheduler.cache.cache import Cache
@@ -77,6 +78,7 @@ class Scheduler:
         settings: CycleSettings = CycleSettings(),  # noqa: B008 (frozen, and without state)
     ) -> None:
         self._wake = asyncio.Event()
+        self._tasks = BackgroundTasks()
         self._changed: set[str] = set()  # nodes on which something may have become possible
         snapshot = Snapshot()
         self.accounts = QuotaAccounts(GpuKinds(snapshot))
@@ -108,6 +110,7 @@ class Scheduler:
             now=now,
             wake=self._wake.set,
             hold_seconds=settings.hold_seconds,
+            tasks=self._tasks,
         )
         self._name, self._reporter = name, actuators.reporter
         self._gates = actuators.gates
@@ -125,6 +128,7 @@ class Scheduler:
             metrics=metrics,
             evictor=actuators.evictor,
             group=self.groups.find,
+            tasks=self._tasks,
             now=now,
             epoch=epoch,
             wake=self._wake.set,
@@ -162,7 +166,7 @@ class Scheduler:
         self._ending = False
         self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
         self._claiming = actuators.claiming and actuators.claiming(
-            self.cache.snapshot.devices, self.stir
+            self.cache.snapshot.devices, self.stir, self._tasks
         )
         self.binding_cycles = BindingCycles(
             context,
@@ -295,22 +299,20 @@ class Scheduler:
 
     async def run(self) -> None:
         """Until cancelled; an exception that leaves it is a bug of this program."""
-        while True:
-            self._wake.clear()
-            parts = (self.binding_cycles, self.recovery, self.tenancy, self.provisioning)
-            broken = next((one.broken for one in parts if one.broken is not None), None)
-            if broken is not None:
-                raise broken
-            await self.drain()
-            due = self._next_at()
-            wait = None if due is None else max(0.0, due - self._now())
-            # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the wake-up.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
+        async with self._tasks.group():
+            while True:
+                self._wake.clear()
+                await self.drain()
+                due = self._next_at()
+                wait = None if due is None else max(0.0, due - self._now())
+                # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the wake-up.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._wake.wait()
 
     async def drain(self) -> None:
         """Plan everything that can be planned now, as long as binds keep up."""
+        self._tasks.check()
         self._prepare()
         while self._may_plan() and (unit := self.queue.pop(self._now())) is not None:
             self._schedule(unit)

@@ -17,6 +17,7 @@ from cluster.informer import Informer, WatchEvent
 from cluster.leader_election import LeaderElector
 from cluster.optional_informer import OptionalInformer
 from scheduler.actuators import Actuators
+from scheduler.background import BackgroundTasks
 from scheduler.bind.binder import Binder
 from scheduler.cycle import Scheduler
 from scheduler.gang.gates import GateRemover
@@ -195,7 +196,9 @@ class Wiring:
             may_write=self._leads,
         )
 
-    def _claiming(self, devices: DynamicResources, stirred: Callable[[], None]) -> ClaimPreBind:
+    def _claiming(
+        self, devices: DynamicResources, stirred: Callable[[], None], tasks: BackgroundTasks
+    ) -> ClaimPreBind:
         return ClaimPreBind(
             self._client,
             devices,
@@ -204,6 +207,7 @@ class Wiring:
             random=random.random,
             may_write=self._leads,
             stirred=stirred,
+            tasks=tasks,
         )
 
     def _provisioner(self) -> RequestWriter | None:

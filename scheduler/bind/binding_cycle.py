@@ -54,7 +54,6 @@ class BindingCycles:
         pending: Callable[[str], Pod | None],
     ) -> None:
         self.pods_in_flight = 0
-        self.broken: BaseException | None = None
         self._context = context
         self._cache = context.cache
         self._queue = context.queue
@@ -93,7 +92,7 @@ class BindingCycles:
         since = now if view is None else view.since
         self.pods_in_flight += len(plan.placements)
         binding = _Binding(unit, plan.placements, rejected, since, bound)
-        task = asyncio.create_task(self._bind(binding))
+        task = self._context.tasks.start(self._bind(binding))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -105,9 +104,6 @@ class BindingCycles:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._context.wake()
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            # A bug, not a rejection: the cache may be wrong, so the scheduler must stop.
-            self.broken = exc
 
     async def _bind(self, binding: _Binding) -> None:
         unit = binding.unit

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from scheduler.background import BackgroundTasks
 from scheduler.cache.snapshot import Snapshot
 from scheduler.gang.partial_gangs import PartialGangTracker
 from scheduler.gang.stale_gang_eviction import MemberFate, StaleGangEvictor
@@ -42,11 +43,12 @@ class GangRecovery:
         now: Callable[[], float],
         wake: Callable[[], None],
         hold_seconds: float,
+        tasks: BackgroundTasks,
     ) -> None:
+        self._tasks = tasks
         self._queue, self._partial_gangs, self._releaser = queue, partial_gangs, releaser
         self._metrics, self._now, self._wake = metrics, now, wake
         self.holding = StarvationProtection(seconds=hold_seconds)
-        self.broken: BaseException | None = None
         self._releasing: dict[GangKey, asyncio.Task[None]] = {}
 
     @property
@@ -100,9 +102,9 @@ class GangRecovery:
             self._partial_gangs.again(gang, now)
             return
         self._queue.suspend(gang, now)
-        task = asyncio.create_task(self._release(half, waiting))
+        task = self._tasks.start(self._release(half, waiting))
         self._releasing[gang] = task
-        task.add_done_callback(lambda done: self._released(gang, done))
+        task.add_done_callback(lambda _: self._released(gang))
 
     async def _release(self, half: PartialGang, waiting: tuple[Pod, ...]) -> None:
         outcome = await self._releaser.release(half, waiting)
@@ -113,13 +115,11 @@ class GangRecovery:
         elif any(fate in (MemberFate.BARE, MemberFate.HELD) for _, fate in outcome.fates):
             self._metrics.gangs.labels("retained").inc()
 
-    def _released(self, gang: GangKey, task: asyncio.Task[None]) -> None:
+    def _released(self, gang: GangKey) -> None:
         del self._releasing[gang]
         self._partial_gangs.again(gang, self._now())
         self._queue.resume(gang, self._now())
         self._wake()
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            self.broken = exc
 
     # --- holds ---
 

@@ -80,7 +80,7 @@ class ProvisioningController:
         self.writer = writer
         self.kind: resources.Resource | None = None
         """The kind in the version to be used, while the API server has it."""
-        self.broken: BaseException | None = None
+        self._tasks = context.tasks
         self._start_reservation = start_reservation
         self._queue, self._evicting, self._record = context.queue, evicting, context.record
         self._metrics, self._wake = context.metrics, context.wake
@@ -164,7 +164,7 @@ class ProvisioningController:
         self._tell()
         jobs = list(self._jobs(now))
         if jobs:
-            self._task = asyncio.create_task(self._work(jobs, self.writer, self.kind))
+            self._task = self._tasks.start(self._work(jobs, self.writer, self.kind))
             self._task.add_done_callback(self._done)
 
     def next_at(self) -> float | None:
@@ -258,8 +258,6 @@ class ProvisioningController:
     # --- writing ---
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            self.broken = exc
         self._wake()
 
     async def _work(

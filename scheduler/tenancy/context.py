@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cluster.events import correlator
+from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.queueing.scheduling_queue import SchedulingQueue
@@ -30,6 +31,7 @@ class SchedulingContext:
     metrics: Metrics
     evictor: Evictor | None
     group: Callable[[GangKey], PodGroup | None]
+    tasks: BackgroundTasks
     now: Callable[[], float]
     epoch: Callable[[], float]
     wake: Callable[[], None]

@@ -76,6 +76,7 @@ class TenancyManager:
             epoch=context.epoch,
             wake=context.wake,
             freed=self._opened,
+            tasks=context.tasks,
             start_reservations=lambda: self.backfill.start_reservations(),
         )
         evictor, preempting = context.evictor, self.preempting
@@ -106,10 +107,6 @@ class TenancyManager:
     def start_reservation(self, key: UnitKey) -> StartReservation | None:
         """When and where backfill expects the unit to start."""
         return self.backfill.start_reservation(key)
-
-    @property
-    def broken(self) -> BaseException | None:
-        return self.preempting.broken or (self.reserving.broken if self.reserving else None)
 
     def on_reservation(self, event: WatchEvent[Reservation | None]) -> None:
         if self.reserving is not None:
@@ -288,5 +285,6 @@ def _reserving(context: SchedulingContext) -> ReservationController | None:
         kept=context.regrouped,
         opened=context.reserved,
         freed=context.freed,
+        tasks=context.tasks,
         record=context.record,
     )

@@ -17,6 +17,7 @@ from typing import Any, Final
 from cluster import resources, verbs
 from kubenexus.simulate.virtual_time.cluster import EPOCH, VirtualCluster
 from policies import vocabulary
+from scheduler.background import BackgroundTasks
 from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
@@ -117,6 +118,7 @@ class KubeNexusStrategy:
 
     def __init__(self, world: VirtualCluster, *, fair: bool, evicts: bool = False) -> None:
         self._world = world
+        self._tasks = BackgroundTasks()
         cache = world.cache
         self._shares = FairShares(world.accounts.ledger)
         self._changed: set[str] = set()
@@ -146,6 +148,7 @@ class KubeNexusStrategy:
             metrics=Metrics(),
             evictor=evictor if evicts else None,
             group=lambda gang: None,
+            tasks=self._tasks,
             now=lambda: world.now,
             epoch=lambda: EPOCH + world.now,
             wake=lambda: None,
@@ -186,8 +189,7 @@ class KubeNexusStrategy:
             self.queue.put(pod, now)
 
     def decide(self) -> None:
-        if self._tenancy is not None and self._tenancy.broken is not None:
-            raise self._tenancy.broken
+        self._tasks.check()
         self._prepare()
         while (unit := self.queue.pop(self._world.now)) is not None:
             self._schedule(unit)

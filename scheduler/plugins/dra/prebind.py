@@ -24,6 +24,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from cluster import backoff, errors, resources, verbs
+from scheduler.background import BackgroundTasks
 from scheduler.model.plan import NoFit, Placement, PreBindFailure, PreBindResult
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
@@ -74,7 +75,9 @@ class ClaimPreBind:
         random: Callable[[], float],
         may_write: Callable[[], bool] = lambda: True,
         stirred: Callable[[], None] = lambda: None,
+        tasks: BackgroundTasks | None = None,
     ) -> None:
+        self._tasks = tasks or BackgroundTasks()
         self._api, self._devices, self._facts = api, devices, devices.facts
         self._now, self._sleep, self._random = now, sleep, random
         self._may_write, self._stirred = may_write, stirred
@@ -110,7 +113,7 @@ class ClaimPreBind:
             for claim in claim_rules.judge(self._facts, pod).allocated:
                 idle = set(claim.consumers) <= {pod.uid} and not self._devices.holders(claim.key)
                 if idle and claim.key not in self._freeing:
-                    self._freeing[claim.key] = asyncio.create_task(self._free(claim, pod))
+                    self._freeing[claim.key] = self._tasks.start(self._free(claim, pod))
 
     # --- one pod ---
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from cluster import backoff
+from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache
 from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.assignment import NOWHERE
@@ -113,7 +114,9 @@ class PreemptionController:
         wake: Callable[[], None],
         freed: Callable[[Iterable[str]], None],
         start_reservations: Callable[[], Iterable[StartReservation]],
+        tasks: BackgroundTasks,
     ) -> None:
+        self._tasks = tasks
         self._cache, self._queue, self._holds, self._evictor = cache, queue, holds, evictor
         self._metrics, self._now, self._wake, self._freed = metrics, now, wake, freed
         self._budgets = budgets
@@ -135,9 +138,8 @@ class PreemptionController:
         self._attempts: dict[UnitKey, Attempt] = {}
         self._flying: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}  # being bound
         self._pacing = SearchRateLimit()
-        self._nominating = NominationClearer(evictor, self._done)
+        self._nominating = NominationClearer(evictor, self._done, tasks)
         self._resumed = False
-        self.broken: BaseException | None = None
 
     def __len__(self) -> int:
         """Units whose victims are going."""
@@ -217,7 +219,7 @@ class PreemptionController:
             until = max(attempt.until, now + grace(verdict) + WAIT_SECONDS)
             attempt.until = min(until, attempt.latest)
             attempt.pause = 0.0
-            attempt.task = asyncio.create_task(self._carry_out(attempt, victims))
+            attempt.task = self._tasks.start(self._carry_out(attempt, victims))
             attempt.task.add_done_callback(self._done)
         elif attempt.evicted == 0:
             attempt.until = min(now + WAIT_SECONDS, attempt.latest)
@@ -278,8 +280,6 @@ class PreemptionController:
                 self._pacing.failed(key, key, now)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            self.broken = exc
         self._wake()
 
     # --- what happens meanwhile ---

@@ -23,6 +23,7 @@ from typing import Final, Protocol
 
 from cluster import backoff, errors, resources, verbs
 from cluster.events import correlator
+from scheduler.background import BackgroundTasks
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
@@ -210,8 +211,15 @@ def by_budget(error: errors.KubeError) -> bool:
 class NominationClearer:
     """`done` hears of each task that ended."""
 
-    def __init__(self, evictor: Evictor | None, done: Callable[[asyncio.Task[None]], None]) -> None:
-        self._evictor, self._done = evictor, done
+    def __init__(
+        self,
+        evictor: Evictor | None,
+        done: Callable[[asyncio.Task[None]], None],
+        tasks: BackgroundTasks,
+    ) -> None:
+        self._evictor = evictor
+        self._done = done
+        self._background = tasks
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -224,7 +232,7 @@ class NominationClearer:
         """The pods are promised no node any more; once `after`, which may tell them so, ended."""
         if self._evictor is not None:
             waits = after if after is not asyncio.current_task() else None
-            task = asyncio.create_task(self._clear(self._evictor, places, waits))
+            task = self._background.start(self._clear(self._evictor, places, waits))
             self._tasks.add(task)
             task.add_done_callback(self._cleared)
 

@@ -26,6 +26,7 @@ from cluster.events import correlator
 from cluster.informer import EventKind, WatchEvent
 from policies import quantity
 from policies.documents.reservation import Place, PodGroupMembers
+from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache, CachedPod
 from scheduler.model.assignment import NOWHERE, parse
 from scheduler.model.gang import GangKey, PodGroup
@@ -66,12 +67,14 @@ class ReservationController:
         kept: Callable[[GangKey], None],
         opened: Callable[[GangKey, str], None],
         freed: Callable[[Iterable[str]], None],
+        tasks: BackgroundTasks,
         record: Callable[[correlator.EventReport], None] = lambda report: None,
     ) -> None:
         self._cache, self._recorder = cache, recorder
         self._rooms = reservations
         self._group, self._now, self._epoch = group, now, epoch
         self._record = record
+        self._tasks = tasks
         self._kept, self._opened, self._freed = kept, opened, freed
         self._known: dict[Name, Reservation] = {}
         self._objects: dict[GangKey, tuple[Name, str]] = {}  # gang -> its object's name and uid
@@ -82,7 +85,6 @@ class ReservationController:
         self._handled: set[str] = set()  # uids of objects that were decided on
         self._strays: set[Name] = set()  # objects for members to come that were not
         self._task: asyncio.Task[None] | None = None
-        self.broken: BaseException | None = None
         self._rooms.observe(self._on_change)
         self._told: dict[Name, tuple[str, Json]] = {}  # uid and status, of a tenant's
         self._statuses: set[Name] = set()  # of those, the ones to be written
@@ -258,12 +260,7 @@ class ReservationController:
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._follow())
-            self._task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            self.broken = exc
+            self._task = self._tasks.start(self._follow())
 
     async def _follow(self) -> None:
         """Until the API says what is kept."""

@@ -59,7 +59,7 @@ def a_namespace(name: str = "team-a", **labels: str) -> Json:
 
 
 def loaded(*documents: Mapping[str, Any]) -> PolicySet:
-    result = loader.load_objects(documents, compiler=a_compiler())
+    result = loader.compile_all(loader.read_objects(documents), compiler=a_compiler())
     assert result.problems == ()
     return result.policies
 

@@ -1,13 +1,13 @@
 """
-Who, what and where: the tenant and tier of a request, the workload type and hardware of its pods.
+The tenant and tier of a request, the workload type and hardware tier of its pods.
 
     tier        TenantPolicy, namespace label, Kueue queue, PriorityClass table, bronze;
                 a pod's own label may lower it, never raise it
     type        the pod's own label, rules of tenant policies, rules of platform policies, service
     hardware    the pod's own label, the same rules, then for GPU pods the tier's preferred one
 
-Among rules the first that is true wins. A tenant's rules are asked before the cluster's, as the
-cluster's are the general case; what a tier may not use is refused to users and ignored in rules.
+The first rule that is true wins. A tenant's rules come before the platform's, which are the general
+case. Hardware that a tier may not use is denied to users and ignored in rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,23 +22,24 @@ from policies.engine.result import BUILTIN, Conflict, Failure, PolicyResult, Ten
 from policies.json_fields import Json, mapping
 from policies.pods import requests
 
-Holding = Callable[[CompiledPolicy, Sequence[ClassifyRule], Joined], Iterator[ClassifyRule]]
-"""The choices of a policy that hold, in their order, asked as far as they are wanted."""
+TrueRules = Callable[[CompiledPolicy, Sequence[ClassifyRule], Joined], Iterator[ClassifyRule]]
+"""The rules of a policy that are true, in their order, evaluated one by one."""
 
 _FALLBACK: Final = PolicyResult("service", BUILTIN, "fallback")
 
 QUEUE: Final = "queue"
-"""The source of a tier that a Kueue queue said."""
+"""The source of a tier that comes from a Kueue queue."""
 OWN: Final = "pod label"
-"""The source of a tier that a pod chose for itself, lower than it may have."""
+"""The source of a tier that a pod chose for itself, lower than its own."""
 _NAMESPACE: Final = "namespace label"
 _POLICY: Final = "TenantPolicy"
+_DEFAULT: Final = "default"
 
 
-def who(
+def identify(
     admission: AdmissionRequest, tables: PolicyTables, matched: Sequence[CompiledPolicy]
 ) -> tuple[TenantIdentity, list[Conflict]]:
-    """Whose request it is; policies of two tenants for one namespace are a conflict."""
+    """The tenant and tier of a request; policies of two tenants for one namespace conflict."""
     labels = namespace_labels(admission)
     tenants = [policy for policy in matched if isinstance(policy.model, TenantPolicy)]
     conflicts = [
@@ -51,7 +52,7 @@ def who(
     if tenants:
         name, policy = str(tenants[0].tenant), tenants[0].name
     tier, source = _tier(admission, tables, labels, tenants)
-    own = _pod_labels(admission.subject if admission.is_pod else {}).get(vocabulary.TIER_LABEL)
+    own = _pod_labels(admission.target if admission.is_pod else {}).get(vocabulary.TIER_LABEL)
     if (
         isinstance(own, str)
         and own in tables.tiers
@@ -68,9 +69,9 @@ def _tier(
     tenants: Sequence[CompiledPolicy],
 ) -> tuple[str, str]:
     for policy in tenants[:1]:
-        said = policy.model.spec.tenant.tier if isinstance(policy.model, TenantPolicy) else None
-        if said is not None:
-            return said, f"{_POLICY} {policy.name}"
+        tier = policy.model.spec.tenant.tier if isinstance(policy.model, TenantPolicy) else None
+        if tier is not None:
+            return tier, f"{_POLICY} {policy.name}"
     label = labels.get(vocabulary.TIER_LABEL, "").lower()
     if label in tables.tiers:
         return label, _NAMESPACE
@@ -80,17 +81,18 @@ def _tier(
         named = str(pod.get("priorityClassName") or "")
         if named in tables.priority_classes:
             return tables.priority_classes[named], f"PriorityClass {named}"
-    return vocabulary.LOWEST_TIER, "nobody said"
+    return vocabulary.LOWEST_TIER, _DEFAULT
 
 
-def heeds_queue(who: TenantIdentity) -> bool:
-    """Whether it matters what a queue says: nobody who goes before it said the tier."""
-    return who.source not in (OWN, _NAMESPACE) and not who.source.startswith(f"{_POLICY} ")
+def uses_queue(identity: TenantIdentity) -> bool:
+    """Whether the tier of a queue counts: no source that comes before it gave the tier."""
+    source = identity.source
+    return source not in (OWN, _NAMESPACE) and not source.startswith(f"{_POLICY} ")
 
 
 def _specs(admission: AdmissionRequest) -> Iterable[Json]:
     if admission.is_pod:
-        yield mapping(admission.subject.get("spec"))
+        yield mapping(admission.target.get("spec"))
     for template in admission.templates:
         yield mapping(template.pod.get("spec"))
 
@@ -109,7 +111,7 @@ def namespace_labels(admission: AdmissionRequest) -> Mapping[str, str]:
 
 
 def workload_type(
-    pod: Json, matched: Sequence[CompiledPolicy], holding: Holding
+    pod: Json, matched: Sequence[CompiledPolicy], true_rules: TrueRules
 ) -> tuple[PolicyResult, list[Failure]]:
     own = _pod_labels(pod).get(vocabulary.WORKLOAD_TYPE_LABEL)
     if isinstance(own, str) and own in vocabulary.WORKLOAD_TYPES:
@@ -118,8 +120,8 @@ def workload_type(
     if own is not None:
         failures = [_unusable("workload-type", vocabulary.WORKLOAD_TYPE_LABEL, own, _TYPES)]
     for policy in _tenants_first(policy for policy in matched if policy.workload_types):
-        for choice in holding(policy, policy.workload_types, policy.first_type):
-            return PolicyResult(choice.value, policy.name, choice.rule), failures
+        for rule in true_rules(policy, policy.workload_types, policy.first_type):
+            return PolicyResult(rule.value, policy.name, rule.rule), failures
     return _FALLBACK, failures
 
 
@@ -127,7 +129,11 @@ _TYPES: Final = f"one of {', '.join(vocabulary.WORKLOAD_TYPES)}"
 
 
 def hardware_tier(
-    pod: Json, tier: str, tables: PolicyTables, matched: Sequence[CompiledPolicy], holding: Holding
+    pod: Json,
+    tier: str,
+    tables: PolicyTables,
+    matched: Sequence[CompiledPolicy],
+    true_rules: TrueRules,
 ) -> tuple[PolicyResult | None, list[Failure], list[Conflict]]:
     spec = tables.tiers.get(tier)
     allowed = spec.hardware_tiers.allowed if spec is not None else vocabulary.HARDWARE_TIERS
@@ -139,26 +145,26 @@ def hardware_tier(
         return PolicyResult(own, BUILTIN, "pod label"), [] if own in allowed else [refused], []
     conflicts: list[Conflict] = []
     for policy in _tenants_first(policy for policy in matched if policy.hardware_tiers):
-        for choice in holding(policy, policy.hardware_tiers, policy.first_tier):
-            if choice.value in allowed:
-                return PolicyResult(choice.value, policy.name, choice.rule), [], conflicts
-            by = f"{policy.name}/{choice.rule}"
-            kept = f"tier {tier} may use {', '.join(allowed)}"
-            conflicts.append(Conflict("hardware tier", kept, "tiers", choice.value, by))
+        for rule in true_rules(policy, policy.hardware_tiers, policy.first_tier):
+            if rule.value in allowed:
+                return PolicyResult(rule.value, policy.name, rule.rule), [], conflicts
+            by = f"{policy.name}/{rule.rule}"
+            allowed_text = f"tier {tier} may use {', '.join(allowed)}"
+            conflicts.append(Conflict("hardware tier", allowed_text, "tiers", rule.value, by))
     preferred = spec.hardware_tiers.preferred if spec is not None else ()
-    if preferred and asks_gpus(pod):
+    if preferred and requests_gpus(pod):
         return PolicyResult(preferred[0], BUILTIN, f"tier {tier} prefers it"), [], conflicts
     return None, [], conflicts
 
 
-def asks_gpus(pod: Json) -> bool:
+def requests_gpus(pod: Json) -> bool:
     spec = mapping(pod.get("spec"))
     try:
         if not requests.names_gpus(spec):
             return False
         return requests.gpus(requests.effective({"spec": spec})) > 0
     except requests.RequestError:
-        return False  # unreadable amounts are refused by the API server itself
+        return False  # the API server itself rejects unreadable amounts
 
 
 def _tenants_first(matched: Iterable[CompiledPolicy]) -> list[CompiledPolicy]:

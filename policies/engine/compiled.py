@@ -139,8 +139,8 @@ class CompiledPolicy:
     validations: tuple[CompiledValidation, ...]
     exceptions: tuple[CompiledException, ...]
     facts: frozenset[str]  # the variables of `ADMISSION` that its expressions read, and `MANAGED`
-    asked: Reached  # what of its objects is reached before anything is judged
-    judged: Reached  # the same, judging included
+    reached_before_validation: Reached  # what conditions, classification and defaults reach
+    reached: Reached  # the same, validations and exceptions included
     all_pass: Joined  # true when every validation holds
     all_passed: tuple[Outcome, ...]  # what is told then
     first_type: Joined  # the index of the first workload type that holds, or -1

@@ -45,7 +45,7 @@ from policies.engine.result import Outcome
 
 _VARIABLE: Final = re.compile(r"\bvariables\.([A-Za-z_][A-Za-z0-9_]*)")
 _FACTS: Final = frozenset(name for name, _ in ADMISSION.variables)
-_JUDGING: Final = ("validations", "exceptions")  # parts of a spec that only a verdict needs
+_VALIDATING: Final = ("validations", "exceptions")  # parts of a spec that only a verdict needs
 _MOST_JOINED: Final = 24  # engines limit how deep an expression may nest
 
 
@@ -86,8 +86,8 @@ class _PolicyCompiler:
         self._variables: dict[str, Compiled] = {}
         self._written: dict[str, str] = {}  # variable -> what may stand in its place
         self._facts: set[str] = set()
-        self._asked: list[Program] = []
-        self._judged: list[Program] = []
+        self._before_validation: list[Program] = []
+        self._validating: list[Program] = []
 
     def compile(self) -> CompiledPolicy | list[Fault]:
         spec, name = self._model.spec, self._model.metadata.name
@@ -114,8 +114,8 @@ class _PolicyCompiler:
             validations=tuple(rule for rule in validations if rule is not None),
             exceptions=tuple(rule for rule in exceptions if rule is not None),
             facts=frozenset(self._facts),
-            asked=Reached(self._asked),
-            judged=Reached((*self._asked, *self._judged)),
+            reached_before_validation=Reached(self._before_validation),
+            reached=Reached((*self._before_validation, *self._validating)),
             all_pass=self._all([rule.expression for rule in spec.validations]),
             all_passed=tuple(Outcome(name, rule.name, True) for rule in spec.validations),
             first_type=self._first([rule.when for rule in spec.classify.workload_type]),
@@ -159,7 +159,7 @@ class _PolicyCompiler:
         self._facts |= program.references & _FACTS
         if MANAGED in source:
             self._facts.add(MANAGED)
-        (self._judged if path[1] in _JUDGING else self._asked).append(program)
+        (self._validating if path[1] in _VALIDATING else self._before_validation).append(program)
         return Compiled(field, program, self._needs(program))
 
     def _explained(self, path: Sequence[Step], source: str, exc: CompileError) -> Fault:

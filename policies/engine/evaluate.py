@@ -2,10 +2,10 @@
 Policies on one request: pure, the same on every replica.
 
     namespace --index--> candidates --kind, operation--> policies
-    round:  matchConditions --> classification --> defaults --writes?--> next round
+    pass:   matchConditions --> classification --> defaults --writes?--> next pass
     then:   validations on the object as it would be stored --fails?--> exceptions --> Failure
 
-Here policies are chosen and objects laid before the `court`, which judges them.
+This module chooses the policies; `object_evaluator` runs them on each object.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from policies.engine.compiled import CompiledPolicy
 from policies.engine.object_evaluator import EvaluatedObject, ObjectEvaluator
 from policies.engine.policyset import PolicySet
 from policies.engine.request import AdmissionRequest, pod_from
-from policies.engine.result import BUILTIN, Evaluation, Failure, TenantIdentity
+from policies.engine.result import BUILTIN, Evaluation, EvaluationBuilder, Failure, TenantIdentity
 from policies.json_fields import Json
 from policies.pods.intent import Intent
 from policies.pods.members import members_of, size_from
@@ -34,8 +34,8 @@ def evaluate(
     """
     What the policies make of the request.
 
-    With `inject` off the object is judged as it stands, as a validating webhook must: nobody
-    knows whether the mutating call took place. With `validate` off nothing is judged: a mutating
+    With `inject` off the object is validated as it stands, as a validating webhook must: the
+    mutating call may not have taken place. With `validate` off no validation runs: a mutating
     webhook needs no verdict, the validating call comes after it. `now` is compared with
     exceptions' ends.
     """
@@ -43,17 +43,11 @@ def evaluate(
         return _unknown_namespace(admission, policies)
     labels = classify.namespace_labels(admission)
     candidates = policies.for_namespace(admission.namespace, labels)
-    who, conflicts = classify.who(admission, policies.tables, candidates)
-    court = ObjectEvaluator(
-        admission,
-        policies.tables,
-        who,
-        now,
-        inject,
-        validate,
-        tenant_limits.params(candidates),
-    )
-    court.conflicts += conflicts
+    identity, conflicts = classify.identify(admission, policies.tables, candidates)
+    result = EvaluationBuilder(policies.digest, identity)
+    result.add_conflicts(conflicts)
+    params = tenant_limits.params(candidates)
+    evaluator = ObjectEvaluator(admission, policies.tables, now, inject, validate, params, result)
     own = [
         policy
         for policy in candidates
@@ -61,28 +55,16 @@ def evaluate(
     ]
     obj = admission.object
     if own or admission.is_pod:
-        obj = court.judge(EvaluatedObject(obj, tuple(own), is_pod=admission.is_pod))
+        obj = evaluator.evaluate(EvaluatedObject(obj, tuple(own), is_pod=admission.is_pod))
     if not admission.is_pod and admission.operation in ("CREATE", "UPDATE"):
-        _templates(court, candidates, own)
-    return Evaluation(
-        digest=policies.digest,
-        who=who,
-        policies=tuple(court.policies),
-        pods=tuple(court.pods),
-        injections=tuple(court.injections),
-        conflicts=tuple(court.conflicts),
-        failures=tuple(court.failures),
-        excepted=tuple(court.excepted),
-        skipped=tuple(court.skipped),
-        outcomes=tuple(court.outcomes),
-        object=obj,
-    )
+        _evaluate_templates(evaluator, candidates, own)
+    return result.build(obj)
 
 
-def _templates(
-    court: ObjectEvaluator, candidates: Sequence[CompiledPolicy], own: Sequence[CompiledPolicy]
+def _evaluate_templates(
+    evaluator: ObjectEvaluator, candidates: Sequence[CompiledPolicy], own: Sequence[CompiledPolicy]
 ) -> None:
-    """Show each pod template to the policies for Pods; only the limits of a tenant bind there."""
+    """Evaluate the policies for Pods on each template; only the limits of a tenant deny there."""
     names = frozenset(policy.name for policy in own)
     pods = tuple(
         policy
@@ -92,26 +74,26 @@ def _templates(
         and policy.takes("CREATE")
     )
     limited = any(tenant_limits.has_limits(policy) for policy in pods)
-    asked = _asked(court.admission.object) if limited else {}
-    before = _asked(court.admission.old_object) if limited else {}
-    for template in court.admission.templates:
-        court.judge(
+    intents = _intents(evaluator.admission.object) if limited else {}
+    old_intents = _intents(evaluator.admission.old_object) if limited else {}
+    for template in evaluator.admission.templates:
+        evaluator.evaluate(
             EvaluatedObject(
-                pod_from(court.admission, template),
+                pod_from(evaluator.admission, template),
                 pods,
                 is_pod=True,
                 path=template.path,
                 bare=template.bare,
                 advisory=True,
-                judged=names,
-                asked=asked.get(template.path),
-                before=before.get(template.path),
+                validated_by=names,
+                intent=intents.get(template.path),
+                old_intent=old_intents.get(template.path),
             )
         )
 
 
-def _asked(workload: Json | None) -> dict[str, Intent]:
-    """Path of a template -> what its author asks for; a gang without a size gets the owner's."""
+def _intents(workload: Json | None) -> dict[str, Intent]:
+    """Path of a template -> its intent as written; a gang without a size gets the owner's."""
     found: dict[str, Intent] = {}
     for member in members_of(workload) if workload is not None else ():
         gang = member.intent.gang
@@ -130,5 +112,5 @@ def _unknown_namespace(admission: AdmissionRequest, policies: PolicySet) -> Eval
         reason="Forbidden",
         fix="try again in a few seconds",
     )
-    who = TenantIdentity(admission.namespace, "", "namespace not known")
-    return Evaluation(policies.digest, who, failures=(failure,), object=admission.object)
+    identity = TenantIdentity(admission.namespace, "", "namespace not known")
+    return Evaluation(policies.digest, identity, failures=(failure,), object=admission.object)

@@ -5,10 +5,10 @@ Policies from files or from the API server, through the same models and the same
                                                                ^
     API objects -----------------------------------------------+
 
-Nothing is raised for what an author wrote: a `LoadResult` carries every fault of every document,
-and the set of those policies that are sound. Whoever serves takes a result only when it has no
-faults (`store`). A folder may be a mounted ConfigMap: names that begin with a dot are its own
-bookkeeping. Documents of kind PolicyTest may stand beside policies and are passed over.
+The loader raises nothing for what an author wrote: a `LoadResult` carries every fault of every
+document, and the set of the policies without faults. The `store` takes a result only when it has no
+faults. A folder may be a mounted ConfigMap: names that begin with a dot are its own bookkeeping.
+PolicyTest documents may stand beside policies; the loader skips them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ _KINDS: Final[Mapping[str, type[PlatformPolicy] | type[TenantPolicy]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What documents say, each by itself, and what is wrong with each."""
+    """The documents, each by itself, and the faults of each."""
 
     entries: tuple[Entry, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -68,11 +68,6 @@ class LoadResult:
 def load_files(paths: Path | Iterable[Path], *, compiler: Compiler) -> LoadResult:
     """The policies of a folder, or of files and folders."""
     return compile_all(read_files(paths), compiler=compiler)
-
-
-def load_objects(objects: Iterable[Mapping[str, Any]], *, compiler: Compiler) -> LoadResult:
-    """The policies that the API server holds."""
-    return compile_all(read_objects(objects), compiler=compiler)
 
 
 def compile_all(reading: Reading, *, compiler: Compiler) -> LoadResult:
@@ -108,15 +103,15 @@ def read_files(paths: Path | Iterable[Path]) -> Reading:
 
 
 def read_objects(objects: Iterable[Mapping[str, Any]]) -> Reading:
-    """Objects of the API server; their status is the server's affair and is passed over."""
+    """Objects of the API server; the server writes their status, which is left out."""
     entries: list[Entry] = []
     broken: list[Entry] = []
     found: list[Fault] = []
     for value in objects:
         metadata = value.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
-        said = {key: part for key, part in value.items() if key != "status"}
-        _read(said, Origin(f"{value.get('kind')}/{name}"), entries, broken, found)
+        document = {key: part for key, part in value.items() if key != "status"}
+        _read(document, Origin(f"{value.get('kind')}/{name}"), entries, broken, found)
     return Reading(tuple(entries), tuple(found), tuple(broken))
 
 

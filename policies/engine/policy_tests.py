@@ -1,23 +1,18 @@
 """
-Runs PolicyTests: each case is evaluated, and every expectation that does not hold is told.
+Runs PolicyTests: evaluates each case and reports every expectation that does not hold.
 
-An expectation that was not evaluated fails. A rule that never ran, a verdict Allow that no policy
-had a say in: such a test would pass for the wrong reason. So do expectations that leave things out:
-a patch names everything that is written, messages cover every line of a refusal.
+An expectation that was not evaluated fails: a rule that never ran, a verdict Allow where no policy
+matched. Such a test would pass for the wrong reason. Expectations that leave things out fail too: a
+patch names every field that policies write, messages cover every line of a denial.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
-from policies.documents import faults, yaml_reader
-from policies.documents.faults import Fault, Origin
+from policies.documents.faults import Fault
 from policies.documents.policy_test import Case, Expect, PolicyTest
-from policies.documents.yaml_reader import DocumentError
-from policies.engine import loader
-from policies.engine.compiler import Compiler
 from policies.engine.evaluate import evaluate
 from policies.engine.policyset import PolicySet
 from policies.engine.request import AdmissionRequest
@@ -54,36 +49,6 @@ class TestResult:
         return not self.faults and all(case.passed for case in self.cases)
 
 
-def run_files(paths: Path | Iterable[Path], *, compiler: Compiler) -> list[TestResult]:
-    """All PolicyTests in files and folders, each with the policies that it names."""
-    results: list[TestResult] = []
-    for path in [paths] if isinstance(paths, Path) else paths:
-        for file in loader.files_of(path):
-            results += _run_file(file, compiler)
-    return results
-
-
-def _run_file(file: Path, compiler: Compiler) -> Iterator[TestResult]:
-    try:
-        parts = yaml_reader.read(file)
-    except DocumentError as exc:
-        yield TestResult(file.name, str(file), faults=(faults.of_document(exc),))
-        return
-    for number, part in enumerate(parts):
-        if not isinstance(part.value, dict) or part.value.get("kind") != loader.POLICY_TEST:
-            continue
-        test = faults.read(PolicyTest, part.value, Origin(str(file), number))
-        if isinstance(test, list):
-            yield TestResult(file.name, str(file), faults=tuple(test))
-            continue
-        named = [file.parent / name for name in test.spec.policies]
-        loaded = loader.load_files(named or [file], compiler=compiler)
-        if not loaded.ok:
-            yield TestResult(test.metadata.name, str(file), faults=loaded.problems)
-            continue
-        yield TestResult(test.metadata.name, str(file), run(test, loaded.policies))
-
-
 def run(test: PolicyTest, policies: PolicySet) -> tuple[CaseResult, ...]:
     """The cases of one test under one policy set."""
     now = test.spec.now or EPOCH
@@ -109,7 +74,7 @@ def _evaluate(case: Case, policies: PolicySet, now: datetime) -> Evaluation:
 def _compare(expect: Expect, found: Evaluation) -> Iterator[str]:
     yield from _verdict(expect, found)
     if expect.messages is not None:
-        yield from _lines("refusal", expect.messages, found.refusals)
+        yield from _lines("denial", expect.messages, found.denials)
     if expect.warnings is not None:
         yield from _lines("warning", expect.warnings, found.warnings)
     yield from _rules(expect, found)
@@ -128,7 +93,7 @@ def _verdict(expect: Expect, found: Evaluation) -> Iterator[str]:
         return
     verdict = "Allow" if found.allowed else "Deny"
     if verdict != expect.verdict:
-        why = f": {'; '.join(found.refusals)}" if found.refusals else ""
+        why = f": {'; '.join(found.denials)}" if found.denials else ""
         yield f"verdict: expected {expect.verdict}, found {verdict}{why}"
     elif verdict == "Allow" and not found.policies and expect.policies is None:
         yield "verdict: not evaluated: no policy matched the request, so Allow says nothing"
@@ -159,9 +124,9 @@ def _classification(expect: Expect, found: Evaluation) -> Iterator[str]:
     if expect.classification is None:
         return
     facts = {
-        "tenant": found.who.tenant,
-        "tier": found.who.tier,
-        "tier_source": found.who.source,
+        "tenant": found.identity.tenant,
+        "tier": found.identity.tier,
+        "tier_source": found.identity.source,
         "workload_type": found.workload_type,
         "hardware_tier": found.hardware_tier,
     }

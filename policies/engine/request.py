@@ -1,9 +1,9 @@
 """
-One request to judge, as values: what the API server asks, and the pods that it is about.
+One admission request as a value, and the pods that its object makes.
 
-A Pod is judged itself. Any other object is judged by the policies that name its kind, and each of
-its pod templates is shown to the policies for Pods as the pod that it will become, with the object
-as its owner, so that an author hears at `apply` what the pods would hear later.
+The policies for Pods evaluate a Pod itself. The policies that name its kind evaluate any other
+object, and the policies for Pods evaluate each of its pod templates as the pod that it will become,
+owned by the object: so an author learns at `apply` what the pods would meet later.
 """
 
 from dataclasses import dataclass, field
@@ -33,10 +33,10 @@ class AdmissionRequest:
     user: Json = field(default_factory=dict)
     dry_run: bool = False
     templates: tuple[PodTemplate, ...] = ()
-    asked: Intent | None = None
-    """What the object asks for, where it is a pod and somebody has read that already."""
+    intent: Intent | None = None
+    """The pod's intent, where the caller has read it already."""
     queue_tier: str | None = None
-    """Tier of the Kueue queue that the object names, where somebody looked it up."""
+    """Tier of the Kueue queue that the object names, where the caller has looked it up."""
 
     @classmethod
     def of(
@@ -49,16 +49,16 @@ class AdmissionRequest:
         user: Json | None = None,
         queue_tier: str | None = None,
     ) -> "AdmissionRequest":
-        """The request that brings `obj` into a cluster; for people and tools without a server."""
+        """The request that brings `obj` into a cluster, for tools without an API server."""
         group, _, version = str(obj.get("apiVersion") or "v1").rpartition("/")
         metadata = mapping(obj.get("metadata"))
-        where = str(mapping((namespace or {}).get("metadata")).get("name") or "")
+        own_namespace = str(mapping((namespace or {}).get("metadata")).get("name") or "")
         return cls(
             operation=operation,
             group=group,
             version=version,
             kind=str(obj.get("kind") or ""),
-            namespace=str(metadata.get("namespace") or where),
+            namespace=str(metadata.get("namespace") or own_namespace),
             name=str(metadata.get("name") or ""),
             namespace_object=namespace,
             object=None if operation == "DELETE" else obj,
@@ -69,15 +69,15 @@ class AdmissionRequest:
         )
 
     @property
-    def subject(self) -> Json:
-        """The object that the request is about: the new one, or the one that goes."""
+    def target(self) -> Json:
+        """The object that the request is about: the new one, or the deleted one."""
         return self.object or self.old_object or {}
 
     @property
     def home(self) -> Json | None:
         """The namespace whose labels count; a Namespace object is its own."""
         own = self.kind == "Namespace" and not self.group
-        return self.subject if own else self.namespace_object
+        return self.target if own else self.namespace_object
 
     @property
     def is_pod(self) -> bool:
@@ -104,7 +104,7 @@ class AdmissionRequest:
 
 def pod_from(admission: AdmissionRequest, template: PodTemplate) -> Json:
     """The pod that a template will become, owned by the object that holds it."""
-    owner = admission.subject
+    owner = admission.target
     metadata = mapping(template.pod.get("metadata"))
     return {
         "apiVersion": "v1",

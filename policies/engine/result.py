@@ -1,11 +1,12 @@
 """
 What policies make of one request: plain values, complete enough to answer, patch, audit, explain.
 
-Everything names the policy and the rule that said it. Orders are those of the policies, and of the
-rules within each, so that two replicas with one policy set give equal values.
+Every value names the policy and the rule that it comes from. Orders are those of the policies, and
+of the rules within each, so that two replicas with one policy set give equal values.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from policies.documents.faults import dotted
@@ -17,7 +18,7 @@ BUILTIN: Final = "kubenexus"  # the policy that the product's own rules belong t
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """A value, and who said so."""
+    """A value, and the policy and rule that gave it."""
 
     value: str
     policy: str
@@ -26,7 +27,7 @@ class PolicyResult:
 
 @dataclass(frozen=True, slots=True)
 class TenantIdentity:
-    """Whose request it is; `source` is where the tier comes from."""
+    """The tenant and tier of a request; `source` is where the tier comes from."""
 
     tenant: str
     tier: str
@@ -36,7 +37,7 @@ class TenantIdentity:
 
 @dataclass(frozen=True, slots=True)
 class PodClass:
-    """What one pod, or the pods of one template, are and where they belong."""
+    """The workload type and hardware tier of one pod, or of the pods of one template."""
 
     path: str
     workload_type: PolicyResult
@@ -111,7 +112,7 @@ class ExemptedFailure:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """An expression without a value, passed over as its policy asks, or where it cannot matter."""
+    """An expression without a value, skipped by its failurePolicy, or where it cannot matter."""
 
     policy: str
     rule: str
@@ -132,7 +133,7 @@ class Evaluation:
     """The whole outcome of one request under one policy set."""
 
     digest: str
-    who: TenantIdentity
+    identity: TenantIdentity
     policies: tuple[str, ...] = ()
     pods: tuple[PodClass, ...] = ()
     injections: tuple[Injection, ...] = ()
@@ -149,13 +150,13 @@ class Evaluation:
         return not any(failure.denies for failure in self.failures)
 
     @property
-    def refusals(self) -> tuple[str, ...]:
+    def denials(self) -> tuple[str, ...]:
         return tuple(failure.line() for failure in self.failures if failure.denies)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        said = [failure.line() for failure in self.failures if failure.warns]
-        return (*said, *(f"conflict: {conflict}" for conflict in self.conflicts))
+        lines = [failure.line() for failure in self.failures if failure.warns]
+        return (*lines, *(f"conflict: {conflict}" for conflict in self.conflicts))
 
     @property
     def workload_type(self) -> str:
@@ -169,9 +170,9 @@ class Evaluation:
     @property
     def audit(self) -> dict[str, str]:
         """Audit annotations; the API server puts the webhook's name before each key."""
-        said = {
-            "tenant": self.who.tenant,
-            "tier": self.who.tier,
+        annotations = {
+            "tenant": self.identity.tenant,
+            "tier": self.identity.tier,
             "workload-type": self.workload_type,
             "hardware-tier": self.hardware_tier,
             "policies": ",".join(self.policies),
@@ -181,7 +182,42 @@ class Evaluation:
             ),
             "skipped": "; ".join(f"{row.policy}/{row.rule}: {row.error}" for row in self.skipped),
         }
-        return {key: value for key, value in said.items() if value}
+        return {key: value for key, value in annotations.items() if value}
+
+
+@dataclass(slots=True)
+class EvaluationBuilder:
+    """Collects an `Evaluation` while the objects of a request are evaluated."""
+
+    digest: str
+    identity: TenantIdentity
+    policies: dict[str, None] = field(default_factory=dict)
+    pods: list[PodClass] = field(default_factory=list)
+    injections: list[Injection] = field(default_factory=list)
+    conflicts: list[Conflict] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    excepted: list[ExemptedFailure] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def add_conflicts(self, conflicts: Iterable[Conflict]) -> None:
+        """Add each conflict once."""
+        self.conflicts += [row for row in conflicts if row not in self.conflicts]
+
+    def build(self, obj: Json | None) -> Evaluation:
+        return Evaluation(
+            digest=self.digest,
+            identity=self.identity,
+            policies=tuple(self.policies),
+            pods=tuple(self.pods),
+            injections=tuple(self.injections),
+            conflicts=tuple(self.conflicts),
+            failures=tuple(self.failures),
+            excepted=tuple(self.excepted),
+            skipped=tuple(self.skipped),
+            outcomes=tuple(self.outcomes),
+            object=obj,
+        )
 
 
 def where(path: tuple[Step, ...]) -> str:

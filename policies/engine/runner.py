@@ -2,12 +2,12 @@
 Runs the compiled expressions of one request against its values, each variable at most once.
 
     needs known? --no--> evaluate the variable --value--> bound
-                                             \\--error--> failed: whoever reads it fails alike
+                                             \\--error--> failed: its readers fail alike
 
-One `Runner` a request and thread. Variables belong to a policy: entering another one forgets those
-of the same name. Only a CEL bool is a truth; anything else is an EvaluationError, never "true".
+One `Runner` per request and thread. Variables belong to a policy: entering another one forgets
+those of the same name. A condition is a CEL bool; any other value is an EvaluationError.
 
-Engines convert an object once an activation, which costs more than most rules, and any new value
+Engines convert an object once per activation, which costs more than most rules, and any new value
 makes a new activation. So there are two: one of the facts as they came, for expressions that read
 nothing else, and one that changes with every variable.
 """
@@ -30,16 +30,15 @@ class Runner:
             dict(values), memo=self._facts.memo, view=view, trimmed=self._facts.trimmed
         )
         self._bound: set[str] = set()  # facts that have another value by now
-        self._learned: set[str] = (
-            set()
-        )  # variables of the policy whose value, or lack of one, is known
+        self._evaluated: set[str] = set()
+        """Variables of the policy whose value, or lack of one, is known."""
         self._policy: CompiledPolicy | None = None
 
     def enter(self, policy: CompiledPolicy) -> None:
         if policy is self._policy:
             return
         self._policy = policy
-        self._learned.clear()
+        self._evaluated.clear()
         own = self._activation
         for name in policy.variables:
             key = f"variables.{name}"
@@ -52,27 +51,27 @@ class Runner:
         for key in [key for key in own.values if key.startswith("variables.")]:
             del own.values[key]
         own.failures.clear()
-        self._learned.clear()
+        self._evaluated.clear()
         own.bind(name, value)
         self._bound.add(name)
 
-    def truth(self, compiled: Compiled) -> bool:
-        found = self.value(compiled)
-        if found is True or found is False:
-            return found
+    def is_true(self, compiled: Compiled) -> bool:
+        value = self.value(compiled)
+        if value is True or value is False:
+            return value
         raise EvaluationError(
-            "type", f"the expression gave {_shown(found)}; a rule must give true or false"
+            "type", f"the expression gave {_shown(value)}; a rule must give true or false"
         )
 
     def value(self, compiled: Compiled) -> object:
-        if not self._learned.issuperset(compiled.needs):
-            self._learn(compiled.needs)
+        if not self._evaluated.issuperset(compiled.needs):
+            self._evaluate_variables(compiled.needs)
         program = compiled.program
         changed = compiled.needs or not self._bound.isdisjoint(program.references)
         return program.evaluate(self._activation if changed else self._facts)
 
-    def at_once(self, joined: Joined) -> object | None:
-        """What several expressions give as one; None: ask each."""
+    def joined_value(self, joined: Joined) -> object | None:
+        """The value of several expressions joined to one; None: evaluate each."""
         compiled = joined.get()
         if compiled is None:
             return None
@@ -81,18 +80,18 @@ class Runner:
         except EvaluationError:
             return None
 
-    def _learn(self, needs: Sequence[str]) -> None:
+    def _evaluate_variables(self, needs: Sequence[str]) -> None:
         own = self._activation
         variables = self._policy.variables if self._policy is not None else {}
         for name in needs:
-            if name in self._learned:
+            if name in self._evaluated:
                 continue
             key = f"variables.{name}"
             try:
                 own.bind(key, self.value(variables[name]))
             except EvaluationError as exc:
                 own.fail(key, EvaluationError(exc.kind, f"{key}: {exc.message}"))
-            self._learned.add(name)
+            self._evaluated.add(name)
 
 
 def _shown(value: object) -> str:

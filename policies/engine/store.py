@@ -1,12 +1,12 @@
 """
-The policies being served, and what stands in their way when a newer set is refused.
+The policies being served, and the faults of a newer set that the store rejected.
 
     offer(good)  --> current = new,  error = none
     offer(bad)   --> current = old,  error = its faults      the last good set stays in force
 
-`FileWatch` looks whether files changed, by names, times, sizes, inodes and link targets, without
-reading them. A mounted ConfigMap changes by one symbolic link being swapped; a folder that changes
-while it is read is read again. No thread and no clock of its own: whoever serves polls.
+`FileWatch` compares names, times, sizes, inodes and link targets to find out whether files changed,
+without reading them. A mounted ConfigMap changes by one symbolic link being swapped; a folder that
+changes while it is read is read again. It has no thread and no clock of its own: the server polls.
 """
 
 import os
@@ -27,18 +27,17 @@ Fingerprint = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is in force since when, and what was refused since."""
+    """The set in force and since when, and the faults of a set that was rejected since."""
 
     digest: str
     policies: int
     generation: int
     loaded_at: float | None
-    refused_at: float | None = None
-    refused: tuple[Fault, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def ready(self) -> bool:
-        """A set was taken at some time; a later refused one does not take that back."""
+        """A set was taken at some time; a later rejected one does not change that."""
         return self.loaded_at is not None
 
 
@@ -57,7 +56,7 @@ class Store:
         return self._status
 
     def offer(self, result: LoadResult, *, at: float) -> bool:
-        """Take the set where it has no faults; otherwise keep the last good one and say why."""
+        """Take the set where it has no faults; otherwise keep the last good one and its faults."""
         before = self._status
         if not result.ok:
             self._status = Status(
@@ -65,7 +64,6 @@ class Store:
                 before.policies,
                 before.generation,
                 before.loaded_at,
-                at,
                 result.problems,
             )
             return False
@@ -91,7 +89,7 @@ class FileWatch:
         self._seen: Fingerprint | None = None
 
     def poll(self) -> Reading | None:
-        """What the files say now, or None where nothing changed."""
+        """The documents of the files, or None where nothing changed."""
         before = fingerprint(self._paths)
         if before == self._seen:
             return None

@@ -1,17 +1,18 @@
 """
-What expressions may know of a request besides its objects: `tenant`, `workload`, `gang`, `numa`.
+The variables of expressions besides the objects of a request: `tenant`, `workload`, `gang`, `numa`.
 
     tenant     {name, tier, rank, source}
     workload   {type, hardwareTier, kind, group, name}; kind, group and name are the controller's,
-               or the pod's own where nobody controls it; type is the pod's own label until
-               classification has spoken
-    gang       null, or {name, minAvailable (0: nobody said), role, timeout (seconds, 0: unsaid)}
-    numa       {policy ('' where nobody said), strict, resources, memoryIntensive}
+               or the pod's own where it has no controller; type is the pod's own label until
+               classification
+    gang       null, or {name, minAvailable (0: not set), role, timeout (seconds, 0: not set)}
+    numa       {policy ('' where it is not set), strict, resources, memoryIntensive}
 
-Only what some expression reads is worked out. Keys are always there, so that no `has` is needed.
+Only variables that an expression reads are computed. Keys are always present, so that no `has` is
+needed.
 
-`metadata.managedFields` is left out of the objects unless an expression names it: it is the half of
-most objects, the API server's own affair, and handing it to an engine costs more than all the rest.
+`metadata.managedFields` is left out of the objects unless an expression names it: it is half of
+most objects, and handing it to an engine costs more than all the rest.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -28,16 +29,16 @@ from policies.pods import intent
 from policies.pods.intent import Intent
 
 
-def shown(obj: Json | None, needed: Set[str]) -> Json | None:
-    """The object as expressions see it that read no more than what is needed."""
+def without_managed_fields(obj: Json | None, needed: Set[str]) -> Json | None:
+    """The object without its managedFields, unless an expression needs them."""
     if obj is None or MANAGED in needed:
         return obj
     metadata = mapping(obj.get("metadata"))
     if MANAGED not in metadata:
         return obj
-    kept = dict(metadata)
-    del kept[MANAGED]
-    return {**obj, "metadata": kept}
+    trimmed = dict(metadata)
+    del trimmed[MANAGED]
+    return {**obj, "metadata": trimmed}
 
 
 def needed_by(policies: Iterable[CompiledPolicy]) -> Set[str]:
@@ -45,31 +46,36 @@ def needed_by(policies: Iterable[CompiledPolicy]) -> Set[str]:
     return frozenset[str]().union(*(policy.facts for policy in policies))
 
 
-def reached(policies: Iterable[CompiledPolicy], judged: bool) -> ReachableFields:
-    """What expressions of the policies reach of the objects; `judged`: validations too."""
-    return together(tuple((one.judged if judged else one.asked).get() for one in policies))
+def reached(policies: Iterable[CompiledPolicy], *, validate: bool) -> ReachableFields:
+    """What expressions of the policies reach of the objects; `validate`: validations too."""
+    if validate:
+        return together(tuple(policy.reached.get() for policy in policies))
+    return together(tuple(policy.reached_before_validation.get() for policy in policies))
 
 
 class CelVariables:
-    """The facts of one object of a request, each worked out at most once."""
+    """The variables of one object of a request."""
 
     def __init__(
         self,
         admission: AdmissionRequest,
-        who: TenantIdentity,
+        identity: TenantIdentity,
         tables: PolicyTables,
         obj: Json | None,
         *,
         is_pod: bool,
     ) -> None:
-        self._admission, self._who, self._tables = admission, who, tables
-        self._object, self._is_pod = obj, is_pod
-        # Writes make another object, which may ask for something else.
-        self._intent = admission.asked if is_pod and obj is admission.object else None
+        self._admission = admission
+        self._identity = identity
+        self._tables = tables
+        self._object = obj
+        self._is_pod = is_pod
+        # Defaults make another object, which may have another intent.
+        self._intent = admission.intent if is_pod and obj is admission.object else None
 
     @property
     def pod(self) -> Json:
-        """The pod that the facts are about; of a workload, its first template's."""
+        """The pod that the variables describe; of a workload, its first template's."""
         if self._is_pod:
             return self._object or self._admission.old_object or {}
         templates = self._admission.templates
@@ -86,22 +92,26 @@ class CelVariables:
         admission = self._admission
         needed = needed_by(policies)
         return {
-            "object": shown(self._object, needed),
-            "oldObject": shown(admission.old_object, needed),
+            "object": without_managed_fields(self._object, needed),
+            "oldObject": without_managed_fields(admission.old_object, needed),
             "request": admission.request() if "request" in needed else None,
             "namespaceObject": admission.namespace_object,
             "params": params,
             "tenant": self.tenant() if "tenant" in needed else None,
-            "workload": self.workload(self._hint(), "") if "workload" in needed else None,
+            "workload": self.workload(self._type_label(), "") if "workload" in needed else None,
             "gang": self.gang() if "gang" in needed else None,
             "numa": self.numa() if "numa" in needed else None,
         }
 
     def tenant(self) -> Json:
-        who = self._who
-        known = self._tables.tiers.get(who.tier)
-        rank = known.rank if known is not None else 0
-        return {"name": who.tenant, "tier": who.tier, "rank": rank, "source": who.source}
+        identity = self._identity
+        tier = self._tables.tiers.get(identity.tier)
+        return {
+            "name": identity.tenant,
+            "tier": identity.tier,
+            "rank": tier.rank if tier is not None else 0,
+            "source": identity.source,
+        }
 
     def workload(self, type_: str, hardware_tier: str) -> Json:
         metadata = mapping(self.pod.get("metadata"))
@@ -119,27 +129,27 @@ class CelVariables:
             "name": name,
         }
 
-    def _hint(self) -> str:
+    def _type_label(self) -> str:
         labels = mapping(mapping(self.pod.get("metadata")).get("labels"))
-        found = labels.get(vocabulary.WORKLOAD_TYPE_LABEL)
-        return found if isinstance(found, str) else ""
+        value = labels.get(vocabulary.WORKLOAD_TYPE_LABEL)
+        return value if isinstance(value, str) else ""
 
     def gang(self) -> Json | None:
-        found = self.intent.gang
-        if found is None:
+        gang = self.intent.gang
+        if gang is None:
             return None
         return {
-            "name": found.name,
-            "minAvailable": found.min_available or 0,
-            "role": found.role,
-            "timeout": found.timeout or 0.0,
+            "name": gang.name,
+            "minAvailable": gang.min_available or 0,
+            "role": gang.role,
+            "timeout": gang.timeout or 0.0,
         }
 
     def numa(self) -> Json:
-        found = self.intent.numa
+        numa = self.intent.numa
         return {
-            "policy": found.policy or "",
-            "strict": found.is_strict,
-            "resources": list(found.resources or ()),
-            "memoryIntensive": found.memory_intensive is True,
+            "policy": numa.policy or "",
+            "strict": numa.is_strict,
+            "resources": list(numa.resources or ()),
+            "memoryIntensive": numa.memory_intensive is True,
         }

@@ -47,7 +47,7 @@ def main() -> int:
     }
     admission = AdmissionRequest.of(data["pod"], namespace=namespace)
     if not (found := evaluate(admission, alone, now=NOW)).allowed or len(found.outcomes) != 16:
-        raise SystemExit(f"the pod must pass 16 rules: {found.refusals}")
+        raise SystemExit(f"the pod must pass 16 rules: {found.denials}")
     variants = {
         "bare": _bare(data),
         "evaluate": lambda: evaluate(admission, alone, now=NOW),

@@ -142,14 +142,14 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
             # The API server filled these in for the class before; it fills in the new ones again.
             patch.drop(("spec", "priority"))
             patch.drop(("spec", "preemptionPolicy"))
-    _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), found.who.tenant)
-    _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), found.who.tier)
+    _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), found.identity.tenant)
+    _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), found.identity.tier)
     _stamp(patch, vocabulary.label(vocabulary.WORKLOAD_TYPE_LABEL), found.workload_type)
     _stamp(patch, vocabulary.label(vocabulary.HARDWARE_TIER_LABEL), found.hardware_tier)
     obeyed = intent.read(patch.result)
     if _wants_scheduler(patch.result, obeyed):
         patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
-    heeded = queue.tier is not None and found.who.source in (classify.QUEUE, classify.OWN)
+    heeded = queue.tier is not None and found.identity.source in (classify.QUEUE, classify.OWN)
     profile = profiles.text(
         found,
         gang,
@@ -187,11 +187,11 @@ def validate(
     admission = _admission(review, facts, review.object, asked, queue.tier)
     found = evaluate(admission, policies, now=now, inject=False)
     checked = _checked(review, facts, members, found, policies)
-    if queue.trouble and classify.heeds_queue(found.who):
+    if queue.trouble and classify.uses_queue(found.identity):
         checked = replace(checked, notes=(*checked.notes, gang_checks.Note("queue", queue.trouble)))
     problems = [
         *checked.problems,
-        *tenant_claims.problems(review, found.who, policies.tables),
+        *tenant_claims.problems(review, found.identity, policies.tables),
         *done,
     ]
     if policy_object.is_policy(review.group):
@@ -239,7 +239,7 @@ def _checked(
     # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
     sizes = facts.numa_sizes if profiles.numa_by(review.object, found) == "user" else ()
     checked = gang_checks.check(members, owner=facts.owner, numa_sizes=sizes)
-    tenant, tables = found.who.tenant, policies.tables
+    tenant, tables = found.identity.tenant, policies.tables
     problems = (*checked.problems, *quota.check(members, tenant, tables))
     if problems and review.operation == "UPDATE" and review.old_object is not None:
         old = members_of(review.old_object)
@@ -316,7 +316,7 @@ def _admission(
         user=review.user,
         dry_run=review.dry_run,
         templates=() if obj is None or review.kind == "Pod" else tuple(workloads.pods_of(obj)),
-        asked=asked,
+        intent=asked,
         queue_tier=queue_tier,
     )
 

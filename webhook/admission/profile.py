@@ -47,8 +47,8 @@ def text(
     queue: str,
 ) -> str:
     profile: dict[str, Any] = {
-        "tenant": found.who.tenant,
-        "tier": found.who.tier,
+        "tenant": found.identity.tenant,
+        "tier": found.identity.tier,
         "type": found.workload_type,
         "policies": list(found.policies),
         "digest": found.digest[:12],

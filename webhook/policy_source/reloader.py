@@ -71,16 +71,16 @@ class PolicyReloader:
         status = self._store.status()
         if status.ready:
             return None
-        if status.refused:
-            return f"the policies have {len(status.refused)} faults, first: {status.refused[0]}"
+        if status.faults:
+            return f"the policies have {len(status.faults)} faults, first: {status.faults[0]}"
         return "the policies have not been read yet"
 
     def degraded(self) -> str | None:
         """What stands in the way of a newer set, while the last good one is served."""
         status = self._store.status()
-        if not (status.ready and status.refused):
+        if not (status.ready and status.faults):
             return None
-        return f"the last good policies are served; a newer set has faults: {status.refused[0]}"
+        return f"the last good policies are served; a newer set has faults: {status.faults[0]}"
 
     def offer(self, objects: Objects) -> None:
         """The policy objects that the API server holds now; from any thread."""

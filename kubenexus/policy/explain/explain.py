@@ -173,10 +173,10 @@ def as_dict(found: Explanation) -> dict[str, Any]:
         "object": {"kind": found.kind, "name": found.name, "namespace": found.namespace},
         "allowed": outcome.allowed,
         "who": {
-            "tenant": outcome.who.tenant,
-            "tier": outcome.who.tier,
-            "source": outcome.who.source,
-            "policy": outcome.who.policy,
+            "tenant": outcome.identity.tenant,
+            "tier": outcome.identity.tier,
+            "source": outcome.identity.source,
+            "policy": outcome.identity.policy,
         },
         "pods": [
             {

@@ -47,7 +47,7 @@ def lines(found: Explanation) -> Iterator[TextLine]:
 
 def _verdict(found: Explanation) -> TextLine:
     name = "/".join(filter(None, (found.namespace, found.name)))
-    denied = len(found.outcome.refusals)
+    denied = len(found.outcome.denials)
     if denied:
         return TextLine(f"{found.kind} {name}: refused by {_many(denied, 'rule')}", "bad")
     warned = len(found.outcome.warnings)
@@ -56,7 +56,7 @@ def _verdict(found: Explanation) -> TextLine:
 
 
 def _facts(found: Explanation) -> Iterator[TextLine]:
-    who = found.outcome.who
+    who = found.outcome.identity
     by = f" by policy {who.policy}" if who.policy else ""
     tier = f"tier {who.tier} ({who.source})" if who.tier else who.source
     yield from _wrapped("  who    ", f"tenant {who.tenant or '-'}{by}, {tier}")

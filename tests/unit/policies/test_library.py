@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 import policies
-from policies.engine import loader, policy_tests
+from kubenexus.policy.policy_test import runner
+from policies.engine import loader
 from policies.engine.policy_tests import TestResult
 from tests.policy_builders import a_compiler
 
 LIBRARY = Path(policies.__file__).parent / "library"
-RESULTS = policy_tests.run_files(LIBRARY / "tests", compiler=a_compiler())
+RESULTS = runner.run([LIBRARY / "tests"], policies=[], compiler=a_compiler()).tests
 
 
 @pytest.mark.parametrize("result", [pytest.param(row, id=row.name) for row in RESULTS])

@@ -54,6 +54,6 @@ def written(folder: Path, **files: Json | list[Json] | str) -> Path:
 def compiled(*policies: Json, compiler: Compiler = COMPILER) -> PolicySet:
     from policies.engine import loader
 
-    loaded = loader.load_objects(policies, compiler=compiler)
+    loaded = loader.compile_all(loader.read_objects(policies), compiler=compiler)
     assert loaded.problems == ()
     return loaded.policies

@@ -38,7 +38,7 @@ TABLE = {"priorityClasses": [{"name": "urgent", "tier": "gold"}]}
         pytest.param(None, "SILVER", "gold", "urgent", ("silver", "namespace label"), id="case"),
         pytest.param(None, "tin", "silver", "urgent", ("silver", "queue"), id="the queue"),
         pytest.param(None, None, "tin", "urgent", ("gold", "PriorityClass urgent"), id="priority"),
-        pytest.param(None, None, None, "other", ("bronze", "nobody said"), id="nobody"),
+        pytest.param(None, None, None, "other", ("bronze", "default"), id="no source"),
     ],
 )
 def test_tier_sources_in_order(
@@ -56,7 +56,7 @@ def test_tier_sources_in_order(
         namespace=a_namespace(**labels),
         queue_tier=queue,
     )
-    assert found.who == TenantIdentity("a", *want, policy="team-a")
+    assert found.identity == TenantIdentity("a", *want, policy="team-a")
 
 
 def test_two_tenants_for_one_namespace_are_a_conflict() -> None:
@@ -67,7 +67,7 @@ def test_two_tenants_for_one_namespace_are_a_conflict() -> None:
         ),
         a_tenant_policy("t-a", tenant="a", validations=[a_rule(FALSE)]),
     )
-    assert (found.who.tenant, found.conflicts, len(found.refusals)) == (
+    assert (found.identity.tenant, found.conflicts, len(found.denials)) == (
         "a",
         (Conflict("tenant", "a", "t-a", "b", "t-b"),),
         2,
@@ -147,4 +147,4 @@ def test_a_namespace_object_is_judged_by_its_own_labels() -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", **a_namespace("new", tenant="a")}
     admission = AdmissionRequest("CREATE", "Namespace", namespace, namespace="new")
     found = evaluate(admission, loaded(document), now=NOW)
-    assert (found.who.tenant, found.refusals) == ("a", (f"t/rule: failed expression: {FALSE}",))
+    assert (found.identity.tenant, found.denials) == ("a", (f"t/rule: failed expression: {FALSE}",))

@@ -121,7 +121,7 @@ def test_the_same_expression_is_compiled_once_for_all_tenants() -> None:
     engine = Counting(a_compiler().engine)
     rules = [a_rule("object.metadata.name != ''"), a_rule("1 +", name="bad")]
     documents = [a_tenant_policy(name, tenant=name, validations=rules) for name in ("a", "b")]
-    result = loader.load_objects(documents, compiler=Compiler(engine))
+    result = loader.compile_all(loader.read_objects(documents), compiler=Compiler(engine))
     assert engine.compiled == ["object.metadata.name != ''", "1 +"]
     assert [problem.source for problem in result.problems] == ["TenantPolicy/a", "TenantPolicy/b"]
 
@@ -133,7 +133,7 @@ def test_a_policy_for_other_kinds_is_not_held_against_the_fields_of_a_pod() -> N
             validations=[a_rule("object.spec.parallelism < 10")],
         )
     ]
-    assert loader.load_objects(documents, compiler=a_compiler()).ok
+    assert loader.compile_all(loader.read_objects(documents), compiler=a_compiler()).ok
 
 
 def test_compile_errors_are_kept_as_values() -> None:

@@ -114,7 +114,7 @@ def container(**resources: Json) -> Json:
 def test_what_a_default_writes(wanted: Json, pod: Json, want: Json) -> None:
     found = judged(a_tenant_policy(defaults=[{"set": wanted}]), obj=a_pod(**pod))
     again = judged(a_tenant_policy(defaults=[{"set": wanted}]), obj=found.object)
-    assert (written(found), found.refusals, written(again)) == (want, (), {})
+    assert (written(found), found.denials, written(again)) == (want, (), {})
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_value_that_cannot_be_had_refuses(expression: str, want: str) -> None:
     rule = {"set": {"labels": {"x": {"expression": expression}, "y": "1"}}}
     found = judged(a_tenant_policy("t", defaults=[rule]))
     ignored = judged(a_tenant_policy("t", defaults=[rule], failurePolicy="Ignore"))
-    assert (found.refusals, written(ignored), [row.error for row in ignored.skipped]) == (
+    assert (found.denials, written(ignored), [row.error for row in ignored.skipped]) == (
         (f"t/defaults[0]: cannot be evaluated: {want}",),
         {"metadata.labels.y": "1"},
         [want],

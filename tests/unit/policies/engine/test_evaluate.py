@@ -102,7 +102,7 @@ def test_validations(expression: str, action: Any, policy: str, want: Any) -> No
         failurePolicy=policy,
     )
     found = judged(document)
-    assert (found.allowed, found.refusals, found.warnings) == want
+    assert (found.allowed, found.denials, found.warnings) == want
 
 
 def test_every_failed_rule_is_told_in_order() -> None:
@@ -112,7 +112,7 @@ def test_every_failed_rule_is_told_in_order() -> None:
         ),
         a_platform_policy("x", validations=[a_rule(FALSE, "d", message="never")]),
     )
-    assert (found.policies, found.outcomes, found.refusals) == (
+    assert (found.policies, found.outcomes, found.denials) == (
         ("x", "t"),
         (
             Outcome("x", "d", False),
@@ -175,7 +175,7 @@ def test_a_tenant_cannot_except_itself_from_the_rules_of_the_cluster() -> None:
         a_platform_policy("c", validations=[a_rule(FALSE)]),
         a_tenant_policy("t", exceptions=[{"name": "e", "when": TRUE, "reason": "please"}]),
     )
-    assert found.refusals == (f"c/rule: failed expression: {FALSE}",)
+    assert found.denials == (f"c/rule: failed expression: {FALSE}",)
 
 
 def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> None:
@@ -200,7 +200,7 @@ def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> N
     admission = AdmissionRequest.of(a_pod(), namespace=a_namespace(tenant="a"))
     found = evaluate(admission, watch.over(policies), now=NOW)
     evaluated = [row.rule for row in watch.seen if row.section == "variables"]
-    assert (evaluated, [row.passed for row in found.outcomes], found.refusals[0]) == (
+    assert (evaluated, [row.passed for row in found.outcomes], found.denials[0]) == (
         ["variables.name", "variables.loud", "variables.broken"],
         [True, True, None, None, True],
         'team-a/c: cannot be evaluated: variables.broken: Key not found in map : "nodeName"',
@@ -272,7 +272,7 @@ def test_facts_that_rules_can_read(expression: str) -> None:
         obj=pod,
         user={"username": "u"},
     )
-    assert found.refusals == ()
+    assert found.denials == ()
 
 
 def test_policies_see_only_their_kinds_and_operations() -> None:
@@ -329,7 +329,7 @@ def test_policies_for_a_workload_judge_it_itself_and_write_to_its_templates() ->
         obj=a_job(),
     )
     template = (found.object or {})["spec"]["template"]
-    assert (found.refusals, template["metadata"], template["spec"]["priorityClassName"]) == (
+    assert (found.denials, template["metadata"], template["spec"]["priorityClassName"]) == (
         ('t/rule: cannot be evaluated: Key not found in map : "parallelism"',),
         {"labels": {"team": "a"}},
         "low",
@@ -351,7 +351,7 @@ def test_a_policy_that_names_both_pods_and_the_workload_judges_the_workload_once
 
 def test_an_unknown_namespace_is_a_refusal_and_no_mismatch() -> None:
     found = evaluate(AdmissionRequest.of(a_pod()), loaded(a_platform_policy("c")), now=NOW)
-    assert (found.allowed, found.refusals) == (
+    assert (found.allowed, found.denials) == (
         False,
         (
             "kubenexus/namespace: namespace 'team-a' is not known here, so its policies are not"

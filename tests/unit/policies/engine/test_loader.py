@@ -234,7 +234,7 @@ def test_objects_of_the_server_pass_the_same_models(tmp_path: Path) -> None:
     good["metadata"] = {"name": "team-a", "generation": 3, "managedFields": [{}], "uid": "u"}
     bad = a_platform_policy("b", validations=[a_rule("1 +")])
     odd = a_tenant_policy("c", tenant="c", tier="tin")
-    result = loader.load_objects([good, bad, odd], compiler=a_compiler())
+    result = loader.compile_all(loader.read_objects([good, bad, odd]), compiler=a_compiler())
     assert [(row.source, row.path) for row in result.problems] == [
         ("PlatformPolicy/b", "spec.validations[0].expression"),
         ("TenantPolicy/c", "spec.tenant.tier"),
@@ -248,7 +248,9 @@ def test_the_digest_is_of_what_documents_say_and_not_of_how(tmp_path: Path) -> N
     b.mkdir()
     write(a, {"x.yaml": TENANT_A, "y.yaml": TENANT_B})
     write(b, {"z.yaml": "# a comment\n" + yaml.safe_dump(TENANT_A), "a.yaml": TENANT_B})
-    other = loader.load_objects([TENANT_A], compiler=a_compiler()).policies.digest
+    other = loader.compile_all(
+        loader.read_objects([TENANT_A]), compiler=a_compiler()
+    ).policies.digest
     digests = {load(a).policies.digest, load(b).policies.digest}
     assert len(digests) == 1
     assert other not in digests

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import yaml
 
+from kubenexus.policy.policy_test import runner
 from policies.documents.policy_test import PolicyTest
 from policies.engine import policy_tests
 from tests.builders import a_pod
@@ -67,8 +68,8 @@ def a_test(expect: Json, *, pod: Json | None = None, tenant: str = "a") -> Json:
             {"messages": ["good name"]},
             "bad",
             [
-                "refusal: expected 'good name', found t/name: bad name",
-                "refusal: not expected: t/name: bad name",
+                "denial: expected 'good name', found t/name: bad name",
+                "denial: not expected: t/name: bad name",
             ],
             id="another message",
         ),
@@ -162,13 +163,13 @@ def test_a_file_names_its_policies_from_its_own_folder_on(tmp_path: Path) -> Non
     test = a_test({"verdict": "Deny"}, pod=a_pod("bad"))
     test["spec"]["policies"] = ["../policy.yaml"]
     write(tmp_path / "tests" / "a.yaml", test)
-    [result] = policy_tests.run_files(tmp_path / "tests", compiler=a_compiler())
+    [result] = runner.run([tmp_path / "tests"], policies=[], compiler=a_compiler()).tests
     assert (result.passed, len(result.cases), result.faults) == (True, 1, ())
 
 
 def test_policies_may_stand_in_the_same_file(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", POLICY, a_test({"verdict": "Deny"}, pod=a_pod("bad")))
-    [result] = policy_tests.run_files(tmp_path / "a.yaml", compiler=a_compiler())
+    [result] = runner.run([tmp_path / "a.yaml"], policies=[], compiler=a_compiler()).tests
     assert result.passed
 
 
@@ -178,7 +179,7 @@ def test_faults_of_a_test_and_of_its_policies_are_told(tmp_path: Path) -> None:
     missing["spec"]["policies"] = ["nowhere.yaml"]
     write(tmp_path / "b.yaml", missing)
     (tmp_path / "c.yaml").write_text("x: [")
-    results = policy_tests.run_files(tmp_path, compiler=a_compiler())
+    results = runner.run([tmp_path], policies=[], compiler=a_compiler()).tests
     told = [str(fault).replace(f"{tmp_path}/", "") for row in results for fault in row.faults]
     assert [row.passed for row in results] == [False, False, False]
     assert told[0].endswith("expect: nothing is expected; say at least a verdict")

@@ -170,7 +170,7 @@ def test_no_workload_makes_evaluation_raise(kind: str, spec: object, operation: 
     admission = AdmissionRequest.of(
         obj, operation=operation, namespace=a_namespace("ns", tenant="a")
     )
-    assert evaluate(admission, policy_set(), now=NOW).who.tenant == "a"
+    assert evaluate(admission, policy_set(), now=NOW).identity.tenant == "a"
 
 
 @SLOW_START
@@ -182,7 +182,9 @@ def test_no_workload_makes_evaluation_raise(kind: str, spec: object, operation: 
     )
 )
 def test_no_document_makes_loading_raise(spec: Json) -> None:
-    result = loader.load_objects([{**a_tenant_policy(), "spec": spec}], compiler=a_compiler())
+    result = loader.compile_all(
+        loader.read_objects([{**a_tenant_policy(), "spec": spec}]), compiler=a_compiler()
+    )
     assert result.ok == bool(result.policies.policies)
 
 

@@ -44,8 +44,8 @@ def test_a_variable_is_evaluated_once_whatever_comes_of_it(answer: object) -> No
         a_policy(inner=Compiled("inner", inner), outer=Compiled("outer", outer, ("inner",)))
     )
     for _ in range(2):
-        runner.truth(Compiled("rule", rule, ("outer",)))
-        runner.truth(Compiled("rule", rule, ("inner",)))
+        runner.is_true(Compiled("rule", rule, ("outer",)))
+        runner.is_true(Compiled("rule", rule, ("inner",)))
     known = {"variables.inner": 5} if answer == 5 else {}
     assert (len(inner.asked), outer.asked, rule.asked[-1]) == (
         1,
@@ -59,16 +59,16 @@ def test_a_fact_that_changes_makes_variables_be_evaluated_anew() -> None:
     rule = Compiled("rule", Program(True), ("v",))
     runner = Runner({"workload": 1})
     runner.enter(a_policy(v=Compiled("v", variable)))
-    runner.truth(rule)
+    runner.is_true(rule)
     runner.bind("workload", 2)
-    runner.truth(rule)
+    runner.is_true(rule)
     assert variable.asked == [{"workload": 1}, {"workload": 2}]
 
 
 @pytest.mark.parametrize("value", ["true", 1, None, [], [True]])
 def test_only_a_bool_is_a_truth(value: object) -> None:
     with pytest.raises(EvaluationError, match="a rule must give true or false"):
-        Runner({}).truth(Compiled("rule", Program(value)))
+        Runner({}).is_true(Compiled("rule", Program(value)))
 
 
 def test_what_reads_no_variable_is_run_on_the_facts_as_they_came() -> None:
@@ -86,11 +86,11 @@ def test_what_reads_no_variable_is_run_on_the_facts_as_they_came() -> None:
     runner = Runner({"object": 1, "workload": 1})
     runner.enter(a_policy(v=Compiled("v", plain)))
     first = Watched(True, references=frozenset({"object"}))
-    runner.truth(Compiled("first", first))
-    runner.truth(Compiled("reader", reader, ("v",)))
+    runner.is_true(Compiled("first", first))
+    runner.is_true(Compiled("reader", reader, ("v",)))
     runner.bind("workload", 2)
-    runner.truth(Compiled("changed", changed))
-    runner.truth(Compiled("first", first))
+    runner.is_true(Compiled("changed", changed))
+    runner.is_true(Compiled("first", first))
     assert (seen[0] is seen[1], reader.asked, changed.asked) == (
         True,
         [{"object": 1, "workload": 1, "variables.v": True}],

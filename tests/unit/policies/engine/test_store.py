@@ -11,38 +11,44 @@ BAD = a_platform_policy("bad", validations=[a_rule("1 +")])
 
 
 def result(*documents: dict[str, object]) -> LoadResult:
-    return loader.load_objects(documents, compiler=a_compiler())
+    return loader.compile_all(loader.read_objects(documents), compiler=a_compiler())
 
 
 def test_a_bad_set_leaves_the_last_good_one_in_force_and_says_so() -> None:
-    kept = Store()
-    before = kept.status()
+    policy_store = Store()
+    before = policy_store.status()
     taken = [
-        kept.offer(result(GOOD), at=1.0),
-        kept.offer(result(BAD), at=2.0),
+        policy_store.offer(result(GOOD), at=1.0),
+        policy_store.offer(result(BAD), at=2.0),
     ]
     good, bad = result(GOOD).policies, result(BAD)
-    assert (before, taken, kept.current.digest, kept.status(), kept.status().ready) == (
+    assert (
+        before,
+        taken,
+        policy_store.current.digest,
+        policy_store.status(),
+        policy_store.status().ready,
+    ) == (
         Status("", 0, 0, None),
         [True, False],
         good.digest,
-        Status(good.digest, 1, 1, 1.0, 2.0, bad.problems),
+        Status(good.digest, 1, 1, 1.0, bad.problems),
         True,
     )
 
 
 def test_a_good_set_clears_what_was_said_about_a_bad_one() -> None:
-    kept = Store()
+    policy_store = Store()
     for number, documents in enumerate([[GOOD], [BAD], [BETTER], [BETTER], []]):
-        kept.offer(result(*documents), at=float(number))
+        policy_store.offer(result(*documents), at=float(number))
     # The same set again is no new generation; an empty set is a set too.
-    assert kept.status() == Status(result().policies.digest, 0, 3, 4.0)
+    assert policy_store.status() == Status(result().policies.digest, 0, 3, 4.0)
 
 
 def test_nothing_is_ready_before_the_first_good_set() -> None:
-    kept = Store()
-    kept.offer(result(BAD), at=1.0)
-    assert not kept.status().ready
+    policy_store = Store()
+    policy_store.offer(result(BAD), at=1.0)
+    assert not policy_store.status().ready
 
 
 def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:

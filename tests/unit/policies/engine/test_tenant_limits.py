@@ -88,7 +88,7 @@ def test_limits_of_a_tenant_bind_at_the_workload(
         operation="CREATE" if old is None else "UPDATE",
         old_object=old,
     )
-    assert (found.refusals, found.warnings) == (refusals, warnings)
+    assert (found.denials, found.warnings) == (refusals, warnings)
 
 
 def test_what_defaults_would_add_beyond_a_limit_is_advice() -> None:
@@ -97,7 +97,7 @@ def test_what_defaults_would_add_beyond_a_limit_is_advice() -> None:
         a_tenant_policy("t", numa={"allowed": ["none"]}, defaults=[{"set": {"annotations": wish}}]),
         obj=parallel(1, {}),
     )
-    assert (found.refusals, [line.partition(":")[0] for line in found.warnings]) == (
+    assert (found.denials, [line.partition(":")[0] for line in found.warnings]) == (
         (),
         ["t/numa-allowed"],
     )

@@ -59,7 +59,7 @@ def with_metadata(more: Json) -> Json:
 )
 def test_managed_fields_are_shown_to_who_names_them(spec: Json, named: bool) -> None:
     policies = loaded(a_platform_policy("other"), a_platform_policy(**spec)).policies
-    got = variables.shown(with_metadata(MANAGED), variables.needed_by(policies))
+    got = variables.without_managed_fields(with_metadata(MANAGED), variables.needed_by(policies))
     assert got == (with_metadata(MANAGED) if named else with_metadata({}))
 
 
@@ -73,4 +73,4 @@ def test_managed_fields_are_shown_to_who_names_them(spec: Json, named: bool) -> 
     ],
 )
 def test_an_object_without_them_is_shown_as_it_is(obj: Json | None) -> None:
-    assert variables.shown(obj, frozenset()) is obj
+    assert variables.without_managed_fields(obj, frozenset()) is obj

@@ -232,7 +232,7 @@ class Scheduler:
 
     def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
         """Something that no node shows, such as a volume; may help those that look at it."""
-        if feed.take(event):
+        if feed.apply(event):
             self.stir()
 
     def stir(self) -> None:

@@ -1,12 +1,12 @@
 """
-What can go wrong inside the scheduler, by what the caller should do about it.
+Errors of the scheduler, by what the caller does next.
 
 * SchedulerError
   x ModelError      an object cannot be read; report it, leave the object alone
   x InvariantError  a bug in this program; never caught
 
-"Does not fit" is no error but a value of `outcome`; what the API server refuses or does not
-answer is an error of `cluster`.
+"Does not fit" is not an error but the value `model.plan.NoFit`. A request that the API server
+rejects or does not answer is an error of `cluster.errors`.
 """
 
 
@@ -15,8 +15,8 @@ class SchedulerError(Exception):
 
 
 class ModelError(SchedulerError):
-    """An object cannot be read: which one, what was found, what is accepted."""
+    """An object cannot be read: its name, the value, and what is accepted."""
 
 
 class InvariantError(SchedulerError):
-    """The scheduler's own books do not add up."""
+    """The scheduler's own state is inconsistent."""

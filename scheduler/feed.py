@@ -1,4 +1,4 @@
-"""One kind to watch: how its objects are read and where they are kept."""
+"""One resource to watch for the plugins, with the store that keeps its objects."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,21 +6,21 @@ from typing import Any
 
 from cluster.informer import EventKind, WatchEvent
 from cluster.resources import Resource
-from scheduler.model.fields import Json
+from policies.json_fields import Json
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """One collection to watch: how an object is read, and what its events do."""
+    """Reads the objects of one resource and applies their watch events to a store."""
 
     resource: Resource
     read: Callable[[Json], Any]
     put: Callable[[Any], bool]
     drop: Callable[[Any], bool]
 
-    def take(self, event: WatchEvent[Any]) -> bool:
-        """Whether the event changed anything that a filter reads."""
+    def apply(self, event: WatchEvent[Any]) -> bool:
+        """True when the event changed something that a filter reads."""
         if event.kind is not EventKind.DELETED and event.object is not None:
             return self.put(event.object)
-        gone = event.old if event.old is not None else event.object
-        return gone is not None and self.drop(gone)
+        deleted = event.old if event.old is not None else event.object
+        return deleted is not None and self.drop(deleted)

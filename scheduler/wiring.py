@@ -122,8 +122,8 @@ class Wiring:
         known, tenancy = self.scheduler.groups, self.scheduler.tenancy
         devices = self.scheduler.cache.snapshot.devices.facts
         self._kinds: tuple[OptionalInformer[Any], ...] = (
-            self._optional(resources.POD_GROUPS, gang.read_native, known.on_native),
-            self._optional(resources.X_POD_GROUPS, gang.read_x, known.on_x),
+            self._optional(resources.POD_GROUPS, gang.read_native_pod_group, known.on_native),
+            self._optional(resources.X_POD_GROUPS, gang.read_x_k8s_pod_group, known.on_x),
             self._optional(resources.RESOURCE_RESERVATIONS, objects.read, tenancy.on_reservation),
             *(
                 self._optional(feed.resource, feed.read, partial(self.scheduler.on_feed, feed))

@@ -31,7 +31,7 @@ from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.cache.snapshot import Snapshot
 from scheduler.errors import InvariantError
 from scheduler.hostinfo.inventory import HostInventory, VramOf
-from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
 from scheduler.model.gang import GangKey
 from scheduler.model.node import Node
 from scheduler.model.plan import Placement
@@ -184,7 +184,7 @@ class Cache:
         if not pod.node:
             return ()
         same_node = held is not None and held.node == pod.node
-        assignment = pod.assignment or (held.assignment if held and same_node else NOWHERE)
+        assignment = pod.assignment or (held.assignment if held and same_node else NO_ASSIGNMENT)
         fresh = CachedPod(pod, pod.node, assignment, assumed=False)
         if held and same_node and _counted(held) == _counted(fresh):
             self._held[pod.uid] = fresh

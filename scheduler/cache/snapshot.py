@@ -17,7 +17,7 @@ from typing import Self
 
 from scheduler.columns.node_table import NodeTable
 from scheduler.errors import InvariantError
-from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.policy import PlacementTables
@@ -61,7 +61,7 @@ class Snapshot:
         for node in nodes:
             snapshot.put_node(node)
         for pod, name in pods:
-            snapshot.charge(pod, name, pod.assignment or NOWHERE)
+            snapshot.charge(pod, name, pod.assignment or NO_ASSIGNMENT)
         return snapshot
 
     def __len__(self) -> int:
@@ -105,14 +105,14 @@ class Snapshot:
 
     # --- pods ---
 
-    def charge(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+    def charge(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         self._move(pod, node, assignment, +1)
 
-    def release(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+    def release(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         self._move(pod, node, assignment, -1)
         self.freed += 1
 
-    def place(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+    def place(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         self._move(pod, node, assignment, +1)
         row = self.table.rows[node]
         for name, _ in pod.spec.requests:
@@ -134,10 +134,10 @@ class Snapshot:
 
     def suppose(self, pod: Pod, node: str) -> None:
         """As `charge`, inside a trial."""
-        self._move(pod, node, NOWHERE, +1)
-        self._trail.append((node, pod, NOWHERE, -1))
+        self._move(pod, node, NO_ASSIGNMENT, +1)
+        self._trail.append((node, pod, NO_ASSIGNMENT, -1))
 
-    def suppose_gone(self, pod: Pod, node: str, assignment: Assignment = NOWHERE) -> None:
+    def suppose_gone(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         """As `release`, inside a trial."""
         self._move(pod, node, assignment, -1)
         self._trail.append((node, pod, assignment, +1))
@@ -154,7 +154,7 @@ class Snapshot:
         """Where on this host the pod would sit."""
         layout = self.host_usage.get(node)
         if layout is None:
-            return NOWHERE
+            return NO_ASSIGNMENT
         gang = pod.gang.key if pod.gang is not None else None
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return choose(layout, pod.spec.host_request, gang=gang, vram=pod.spec.vram)

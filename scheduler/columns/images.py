@@ -1,8 +1,8 @@
 """
-Which images are on which rows: what a node need not pull before a pod can start there.
+Which images are on which rows, for the ImageLocality score.
 
-As in kube-scheduler an image has one size, that of the node which was first to name it. `changes`
-counts what moved: whatever was derived from images holds while it stands still.
+As in kube-scheduler an image has one size, that of the first node that reports it. `changes` counts
+the changes: values derived from images are valid while it stays the same.
 """
 
 from array import array
@@ -18,10 +18,10 @@ class ImageIndex:
     def __init__(self) -> None:
         self.changes = 0
         self._sizes: dict[str, int] = {}
-        self._rows: dict[str, array[int]] = {}  # in no order, each row once
+        self._rows: dict[str, array[int]] = {}  # unordered, each row once
 
     def move(self, row: int, old: Iterable[Image], new: Iterable[Image]) -> None:
-        """The row has the new ones in place of the old ones."""
+        """Replace the images of a row."""
         before, after = dict(old), dict(new)
         if before == after:
             return
@@ -36,11 +36,11 @@ class ImageIndex:
 
     def on(self, name: str) -> tuple[int, NDArray[np.int64]] | None:
         """The image's size and the rows that have it; None when no node has it."""
-        found = self._rows.get(name)
-        return None if found is None else (self._sizes[name], np.array(found, dtype=np.int64))
+        rows = self._rows.get(name)
+        return None if rows is None else (self._sizes[name], np.array(rows, dtype=np.int64))
 
     def _remove(self, name: str, row: int) -> None:
-        rows_of = self._rows[name]
-        rows_of.remove(row)
-        if not rows_of:
+        rows = self._rows[name]
+        rows.remove(row)
+        if not rows:
             del self._rows[name], self._sizes[name]

@@ -1,5 +1,5 @@
 """
-The nodes' plain facts as columns: one row a node, one column a resource or a label key.
+The nodes as columns: one row per node, one column per resource or label key.
 
     allocatable, free   int64, one array for each resource
     default_requests    int64, what scores count for containers without CPU or memory requests
@@ -7,13 +7,13 @@ The nodes' plain facts as columns: one row a node, one column a resource or a la
     taints              int32 code of (taints, unschedulable); a handful of different ones exist
     soft_taints         int32 code of the PreferNoSchedule taints
     features            int32 code of the features that the kubelet declared
-    rank                the node's place among all names, so that orders can end in the name
+    rank                the node's position among all names, as the last key of an order
 
-Rows of removed nodes are used again. A column appears when first needed, and is kept up to date by
-`put` and `drop`, never rebuilt for a pod. `statics` counts the changes of labels, taints and the
-set of nodes: whatever was derived from them holds while it stands still. Images change more often
-than the others, and have a count of their own in `images`. Amounts change all the time: `mark` and
-`since` tell which rows did, so that what was derived from them is renewed there alone.
+Rows of removed nodes are reused. A column is created on first use; `put` and `drop` keep it up to
+date. `statics` counts the changes of labels, taints and the set of nodes: values derived from them
+are valid while it stays the same. Images change more often and have a counter of their own in
+`images`. Amounts change with every pod: `mark` and `since` give the rows that changed, so that
+derived values are recomputed for these rows only.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Codes = NDArray[np.int32]
 
-_REMEMBERED: Final = 4096  # changes of amounts, after which the older half is forgotten
+_CHANGES_KEPT: Final = 4096  # changes of amounts; beyond it the older half is dropped
 ABSENT: Final = 0  # the code of "this node does not have the label"
 T = TypeVar("T", bound=np.generic)
 K = TypeVar("K", bound=Hashable)
@@ -39,7 +39,7 @@ DefaultRequests = tuple[int, int]  # CPU in thousandths, memory in bytes
 
 
 class NodeTable:
-    """Growing arrays over rows; a row is an index that stays with its node."""
+    """Arrays over rows that grow on demand; a node keeps its row."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -53,7 +53,7 @@ class NodeTable:
         self.has_topology: Bools = np.zeros(self._size, dtype=np.bool_)
         self.vram: Ints = np.zeros(self._size, dtype=np.int64)
         self.taints: Codes = np.zeros(self._size, dtype=np.int32)
-        self.taint_sets: list[TaintSet] = [((), False)]  # code -> what it stands for
+        self.taint_sets: list[TaintSet] = [((), False)]  # code -> taints, cordoned
         self._taint_codes: dict[TaintSet, int] = {((), False): 0}
         self.soft_taints: Codes = np.zeros(self._size, dtype=np.int32)
         self.soft_taint_sets: list[tuple[Taint, ...]] = [()]
@@ -66,8 +66,8 @@ class NodeTable:
             np.zeros(self._size, dtype=np.int64),
             np.zeros(self._size, dtype=np.int64),
         )
-        self._touched: list[int] = []  # rows whose amounts changed, in order
-        self._forgotten = 0
+        self._changed_rows: list[int] = []  # rows whose amounts changed, in order
+        self._changes_dropped = 0
         self._allocatable: dict[str, Ints] = {}
         self._free: dict[str, Ints] = {}
         self._labels: dict[str, Codes] = {}
@@ -79,7 +79,7 @@ class NodeTable:
         return len(self.rows)
 
     def put(self, node: Node) -> int:
-        """Add the node, or take over its new facts; what is used stays."""
+        """Add or update the node; the used amounts stay."""
         old = self.nodes.get(node.name)
         row = self.rows.get(node.name)
         if row is None:
@@ -133,22 +133,22 @@ class NodeTable:
         self._touch(row)
 
     def use_defaults(self, row: int, default_requests: DefaultRequests, sign: int) -> None:
-        """Count a pod that did not say what it takes; for scores alone, nothing is used up."""
+        """Count default requests for the scores; the free amounts do not change."""
         for column, count in zip(self.default_requests, default_requests, strict=True):
             column[row] += sign * count
         self._touch(row)
 
     def mark(self) -> int:
-        """This moment, for `since`."""
-        return self._forgotten + len(self._touched)
+        """The current position in the changes, for `since`."""
+        return self._changes_dropped + len(self._changed_rows)
 
     def since(self, mark: int) -> set[int] | None:
-        """The rows whose amounts changed after the mark; None: too long ago to say."""
-        start = mark - self._forgotten
-        return None if start < 0 else set(self._touched[start:])
+        """The rows whose amounts changed after the mark; None: the mark is too old."""
+        start = mark - self._changes_dropped
+        return None if start < 0 else set(self._changed_rows[start:])
 
     def free(self, resource: str) -> Ints:
-        """What every row has left, to read only; below zero where others overcommitted."""
+        """Free amounts of every row, read only; below zero where a node is overcommitted."""
         self._ensure(resource)
         return self._free[resource]
 
@@ -160,7 +160,7 @@ class NodeTable:
         return self._allocatable[resource]
 
     def resources(self) -> Iterable[str]:
-        """Names of what some node has or had, or some pod asked for."""
+        """Names of all resources that a node had or a pod requested."""
         return self._allocatable.keys()
 
     def total(self, resource: str) -> int:
@@ -168,17 +168,17 @@ class NodeTable:
         return int(self.allocatable(resource).sum())
 
     def codes(self, key: str) -> Codes:
-        """For every row the code of the label's value, `ABSENT` where the node has none."""
+        """The code of the label's value on every row, `ABSENT` where the node lacks the label."""
         codes = self._labels.get(key)
         return self._label_column(key) if codes is None else codes
 
     def values(self, key: str) -> Mapping[str, int]:
-        """The codes of all values of the label that some node has or had, from 1 on."""
+        """The codes of all values that the label has or had on any node, from 1 on."""
         self.codes(key)
         return self._label_codes[key]
 
     def labelled(self, key: str, value: str) -> Bools:
-        """The rows whose node carries the label."""
+        """The rows whose node has the label with this value."""
         return np.equal(self.codes(key), self.values(key).get(value, -1))
 
     @property
@@ -197,7 +197,7 @@ class NodeTable:
             for name, column in self._allocatable.items()
         ]
         used += [
-            (f"default_requests {i}", int(column[row]))
+            (f"default request {i}", int(column[row]))
             for i, column in enumerate(self.default_requests)
         ]
         return tuple(sorted((name, count) for name, count in used if count))
@@ -223,10 +223,8 @@ class NodeTable:
         self.alive, self.gpu_host = _longer(self.alive, extra), _longer(self.gpu_host, extra)
         self.has_topology = _longer(self.has_topology, extra)
         self.vram, self.taints = _longer(self.vram, extra), _longer(self.taints, extra)
-        self.soft_taints, self.features = (
-            _longer(self.soft_taints, extra),
-            _longer(self.features, extra),
-        )
+        self.soft_taints = _longer(self.soft_taints, extra)
+        self.features = _longer(self.features, extra)
         cpu, memory = self.default_requests
         self.default_requests = _longer(cpu, extra), _longer(memory, extra)
         for table in (self._allocatable, self._free):
@@ -236,10 +234,10 @@ class NodeTable:
             self._labels[key] = _longer(self._labels[key], extra)
 
     def _touch(self, row: int) -> None:
-        self._touched.append(row)
-        if len(self._touched) > _REMEMBERED:
-            self._forgotten += _REMEMBERED // 2
-            del self._touched[: _REMEMBERED // 2]
+        self._changed_rows.append(row)
+        if len(self._changed_rows) > _CHANGES_KEPT:
+            self._changes_dropped += _CHANGES_KEPT // 2
+            del self._changed_rows[: _CHANGES_KEPT // 2]
 
     def _ensure(self, resource: str) -> None:
         if resource not in self._allocatable:
@@ -278,11 +276,11 @@ def _knows_zones(node: Node) -> bool:
     return node.topology is not None and bool(node.topology.zones)
 
 
-def _code(found: K, codes: dict[K, int], found_by_code: list[K]) -> int:
-    """The number that stands for this value from now on."""
-    code = codes.setdefault(found, len(found_by_code))
-    if code == len(found_by_code):
-        found_by_code.append(found)
+def _code(value: K, codes: dict[K, int], values: list[K]) -> int:
+    """The code of the value; a new value gets the next code."""
+    code = codes.setdefault(value, len(values))
+    if code == len(values):
+        values.append(value)
     return code
 
 

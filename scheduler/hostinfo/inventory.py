@@ -14,9 +14,9 @@ from cluster import resources
 from policies.hosts import merge
 from policies.hosts.merge import HostFacts
 from policies.hosts.topology import Gpu, Topology
+from policies.json_fields import Json
 from scheduler.feed import Feed
 from scheduler.hostinfo import node_resource_topology, resource_slices
-from scheduler.model.fields import Json
 from scheduler.model.node import Node
 from scheduler.plugins.dra.device_types import PoolId, ResourceSlice
 from scheduler.plugins.dra.store import DeviceStore

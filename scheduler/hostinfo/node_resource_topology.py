@@ -18,7 +18,8 @@ from policies import quantity, vocabulary
 from policies.hosts import merge
 from policies.hosts.merge import HostFacts
 from policies.hosts.topology import TopologyManager
-from scheduler.model.fields import Json, mapping, rows
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import rows
 
 SOURCE: Final = "NodeResourceTopology"
 

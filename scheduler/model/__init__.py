@@ -11,8 +11,7 @@ Values read from API objects: pods, nodes, gangs, plans. No state, no I/O.
     node_affinity      node affinity, declared features, images of a pod
     numa_request       what a pod requests inside one host: HostRequest, ContainerRequest
     over_quota         a quota that a unit would exceed, and its sentence
-    placeholder        over_quota         a quota that a unit would exceed, and its sentence
-    placeholder pods for members that do not exist yet
+    placeholder        placeholder pods for members that do not exist yet
     plan               Placement, Placed, NoFit, and the results of a bind
     pod                Pod and SchedulingSpec, host ports
     pod_affinity       inter-pod (anti-)affinity and topology spread

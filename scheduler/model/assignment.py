@@ -1,13 +1,13 @@
 """
-Which NUMA nodes and GPUs of its host a pod holds: the value, and its form on the Binding.
+NUMA nodes and GPUs that a pod has on its host, and the annotation on its Binding.
 
-The annotation is compact JSON; the shares stand in the order of `numa`:
+The annotation is compact JSON; amounts are in the order of `numa`:
 
     {"numa":[0],"gpus":[0,1],"cpu":[4000],"memory":[17179869184]}
 
-`"isolated":true` says that nobody else may share these NUMA nodes, and
-`"hugepages":{"hugepages-2Mi":[2097152]}` stands only where there are some. What cannot be parsed
-back is treated as absent, and the pod is then charged as one whose place is unknown.
+`"isolated":true` excludes all other pods from these NUMA nodes. A pod with huge pages also has
+`"hugepages":{"hugepages-2Mi":[2097152]}`. An annotation that cannot be parsed
+counts as absent, and the pod is charged to its host as a whole.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from scheduler.model.resources import HUGEPAGES
 
 @dataclass(frozen=True, slots=True)
 class NumaShare:
-    """What a pod holds of one NUMA node."""
+    """What a pod has of one NUMA node."""
 
     zone: int
     cpu: int = 0
@@ -31,7 +31,7 @@ class NumaShare:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Empty: the pod's place on its host is left to the host."""
+    """Empty: the kubelet chooses NUMA nodes and GPUs."""
 
     shares: tuple[NumaShare, ...] = ()
     gpus: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class Assignment:
         return orjson.dumps(body).decode()
 
 
-NOWHERE: Final = Assignment()
+NO_ASSIGNMENT: Final = Assignment()
 
 
 def parse(text: str | None) -> Assignment | None:
@@ -88,19 +88,19 @@ def parse(text: str | None) -> Assignment | None:
     return Assignment(shares, tuple(gpus), body.get("isolated") is True)
 
 
-def _hugepages(found: object, zones: int) -> list[Hugepages] | None:
-    """For each NUMA node its huge pages; None: not what `render` writes."""
-    if not isinstance(found, dict):
+def _hugepages(value: object, zones: int) -> list[Hugepages] | None:
+    """The huge pages of each NUMA node; None: `render` does not write such a value."""
+    if not isinstance(value, dict):
         return None
-    for name, column in found.items():
+    for name, column in value.items():
         if not (name.startswith(HUGEPAGES) and _counts(column) and len(column) == zones):
             return None
-    names = sorted(found)
-    return [tuple((name, found[name][i]) for name in names if found[name][i]) for i in range(zones)]
+    names = sorted(value)
+    return [tuple((name, value[name][i]) for name in names if value[name][i]) for i in range(zones)]
 
 
 def _counts(column: object) -> bool:
-    """Whole numbers from zero up to what an int64 holds with room to add."""
+    """Whole numbers from zero to a bound that keeps sums within an int64."""
     return isinstance(column, list) and all(
         isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 2**56
         for item in column

@@ -1,33 +1,29 @@
-"""Raw JSON, read leniently: a field that is missing, null or of another type counts as absent."""
+"""Typed access to JSON fields: a field that is missing or of another type counts as absent."""
 
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from policies.json_fields import Json, mapping
 from scheduler.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Json = Mapping[str, Any]
 
 
 def lenient(read: Callable[[dict[str, Any]], T]) -> Callable[[dict[str, Any]], T | None]:
-    """An object that cannot be read is reported and left alone; it must not end the watch."""
+    """Logs and skips an object that cannot be read, so that the watch continues."""
 
-    def keep(obj: dict[str, Any]) -> T | None:
+    def read_or_skip(obj: dict[str, Any]) -> T | None:
         try:
             return read(obj)
         except ModelError as exc:
-            logger.error("unreadable object", extra={"error": str(exc)})
+            logger.error("skipped unreadable object", extra={"error": str(exc)})
             return None
 
-    return keep
-
-
-def mapping(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
+    return read_or_skip
 
 
 def rows(value: object) -> list[Json]:
@@ -35,11 +31,11 @@ def rows(value: object) -> list[Json]:
 
 
 def words(value: object) -> dict[str, str]:
-    return {str(key): str(word) for key, word in mapping(value).items()}
+    return {str(key): str(item) for key, item in mapping(value).items()}
 
 
 def pairs(value: object) -> tuple[tuple[str, str], ...]:
-    """A map of words as a value that can be compared and hashed, in the order of its keys."""
+    """A map of strings as a hashable value, sorted by key."""
     return tuple(sorted(words(value).items()))
 
 
@@ -48,7 +44,7 @@ def whole(value: object) -> int:
 
 
 def instant(value: object) -> float:
-    """Seconds of the epoch; a manifest that was never stored has none and counts as the oldest."""
+    """Seconds of the epoch; 0 without a time, so a manifest that was never stored is oldest."""
     if not isinstance(value, str):
         return 0.0
     try:

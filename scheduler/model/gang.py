@@ -1,15 +1,14 @@
-"""Gangs: their key, and what a pod says about its own."""
+"""Gangs: their key, a pod's membership, and PodGroup objects."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from policies.json_fields import Json
+from policies.json_fields import Json, mapping
 from scheduler.errors import ModelError
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GangKey:
-    """A gang is a name within a namespace; unlike a `PodKey`, so that the two never meet."""
+    """A gang is a name within a namespace; a class of its own, so never equal to a `PodKey`."""
 
     namespace: str
     name: str
@@ -24,45 +23,43 @@ class Gang:
 
     key: GangKey
     min_available: int | None
-    """None: a PodGroup object says it."""
+    """None: the gang's PodGroup object gives the size."""
     leader: bool = False
     timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """What a PodGroup object says."""
+    """Size and timeout of a PodGroup object."""
 
     size: int
     timeout: float | None = None
 
 
-def read_native(obj: Json) -> PodGroup:
+def read_native_pod_group(obj: Json) -> PodGroup:
     """From a `scheduling.k8s.io` PodGroup; raises `ModelError` naming the object and the field."""
-    policy = _map(_map(obj.get("spec")).get("schedulingPolicy"))
+    policy = mapping(mapping(obj.get("spec")).get("schedulingPolicy"))
     if "gang" not in policy:
         return PodGroup(1)
-    return PodGroup(_count(obj, _map(policy["gang"]), "minCount", "spec.schedulingPolicy.gang"))
-
-
-def read_x(obj: Json) -> PodGroup:
-    """From a `scheduling.x-k8s.io` PodGroup; raises `ModelError` naming the object and field."""
-    spec = _map(obj.get("spec"))
-    seconds = spec.get("scheduleTimeoutSeconds")
-    timeout = float(seconds) if isinstance(seconds, int) and seconds > 0 else None
-    return PodGroup(_count(obj, spec, "minMember", "spec"), timeout)
-
-
-def _count(obj: Json, where: Json, field: str, path: str) -> int:
-    found = where.get(field)
-    if isinstance(found, int) and not isinstance(found, bool) and found >= 1:
-        return found
-    about = _map(obj.get("metadata"))
-    name = f"{about.get('namespace')}/{about.get('name')}"
-    raise ModelError(
-        f"PodGroup {name}: {path}.{field} is {found!r}, want a whole number of at least 1"
+    return PodGroup(
+        _pod_group_size(obj, mapping(policy["gang"]), "minCount", "spec.schedulingPolicy.gang")
     )
 
 
-def _map(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
+def read_x_k8s_pod_group(obj: Json) -> PodGroup:
+    """From a `scheduling.x-k8s.io` PodGroup; raises `ModelError` naming the object and field."""
+    spec = mapping(obj.get("spec"))
+    seconds = spec.get("scheduleTimeoutSeconds")
+    timeout = float(seconds) if isinstance(seconds, int) and seconds > 0 else None
+    return PodGroup(_pod_group_size(obj, spec, "minMember", "spec"), timeout)
+
+
+def _pod_group_size(obj: Json, parent: Json, field: str, path: str) -> int:
+    value = parent.get(field)
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    about = mapping(obj.get("metadata"))
+    name = f"{about.get('namespace')}/{about.get('name')}"
+    raise ModelError(
+        f"PodGroup {name}: {path}.{field} is {value!r}, want a whole number of at least 1"
+    )

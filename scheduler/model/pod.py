@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 import orjson
 
 from policies import quantity, vocabulary
+from policies.json_fields import Json, mapping
 from policies.pods import intent, requests
 from scheduler.errors import ModelError
 from scheduler.model import attributes as pod_attributes
@@ -30,7 +31,7 @@ from scheduler.model import (
 from scheduler.model.assignment import Assignment, parse
 from scheduler.model.attributes import NO_ATTRIBUTES, PodAttributes
 from scheduler.model.fabric import NO_FABRIC, NO_TIERS, FabricRequirements, PodTiers
-from scheduler.model.fields import Json, instant, mapping, pairs, rows, whole, words
+from scheduler.model.fields import instant, pairs, rows, whole, words
 from scheduler.model.gang import Gang, GangKey
 from scheduler.model.node_affinity import ANY_NODE, NodeConstraints
 from scheduler.model.numa_request import NO_HOST_REQUEST, HostRequest

@@ -1,18 +1,19 @@
 """
-What a pod asks of the pods around it: (anti-)affinity and topology spread.
+A pod's constraints on other pods: (anti-)affinity and topology spread.
 
 `matchLabelKeys` and `mismatchLabelKeys` are resolved here with the pod's own labels. The API server
-has done so already for what it stores, as a requirement on the same key; then it is not done again,
-because labels may have changed since and the stored requirement is what kube-scheduler obeys.
-Topology spread is resolved at every reading, as in kube-scheduler.
+adds the same requirements to the (anti-)affinity terms that it stores. Those are not resolved
+again, because labels may have changed since, and kube-scheduler obeys the stored requirement.
+Topology spread is resolved on every read, as in kube-scheduler.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from policies.json_fields import Json, mapping
 from scheduler.model import label_selector
-from scheduler.model.fields import Json, mapping, rows, whole
+from scheduler.model.fields import rows, whole
 from scheduler.model.label_selector import NOTHING, LabelRequirement, Selector, joined
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -20,7 +21,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class NamespaceScope(NamedTuple):
-    """Namespaces by name, and those whose labels are selected."""
+    """Namespaces by name and by label selector."""
 
     namespaces: tuple[str, ...]
     selector: Selector = NOTHING
@@ -35,7 +36,7 @@ class PodAffinityTerm(NamedTuple):
 
 
 class SpreadConstraint(NamedTuple):
-    """Pods like these, evenly over the domains of a topology key."""
+    """The selected pods, evenly over the domains of a topology key."""
 
     key: str
     skew: int
@@ -49,16 +50,16 @@ class SpreadConstraint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InterPodConstraints:
-    """Empty: the pod does not care who else is where."""
+    """Empty: the placement does not depend on other pods."""
 
     affinity: tuple[PodAffinityTerm, ...] = ()
     anti: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[tuple[PodAffinityTerm, int], ...] = ()
-    """With weights; below zero: rather not."""
+    """With weights; below zero for preferred anti-affinity."""
     hard: tuple[SpreadConstraint, ...] = ()
     soft: tuple[SpreadConstraint, ...] = ()
     digest: int = field(init=False, repr=False, compare=False)
-    """The hash, computed once: a wish is looked up for every pod that is placed or tried."""
+    """The hash, computed once: plugins look constraints up for every pod that they charge."""
 
     def __post_init__(self) -> None:
         parts = (self.affinity, self.anti, self.preferred, self.hard, self.soft)
@@ -69,7 +70,7 @@ class InterPodConstraints:
 
     @property
     def binding(self) -> bool:
-        """Some node may be refused for it, not only liked less."""
+        """They can filter nodes out, not only lower scores."""
         return bool(self.affinity or self.anti or self.hard)
 
 
@@ -79,58 +80,58 @@ NO_INTER_POD: Final = InterPodConstraints()
 def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> InterPodConstraints:
     """The labels give `matchLabelKeys` their values."""
     affinity = mapping(spec.get("affinity"))
-    constraints = rows(spec.get("topologySpreadConstraints"))
-    if not (affinity.get("podAffinity") or affinity.get("podAntiAffinity") or constraints):
+    spreads = rows(spec.get("topologySpreadConstraints"))
+    if not (affinity.get("podAffinity") or affinity.get("podAntiAffinity") or spreads):
         return NO_INTER_POD
-    mine = dict(labels)
+    own = dict(labels)
     near, far = mapping(affinity.get("podAffinity")), mapping(affinity.get("podAntiAffinity"))
-    wish = InterPodConstraints(
-        affinity=tuple(_term(namespace, mine, row) for row in rows(near.get(_REQUIRED))),
-        anti=tuple(_term(namespace, mine, row) for row in rows(far.get(_REQUIRED))),
+    constraints = InterPodConstraints(
+        affinity=tuple(_term(namespace, own, row) for row in rows(near.get(_REQUIRED))),
+        anti=tuple(_term(namespace, own, row) for row in rows(far.get(_REQUIRED))),
         preferred=(
-            *_weighted(namespace, mine, rows(near.get(_PREFERRED)), +1),
-            *_weighted(namespace, mine, rows(far.get(_PREFERRED)), -1),
+            *_weighted(namespace, own, rows(near.get(_PREFERRED)), +1),
+            *_weighted(namespace, own, rows(far.get(_PREFERRED)), -1),
         ),
-        hard=tuple(_spread(mine, row) for row in constraints if _refuses(row)),
-        soft=tuple(_spread(mine, row) for row in constraints if not _refuses(row)),
+        hard=tuple(_spread(own, row) for row in spreads if _is_hard(row)),
+        soft=tuple(_spread(own, row) for row in spreads if not _is_hard(row)),
     )
-    return NO_INTER_POD if wish == NO_INTER_POD else wish
+    return NO_INTER_POD if constraints == NO_INTER_POD else constraints
 
 
 def _weighted(
-    namespace: str, mine: Mapping[str, str], found: Iterable[Json], sign: int
+    namespace: str, own: Mapping[str, str], terms: Iterable[Json], sign: int
 ) -> tuple[tuple[PodAffinityTerm, int], ...]:
     return tuple(
-        (_term(namespace, mine, mapping(row.get("podAffinityTerm"))), sign * whole(row["weight"]))
-        for row in found
+        (_term(namespace, own, mapping(row.get("podAffinityTerm"))), sign * whole(row["weight"]))
+        for row in terms
         if whole(row.get("weight"))
     )
 
 
-def _term(namespace: str, mine: Mapping[str, str], row: Json) -> PodAffinityTerm:
-    named = tuple(sorted({str(name) for name in row.get("namespaces") or ()}))
-    chosen = label_selector.read(row.get("namespaceSelector"))
-    if not named and chosen is NOTHING:
-        named = (namespace,)
+def _term(namespace: str, own: Mapping[str, str], row: Json) -> PodAffinityTerm:
+    names = tuple(sorted({str(name) for name in row.get("namespaces") or ()}))
+    namespace_selector = label_selector.read(row.get("namespaceSelector"))
+    if not names and namespace_selector is NOTHING:
+        names = (namespace,)
     selector = label_selector.read(row.get("labelSelector"))
     if selector is not None:
-        known = {(requirement.key, requirement.operator) for requirement in selector}
+        present = {(requirement.key, requirement.operator) for requirement in selector}
         added = (
             requirement
             for field_name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-            for requirement in _own(mine, row.get(field_name), operator)
-            if (requirement.key, operator) not in known
+            for requirement in _own_values(own, row.get(field_name), operator)
+            if (requirement.key, operator) not in present
         )
         selector = joined(selector, added)
     return PodAffinityTerm(
-        NamespaceScope(named, chosen), selector, str(row.get("topologyKey") or "")
+        NamespaceScope(names, namespace_selector), selector, str(row.get("topologyKey") or "")
     )
 
 
-def _spread(mine: Mapping[str, str], row: Json) -> SpreadConstraint:
+def _spread(own: Mapping[str, str], row: Json) -> SpreadConstraint:
     selector = label_selector.read(row.get("labelSelector"))
     if selector is not None:
-        selector = joined(selector, _own(mine, row.get("matchLabelKeys"), "In"))
+        selector = joined(selector, _own_values(own, row.get("matchLabelKeys"), "In"))
     return SpreadConstraint(
         key=str(row.get("topologyKey") or ""),
         skew=whole(row.get("maxSkew")),
@@ -141,12 +142,12 @@ def _spread(mine: Mapping[str, str], row: Json) -> SpreadConstraint:
     )
 
 
-def _refuses(row: Json) -> bool:
-    """Anything but the one mild word: a word that is not known must not weaken the wish."""
+def _is_hard(row: Json) -> bool:
+    """An unknown value counts as hard, so that it does not weaken the constraint."""
     return row.get("whenUnsatisfiable") != "ScheduleAnyway"
 
 
-def _own(mine: Mapping[str, str], keys: object, operator: str) -> list[LabelRequirement]:
+def _own_values(own: Mapping[str, str], keys: object, operator: str) -> list[LabelRequirement]:
     """Keys that the pod does not carry are ignored."""
     listed = keys if isinstance(keys, list) else []
-    return [LabelRequirement(str(key), operator, (mine[key],)) for key in listed if key in mine]
+    return [LabelRequirement(str(key), operator, (own[key],)) for key in listed if key in own]

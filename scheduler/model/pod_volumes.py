@@ -1,7 +1,7 @@
 """
-The volumes of a pod that not every node can give it.
+The volumes of a pod that constrain its placement.
 
-    claims    persistent volume claims by name; those of ephemeral volumes are named after the pod
+    claims    PersistentVolumeClaims by name; those of ephemeral volumes are named after the pod
     disks     in-tree disks that two pods of a node may not share
     inline    in-tree disks that count against the limits of the CSI driver they moved to
 """
@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scheduler.model.fields import Json, mapping, rows
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import rows
 
 
 class VolumeClaimRef(NamedTuple):
-    """A claim that the pod mounts; one of an ephemeral volume must be owned by the pod."""
+    """A PVC that the pod mounts; the pod must own that of an ephemeral volume."""
 
     name: str
     ephemeral: bool = False
 
 
 class Disk(NamedTuple):
-    """A disk named in the pod itself. `monitors` tell apart Ceph clusters."""
+    """An in-tree disk in the pod's spec. `monitors` identify the Ceph cluster."""
 
     kind: str
     name: str
@@ -29,7 +30,7 @@ class Disk(NamedTuple):
     monitors: tuple[str, ...] = ()
 
     def conflicts(self, other: "Disk") -> bool:
-        """Whether two pods on one node may not have both."""
+        """Whether two pods on one node may not mount both."""
         if (self.kind, self.name) != (other.kind, other.name):
             return False
         if self.monitors and not set(self.monitors) & set(other.monitors):
@@ -38,35 +39,35 @@ class Disk(NamedTuple):
 
 
 class AttachableVolume(NamedTuple):
-    """A volume as a CSI driver counts it. `moved`: an in-tree disk that the driver took over."""
+    """A volume as a CSI driver counts it. `migrated`: an in-tree disk of that driver."""
 
     driver: str
     handle: str
-    moved: bool = False
+    migrated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """Empty: nothing that ties the pod to a node."""
+    """Empty: volumes do not constrain the placement."""
 
     namespace: str = ""
-    """Where the claims live; empty without claims."""
+    """The namespace of the PVCs; empty without PVCs."""
     claims: tuple[VolumeClaimRef, ...] = ()
-    """In the order of the spec: the first in trouble is the one that is told about."""
+    """In the order of the spec: messages name the first one that has a problem."""
     disks: tuple[Disk, ...] = ()
     inline: tuple[AttachableVolume, ...] = ()
 
     def claim_keys(self) -> tuple[tuple[str, str], ...]:
-        """(namespace, name) of each claim."""
-        return tuple((self.namespace, claim.name) for claim in self.claims)
+        """(namespace, name) of each PVC."""
+        return tuple((self.namespace, pvc.name) for pvc in self.claims)
 
 
 NO_VOLUMES: Final = PodVolumes()
 
 _EBS: Final = "awsElasticBlockStore"
 
-# The CSI driver that took over an in-tree disk, by the field of the volume source.
-MOVED: Final[Mapping[str, str]] = {
+# The CSI driver that an in-tree disk migrated to, by the field of the volume source.
+CSI_DRIVERS: Final[Mapping[str, str]] = {
     _EBS: "ebs.csi.aws.com",
     "gcePersistentDisk": "pd.csi.storage.gke.io",
     "azureDisk": "disk.csi.azure.com",
@@ -85,26 +86,26 @@ _HANDLES: Final[Mapping[str, Callable[[Json], str]]] = {
 
 
 def read(namespace: str, pod: str, spec: Json) -> PodVolumes:
-    """Claims by name (those of ephemeral volumes are named after the pod), and in-tree disks."""
     volumes = rows(spec.get("volumes"))
-    claims = tuple(claim for volume in volumes if (claim := _claim(pod, volume)) is not None)
+    pvcs = tuple(pvc for volume in volumes if (pvc := _pvc(pod, volume)) is not None)
     disks = tuple(disk for volume in volumes if (disk := _disk(volume)) is not None)
-    inline = tuple(found for volume in volumes if (found := attachable(volume)) is not None)
-    if not (claims or disks or inline):
+    attached = (attachable(volume) for volume in volumes)
+    inline = tuple(volume for volume in attached if volume is not None)
+    if not (pvcs or disks or inline):
         return NO_VOLUMES
-    return PodVolumes(namespace if claims else "", claims, disks, inline)
+    return PodVolumes(namespace if pvcs else "", pvcs, disks, inline)
 
 
 def attachable(source: Json) -> AttachableVolume | None:
-    """The CSI volume that an in-tree disk became; a source is that of a pod or of a volume."""
-    for field, driver in MOVED.items():
-        if found := mapping(source.get(field)):
-            handle = _HANDLES[field](found)
-            return AttachableVolume(driver, handle, moved=True) if handle else None
+    """The CSI volume of an in-tree disk; `source` is a volume of a pod, or a PV's spec."""
+    for field, driver in CSI_DRIVERS.items():
+        if disk := mapping(source.get(field)):
+            handle = _HANDLES[field](disk)
+            return AttachableVolume(driver, handle, migrated=True) if handle else None
     return None
 
 
-def _claim(pod: str, volume: Json) -> VolumeClaimRef | None:
+def _pvc(pod: str, volume: Json) -> VolumeClaimRef | None:
     if claim := mapping(volume.get("persistentVolumeClaim")):
         return VolumeClaimRef(str(claim.get("claimName") or ""))
     if mapping(volume.get("ephemeral")):

@@ -1,19 +1,20 @@
 """
-The resource claims of a pod: devices by name, or by a template from which a claim is made for it.
+A pod's references to ResourceClaims: by name, or by the template of a claim of its own.
 
-A `PodResourceClaims` says what all pods of one template have in common. The claim that was made for
-one pod has a name of its own, which kube-controller-manager writes into the pod's status
-(`generated`): equal pods keep equal shapes.
+`PodResourceClaims` is a part of the scheduling spec, which all pods of one template share. The name
+of a claim that kube-controller-manager creates for one pod is in that pod's status (`generated`),
+so that equal pods have equal specs.
 """
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scheduler.model.fields import Json, mapping, rows
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import rows
 
 
 class ResourceClaimRef(NamedTuple):
-    """An entry of spec.resourceClaims: either `claim` or `template` is given."""
+    """An entry of spec.resourceClaims, with either `claim` or `template`."""
 
     name: str
     claim: str = ""
@@ -22,7 +23,7 @@ class ResourceClaimRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodResourceClaims:
-    """In the order of the spec: the first in trouble is the one that is told about."""
+    """In the order of the spec: messages name the first one that has a problem."""
 
     refs: tuple[ResourceClaimRef, ...] = ()
 
@@ -31,8 +32,8 @@ NO_RESOURCE_CLAIMS: Final = PodResourceClaims()
 
 
 def read(spec: Json) -> PodResourceClaims:
-    found = spec.get("resourceClaims")
-    if not found:
+    listed = spec.get("resourceClaims")
+    if not listed:
         return NO_RESOURCE_CLAIMS
     return PodResourceClaims(
         tuple(
@@ -41,21 +42,21 @@ def read(spec: Json) -> PodResourceClaims:
                 str(row.get("resourceClaimName") or ""),
                 str(row.get("resourceClaimTemplateName") or ""),
             )
-            for row in rows(found)
+            for row in rows(listed)
         )
     )
 
 
-def generated(wish: PodResourceClaims, status: Json) -> tuple[str | None, ...]:
+def generated(claims: PodResourceClaims, status: Json) -> tuple[str | None, ...]:
     """
-    The name of each ref's claim: None while nobody has made it, "" where none is needed.
+    The name of each ref's claim: None while it does not exist, "" where none is needed.
 
-    A claim that was named by the user has that name from the start.
+    A claim that the spec names has that name from the start.
     """
-    if wish is NO_RESOURCE_CLAIMS:
+    if claims is NO_RESOURCE_CLAIMS:
         return ()
-    made = {
+    created = {
         str(row.get("name")): str(mapping(row).get("resourceClaimName") or "")
         for row in rows(status.get("resourceClaimStatuses"))
     }
-    return tuple(ref.claim or made.get(ref.name) for ref in wish.refs)
+    return tuple(ref.claim or created.get(ref.name) for ref in claims.refs)

@@ -21,8 +21,9 @@ import orjson
 
 from cluster import errors
 from policies import vocabulary
+from policies.json_fields import Json, mapping
 from scheduler.errors import ModelError
-from scheduler.model.fields import Json, instant, mapping, rows, words
+from scheduler.model.fields import instant, rows, words
 from scheduler.model.gang import GangKey
 from scheduler.model.placeholder import is_placeholder
 from scheduler.model.pod import Pod

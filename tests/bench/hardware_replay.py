@@ -20,7 +20,7 @@ import numpy as np
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Ints, NodeTable
-from scheduler.model.assignment import NOWHERE
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
 from scheduler.plan import filters, planner
@@ -97,7 +97,7 @@ def _places(policy: str, snapshot: Snapshot, seed: int) -> Callable[[Task, int],
         rows = np.flatnonzero(filters.feasible(snapshot, pod, memo))
         if len(rows):
             row = choose(snapshot.table, pod, rows)
-            snapshot.place(pod, snapshot.table.names[row], NOWHERE)
+            snapshot.place(pod, snapshot.table.names[row], NO_ASSIGNMENT)
         return bool(len(rows))
 
     if policy == OURS:

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, Self
 
 import orjson
 
-from scheduler.model.fields import Json, mapping, rows, whole
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import rows, whole
 from scheduler.plugins.dra.device_types import DeviceId, DeviceTaint
 from scheduler.plugins.dra.node_selector import EVERYWHERE, NOWHERE, NodeReach, read_nodes
 

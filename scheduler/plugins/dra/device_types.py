@@ -11,7 +11,8 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, Self
 
 from policies import quantity
-from scheduler.model.fields import Json, mapping, rows, whole
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import rows, whole
 from scheduler.plugins.dra.node_selector import NodeReach, read_nodes
 
 PoolId = tuple[str, str]  # driver, pool

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from policies.json_fields import Json
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, NodeTable
-from scheduler.model.fields import Json
 from scheduler.model.label_selector import (
     FIELD_PREFIX,
     LabelRequirement,

@@ -22,7 +22,7 @@ import numpy as np
 
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, Ints, NodeTable
-from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
 from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
@@ -102,7 +102,7 @@ class DynamicResources:
 
     # --- books ---
 
-    def take(self, pod: Pod, row: int, assignment: Assignment = NOWHERE) -> None:
+    def take(self, pod: Pod, row: int, assignment: Assignment = NO_ASSIGNMENT) -> None:
         """The pod is on this row from now on."""
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS or pod.node:
             return  # a pod that has its node in the API has its claims allocated there too

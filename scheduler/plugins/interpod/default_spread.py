@@ -8,8 +8,8 @@ or ReplicationController. A pod of none of them is not spread.
 from dataclasses import dataclass
 from typing import Final, Self
 
+from policies.json_fields import Json, mapping
 from scheduler.model import label_selector
-from scheduler.model.fields import Json, mapping
 from scheduler.model.label_selector import Selector
 from scheduler.model.pod import Pod
 from scheduler.model.pod_affinity import SpreadConstraint

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Self
 
 from cluster import resources
+from policies.json_fields import Json, mapping
 from scheduler.feed import Feed
-from scheduler.model.fields import Json, mapping, pairs
+from scheduler.model.fields import pairs
 from scheduler.plugins.interpod.default_spread import WorkloadSelector
 from scheduler.plugins.interpod.plugin import InterPod
 from scheduler.plugins.interpod.selector_index import Labels

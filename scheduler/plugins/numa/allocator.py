@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple
 
 from policies import quantity, vocabulary
 from policies.hosts.topology import TopologyManager
-from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
 from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa import topology_manager as kubelet
 from scheduler.plugins.numa.candidates import (
@@ -302,7 +302,7 @@ def _beside(case: _Allocation, group: Sequence[NumaOffer]) -> int:
 def _gpus_alone(layout: HostUsage, host_request: HostRequest, gpus: Sequence[int]) -> Assignment:
     """GPUs by index, where they are known by index, and the rest left to the host."""
     if not host_request.gpus or not layout.gpus:
-        return NOWHERE
+        return NO_ASSIGNMENT
     picked = pick(
         layout.tiers,
         host_request.gpus,
@@ -310,7 +310,7 @@ def _gpus_alone(layout: HostUsage, host_request: HostRequest, gpus: Sequence[int
         free=layout.free_gpus,
         floating=layout.floating_gpus,
     )
-    return NOWHERE if picked is None else Assignment(gpus=picked.indices)
+    return NO_ASSIGNMENT if picked is None else Assignment(gpus=picked.indices)
 
 
 def _split(case: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...]) -> Assignment:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self, TypeVar
 
 from policies.hosts.topology import Gpu, Topology
-from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
 from scheduler.model.numa_request import Hugepages
 from scheduler.plugins.numa.gpu_islands import IslandLevel, tiers
 
@@ -33,7 +33,7 @@ class PodUsage(NamedTuple):
     cpu: int
     memory: int
     gpus: int
-    assignment: Assignment = NOWHERE
+    assignment: Assignment = NO_ASSIGNMENT
     hugepages: Hugepages = ()
     gang: GangId | None = None
     apart: bool = False

@@ -56,7 +56,7 @@ class CsiLimits:
         self._renew()
         left = rows
         for driver in sorted({driver for driver, _ in volumes}):
-            moved = all(found.moved for key, found in volumes.items() if key[0] == driver)
+            moved = all(found.migrated for key, found in volumes.items() if key[0] == driver)
             missing = left & self._lacking(driver, moved=moved)
             if missing.any():
                 yield NOT_INSTALLED % driver, missing

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from policies import quantity, vocabulary
-from scheduler.model.fields import Json, mapping, pairs, rows, words
+from policies.json_fields import Json, mapping
+from scheduler.model.fields import pairs, rows, words
 from scheduler.model.label_selector import NodeTerms, Selector, read_node_terms, read_topologies
 from scheduler.model.label_selector import read as read_selector
 from scheduler.model.pod_volumes import AttachableVolume, attachable

@@ -148,7 +148,7 @@ class VolumeStore:
         driver = _MOVED_PROVISIONERS.get(found.provisioner)
         handle = f"claim {key[0]}/{key[1]}"
         if driver is not None:
-            return AttachableVolume(driver, handle, moved=True)
+            return AttachableVolume(driver, handle, migrated=True)
         return AttachableVolume(found.provisioner, handle)
 
     def attachments(self, node: str) -> Iterator[AttachableVolume]:

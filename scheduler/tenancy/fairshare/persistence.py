@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from cluster import errors, resources, verbs
 from policies import quantity
+from policies.json_fields import mapping
 from policies.text import timestamp
-from scheduler.model.fields import instant, mapping, rows
+from scheduler.model.fields import instant, rows
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
 from scheduler.tenancy.quota.tree import NOBODY
 

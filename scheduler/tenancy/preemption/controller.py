@@ -29,7 +29,7 @@ from cluster import backoff
 from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache
 from scheduler.cache.reserved_capacity import ReservedCapacity
-from scheduler.model.assignment import NOWHERE
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import Placement, Plan
@@ -421,7 +421,7 @@ class PreemptionController:
         for key, pods in sorted(self._queue.nominated().items(), key=lambda row: str(row[0])):
             unit = self._queue.unit(key)
             places = tuple(
-                Placement(pod, pod.nominated, NOWHERE)
+                Placement(pod, pod.nominated, NO_ASSIGNMENT)
                 for pod in sorted(pods, key=lambda pod: pod.uid)
             )
             if unit is None or key in self._holds:

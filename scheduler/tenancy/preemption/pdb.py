@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from cluster import resources
+from policies.json_fields import Json, mapping
 from scheduler.feed import Feed
 from scheduler.model import label_selector
-from scheduler.model.fields import Json, mapping, whole
+from scheduler.model.fields import whole
 from scheduler.model.pod import Pod
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch
 

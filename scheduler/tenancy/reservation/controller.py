@@ -28,7 +28,7 @@ from policies import quantity
 from policies.documents.reservation import Place, PodGroupMembers
 from scheduler.background import BackgroundTasks
 from scheduler.cache.cache import Cache, CachedPod
-from scheduler.model.assignment import NOWHERE, parse
+from scheduler.model.assignment import NO_ASSIGNMENT, parse
 from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import like, spec_of
 from scheduler.model.plan import Bound, Placement, Result
@@ -173,7 +173,7 @@ class ReservationController:
         came = Counter(node for pod, node in bound_members if not is_leader(pod))
         rows = still_open(places, came, missing)
         found = [
-            Placement(pod, row.node, parse(row.assigned or None) or NOWHERE)
+            Placement(pod, row.node, parse(row.assigned or None) or NO_ASSIGNMENT)
             for pod, row in zip(pods, rows, strict=False)
         ]
         return found, pods[len(found) :]

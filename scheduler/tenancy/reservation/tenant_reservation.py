@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from policies import quantity, vocabulary
-from scheduler.model.assignment import NOWHERE
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.node import Node
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod, PodKey
@@ -110,7 +110,7 @@ class TenantReservation:
         """So much, kept on the node."""
         pod = self.stand_in(node, {name: n for name, n in left.items() if name != PODS})
         spec = replace(pod.spec, requests=tuple(sorted(left.items())), default_requests=(0, 0))
-        return Placement(replace(pod, spec=spec), node, NOWHERE)
+        return Placement(replace(pod, spec=spec), node, NO_ASSIGNMENT)
 
 
 def text(found: Mapping[str, int]) -> str:

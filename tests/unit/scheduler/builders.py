@@ -3,7 +3,7 @@
 from typing import Any
 
 from policies import vocabulary
-from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
 from scheduler.model.node import Node
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
@@ -107,5 +107,5 @@ def numa_labels(cpus: int, memory: str, gpus: int, zones: int) -> dict[str, str]
     return words
 
 
-def placed(pod: Pod, node: str, assignment: Assignment = NOWHERE) -> Placement:
+def placed(pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> Placement:
     return Placement(pod, node, assignment)

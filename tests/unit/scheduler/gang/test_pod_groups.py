@@ -7,7 +7,7 @@ import pytest
 from cluster.informer import EventKind, WatchEvent
 from scheduler.errors import ModelError
 from scheduler.gang.pod_groups import PodGroups
-from scheduler.model.gang import GangKey, PodGroup, read_native, read_x
+from scheduler.model.gang import GangKey, PodGroup, read_native_pod_group, read_x_k8s_pod_group
 from scheduler.model.unit import Unit, waiting_text
 from tests.unit.scheduler.builders import a_pod
 
@@ -25,11 +25,17 @@ def x_group(**spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "want"),
     [
-        pytest.param(read_native(native({"gang": {"minCount": 4}})), PodGroup(4), id="native gang"),
-        pytest.param(read_native(native({"basic": {}})), PodGroup(1), id="basic holds nobody back"),
-        pytest.param(read_x(x_group(minMember=3)), PodGroup(3), id="scheduler-plugins"),
         pytest.param(
-            read_x(x_group(minMember=3, scheduleTimeoutSeconds=90)),
+            read_native_pod_group(native({"gang": {"minCount": 4}})), PodGroup(4), id="native gang"
+        ),
+        pytest.param(
+            read_native_pod_group(native({"basic": {}})), PodGroup(1), id="basic holds nobody back"
+        ),
+        pytest.param(
+            read_x_k8s_pod_group(x_group(minMember=3)), PodGroup(3), id="scheduler-plugins"
+        ),
+        pytest.param(
+            read_x_k8s_pod_group(x_group(minMember=3, scheduleTimeoutSeconds=90)),
             PodGroup(3, 90.0),
             id="with a timeout",
         ),
@@ -43,20 +49,20 @@ def test_objects_are_read(found: PodGroup, want: PodGroup) -> None:
     ("read", "obj", "text"),
     [
         pytest.param(
-            read_native,
+            read_native_pod_group,
             native({"gang": {}}),
             "PodGroup ns/g: spec.schedulingPolicy.gang.minCount is None, "
             "want a whole number of at least 1",
             id="no count",
         ),
         pytest.param(
-            read_x,
+            read_x_k8s_pod_group,
             x_group(minMember="3"),
             "PodGroup ns/g: spec.minMember is '3', want a whole number of at least 1",
             id="a word",
         ),
         pytest.param(
-            read_x,
+            read_x_k8s_pod_group,
             x_group(minMember=0),
             "PodGroup ns/g: spec.minMember is 0, want a whole number of at least 1",
             id="nobody",

@@ -7,7 +7,7 @@ import pytest
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model import assignment
-from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
 from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa.allocator import (
     AVOIDED,
@@ -156,7 +156,10 @@ def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
             id="what floats may sit on any NUMA node",
         ),
         pytest.param(
-            [floating(3000)], HostRequest(cpu=3000), NOWHERE, id="a plain pod is left to the host"
+            [floating(3000)],
+            HostRequest(cpu=3000),
+            NO_ASSIGNMENT,
+            id="a plain pod is left to the host",
         ),
         pytest.param(
             [taken(0, gpus=(0,))],
@@ -192,7 +195,9 @@ PAGED = Topology((Zone(0, 4000, 100, ((PAGES, 4),)), Zone(1, 4000, 100, ((PAGES,
 
 def pages(count: int, zone: int | None = None) -> PodUsage:
     """A pod with huge pages, somewhere or on one NUMA node."""
-    held = NOWHERE if zone is None else Assignment((NumaShare(zone, 0, 0, ((PAGES, count),)),))
+    held = (
+        NO_ASSIGNMENT if zone is None else Assignment((NumaShare(zone, 0, 0, ((PAGES, count),)),))
+    )
     return PodUsage(0, 0, 0, held, ((PAGES, count),))
 
 
@@ -274,7 +279,7 @@ def test_books_are_exact_even_where_claims_overlap() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        pytest.param(NOWHERE, id="nothing"),
+        pytest.param(NO_ASSIGNMENT, id="nothing"),
         pytest.param(
             Assignment((NumaShare(0, 1, 2), NumaShare(3, 4, 5)), (0, 7)), id="shares and GPUs"
         ),

@@ -4,7 +4,7 @@ import pytest
 
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
-from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
 from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa.allocator import NumaMisfit, choose
 from scheduler.plugins.numa.gpu_islands import GpuPick, pick, tiers
@@ -148,13 +148,13 @@ def holding(*gpus: int) -> PodUsage:
             Assignment((), (2, 3)),
             id="GPUs alone",
         ),
-        pytest.param(ALONE, [], HostRequest(cpu=1000), 0, NOWHERE, id="no GPU asked for"),
+        pytest.param(ALONE, [], HostRequest(cpu=1000), 0, NO_ASSIGNMENT, id="no GPU asked for"),
         pytest.param(
             ALONE,
             [holding(0, 1, 2, 3, 4, 5), PodUsage(0, 0, 1)],
             HostRequest(gpus=2),
             0,
-            NOWHERE,
+            NO_ASSIGNMENT,
             id="one of the last two is a stranger's",
         ),
         pytest.param(

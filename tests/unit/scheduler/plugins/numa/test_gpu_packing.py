@@ -9,7 +9,7 @@ import pytest
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NOWHERE, Assignment
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
 from scheduler.model.node import Node
 from scheduler.model.plan import Placed
 from scheduler.model.pod import Pod
@@ -36,7 +36,7 @@ def islands(name: str, *sizes: int, cpu: int = 96) -> Node:
 def held(node: str, gpus: int, cpu: int = 0, *, at: tuple[int, ...] = ()) -> tuple[Pod, str]:
     """A pod that holds GPUs of the node, by index where some are given."""
     pod = a_pod(f"on-{node}-{gpus}-{at}", cpu=str(cpu), gpus=gpus)
-    return replace(pod, assignment=Assignment(gpus=at) if at else NOWHERE), node
+    return replace(pod, assignment=Assignment(gpus=at) if at else NO_ASSIGNMENT), node
 
 
 def chosen(nodes: list[Node], pods: list[tuple[Pod, str]], *members: Pod) -> set[str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
 from scheduler.model.node import Node
 from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod, PodKey, SchedulingSpec
@@ -26,7 +26,7 @@ def a_host(name: str, topology: Topology | None) -> Node:
     return replace(a_node(name, cpu="64", memory="640Gi"), topology=topology)
 
 
-def a_guest(name: str, host_request: HostRequest, where: Assignment = NOWHERE) -> Pod:
+def a_guest(name: str, host_request: HostRequest, where: Assignment = NO_ASSIGNMENT) -> Pod:
     return Pod(
         PodKey("ns", name),
         name,
@@ -106,9 +106,9 @@ def test_bounds_follow_what_comes_and_goes() -> None:
     stranger = a_guest("s", HostRequest(cpu=1000))
     found = [int(snapshot.numa_table.most(host_request)[0])]
     for step in (
-        lambda: snapshot.charge(known, "a", known.assignment or NOWHERE),
+        lambda: snapshot.charge(known, "a", known.assignment or NO_ASSIGNMENT),
         lambda: snapshot.charge(stranger, "a"),
-        lambda: snapshot.release(known, "a", known.assignment or NOWHERE),
+        lambda: snapshot.release(known, "a", known.assignment or NO_ASSIGNMENT),
         lambda: snapshot.put_node(a_host("a", Topology((Zone(0, 9000, 0), *TWO.zones[1:])))),
         lambda: snapshot.put_node(a_host("a", None)),
         lambda: snapshot.put_node(a_host("a", Topology(tuple(Zone(i, 2000, 0) for i in range(5))))),

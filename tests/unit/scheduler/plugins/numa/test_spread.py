@@ -6,7 +6,7 @@ import pytest
 
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
 from scheduler.model.pod import Pod
@@ -105,7 +105,7 @@ def test_within_one_plan(nodes: list[Node], pods: list[Pod], want: dict[str, str
 
 def held(name: str, zone: int | None, spread: str = "packed", gang: str = "g") -> tuple[Pod, str]:
     """A member that was bound earlier."""
-    where = NOWHERE if zone is None else Assignment((NumaShare(zone, 1000, 0),))
+    where = NO_ASSIGNMENT if zone is None else Assignment((NumaShare(zone, 1000, 0),))
     notes = {SPREAD: spread}
     if zone is not None:
         notes[vocabulary.NUMA_ASSIGNED_ANNOTATION] = where.render()

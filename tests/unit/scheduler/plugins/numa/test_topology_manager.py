@@ -3,7 +3,7 @@
 import pytest
 
 from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
-from scheduler.model.assignment import NOWHERE, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
 from scheduler.model.numa_request import ContainerRequest, HostRequest
 from scheduler.plugins.numa import topology_manager
 from scheduler.plugins.numa.allocator import NumaMisfit, choose
@@ -156,7 +156,7 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
         ),
         pytest.param(
             host("restricted"),
-            [PodUsage(3000, 0, 0, NOWHERE)],
+            [PodUsage(3000, 0, 0, NO_ASSIGNMENT)],
             HostRequest(cpu=2000, guaranteed=True),
             refused("restricted"),
             id="a stranger may sit anywhere",

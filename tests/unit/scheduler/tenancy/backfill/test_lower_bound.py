@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NOWHERE
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.plan import Placement
 from scheduler.model.unit import units
 from scheduler.plan import planner
@@ -35,7 +35,7 @@ def test_the_search_from_the_bound_on_finds_the_same_start(
         [(pod, node) for pod, node, _ in placed],
     )
     ends = sorted(
-        (ExpectedEnd(end, Placement(pod, node, NOWHERE)) for pod, node, end in placed),
+        (ExpectedEnd(end, Placement(pod, node, NO_ASSIGNMENT)) for pod, node, end in placed),
         key=lambda end: (end.at, end.placement.pod.uid),
     )
     [unit] = units(a_gang(want[0], gpus=want[1], cpu="0"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NOWHERE
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placement, Plan
 from scheduler.model.unit import StartReservation, units
@@ -23,7 +23,7 @@ def scene(
     placed = [(a_pod(name, gpus=gpus, cpu="0"), node) for name, node, gpus, _ in running]
     snapshot = Snapshot.of([a_node(name, gpus=gpus) for name, gpus in nodes.items()], placed)
     ends = [
-        ExpectedEnd(row[3], Placement(pod, node, NOWHERE))
+        ExpectedEnd(row[3], Placement(pod, node, NO_ASSIGNMENT))
         for row, (pod, node) in zip(running, placed, strict=True)
         if row[3] is not None
     ]
@@ -97,5 +97,8 @@ def test_pods_ahead_leave_the_unit_its_capacity(
     snapshot, ends, plan = scene(nodes, running, (1, 7))
     reservation = earliest_start(KEY, snapshot, ends, plan, now=100.0)
     assert reservation is not None
-    pods = [Placement(a_pod(name, gpus=gpus, cpu="0"), node, NOWHERE) for name, node, gpus in ahead]
+    pods = [
+        Placement(a_pod(name, gpus=gpus, cpu="0"), node, NO_ASSIGNMENT)
+        for name, node, gpus in ahead
+    ]
     assert starts_in_time(reservation, snapshot, ends, plan, pods) is in_time

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler.model.assignment import NOWHERE
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.plan import Placed, Placement
 from scheduler.tenancy.preemption.guarantees import GuaranteeKeeper
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup
@@ -33,7 +33,7 @@ def bundles(names: str, ledger: Ledger) -> list[VictimGroup]:
     for name in names.split():
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": name[0]})
         ledger.charge(name[0], [(GPU, 1)])
-        found.append(VictimGroup(name, (Placement(pod, "n", NOWHERE),), foreign=True))
+        found.append(VictimGroup(name, (Placement(pod, "n", NO_ASSIGNMENT),), foreign=True))
     return found
 
 

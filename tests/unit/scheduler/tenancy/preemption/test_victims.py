@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NOWHERE
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placed, Placement
 from scheduler.model.pod import Pod
@@ -22,7 +22,7 @@ GPU = "nvidia.com/gpu"
 
 
 def occupant(pod: Pod, node: str) -> Placement:
-    return Placement(pod, node, NOWHERE)
+    return Placement(pod, node, NO_ASSIGNMENT)
 
 
 def single(name: str, node: str, *, gpus: int = 1, **more: Any) -> VictimGroup:

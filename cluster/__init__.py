@@ -1,7 +1,7 @@
 """
 Access to the API server: connection, client, informers, leader election, Events and typed errors.
 
-    optional_informer
+    optional_informer   policy_objects
           │
     informer   leader_election   events   loop_thread   denials      what a component uses
           └──────────┼────────────┘
@@ -27,6 +27,7 @@ Access to the API server: connection, client, informers, leader election, Events
     loop_thread        event loop in a thread
     net/               HTTP/1.1 to the API server
     optional_informer  informer of a kind that may not exist
+    policy_objects     policy objects, watched as one collection
     resources          group, version, plural of every kind used
     responses          object or list page from bytes
     verbs              protocols of single verbs, for components that use some of them

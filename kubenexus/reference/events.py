@@ -9,7 +9,7 @@ from scheduler.gang import stale_gang_eviction
 from scheduler.report import conditions as scheduling
 from scheduler.report import events
 from webhook.admission import audit
-from webhook.policy_source import objects
+from webhook.policy_source import status_writer
 
 Row = tuple[str, str, str]
 
@@ -22,7 +22,7 @@ ADMISSION: Final[tuple[Row, ...]] = (
     (audit.EXCEPTED, "Normal", "a rule failed and an exception let it pass"),
     (audit.INJECTED, "Normal", "policies wrote fields; with `--event-defaults` only"),
     (
-        objects.REFUSED,
+        status_writer.REFUSED,
         "Warning",
         "newer policies have faults and the last good ones stay in force; on the policy object, or"
         " on the product's namespace for policies from files",

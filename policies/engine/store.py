@@ -1,8 +1,12 @@
 """
 The policies being served, and the faults of a newer set that the store rejected.
 
-    offer(good)  --> current = new,  error = none
-    offer(bad)   --> current = old,  error = its faults      the last good set stays in force
+    files ────poll──────────┐
+                            ├──▶ PolicyLoader ──compiled──▶ Store.offer
+    objects ──put_objects───┘
+
+    offer(good)  --> current = new,  faults = none
+    offer(bad)   --> current = old,  faults = its faults     the last good set stays in force
 
 `FileWatch` compares names, times, sizes, inodes and link targets to find out whether files changed,
 without reading them. A mounted ConfigMap changes by one symbolic link being swapped; a folder that
@@ -10,15 +14,19 @@ changes while it is read is read again. It has no thread and no clock of its own
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from policies.cel import engines
 from policies.documents.faults import Fault
 from policies.engine import loader
+from policies.engine.compiler import Compiler
 from policies.engine.loader import LoadResult, Reading
 from policies.engine.policyset import PolicySet
+from policies.engine.status import Loaded
+from policies.json_fields import Json
 
 _TRIES: Final = 3
 
@@ -101,6 +109,59 @@ class FileWatch:
             before = after
         self._seen = before
         return reading
+
+
+class PolicyLoader:
+    """
+    Loads files and policy objects as one set.
+
+    With `wait_for_objects` nothing is loaded before the first `put_objects`: the set would be
+    incomplete. The policies of `fallback` are in force until a set without faults comes.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        *,
+        wait_for_objects: bool = False,
+        fallback: Iterable[Path] | None = None,
+        engine: str | None = None,
+    ) -> None:
+        self.store = Store()
+        self._files = FileWatch(paths)
+        self._reading = Reading()
+        self._objects: Sequence[Json] | None = None if wait_for_objects else ()
+        self._new_objects: Sequence[Json] | None = None
+        self._fallback = fallback
+        self._engine = engine
+
+    @property
+    def objects(self) -> Sequence[Json]:
+        """The objects of the last load."""
+        return self._objects or ()
+
+    def put_objects(self, objects: Sequence[Json]) -> None:
+        """The policy objects of the API server as they are now; safe from any thread."""
+        self._new_objects = objects
+
+    def load(self, *, at: float) -> Loaded | None:
+        """Load the set if files or objects changed; None: nothing was loaded."""
+        new_objects, self._new_objects = self._new_objects, None
+        reading = self._files.poll()
+        if reading is None and new_objects is None:
+            return None
+        self._reading = self._reading if reading is None else reading
+        self._objects = self._objects if new_objects is None else new_objects
+        if self._objects is None:
+            return None
+        result = self._compile(self._reading + loader.read_objects(self._objects))
+        if not (result.ok or self.store.status().ready) and self._fallback is not None:
+            self.store.offer(self._compile(loader.read_files(self._fallback)), at=at)
+        return Loaded(self.store.offer(result, at=at), result.problems)
+
+    def _compile(self, reading: Reading) -> LoadResult:
+        # A compiler of its own for each set: its memory goes with the set that used it.
+        return loader.compile_all(reading, compiler=Compiler(engines.engine(self._engine)))
 
 
 def fingerprint(paths: Iterable[Path]) -> Fingerprint:

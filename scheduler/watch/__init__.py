@@ -1,5 +1,5 @@
 """
-Watches that are not pods and nodes.
+Watches besides pods and nodes.
 
-    policies  reload policy files and policy objects
+    policies  policy files and policy objects, as placement tables
 """

@@ -12,7 +12,7 @@ Nodes are watched for the size of their NUMA nodes alone, which warnings mention
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ from cluster.events.correlator import EventReport
 from cluster.events.recorder import Recorder
 from cluster.informer import EventKind, Informer, WatchEvent
 from cluster.loop_thread import BackgroundLoop
+from cluster.policy_objects import PolicyObjectWatch
 from policies import vocabulary
 from policies.checks import numa, reservation
 from policies.engine.kueue import Queue
@@ -36,8 +37,7 @@ from webhook.admission.guards import TrustedUsers
 from webhook.facts.errors import FactsUnavailable
 from webhook.facts.kueue_queues import KueueQueues
 from webhook.facts.queue_lookup import GENERATIONS, QueueLookup, controller_of, kind_of
-from webhook.policy_source.objects import PolicyObjects
-from webhook.policy_source.reloader import Objects
+from webhook.policy_source.status_writer import PolicyStatusWriter, written_part
 from webhook.registration.rule_sync import RuleSync
 from webhook.registration.rules import Kinds
 from webhook.review.codec import Review
@@ -62,13 +62,13 @@ class ClusterFacts:
         *,
         instance: str = "webhook",
         schedulers: Collection[str] = (),
-        offer: Callable[[Objects], None] | None = None,
+        put_policy_objects: Callable[[Sequence[Json]], None] | None = None,
         kinds: Callable[[], Kinds | None] | None = None,
         configuration: str = vocabulary.WEBHOOK_NAME,
     ) -> None:
         """
         `schedulers` are the user names of this product's scheduler.
-        `offer` takes the policy objects whenever they change; None: they are not watched.
+        `put_policy_objects` takes the policy objects at each change; None: they are not watched.
         `kinds` are those that the policies in force name; None: the rules are not kept in step.
         `configuration` is the webhook configuration with the rules.
         """
@@ -76,7 +76,7 @@ class ClusterFacts:
         self._configuration = configuration
         self._connection = connection
         self._instance = instance
-        self._offer = offer
+        self._put_policy_objects = put_policy_objects
         self._schedulers = frozenset(schedulers)
         self._loop = BackgroundLoop("webhook-cluster")
         self._client: Client | None = None
@@ -84,7 +84,7 @@ class ClusterFacts:
         self._numa = numa.NumaSizes()
         self._queues: KueueQueues | None = None
         self._queue_lookup: QueueLookup | None = None
-        self._policies: PolicyObjects | None = None
+        self._policy_status: PolicyStatusWriter | None = None
         self._recorder: Recorder | None = None
         self._rule_sync: RuleSync | None = None
 
@@ -124,9 +124,12 @@ class ClusterFacts:
                 if self._kinds is not None:
                     self._rule_sync = RuleSync(client, kinds=self._kinds, name=self._configuration)
                     tasks.create_task(self._rule_sync.run())
-                if self._offer is not None:
-                    self._policies = PolicyObjects(client, recorder, offer=self._offer)
-                    tasks.create_task(self._policies.run())
+                if self._put_policy_objects is not None:
+                    self._policy_status = PolicyStatusWriter(client, recorder)
+                    policy_objects = PolicyObjectWatch(
+                        client, on_change=self._put_policy_objects, relevant=written_part
+                    )
+                    tasks.create_task(policy_objects.run())
 
     def _nodes(self, client: Client) -> Informer[numa.Sizes]:
         """Readiness does not wait for nodes: without them a warning is missing, no denial."""
@@ -137,10 +140,10 @@ class ClusterFacts:
 
         return Informer(client, resources.NODES, keep=numa.sizes_of, on_event=changed)
 
-    def report_policies(self, objects: Objects, loaded: Loaded) -> None:
+    def report_policies(self, objects: Sequence[Json], loaded: Loaded) -> None:
         """Start writing the status of the policies; safe from any thread, returns at once."""
-        if self._policies is not None:
-            self._loop.submit(self._policies.report(objects, loaded))
+        if self._policy_status is not None:
+            self._loop.submit(self._policy_status.write(objects, loaded))
         if self._rule_sync is not None:
             self._loop.submit(_wake(self._rule_sync))
 

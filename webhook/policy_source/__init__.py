@@ -1,6 +1,6 @@
 """
-Where the webhook's policies come from: files and policy objects.
+The policies of the webhook: from files and from policy objects.
 
-    objects   policy objects: watch and status
-    reloader  reload policies from files and objects
+    reloader       load policies again when files or objects change
+    status_writer  status.conditions of policy objects, Events about faults
 """

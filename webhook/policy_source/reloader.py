@@ -1,45 +1,40 @@
 """
-Keeps the policies that are served in step with their files and with the API server's objects.
+Keeps the policies in force in step with files and policy objects, in a thread of the worker.
 
-    files ----poll----+
-                      +--> reading --compile--> LoadResult --offer--> store
-    objects --offer---+                            |
-                                                   +-- faults: the last good set stays, and says so
+    files ────poll────────────┐
+                              ├──▶ PolicyLoader ──▶ current, metrics, report
+    objects ──put_objects─────┘
 
-One thread a worker looks every few seconds, or at once when objects are offered; a look costs a
-few `stat` calls. Requests read `current` once and never wait.
+The thread polls every two seconds, and at once when objects come; a poll costs a few `stat`
+calls. Requests read `current` once and never wait.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from policies.cel import engines
-from policies.engine import loader
-from policies.engine.compiler import Compiler
-from policies.engine.loader import Reading
 from policies.engine.policyset import PolicySet
 from policies.engine.status import Loaded
-from policies.engine.store import FileWatch, Status, Store
+from policies.engine.store import PolicyLoader, Status
+from policies.json_fields import Json
 from webhook import metrics
 
 logger = logging.getLogger(__name__)
 
-Objects = tuple[Mapping[str, Any], ...]
-Report = Callable[[Objects, Loaded], None]
+Report = Callable[[Sequence[Json], Loaded], None]
 
 POLL_SECONDS: Final = 2.0
 
 
-def _discard(objects: Objects, loaded: Loaded) -> None:
+def _discard(objects: Sequence[Json], loaded: Loaded) -> None:
     """Drops the report."""
 
 
 class PolicyReloader:
-    """Serves the policies of some files and folders, and of the objects it is offered."""
+    """The policies of some files and folders, and of the objects that `put_objects` brings."""
 
     def __init__(
         self,
@@ -50,25 +45,22 @@ class PolicyReloader:
         engine: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._files = FileWatch(paths)
-        self._reading = Reading()
-        self._objects: Objects | None = None if wait_for_objects else ()
-        self._offered: Objects | None = None
-        self._engine, self._report, self._now = engine, report, now
-        self._store = Store()
+        self._loader = PolicyLoader(paths, wait_for_objects=wait_for_objects, engine=engine)
+        self._report = report
+        self._now = now
         self._wake = threading.Event()
         self._stopped = False
 
     @property
     def current(self) -> PolicySet:
-        return self._store.current
+        return self._loader.store.current
 
     def status(self) -> Status:
-        return self._store.status()
+        return self._loader.store.status()
 
     def unready_reason(self) -> str | None:
-        """Why nothing can be judged yet; a refused newer set is no reason to stop judging."""
-        status = self._store.status()
+        """Why no policies are in force yet; a refused newer set changes nothing in force."""
+        status = self.status()
         if status.ready:
             return None
         if status.faults:
@@ -76,55 +68,44 @@ class PolicyReloader:
         return "the policies have not been read yet"
 
     def degraded(self) -> str | None:
-        """What stands in the way of a newer set, while the last good one is served."""
-        status = self._store.status()
+        """The first fault of a newer set, while the last good one is in force."""
+        status = self.status()
         if not (status.ready and status.faults):
             return None
         return f"the last good policies are served; a newer set has faults: {status.faults[0]}"
 
-    def offer(self, objects: Objects) -> None:
-        """The policy objects that the API server holds now; from any thread."""
-        self._offered = objects
+    def put_objects(self, objects: Sequence[Json]) -> None:
+        """The policy objects of the API server as they are now; safe from any thread."""
+        self._loader.put_objects(objects)
         self._wake.set()
 
     def poll(self) -> bool:
-        """Take what changed; whether a new set is in force."""
-        offered, self._offered = self._offered, None
-        reading = self._files.poll()
-        if reading is None and offered is None:
+        """Load what changed; whether a new set is in force."""
+        loaded = self._loader.load(at=self._now())
+        if loaded is None:
             return False
-        self._reading = self._reading if reading is None else reading
-        self._objects = self._objects if offered is None else offered
-        if self._objects is None:
-            return False  # without the objects the set would not be whole
-        return self._load(self._reading + loader.read_objects(self._objects), self._objects)
-
-    def _load(self, reading: Reading, objects: Objects) -> bool:
-        # A compiler of its own for each set: what it remembers goes with the set that used it.
-        result = loader.compile_all(reading, compiler=Compiler(engines.engine(self._engine)))
-        taken = self._store.offer(result, at=self._now())
-        status = self._store.status()
+        status = self.status()
         metrics.POLICIES.set(status.policies)
-        metrics.POLICY_FAULTS.set(len(result.problems))
-        if taken:
+        metrics.POLICY_FAULTS.set(len(loaded.faults))
+        if loaded.in_force:
             logger.info(
                 "policies in force", extra={"policies": status.policies, "digest": status.digest}
             )
-        for fault in result.problems:
+        for fault in loaded.faults:
             logger.error("policies refused", extra={"fault": str(fault)})
-        self._report(objects, Loaded(taken, result.problems))
-        return taken
+        self._report(self._loader.objects, loaded)
+        return loaded.in_force
 
     def start(self) -> None:
-        """Read the policies now, and go on looking in a thread."""
+        """Load the policies now, and go on polling in a thread."""
         self.poll()
-        threading.Thread(target=self._look, name="policies", daemon=True).start()
+        threading.Thread(target=self._run, name="policies", daemon=True).start()
 
     def stop(self) -> None:
         self._stopped = True
         self._wake.set()
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         while not self._stopped:
             self._wake.wait(POLL_SECONDS)
             self._wake.clear()

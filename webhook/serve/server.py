@@ -172,7 +172,7 @@ class _Gunicorn(BaseApplication):
             self._where,
             schedulers=options.schedulers,
             instance=f"{socket.gethostname()}-{os.getpid()}",
-            offer=policies.offer if options.policy_objects else None,
+            put_policy_objects=policies.put_objects if options.policy_objects else None,
             kinds=lambda: policies.current.kinds if policies.status().ready else None,
             configuration=options.configuration,
         )

@@ -30,7 +30,7 @@ from tests.builders import a_namespace
 from tests.pages import Block
 from webhook.admission import audit, decide, guards
 from webhook.admission.decide import Facts
-from webhook.policy_source import objects
+from webhook.policy_source import status_writer
 from webhook.registration import configurations
 from webhook.review.codec import Review
 
@@ -255,7 +255,7 @@ def test_every_reason_is_in_the_reference() -> None:
     }
     rows = (*happenings.ADMISSION, *happenings.SCHEDULING, *happenings.CONDITIONS)
     listed = {row[0] for row in rows}
-    assert said | set(audit.REASONS) | {objects.REFUSED} <= listed
+    assert said | set(audit.REASONS) | {status_writer.REFUSED} <= listed
 
 
 def test_every_metric_that_a_page_names_exists() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 from policies.engine import loader, store
 from policies.engine.loader import LoadResult, Reading
-from policies.engine.store import FileWatch, Status, Store
+from policies.engine.store import FileWatch, PolicyLoader, Status, Store
 from tests.policy_builders import a_compiler, a_platform_policy, a_rule
 
 GOOD = a_platform_policy("good")
@@ -96,3 +96,42 @@ def test_a_folder_that_is_gone_has_a_fingerprint_too(tmp_path: Path) -> None:
     gone = store.fingerprint([tmp_path / "gone"])
     assert gone == store.fingerprint([tmp_path / "gone"])
     assert gone != store.fingerprint([tmp_path])
+
+
+def test_files_and_objects_are_one_set(tmp_path: Path) -> None:
+    policies = PolicyLoader([tmp_path], wait_for_objects=True)
+    outcomes = [policies.load(at=0.0)]
+    policies.put_objects((GOOD,))
+    outcomes += [policies.load(at=1.0), policies.load(at=2.0)]
+    (tmp_path / "bad.yaml").write_text("kind: Bad\n")
+    outcomes.append(policies.load(at=3.0))
+    (tmp_path / "bad.yaml").unlink()
+    policies.put_objects((BETTER,))
+    outcomes.append(policies.load(at=4.0))
+    status = policies.store.status()
+    assert [None if loaded is None else loaded.in_force for loaded in outcomes] == [
+        None,  # the objects are not known yet
+        True,
+        None,  # nothing changed
+        False,
+        True,
+    ]
+    assert (status.generation, status.faults, policies.objects) == (2, (), (BETTER,))
+
+
+def test_the_fallback_is_in_force_until_a_good_set_comes(tmp_path: Path) -> None:
+    policies = PolicyLoader([], fallback=(loader.LIBRARY,))
+    policies.put_objects((BAD,))
+    first = policies.load(at=0.0)
+    fallback = policies.store.current.digest
+    policies.put_objects((GOOD,))
+    policies.load(at=1.0)
+    policies.put_objects((BAD,))
+    policies.load(at=2.0)
+    assert first is not None
+    assert (first.in_force, len(first.faults), fallback, policies.store.current.digest) == (
+        False,
+        1,
+        loader.load_files(loader.LIBRARY, compiler=a_compiler()).policies.digest,
+        result(GOOD).policies.digest,
+    )

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from cluster.informer import EventKind, WatchEvent
 from policies import vocabulary
 from policies.documents.faults import Fault
 from policies.engine import loader
@@ -39,45 +38,50 @@ GOOD = policy("mine", topologyLevels=[LEVEL])
 OTHER = policy("mine", topologyLevels=[{"name": "hall", "labels": ["hall"]}, LEVEL])
 BAD = policy("mine", topologyLevels=[{"name": "row"}])
 
-Step = Callable[[PolicyWatch], None]
+Objects = dict[str, Json]
+Step = Callable[[Objects], None]
 
 
 def put(obj: Json) -> Step:
-    def step(following: PolicyWatch) -> None:
-        following.on_object(WatchEvent(EventKind.ADDED, ("", obj["metadata"]["name"]), obj, None))
+    def step(objects: Objects) -> None:
+        objects[obj["metadata"]["name"]] = obj
 
     return step
 
 
-def drop(obj: Json) -> Step:
-    def step(following: PolicyWatch) -> None:
-        following.on_object(WatchEvent(EventKind.DELETED, ("", obj["metadata"]["name"]), obj, obj))
+def delete(obj: Json) -> Step:
+    def step(objects: Objects) -> None:
+        del objects[obj["metadata"]["name"]]
 
     return step
 
 
-def nothing(following: PolicyWatch) -> None:
+def nothing(objects: Objects) -> None:
     """Nothing changed."""
 
 
 async def story(paths: Sequence[Path], steps: Sequence[Step]) -> list[str]:
-    """After each step what was adopted (level names) or refused, else a dash."""
-    told: list[str] = []
+    """After each step the adopted level names or the number of faults, else a dash."""
+    outcome: list[str] = []
 
     def adopt(tables: PlacementTables) -> None:
-        told.append(" ".join(level.name for level in tables.levels))
+        outcome.append(" ".join(level.name for level in tables.levels))
 
     def refused(faults: Sequence[Fault]) -> None:
-        told.append(f"{len(faults)} refused")
+        outcome.append(f"{len(faults)} refused")
 
-    following = PolicyWatch(paths, adopt=adopt, refused=refused)
-    found = []
+    policy_watch = PolicyWatch(paths, adopt=adopt, refused=refused)
+    objects: Objects = {}
+    outcomes = []
     for number, step in enumerate(steps):
-        step(following)
-        await following.look(force=number == 0)
-        found.append(", ".join(told) or "-")
-        told.clear()
-    return found
+        before = dict(objects)
+        step(objects)
+        if number == 0 or objects != before:
+            policy_watch.put_objects(tuple(objects.values()))
+        await policy_watch.poll()
+        outcomes.append(", ".join(outcome) or "-")
+        outcome.clear()
+    return outcomes
 
 
 SHIPPED = "clique fabric rack zone region"
@@ -91,7 +95,7 @@ SHIPPED = "clique fabric rack zone region"
         pytest.param([put(GOOD), put(OTHER)], ["row", "row hall"], id="narrowest first"),
         pytest.param([put(GOOD), put(GOOD)], ["row", "-"], id="the same again"),
         pytest.param(
-            [put(GOOD), drop(GOOD)], ["row", "clique rack fabric zone"], id="an object goes"
+            [put(GOOD), delete(GOOD)], ["row", "clique rack fabric zone"], id="an object goes"
         ),
         pytest.param(
             [put(GOOD), put(BAD), put(OTHER)],
@@ -105,19 +109,6 @@ def test_objects(steps: list[Step], want: list[str]) -> None:
     assert asyncio.run(story([], steps)) == want
 
 
-def test_a_status_alone_is_no_reason_to_read_policies_again() -> None:
-    async def run() -> tuple[bool, bool, Json]:
-        following = PolicyWatch([], adopt=lambda _: None, refused=lambda _: None)
-        put(GOOD)(following)
-        await following.look()
-        put({**GOOD, "status": {"usage": {"share": "0.5"}}})(following)
-        calm = not following._changed.is_set()
-        put(OTHER)(following)
-        return calm, following._changed.is_set(), following.objects()[0]
-
-    assert asyncio.run(run()) == (True, True, OTHER)
-
-
 def test_files_are_read_when_they_change(tmp_path: Path) -> None:
     file = tmp_path / "levels.yaml"
     text = (
@@ -125,9 +116,9 @@ def test_files_are_read_when_they_change(tmp_path: Path) -> None:
         " metadata: {name: files}, spec: {topologyLevels: [{name: NAME, labels: [a]}]}}"
     )
 
-    def write(what: str) -> Step:
-        def step(following: PolicyWatch) -> None:
-            file.write_text(what)
+    def write(text: str) -> Step:
+        def step(objects: Objects) -> None:
+            file.write_text(text)
 
         return step
 
@@ -141,11 +132,12 @@ def test_files_are_read_when_they_change(tmp_path: Path) -> None:
 
 
 def test_the_policies_that_ship() -> None:
-    following = PolicyWatch([loader.LIBRARY], adopt=lambda _: None, refused=lambda _: None)
-    asyncio.run(following.look(force=True))
-    tables = following.tables
+    policy_watch = PolicyWatch([loader.LIBRARY], adopt=lambda _: None, refused=lambda _: None)
+    policy_watch.put_objects(())
+    asyncio.run(policy_watch.poll())
+    tables = policy_watch.tables
     assert (
-        following.settled.is_set(),
+        policy_watch.settled.is_set(),
         tables.level("zone"),
         tables.model("NVIDIA-H100-80GB-HBM3"),
         tables.model("Tesla-T4-SHARED"),

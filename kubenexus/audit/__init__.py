@@ -1,11 +1,13 @@
 """
-`kubenexus audit`: what exists and would not be admitted today.
+`kubenexus audit`: find existing objects that admission would not admit today.
 
-    discovery   which kinds the API server has of those that are judged
-    scan        every object of them, page by page, each laid before the judge
-    judging     one object under the policies in force, with the code of the webhook; pure
-    report      rows and sums as text and as JSON lines; pure
+    cli           options -> run
+    kinds         which kinds the API server serves of those that policies cover
+    scan          list every object of them, page by page
+    kueue_queues  the Kueue queue of each workload
+    validate      one object under the policies in force, with the webhook's own code; pure
+    report        violations and totals as text and as JSON lines; pure
 
-Found are objects that were made while the webhook was off, before a policy was, or under an
-exception that has ended. Nothing is changed, and nobody is told but the caller.
+It finds objects that were created while the webhook was off, before a policy existed, or under an
+exception that has expired. It changes nothing and writes no Events.
 """

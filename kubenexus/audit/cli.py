@@ -1,11 +1,11 @@
 """
-`kubenexus audit`: options in, one walk over the cluster, exit code out.
+`kubenexus audit`: options in, one scan of the cluster, exit code out.
 
-    exit 0   everything was read, and all of it would be admitted today
-    exit 1   everything was read, and something fails a rule
-    exit 2   not everything could be read, or the command is at fault; the message says why
+    exit 0   every object was read, and would be admitted today
+    exit 1   every object was read, and at least one fails a rule
+    exit 2   an object could not be read, or the options are wrong; the message says why
 
-Nothing is asked and nothing is changed, so that it runs as a CronJob too.
+It asks no questions and changes nothing, so it can run as a CronJob.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from cluster import errors, resources
 from cluster.client import Client
 from cluster.connection import connection
 from kubenexus.audit import report
-from kubenexus.audit.scan import NoNamespace, Scan, Sums
+from kubenexus.audit.scan import NoNamespace, Scan, Totals
 from kubenexus.audit.validate import Violation
 from policies.cel import engines
 from policies.cel.protocol import CelError
@@ -34,7 +34,7 @@ BAD_INPUT: Final = 2
 
 app: Final = typer.Typer(
     name="audit",
-    help="Find what exists and would not be admitted today.",
+    help="Find existing objects that admission would not admit today.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -49,7 +49,7 @@ class Output(StrEnum):
 
 
 class AuditError(Exception):
-    """The audit cannot be done as asked; the message says what to do."""
+    """The options do not allow an audit; the message says what to do."""
 
 
 @app.command()
@@ -62,30 +62,31 @@ def audit(
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
     policy_objects: Annotated[
-        bool, typer.Option(help="Judge by PlatformPolicy and TenantPolicy objects as well.")
+        bool, typer.Option(help="Apply PlatformPolicy and TenantPolicy objects as well.")
     ] = True,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Only this namespace; default: all.")
     ] = None,
     exclude_namespace: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A namespace that admission leaves alone; default: those of the product."
-        ),
+        typer.Option(help="A namespace that admission excludes; default: as the webhook does."),
     ] = None,
     not_admitted: Annotated[
         bool,
-        typer.Option("--not-admitted", help="List pods that admission never saw, even good ones."),
+        typer.Option(
+            "--not-admitted", help="Also list pods that bypassed admission and fail no rule."
+        ),
     ] = False,
     engine: Annotated[str | None, typer.Option(help="The CEL engine; default: the best.")] = None,
     output: Annotated[
         Output, typer.Option("--output", "-o", help="text, or json: one line each.")
     ] = Output.TEXT,
 ) -> None:
-    """Find what exists and would not be admitted today, such as what was made without admission.
+    """Find existing objects that admission would not admit today.
 
-    Ends with 0 when there is nothing, with 1 when something fails a rule, with 2 when not
-    everything could be read.
+    Such objects were created while the webhook was off, before a policy existed, or under an
+    exception that has expired. Ends with 0 when there is none, with 1 when an object fails a rule,
+    with 2 when not every object could be read.
     """
     table = report.Table()
 
@@ -93,7 +94,7 @@ def audit(
         typer.echo(report.row_json(row))
 
     try:
-        sums = asyncio.run(
+        totals = asyncio.run(
             _run(
                 kubeconfig,
                 paths=policies or [loader.LIBRARY],
@@ -108,16 +109,14 @@ def audit(
     except (AuditError, NoNamespace, errors.ClusterError, CelError) as exc:
         typer.echo(f"kubenexus: {exc}{_advice(exc)}", err=True)
         raise typer.Exit(BAD_INPUT) from exc
-    for line in [report.summary_json(sums)] if output is Output.JSON else table.lines(sums):
+    for line in [report.summary_json(totals)] if output is Output.JSON else table.lines(totals):
         typer.echo(line)
-    raise typer.Exit(1 if sums.violations else 0)
+    raise typer.Exit(1 if totals.violations else 0)
 
 
 def _advice(exc: Exception) -> str:
     if isinstance(exc, errors.Refused) and exc.status == 403:
-        return (
-            "; an audit lists namespaces, policies and every kind of workload: ask for the rights"
-        )
+        return "; an audit needs to list namespaces, policies and every kind of workload"
     return ""
 
 
@@ -131,11 +130,11 @@ async def _run(
     list_not_admitted: bool,
     engine: str | None,
     take: Callable[[Violation], None],
-) -> Sums:
+) -> Totals:
     if namespace in excluded:
         raise AuditError(
-            f"namespace {namespace!r} is left alone by admission, so nothing in it is judged; "
-            "name another, or say with --exclude-namespace which ones are left alone"
+            f"namespace {namespace!r} is excluded from admission, so it is not audited; "
+            "name another, or set the excluded ones with --exclude-namespace"
         )
     async with Client(connection.load(kubeconfig), component="audit") as client:
         in_force = await _policies(client, paths, policy_objects=policy_objects, engine=engine)

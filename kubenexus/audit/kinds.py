@@ -1,8 +1,8 @@
 """
-Which kinds an audit reads: the table of `policies.pods.workloads`, and what policies name besides.
+The kinds that an audit reads: the table of `policies.pods.workloads`, and those that policies name.
 
-A kind that is not installed is not there to be audited. A group that does not answer is an error:
-nobody could say what it hides. Kinds without a namespace belong to nobody and are not audited.
+A kind that is not installed is skipped. An API group that does not answer is an error, because the
+audit would be incomplete. Cluster-scoped kinds belong to no tenant and are not audited.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from webhook.registration import rules
 
 
 async def kinds(client: verbs.Sends, named: Collection[str] = ()) -> list[Resource]:
-    """The kinds that the server has, by group and name; `named` are those of policies."""
+    """The served kinds, by group and name; `named` are those of policies."""
     groups = {group for group, _ in workloads.KINDS}
     bare = {name for name in named if "/" not in name and name != "*"} - {
         kind for group, kind in workloads.KINDS if not group

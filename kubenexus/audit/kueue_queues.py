@@ -1,9 +1,8 @@
 """
-The queues of Kueue as an audit finds them: both kinds read once, controllers as they come up.
+The Kueue queue of each workload: an audit reads both kinds once, and controllers when needed.
 
-What stands in which queue is told as the webhook tells it: the highest controller that names a
-queue, else the object itself, or what it makes. A cluster without Kueue has no such kinds, and
-nobody is asked.
+The rule is the webhook's: the highest controller that names a queue decides, else the object
+itself, or the pods it makes. Without Kueue in the cluster nothing is read.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -33,8 +32,8 @@ class AuditQueues:
         self._served = False
         self._local: dict[tuple[str, str], str] = {}  # namespace, name -> ClusterQueue
         self._cluster: dict[str, ClusterQueue] = {}
-        self._held: set[str] = set()  # namespaces with queues
-        self._above: dict[str, str] = {}  # uid of a controller -> queue
+        self._with_queues: set[str] = set()  # namespaces with queues
+        self._queue_above: dict[str, str] = {}  # uid of a controller -> queue
 
     async def read(self, client: verbs.Sends, pages: Pages) -> None:
         rows = await discovery.served(client, groups={kind.group for kind in _KINDS})
@@ -47,16 +46,16 @@ class AuditQueues:
             for obj in page.items:
                 about = obj["metadata"]
                 self._local[about["namespace"], about["name"]] = kueue.leads_to(obj)
-                self._held.add(about["namespace"])
+                self._with_queues.add(about["namespace"])
         async for page in pages(cluster):
             self._cluster |= {obj["metadata"]["name"]: ClusterQueue.read(obj) for obj in page.items}
 
-    async def of(self, asked: Review) -> Queue | None:
-        """The queue that an object stands in; None: in none."""
-        if not decide.needs_queue(asked):
+    async def of(self, review: Review) -> Queue | None:
+        """The queue of an object; None: it has none."""
+        if not decide.needs_queue(review):
             return None
-        obj, namespace = asked.object or {}, asked.namespace
-        name = await self._name_above(obj, namespace) if namespace in self._held else ""
+        obj, namespace = review.object or {}, review.namespace
+        name = await self._name_above(obj, namespace) if namespace in self._with_queues else ""
         name = name or kueue.name_in(obj)
         if not name:
             return None
@@ -68,12 +67,12 @@ class AuditQueues:
         if reference is None:
             return ""
         uid = str(reference.get("uid"))
-        if uid not in self._above:
+        if uid not in self._queue_above:
             name, found = "", await self._controller(obj, namespace)
             for _ in range(queue_lookup.GENERATIONS):
                 if found is None:
                     break
                 name = kueue.name_of(found) or name
                 found = await self._controller(found, namespace)
-            self._above[uid] = name
-        return self._above[uid]
+            self._queue_above[uid] = name
+        return self._queue_above[uid]

@@ -1,15 +1,15 @@
 """
-Rows and sums of an audit: a table for people, JSON lines for programs. Pure.
+Violations and totals of an audit: a table, or JSON lines. Pure.
 
-Programs get each row as it is found and the sums last: a reader that saw no `summary` line saw no
-whole audit. People get the rows in order, as many as a person could read, and all of them counted.
+JSON has each violation as it is found and the totals last: without a `summary` line the audit is
+incomplete. The table has violations in order, up to a limit, and counts all of them.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from kubenexus.audit.scan import Sums
+from kubenexus.audit.scan import Totals
 from kubenexus.audit.validate import Violation
 
 ROWS: Final = 10_000  # rows that a table holds
@@ -18,7 +18,7 @@ _RULES_HEAD: Final = ("RULE", "ACTION", "VIOLATIONS")
 
 
 class Table:
-    """Collects the rows for people."""
+    """Collects the rows of the table."""
 
     def __init__(self, limit: int = ROWS) -> None:
         self._rows: list[Violation] = []
@@ -30,7 +30,7 @@ class Table:
         else:
             self._more += 1
 
-    def lines(self, sums: Sums) -> Iterator[str]:
+    def lines(self, totals: Totals) -> Iterator[str]:
         if self._rows:
             rows = [
                 (row.namespace, row.object, row.action, row.rule_name, _message(row))
@@ -40,23 +40,23 @@ class Table:
             if self._more:
                 yield f"... and {self._more} more; -o json shows all"
             yield ""
-            yield from _aligned([_RULES_HEAD, *_by_rule(sums)])
+            yield from _aligned([_RULES_HEAD, *_by_rule(totals)])
             yield ""
-        yield summary(sums)
+        yield summary(totals)
 
 
-def summary(sums: Sums) -> str:
-    """The last line for people."""
-    said = (
-        f"{_count(sums.violations, 'violation')} in {sums.failing} of "
-        f"{_count(sums.objects, 'object')}: {_count(sums.kinds, 'kind')}, "
-        f"{_count(len(sums.namespaces), 'namespace')}."
+def summary(totals: Totals) -> str:
+    """The last line of the text."""
+    text = (
+        f"{_count(totals.violations, 'violation')} in {totals.failing} of "
+        f"{_count(totals.objects, 'object')}: {_count(totals.kinds, 'kind')}, "
+        f"{_count(len(totals.namespaces), 'namespace')}."
     )
-    if sums.excepted:
-        said += f" Let pass by exceptions: {sums.excepted}."
-    if sums.not_admitted:
-        said += f" Pods that admission never saw: {sums.not_admitted}."
-    return said
+    if totals.excepted:
+        text += f" Allowed by exceptions: {totals.excepted}."
+    if totals.not_admitted:
+        text += f" Pods that bypassed admission: {totals.not_admitted}."
+    return text
 
 
 def row_json(row: Violation) -> str:
@@ -79,30 +79,30 @@ def row_json(row: Violation) -> str:
     )
 
 
-def summary_json(sums: Sums) -> str:
-    """The last line for programs."""
+def summary_json(totals: Totals) -> str:
+    """The last line of the JSON output."""
     rules = [
         {"rule": rule, "action": action, "violations": int(count)}
-        for rule, action, count in _by_rule(sums)
+        for rule, action, count in _by_rule(totals)
     ]
     return _json(
         {
             "type": "summary",
-            "kinds": sums.kinds,
-            "namespaces": len(sums.namespaces),
-            "objects": sums.objects,
-            "failing": sums.failing,
-            "violations": sums.violations,
-            "excepted": sums.excepted,
-            "notAdmitted": sums.not_admitted,
+            "kinds": totals.kinds,
+            "namespaces": len(totals.namespaces),
+            "objects": totals.objects,
+            "failing": totals.failing,
+            "violations": totals.violations,
+            "excepted": totals.excepted,
+            "notAdmitted": totals.not_admitted,
             "rules": rules,
         }
     )
 
 
-def _by_rule(sums: Sums) -> list[tuple[str, str, str]]:
+def _by_rule(totals: Totals) -> list[tuple[str, str, str]]:
     """The rule that fails most often first."""
-    ranked = sorted(sums.rules.items(), key=lambda item: (-item[1], item[0]))
+    ranked = sorted(totals.rules.items(), key=lambda item: (-item[1], item[0]))
     return [(rule, action, str(count)) for (rule, action), count in ranked]
 
 
@@ -113,7 +113,7 @@ def _message(row: Violation) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they must be; the last as long as it is."""
+    """Columns padded to their widest cell, except the last."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)]

@@ -1,10 +1,10 @@
 """
-AuditClient every object of every kind that is judged, page by page, and lays each before the judge.
+List every object of every audited kind, page by page, and validate each.
 
-    namespaces --> kinds --> pages --> objects --judge--> rows to `take`, numbers to `Sums`
+    namespaces --> kinds --> pages --> objects --validate--> `take`, `Totals`
 
-One page is in memory at a time. Where a listing has to begin anew because it took longer than the
-server remembers, what was judged already is passed over: pages come in the order of their keys.
+One page is in memory at a time. When a list starts over because its continue token expired, objects
+that were validated already are skipped: pages come in the order of their keys.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ from webhook.admission import audit, decide
 from webhook.review.codec import Review
 
 PAGE: Final = 250  # objects in memory at a time
-PATIENCE: Final = 30.0  # seconds that a busy server may ask to wait
+PATIENCE: Final = 30.0  # seconds that a busy API server may delay a page
 
 
 class NoNamespace(Exception):
@@ -40,8 +40,8 @@ class AuditClient(verbs.Sends, verbs.Gets, verbs.Lists, Protocol):
 
 
 @dataclass(slots=True)
-class Sums:
-    """What a scan counted."""
+class Totals:
+    """The counts of a scan."""
 
     kinds: int = 0
     namespaces: set[str] = field(default_factory=set)
@@ -53,18 +53,18 @@ class Sums:
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(rule, action) -> violations"""
 
-    def add(self, namespace: str, judged: ValidatedObject) -> None:
+    def add(self, namespace: str, validated: ValidatedObject) -> None:
         self.namespaces.add(namespace)
         self.objects += 1
-        self.failing += bool(judged.violations)
-        self.violations += len(judged.violations)
-        self.excepted += judged.excepted
-        self.not_admitted += judged.not_admitted
-        self.rules.update((row.rule_name, row.action) for row in judged.violations)
+        self.failing += bool(validated.violations)
+        self.violations += len(validated.violations)
+        self.excepted += validated.excepted
+        self.not_admitted += validated.not_admitted
+        self.rules.update((row.rule_name, row.action) for row in validated.violations)
 
 
 class Scan:
-    """One walk over a cluster, or over one namespace of it."""
+    """One scan of a cluster, or of one namespace."""
 
     def __init__(
         self,
@@ -76,27 +76,30 @@ class Scan:
         excluded: Collection[str] = (),
         list_not_admitted: bool = False,
     ) -> None:
-        self._client, self._policies, self._now = client, policies, now
-        self._only, self._excluded = namespace, frozenset(excluded)
+        self._client = client
+        self._policies = policies
+        self._now = now
+        self._only = namespace
+        self._excluded = frozenset(excluded)
         self._list_not_admitted = list_not_admitted
         self._namespaces: dict[str, Json] = {}
         self._owner_read: tuple[Ref, Json | None] | None = None
         self._queues = AuditQueues(controller=self._controller)
 
-    async def run(self, take: Callable[[Violation], None]) -> Sums:
-        """Judge everything; rows are taken as they are found."""
-        sums = Sums()
+    async def run(self, take: Callable[[Violation], None]) -> Totals:
+        """Validate every object; `take` gets violations as they are found."""
+        totals = Totals()
         await self._read_namespaces()
         await self._queues.read(self._client, self._all)
         for kind in await discovery.kinds(self._client, self._policies.kinds):
-            sums.kinds += 1
+            totals.kinds += 1
             async for obj in self._objects(kind):
-                judged = await self._judged(obj, kind)
-                if judged is not None:
-                    sums.add(obj["metadata"]["namespace"], judged)
-                    for row in judged.violations:
+                validated = await self._validate(obj, kind)
+                if validated is not None:
+                    totals.add(obj["metadata"]["namespace"], validated)
+                    for row in validated.violations:
                         take(row)
-        return sums
+        return totals
 
     async def _read_namespaces(self) -> None:
         if self._only is not None:
@@ -104,7 +107,7 @@ class Scan:
                 raise NoNamespace(f"there is no namespace {self._only!r}; check --namespace")
             return
         async for page in self._pages(resources.NAMESPACES, None):
-            self._namespaces |= {obj["metadata"]["name"]: _kept(obj) for obj in page.items}
+            self._namespaces |= {obj["metadata"]["name"]: _needed(obj) for obj in page.items}
 
     def _pages(self, kind: Resource, namespace: str | None) -> AsyncIterator[Page]:
         return self._client.pages(kind, namespace=namespace, limit=PAGE, patience=PATIENCE)
@@ -127,40 +130,40 @@ class Scan:
         except errors.Gone:
             return
 
-    async def _judged(self, obj: Obj, kind: Resource) -> ValidatedObject | None:
-        """What is found about the object; None where admission would not be asked about it."""
+    async def _validate(self, obj: Obj, kind: Resource) -> ValidatedObject | None:
+        """The violations of the object; None where admission does not apply to it."""
         name = obj["metadata"]["namespace"]
         if name in self._excluded or validate.is_mirror(obj):
             return None
         namespace = await self._namespace(name)
         if namespace is None:
             return None
-        asked = validate.review(obj, kind)
-        return validate.judge(
-            asked,
+        review = validate.review(obj, kind)
+        return validate.validate(
+            review,
             namespace=namespace,
-            owner=await self._owner(asked) if decide.needs_owner(asked) else None,
-            queue=await self._queues.of(asked),
+            owner=await self._owner(review) if decide.needs_owner(review) else None,
+            queue=await self._queues.of(review),
             policies=self._policies,
             now=self._now,
             list_not_admitted=self._list_not_admitted,
         )
 
     async def _namespace(self, name: str) -> Json | None:
-        """None where it is gone by now, and its objects with it."""
+        """None where it was deleted meanwhile, and its objects with it."""
         if name not in self._namespaces:
             try:
                 found = await self._client.get(resources.NAMESPACES, name)
             except errors.Gone:
                 return None
-            self._namespaces[name] = _kept(found)
+            self._namespaces[name] = _needed(found)
         return self._namespaces[name]
 
-    async def _owner(self, asked: Review) -> Json | None:
-        return await self._controller(asked.object or {}, asked.namespace)
+    async def _owner(self, review: Review) -> Json | None:
+        return await self._controller(review.object or {}, review.namespace)
 
     async def _controller(self, obj: Json, namespace: str) -> Json | None:
-        """An object's controller; siblings follow each other, so one is remembered."""
+        """An object's controller; siblings follow each other, so the last one is cached."""
         reference = audit.controller(obj, namespace)
         if reference is None:
             return None
@@ -181,7 +184,7 @@ class Scan:
         return found if found["metadata"].get("uid") == reference.uid else None
 
 
-def _kept(namespace: Json) -> Json:
-    """What policies ask of a namespace: its name and labels."""
+def _needed(namespace: Json) -> Json:
+    """The fields that policies read: name and labels."""
     metadata = namespace["metadata"]
     return {"metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}}}

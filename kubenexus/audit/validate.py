@@ -1,9 +1,8 @@
 """
-One object that exists, judged as if it were created today: the webhook's own validation. Pure.
+Validate one existing object as if it were created today, with the webhook's own code. Pure.
 
-What only a request has is left out: nobody asks, so guards that hold back what is done to an
-object do not count, and expressions see a user of this command's name. Pods that kubelets mirror
-from their own files never pass admission and are not judged.
+There is no request: guards of updates and deletions do not apply, and expressions see this command
+as the user. Mirror pods of kubelets never pass admission and are not validated.
 """
 
 from dataclasses import dataclass
@@ -29,16 +28,16 @@ USER: Final = {
 _NO_PROFILE: Final = Failure(
     BUILTIN,
     "not-admitted",
-    "admission never saw this pod: it carries no profile",
+    "this pod bypassed admission: it has no profile annotation",
     path=f"metadata.annotations['{vocabulary.PROFILE_ANNOTATION}']",
-    fix="delete the pod; what made it makes it anew, through admission",
+    fix="delete the pod; its controller recreates it through admission",
     actions=("Audit",),
 )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Violation:
-    """One rule that one object does not satisfy; `action` is what admission would do about it."""
+    """One rule that one object fails; `action` is what admission would do."""
 
     namespace: str
     kind: str
@@ -66,12 +65,12 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedObject:
-    """What was found about one object."""
+    """The violations of one object."""
 
     violations: tuple[Violation, ...] = ()
     excepted: int = 0
     not_admitted: bool = False
-    """A pod that admission never saw."""
+    """A pod that bypassed admission."""
 
 
 def is_mirror(obj: Json) -> bool:
@@ -96,8 +95,8 @@ def review(obj: Json, resource: Resource) -> Review:
     )
 
 
-def judge(
-    asked: Review,
+def validate(
+    request: Review,
     *,
     namespace: Json,
     policies: PolicySet,
@@ -106,37 +105,37 @@ def judge(
     queue: Queue | None = None,
     list_not_admitted: bool = False,
 ) -> ValidatedObject:
-    """Every rule that the object fails; with `list_not_admitted` also that nobody ever looked."""
+    """Every rule that the object fails; with `list_not_admitted` also a bypass of admission."""
     facts = Facts(namespace=namespace, owner=owner, queue=queue)
-    decision = decide.validate(asked, facts, policies, now=now, guarded=False)
-    unseen = asked.kind == "Pod" and vocabulary.PROFILE_ANNOTATION not in _annotations(
-        asked.object or {}
+    decision = decide.validate(request, facts, policies, now=now, guarded=False)
+    bypassed = request.kind == "Pod" and vocabulary.PROFILE_ANNOTATION not in _annotations(
+        request.object or {}
     )
     failed = [(failure, "Deny") for failure in decision.failures]
     failed += [(note, "Warn" if note.warns else "Audit") for note in decision.notes]
-    if unseen and list_not_admitted:
+    if bypassed and list_not_admitted:
         failed.append((_NO_PROFILE, "Audit"))
     return ValidatedObject(
-        tuple(_violation(asked, failure, action) for failure, action in failed),
+        tuple(_violation(request, failure, action) for failure, action in failed),
         len(decision.excepted),
-        unseen,
+        bypassed,
     )
 
 
-def _violation(asked: Review, failure: Failure, action: str) -> Violation:
+def _violation(request: Review, failure: Failure, action: str) -> Violation:
     return Violation(
-        namespace=asked.namespace,
-        kind=asked.kind,
-        group=asked.group,
-        name=asked.name,
+        namespace=request.namespace,
+        kind=request.kind,
+        group=request.group,
+        name=request.name,
         policy=failure.policy,
         rule=failure.rule,
         action=action,
         path=failure.path,
         message=failure.message,
         fix=failure.fix,
-        uid=asked.uid,
-        version=asked.version,
+        uid=request.uid,
+        version=request.version,
     )
 
 

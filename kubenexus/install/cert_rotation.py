@@ -32,7 +32,7 @@ SETTLE: Final = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCertificates:
     """What is stored: the newest authority, the bundle that clients trust, and the leaf."""
 
     authority: KeyPair
@@ -40,18 +40,20 @@ class Kept:
     leaf: KeyPair
 
 
-def check(kept: Kept) -> None:
+def check(kept: StoredCertificates) -> None:
     """`ValueError` where what is stored are no certificates."""
     x509.load_pem_x509_certificates(kept.bundle)
     _names(kept.leaf.certificate)
     x509.load_pem_x509_certificate(kept.authority.certificate)
 
 
-def renewed(kept: Kept | None, *, names: Sequence[str], now: datetime) -> Kept:
+def rotate(
+    kept: StoredCertificates | None, *, names: Sequence[str], now: datetime
+) -> StoredCertificates:
     """What should be stored now; equal to `kept` where nothing is due."""
     if kept is None or _over(kept.authority.certificate, now):
         authority = _authority(now)
-        return Kept(authority, authority.certificate, _leaf(authority, names, now))
+        return StoredCertificates(authority, authority.certificate, _leaf(authority, names, now))
     authority, bundle = kept.authority, _valid(kept.bundle, now)
     if _left(authority.certificate, now) < AUTHORITY_RENEW:
         authority = _authority(now)
@@ -59,7 +61,7 @@ def renewed(kept: Kept | None, *, names: Sequence[str], now: datetime) -> Kept:
     leaf = kept.leaf
     if _is_due(leaf, authority, names=names, now=now):
         leaf = _leaf(authority, names, now)
-    return Kept(authority, bundle, leaf)
+    return StoredCertificates(authority, bundle, leaf)
 
 
 def _is_due(leaf: KeyPair, authority: KeyPair, *, names: Sequence[str], now: datetime) -> bool:

@@ -17,7 +17,7 @@ from cluster import errors
 from cluster.client import Client
 from cluster.resources import SECRETS
 from kubenexus.install import cert_rotation
-from kubenexus.install.cert_rotation import Kept
+from kubenexus.install.cert_rotation import StoredCertificates
 from kubenexus.pki import KeyPair
 from policies.json_fields import Json
 
@@ -26,14 +26,14 @@ class Unreadable(Exception):
     """A secret of this name holds something else; the message says what to do."""
 
 
-async def keep(
+async def sync(
     client: Client, *, namespace: str, name: str, names: Sequence[str], now: datetime
 ) -> bool:
     """Make or renew what is due; whether anything was written."""
     leaf = await _get(client, namespace, name)
     authority = await _get(client, namespace, f"{name}-ca")
     kept = read(leaf, authority)
-    wanted = cert_rotation.renewed(kept, names=names, now=now)
+    wanted = cert_rotation.rotate(kept, names=names, now=now)
     if wanted == kept:
         return False
     if kept is None or kept.authority != wanted.authority:
@@ -42,12 +42,12 @@ async def keep(
     return True
 
 
-def read(leaf: Json | None, authority: Json | None) -> Kept | None:
+def read(leaf: Json | None, authority: Json | None) -> StoredCertificates | None:
     """What the secrets hold; None where one of them is not there."""
     if leaf is None or authority is None:
         return None
     try:
-        kept = Kept(_pair(authority), _bytes(leaf, "ca.crt"), _pair(leaf))
+        kept = StoredCertificates(_pair(authority), _bytes(leaf, "ca.crt"), _pair(leaf))
         cert_rotation.check(kept)
     except (KeyError, ValueError, binascii.Error) as exc:
         name = (leaf.get("metadata") or {}).get("name", "")

@@ -59,7 +59,7 @@ def certificates(
     names = tuple(f"{service}{end}" for end in endings(namespace))
 
     async def run(client: Client) -> None:
-        written = await cert_secrets.keep(
+        written = await cert_secrets.sync(
             client, namespace=namespace, name=secret, names=names, now=datetime.now(UTC)
         )
         logger.info("certificate %s", "written" if written else "good as it is")
@@ -92,7 +92,7 @@ def register(
         raise end(str(exc), BAD_INPUT) from exc
 
     async def run(client: Client) -> None:
-        await registering.answering(url, authority, seconds=timeout, server_name=server_name)
+        await registering.wait_until_ready(url, authority, seconds=timeout, server_name=server_name)
         await registering.apply(client, wanted, authority)
         logger.info("registered")
 
@@ -154,8 +154,8 @@ def cleanup(
         await uninstall.unregister(
             client, name=configuration, namespace=try_namespace, seconds=timeout
         )
-        lifted = await uninstall.lift_gates(client)
-        await uninstall.forget(client, namespace=namespace, secrets=secret or ())
+        lifted = await uninstall.remove_gates(client)
+        await uninstall.delete_secrets(client, namespace=namespace, secrets=secret or ())
         logger.info("cleaned up", extra={"gates_lifted": lifted})
 
     _do(kubeconfig, run)

@@ -57,7 +57,7 @@ async def until(
         raise NotInTime(f"{what} within {seconds:g} s: {last}") from exc
 
 
-async def answering(
+async def wait_until_ready(
     url: str, authority: bytes, *, seconds: float, server_name: str | None = None
 ) -> None:
     """Wait until the webhook says that it is ready, under a certificate of this authority."""

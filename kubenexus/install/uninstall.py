@@ -43,7 +43,7 @@ async def unregister(client: Client, *, name: str, namespace: str, seconds: floa
     await register.until(ask, what="admission did not end", seconds=seconds)
 
 
-async def lift_gates(client: Client) -> int:
+async def remove_gates(client: Client) -> int:
     """Take this product's gate off every pod that has it; how many had."""
     pods = await client.list(PODS)
     held = [pod for pod in pods.items if _place(pod) is not None]
@@ -86,7 +86,7 @@ def _place(pod: Mapping[str, Any]) -> int | None:
     return names.index(vocabulary.GANG_GATE) if vocabulary.GANG_GATE in names else None
 
 
-async def forget(client: Client, *, namespace: str, secrets: Sequence[str]) -> None:
+async def delete_secrets(client: Client, *, namespace: str, secrets: Sequence[str]) -> None:
     """Delete secrets that a hook made and Helm knows nothing of."""
 
     async def one(name: str) -> None:

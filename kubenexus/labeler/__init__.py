@@ -1,9 +1,10 @@
 """
-`kubenexus labeler`: tells the cluster what a node is like inside.
+`kubenexus labeler`: publish a host's NUMA nodes and GPUs on its Node object.
 
-    sysfs    what the kernel shows under /sys: NUMA nodes, distances, GPUs and their PCIe roots
-    facts    the same as one annotation and as labels that an API server takes
-    keep     the node's own object, patched when something changed
+    cli     options -> run once, or every minute
+    sysfs   read /sys: NUMA nodes, distances, GPUs and their PCIe roots
+    labels  the same as labels and as one annotation
+    sync    patch the Node object when something changed
 
-It runs on every node, reads /sys and writes nothing but its own node's labels and annotation.
+It runs on every node, reads /sys and writes only the labels and annotation of its own node.
 """

@@ -1,12 +1,11 @@
 """
-`kubenexus labeler`: on every node, as long as the node lives.
+`kubenexus labeler`: runs on every node.
 
-    exit 0   `--once` is done, or a signal ended it
+    exit 0   `--once` is done, or a signal stopped it
     exit 1   the host or the API server could not be read with `--once`; the message says why
-    exit 2   the command is at fault
+    exit 2   the options are wrong
 
-A failure while it runs on is logged, and tried again at the next turn: a node keeps what was last
-written about it.
+Without `--once` a failure is logged and retried at the next interval; the node keeps its labels.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 app: Final = typer.Typer(
     name="labeler",
-    help="Tell the cluster what a node is like inside.",
+    help="Publish a host's NUMA nodes and GPUs on its Node object.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -44,14 +43,17 @@ app: Final = typer.Typer(
 @app.command()
 def labeler(
     node: Annotated[
-        str | None, typer.Option(envvar="NODE_NAME", help="The node that this host is.")
+        str | None,
+        typer.Option(envvar="NODE_NAME", help="The name of the Node object of this host."),
     ] = None,
     sys_root: Annotated[Path, typer.Option("--sys", help="Where the host's /sys is.")] = sysfs.ROOT,
     proc_root: Annotated[
         Path, typer.Option("--proc", help="Where the host's /proc is.")
     ] = sysfs.PROC,
-    every: Annotated[float, typer.Option(min=1.0, help="Seconds between two looks.")] = 60.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, write, and end.")] = False,
+    every: Annotated[
+        float, typer.Option(min=1.0, help="Seconds between two reads of the host.")
+    ] = 60.0,
+    once: Annotated[bool, typer.Option("--once", help="Read and write once, then exit.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be written; needs no cluster.")
     ] = False,
@@ -59,11 +61,11 @@ def labeler(
         Path | None, typer.Option(help="How to reach the API server; default: in-cluster.")
     ] = None,
 ) -> None:
-    """Write a host's NUMA nodes and GPUs on its node object, when they changed."""
+    """Write a host's NUMA nodes and GPUs to its Node object when they change."""
     if dry_run:
         raise typer.Exit(_show(sys_root, proc_root))
     if not node:
-        raise end("which node is this? give --node, or NODE_NAME in the environment", BAD_INPUT)
+        raise end("the node is unknown; pass --node, or set NODE_NAME", BAD_INPUT)
     json_logs.configure(sys.stderr)
     try:
         read = partial(sysfs.read, sys_root, proc_root)
@@ -93,12 +95,12 @@ async def _run(
     async with Client(connection.load(kubeconfig), component="labeler") as client:
         while not stop.is_set():
             try:
-                if await sync.keep(client, node, read()):
-                    logger.info("node described", extra={"node": node})
+                if await sync.sync(client, node, read()):
+                    logger.info("wrote node labels", extra={"node": node})
             except (sysfs.SysfsError, errors.KubeError) as exc:
                 if every is None:
                     raise
-                logger.error("node not described", extra={"node": node, "error": str(exc)})
+                logger.error("cannot write node labels", extra={"node": node, "error": str(exc)})
             if every is None:
                 return
             try:

@@ -1,5 +1,5 @@
 """
-A host's inside as an annotation and as labels, in the words of `policies.vocabulary`. Pure.
+NUMA nodes and GPUs of a host as an annotation and as labels of `policies.vocabulary`. Pure.
 
 The annotation holds everything. Labels hold what fits a label: CPU lists are joined by `_` because
 a label value cannot hold a comma, and a list longer than a label may be is left to the annotation.
@@ -41,10 +41,10 @@ def labels(host: Host) -> dict[str, str]:
     return found
 
 
-def ours(key: str) -> bool:
-    """Whether the labeler writes this label: one that it no longer means is taken away.
+def is_ours(key: str) -> bool:
+    """Whether the labeler writes this label, and so removes it when it is stale.
 
-    Bandwidth is told by people where firmware does not tell it: such a label stays.
+    Admins set the bandwidth where firmware does not report it: such a label stays.
     """
     if key.endswith("-bandwidth"):
         return False
@@ -65,7 +65,7 @@ def ranges(cpus: tuple[int, ...], between: str) -> str:
 
 
 def _countable(host: Host) -> tuple[Gpu, ...]:
-    """Labels know one row of GPUs: those of the vendor that has most of them here."""
+    """Labels number the GPUs of one vendor: the one with most GPUs on this host."""
     vendors = [gpu.vendor for gpu in host.gpus]
     most = min(set(vendors), key=lambda vendor: (-vendors.count(vendor), vendor), default="")
     return tuple(gpu for gpu in host.gpus if gpu.vendor == most)

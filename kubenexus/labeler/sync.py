@@ -1,8 +1,8 @@
 """
-The node's own object kept in step with the host: read, compare, patch only what differs.
+Keep the Node object in step with the host: read, compare, patch what differs.
 
     GET node ──▶ compare ──same──▶ nothing is written
-                    └──differs──▶ one merge patch: labels and annotation, stale labels away
+                    └──differs──▶ one merge patch: labels and annotation, stale labels removed
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from policies.json_fields import Json
 
 
 def patch(node: Json, host: Host) -> dict[str, Any] | None:
-    """The merge patch that makes the node tell what the host is; None when it does."""
+    """The merge patch for the Node object; None when it is up to date."""
     about = node.get("metadata") or {}
     changes = {
         "labels": _changes(about.get("labels") or {}, labels.labels(host), stale=True),
@@ -34,12 +34,12 @@ def _changes(
         key: value for key, value in wanted.items() if found.get(key) != value
     }
     if stale:
-        rows |= {key: None for key in found if labels.ours(key) and key not in wanted}
+        rows |= {key: None for key in found if labels.is_ours(key) and key not in wanted}
     return rows
 
 
-async def keep(client: Client, name: str, host: Host) -> bool:
-    """Bring the node's object up to date; whether anything was written."""
+async def sync(client: Client, name: str, host: Host) -> bool:
+    """Patch the Node object if needed; whether anything was written."""
     node = await client.get(resources.NODES, name)
     change = patch(node, host)
     if change is None:

@@ -1,10 +1,10 @@
 """
-The inside of a host as the kernel shows it: NUMA nodes and GPUs. Reads files, decides nothing.
+NUMA nodes and GPUs of a host, as the kernel shows them under /sys. Reads files, decides nothing.
 
     devices/system/node/node<i>/{cpulist,meminfo,distance}      NUMA nodes, some without CPUs
-    devices/system/node/node<i>/access0/initiators/read_bandwidth   where firmware tells it, MiB/s
+    devices/system/node/node<i>/access0/initiators/read_bandwidth   where firmware reports it, MiB/s
     devices/system/node/node<i>/hugepages/hugepages-<n>kB/nr_hugepages
-    devices/system/cpu/online                                   CPUs that are there but off are none
+    devices/system/cpu/online                                   offline CPUs do not count
     bus/pci/devices/<address>/{vendor,class,numa_node}          GPUs, by vendor and class
                              {product_name,mem_info_vram_total,xgmi_hive_info/xgmi_hive_id}
                                                                 AMD's driver: model, VRAM, island
@@ -39,7 +39,7 @@ _MODEL: Final = re.compile(r"^Model:\s*(\S.*?)\s*$", re.MULTILINE)
 
 
 class SysfsError(Exception):
-    """The tree shows no NUMA node at all; the message says where it was looked for."""
+    """The tree has no NUMA node; the message names the path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _gpus(root: Path, proc: Path, known: set[int]) -> Iterator[Gpu]:
             continue
         numa = _whole(_text(place / "numa_node"))
         if numa is None and len(known) == 1:
-            numa = next(iter(known))  # firmware that says -1 on a host with one NUMA node
+            numa = next(iter(known))  # firmware reports -1 on a host with one NUMA node
         top, switch = _above(place)
         yield Gpu(
             count[vendor],
@@ -155,17 +155,17 @@ def _gpus(root: Path, proc: Path, known: set[int]) -> Iterator[Gpu]:
 
 def _model(place: Path, proc: Path) -> str:
     """As the drivers call it, in the form that labels can hold."""
-    told = _MODEL.search(_text(proc / "driver/nvidia/gpus" / place.name / "information"))
-    return "-".join((told[1] if told else _text(place / "product_name")).split())
+    match = _MODEL.search(_text(proc / "driver/nvidia/gpus" / place.name / "information"))
+    return "-".join((match[1] if match else _text(place / "product_name")).split())
 
 
 def _island(hive: str) -> str:
-    """A hive without a number holds nobody together."""
+    """A hive without an id connects no GPUs."""
     return "" if hive in ("", "0") else f"xgmi-{hive}"
 
 
 def _is_gpu(place: Path, vendor: str) -> bool:
-    """A processor's own graphics (Intel, with a screen) is no GPU that anybody schedules for."""
+    """Integrated graphics (Intel, with a screen) is no GPU that pods request."""
     kind = _text(place / "class").strip()
     return kind.startswith(_CLASSES) and not (vendor == "intel" and kind.startswith(_SCREEN))
 
@@ -192,6 +192,6 @@ def _text(path: Path) -> str:
 
 
 def _whole(text: str) -> int | None:
-    """A number that is not negative: sysfs says -1 for what it does not know."""
+    """A number that is not negative: sysfs has -1 for unknown."""
     text = text.strip()
     return int(text) if text.isdigit() else None

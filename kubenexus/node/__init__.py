@@ -1,9 +1,8 @@
 """
-`kubenexus node describe NODE`: a host's inside, where each fact comes from, and who holds what.
+`kubenexus node describe NODE`: a host's NUMA nodes and GPUs, the source of each fact, and usage.
 
-    gather    the node's objects, from the API server
-    view      what they say together, as the scheduler reads it
-    render    the same as lines for people
-
-Nothing is judged here: topology and books are made by the scheduler's own code.
+    cli       options -> run
+    fetch     the objects about the node, from the API server
+    describe  topology and usage, with the scheduler's own code
+    render    the same as text
 """

@@ -1,9 +1,9 @@
 """
-`kubenexus node`: one node, looked at closely.
+`kubenexus node`: inspect one node.
 
     exit 0   the node is described
-    exit 1   the API server could not be asked, and the message says why
-    exit 2   there is no such node, or the command is at fault
+    exit 1   the API server did not answer; the message says why
+    exit 2   there is no such node, or the options are wrong
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from cluster import errors
 from cluster.client import Client
 from cluster.connection import connection
 from kubenexus.exit_codes import BAD_INPUT, FAILED, end
+from kubenexus.node import describe as node_view
 from kubenexus.node import fetch, render
-from kubenexus.node.describe import view
 from scheduler.errors import ModelError
 
 app: Final = typer.Typer(
     name="node",
-    help="Look at one node closely.",
+    help="Inspect one node.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -33,20 +33,20 @@ app: Final = typer.Typer(
 
 @app.callback()
 def root() -> None:
-    """Look at one node closely."""
+    """Inspect one node."""
 
 
 @app.command()
 def describe(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="Its name.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The name of the node.")],
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON for programs.")] = False,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="How to reach the API server; default: as kubectl does.")
     ] = None,
 ) -> None:
-    """Show a host's NUMA nodes, GPUs and fabric, where each fact is from, and who holds what."""
+    """Show a host's NUMA nodes, GPUs and fabric, the source of each fact, and usage by pods."""
     try:
-        answer = view(asyncio.run(_gather(kubeconfig, node)))
+        answer = node_view.describe(asyncio.run(_fetch(kubeconfig, node)))
     except errors.ConfigError as exc:
         raise end(str(exc), BAD_INPUT) from exc
     except errors.Gone as exc:
@@ -60,6 +60,6 @@ def describe(
         typer.echo(line)
 
 
-async def _gather(kubeconfig: Path | None, name: str) -> fetch.Found:
+async def _fetch(kubeconfig: Path | None, name: str) -> fetch.NodeObjects:
     async with Client(connection.load(kubeconfig), component="node") as client:
-        return await fetch.gather(client, name)
+        return await fetch.fetch(client, name)

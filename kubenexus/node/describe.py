@@ -1,15 +1,15 @@
 """
-What is known of a node, and who holds what of it, as one JSON answer. Pure.
+Topology and usage of a node as one JSON object. Pure.
 
-    objects ──the scheduler's readers──▶ sources ──its merge──▶ topology ──its books──▶ held, free
+    objects ──the scheduler's readers──▶ sources ──merge──▶ topology ──charge pods──▶ used, free
 
-Amounts are written as people write quantities. Each fact has its source beside it.
+Amounts are Kubernetes quantities. Each fact has its source beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kubenexus.node.fetch import Found
+from kubenexus.node.fetch import NodeObjects
 from policies import quantity, vocabulary
 from policies.hosts import merge, node_object
 from policies.hosts.merge import HostFacts
@@ -53,26 +53,26 @@ _GPU_FACTS: Final = (
 )
 
 
-def view(found: Found) -> JsonDict:
+def describe(objects: NodeObjects) -> JsonDict:
     """Raises `ModelError` for a node that the scheduler cannot read either."""
-    plain = Node.read(found.node)
+    plain = Node.read(objects.node)
     devices = DeviceStore()
     hosts = HostInventory(devices, changed=lambda nodes: None)
-    for obj in found.slices:
+    for obj in objects.slices:
         devices.put_slice(ResourceSlice.read(obj))
-    if found.topology is not None:
-        hosts.put_topology(read_topology(found.topology))
+    if objects.topology is not None:
+        hosts.put_topology(read_topology(objects.topology))
     node = hosts.complete(plain)
-    labels, annotations = _words(found.node, "labels"), _words(found.node, "annotations")
-    said = [
+    labels, annotations = _texts(objects.node, "labels"), _texts(objects.node, "annotations")
+    sources = [
         *hosts.said(node.name),
         *node_object.sources(labels, annotations, gpus=plain.gpus),
         node_object.discovered(labels),
     ]
     topology = node.topology or Topology(())
-    pods, unread = _pods(found.pods)
+    pods, unread = _pods(objects.pods)
     layout = Snapshot.of([node], ((pod, node.name) for pod in pods)).host_usage.get(node.name)
-    origins = provenance.origins(said)
+    origins = provenance.origins(sources)
     return {
         "node": node.name,
         "numa": [_zone(zone, layout, origins) for zone in topology.zones],
@@ -82,17 +82,17 @@ def view(found: Found) -> JsonDict:
         "fabric": list(_fabric(labels)),
         "pods": [_holding(pod) for pod in pods if pod.assignment],
         "elsewhere": _floating(layout, pods),
-        "reserved": list(_reserved(found.reservations, node.name)),
+        "reserved": list(_reserved(objects.reservations, node.name)),
         "contradictions": [
-            *(_contradiction(one) for one in provenance.contradictions(said)),
-            *_more_contradictions(labels, said, topology, plain),
+            *(_contradiction(one) for one in provenance.contradictions(sources)),
+            *_more_contradictions(labels, sources, topology, plain),
         ],
-        "problems": [*_problems(said, devices), *unread, *found.unread],
+        "problems": [*_problems(sources, devices), *unread, *objects.unread],
     }
 
 
 def _reserved(objects: Sequence[JsonDict], node: str) -> Iterator[JsonDict]:
-    """What is or will be kept on the node for pods to come, by whom it is kept for."""
+    """Capacity of the node that is or will be reserved, and the tenant or pod group it is for."""
     for obj in objects:
         about, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
         places = [one for one in status.get("places") or () if one.get("node") == node]
@@ -113,7 +113,7 @@ def _reserved(objects: Sequence[JsonDict], node: str) -> Iterator[JsonDict]:
 
 
 def _zone(zone: Zone, layout: HostUsage | None, origins: Origins) -> JsonDict:
-    room = layout.rooms[zone.id] if layout is not None else None
+    free = layout.rooms[zone.id] if layout is not None else None
     return {
         "id": zone.id,
         "cpu": quantity.show("cpu", zone.cpu),
@@ -122,17 +122,17 @@ def _zone(zone: Zone, layout: HostUsage | None, origins: Origins) -> JsonDict:
             {
                 "name": name,
                 "size": quantity.binary(size),
-                "free": quantity.binary(room.hugepages.get(name, 0) if room else size),
+                "free": quantity.binary(free.hugepages.get(name, 0) if free else size),
             }
             for name, size in zone.hugepages
         ],
         "bandwidth": zone.bandwidth or None,
         "distances": {str(other): far for other, far in zone.distances},
         "free": {
-            "cpu": quantity.show("cpu", room.cpu if room else zone.cpu),
-            "memory": quantity.binary(room.memory if room else zone.memory),
+            "cpu": quantity.show("cpu", free.cpu if free else zone.cpu),
+            "memory": quantity.binary(free.memory if free else zone.memory),
         },
-        "isolated": bool(room and room.isolated),
+        "isolated": bool(free and free.isolated),
         "sources": _sources(provenance.zone(zone.id), _ZONE_FACTS, origins),
     }
 
@@ -169,10 +169,10 @@ def _manager(topology: Topology, origins: Origins) -> JsonDict | None:
 
 
 def _fabric(labels: Mapping[str, str]) -> Iterator[JsonDict]:
-    told: set[str] = set()
+    listed: set[str] = set()
     for fact, key in FABRIC:
-        if key in labels and fact not in told:
-            told.add(fact)
+        if key in labels and fact not in listed:
+            listed.add(fact)
             yield {"fact": fact, "value": labels[key], "source": f"label {key}"}
 
 
@@ -180,7 +180,7 @@ def _fabric(labels: Mapping[str, str]) -> Iterator[JsonDict]:
 
 
 def _pods(objects: Sequence[JsonDict]) -> tuple[list[Pod], list[str]]:
-    """Those that hold something, by name; and sentences about those that cannot be read."""
+    """Pods that are not finished, by name; and messages about those that cannot be read."""
     pods: list[Pod] = []
     unread: list[str] = []
     for obj in objects:
@@ -212,7 +212,7 @@ def _holding(pod: Pod) -> JsonDict:
 
 
 def _floating(layout: HostUsage | None, pods: Sequence[Pod]) -> JsonDict | None:
-    """What is held by pods of which nobody knows where they sit."""
+    """Usage of pods without a known NUMA node."""
     if layout is None:
         return None
     amounts = (layout.floating_cpu, layout.floating_memory, layout.floating_gpus)
@@ -226,7 +226,7 @@ def _floating(layout: HostUsage | None, pods: Sequence[Pod]) -> JsonDict | None:
     }
 
 
-# --- who disagrees ---
+# --- contradictions ---
 
 
 def _contradiction(found: Contradiction) -> JsonDict:
@@ -242,7 +242,7 @@ def _contradiction(found: Contradiction) -> JsonDict:
 def _more_contradictions(
     labels: Mapping[str, str], said: Sequence[HostFacts], topology: Topology, node: Node
 ) -> Iterator[JsonDict]:
-    """Between what stands in different places: labels of one meaning, counts, discovery."""
+    """Contradictions between labels of one meaning, counts of GPUs, and discovery."""
     zone, az = labels.get(vocabulary.ZONE_LABEL), labels.get(vocabulary.AZ_LABEL)
     if zone and az and zone != az:
         yield _pair("zone", vocabulary.ZONE_LABEL, zone, vocabulary.AZ_LABEL, az)
@@ -282,13 +282,13 @@ def _problems(said: Sequence[HostFacts], devices: DeviceStore) -> Iterator[str]:
     for pool in (devices.pools[key] for key in sorted(devices.pools)):
         if not pool.complete:
             yield (
-                f"pool {pool} is not believed: generation {pool.slices[0].generation} has "
+                f"pool {pool} is ignored: generation {pool.slices[0].generation} has "
                 f"{len(pool.slices)} of {pool.slices[0].count} slices"
             )
         elif pool.doubled:
-            yield f"pool {pool} is not believed: two of its devices are called {pool.doubled}"
+            yield f"pool {pool} is ignored: two of its devices are called {pool.doubled}"
     if any(one.host.get("shared") for one in said):
-        yield f"GPUs are shared ({vocabulary.GFD_REPLICAS_LABEL}): they are not given by index"
+        yield f"GPUs are shared ({vocabulary.GFD_REPLICAS_LABEL}): they are not assigned by index"
 
 
 # --- values ---
@@ -302,7 +302,7 @@ NAMES: Final = {
     merge.VRAM: "VRAM",
     merge.ROOT: "PCIe root",
     merge.PCI: "PCI address",
-    merge.VENDOR: "maker",
+    merge.VENDOR: "vendor",
     merge.MANAGER: "Topology Manager",
 }
 
@@ -323,6 +323,6 @@ def shown(fact: str, value: Any) -> str:
     return str(value)
 
 
-def _words(obj: JsonDict, field: str) -> dict[str, str]:
+def _texts(obj: JsonDict, field: str) -> dict[str, str]:
     found = (obj.get("metadata") or {}).get(field) or {}
     return {str(key): str(value) for key, value in found.items()}

@@ -1,9 +1,9 @@
 """
-The objects that speak of one node: itself, its ResourceSlices, its NodeResourceTopology, its pods,
-and the reservations that keep room on it.
+The objects about one node: itself, its ResourceSlices, its NodeResourceTopology, its pods, and the
+reservations of capacity on it.
 
-Kinds that the server does not have are no failure, and those that may not be read are named in
-`unread`: an answer without them is still of use. A node that is not there raises `errors.Gone`.
+A kind that the API server does not serve is skipped. A kind that may not be read is named in
+`unread`, because the answer without it is still useful. A missing node raises `errors.Gone`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NodeObjects:
     node: Obj
     slices: tuple[Obj, ...] = ()
     topology: Obj | None = None
@@ -25,16 +25,16 @@ class Found:
     reservations: tuple[Obj, ...] = ()
     """Of the whole cluster."""
     unread: tuple[str, ...] = ()
-    """What could not be read, and why."""
+    """Kinds that could not be read, and why."""
 
 
-async def gather(client: Client, name: str) -> Found:
+async def fetch(client: Client, name: str) -> NodeObjects:
     node = await client.get(resources.NODES, name)
     unread: list[str] = []
     slices = await _list(client, resources.RESOURCE_SLICES, f"spec.nodeName={name}", unread)
     slices = await _rest_of_pools(client, slices, unread)
     pods = await _list(client, resources.PODS, f"spec.nodeName={name}", unread)
-    kept = await _list(client, resources.RESOURCE_RESERVATIONS, None, unread)
+    reservations = await _list(client, resources.RESOURCE_RESERVATIONS, None, unread)
     topology: Obj | None = None
     try:
         topology = await client.get(resources.NODE_RESOURCE_TOPOLOGIES, name)
@@ -42,7 +42,9 @@ async def gather(client: Client, name: str) -> Found:
         pass
     except errors.Refused as exc:
         unread.append(f"{resources.NODE_RESOURCE_TOPOLOGIES} not read: {exc}")
-    return Found(node, tuple(slices), topology, tuple(pods), tuple(kept), tuple(unread))
+    return NodeObjects(
+        node, tuple(slices), topology, tuple(pods), tuple(reservations), tuple(unread)
+    )
 
 
 async def _rest_of_pools(client: Client, slices: list[Obj], unread: list[str]) -> list[Obj]:
@@ -50,15 +52,15 @@ async def _rest_of_pools(client: Client, slices: list[Obj], unread: list[str]) -
     pools: dict[tuple[str, str], list[Obj]] = {}
     for one in slices:
         pools.setdefault(_pool(one), []).append(one)
-    short = {
+    incomplete = {
         key for key, rows in pools.items() if len(rows) < max(int(_count(one)) for one in rows)
     }
     known = {one["metadata"]["name"] for one in slices}
-    for driver in sorted({driver for driver, _ in short}):
+    for driver in sorted({driver for driver, _ in incomplete}):
         more = await _list(client, resources.RESOURCE_SLICES, f"spec.driver={driver}", unread)
         slices = [
             *slices,
-            *(o for o in more if _pool(o) in short and o["metadata"]["name"] not in known),
+            *(o for o in more if _pool(o) in incomplete and o["metadata"]["name"] not in known),
         ]
     return slices
 

@@ -1,9 +1,9 @@
 """
-A node's answer as lines for people. Pure.
+The description of a node as text. Pure.
 
-    NUMA nodes with their GPUs ─▶ fabric ─▶ who holds what ─▶ contradictions ─▶ problems ─▶ sources
+    NUMA nodes with their GPUs ─▶ fabric ─▶ usage ─▶ contradictions ─▶ problems ─▶ sources
 
-Sources stand at the end, numbered; the number of its source stands behind each fact.
+Sources are numbered at the end; each fact carries the number of its source.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from policies.json_fields import Json
 
 HELP = (
-    "Nothing is known of its NUMA nodes and GPUs. Run `kubenexus labeler` on it (the chart's "
+    "Its NUMA nodes and GPUs are unknown. Run `kubenexus labeler` on it (the chart's "
     "labeler.enabled=true does so on every node), or label it by hand."
 )
 
@@ -29,13 +29,13 @@ def lines(answer: Json) -> Iterator[str]:
     known = {zone["id"] for zone in answer["numa"]}
     if loose := [gpu for gpu in answer["gpus"] if gpu["numa"] not in known]:
         yield ""
-        yield "GPUs of which nobody says where they sit" if known else "GPUs"
+        yield "GPUs without a known NUMA node" if known else "GPUs"
         yield from _gpus(loose, marks)
     yield from _block(
         "Fabric",
         (f"{row['fact']} {row['value']} {marks.of(row['source'])}" for row in answer["fabric"]),
     )
-    yield from _block("Held", _held(answer))
+    yield from _block("In use", _in_use(answer))
     yield from _block("Reserved", map(_reserved, answer["reserved"]))
     yield from _block(
         "Contradictions (the first is used)", map(_contradiction, answer["contradictions"])
@@ -52,7 +52,7 @@ def _reserved(row: Json) -> str:
 
 
 class _Marks:
-    """Numbers for sources, in the order in which they are first named."""
+    """Numbers of sources, in the order of their first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -69,17 +69,17 @@ class _Marks:
 def _headline(answer: Json, marks: _Marks) -> str:
     zones, gpus = len(answer["numa"]), len(answer["gpus"]) or answer["gpus_offered"]
     known = _many(zones, "NUMA node") if zones else "no NUMA node known"
-    said = f"node {answer['node']}: {known}, {_many(gpus, 'GPU') if gpus else 'no GPU'}"
+    text = f"node {answer['node']}: {known}, {_many(gpus, 'GPU') if gpus else 'no GPU'}"
     manager = answer["manager"]
     if manager is None:
-        return said
+        return text
     how = f"{manager['policy']}, scope {manager['scope']}"
-    return f"{said}; Topology Manager {how} {marks.of(manager['source'])}"
+    return f"{text}; Topology Manager {how} {marks.of(manager['source'])}"
 
 
 def _zone(zone: Json, marks: _Marks) -> Iterator[str]:
     sources, free = zone["sources"], zone["free"]
-    closed = ", held by an isolated pod" if zone["isolated"] else ""
+    closed = ", used by an isolated pod" if zone["isolated"] else ""
     yield (
         f"NUMA node {zone['id']}: {zone['cpu']} CPUs {marks.of(sources.get('cpu'))} "
         f"({free['cpu']} free), memory {zone['memory']} {marks.of(sources.get('memory'))} "
@@ -108,12 +108,12 @@ def _gpus(gpus: Sequence[Json], marks: _Marks) -> Iterator[str]:
             if gpu[name]
         ]
         where = marks.of(gpu["sources"].get("zone")) if gpu["numa"] is not None else ""
-        held = f"held by {', '.join(gpu['held_by'])}" if gpu["held_by"] else ""
-        state = held or ("free" if gpu["free"] else "held")
+        users = f"used by {', '.join(gpu['held_by'])}" if gpu["held_by"] else ""
+        state = users or ("free" if gpu["free"] else "in use")
         yield f"  GPU {gpu['index']} {where}: ".replace(" :", ":") + ", ".join([*facts, state])
 
 
-def _held(answer: Json) -> Iterator[str]:
+def _in_use(answer: Json) -> Iterator[str]:
     for row in answer["pods"]:
         shares = [
             f"NUMA node {share['id']}: {share['cpu']} CPUs, {share['memory']}"
@@ -126,7 +126,7 @@ def _held(answer: Json) -> Iterator[str]:
     if rest:
         gpus = [f", {_many(rest['gpus'], 'GPU')}"] if rest["gpus"] else []
         yield (
-            f"somewhere on the host, counted against every NUMA node: {rest['cpu']} CPUs, "
+            f"NUMA node unknown, charged to every NUMA node: {rest['cpu']} CPUs, "
             f"{rest['memory']}{''.join(gpus)}"
         )
 

@@ -1,5 +1,5 @@
 """
-The result of a simulation as values: one `ManifestResult` for each document, one `Pod` for each pod.
+The result of a simulation as values: a `ManifestResult` per document, a `Pod` per pod.
 
 A pod ends in exactly one of four places:
 

@@ -116,7 +116,7 @@ def answer(chart_env: ChartEnv, replicas: Replicas, *values: str) -> None:
 def certificate_of(then: datetime) -> list[Json]:
     """The secrets that the hook would have made at that time."""
     names = [f"{FULL}-webhook{end}" for end in endings(NAMESPACE)]
-    kept = cert_rotation.renewed(None, names=names, now=then)
+    kept = cert_rotation.rotate(None, names=names, now=then)
     pairs = {SECRET: kept.leaf, f"{SECRET}-ca": kept.authority}
     return [
         {

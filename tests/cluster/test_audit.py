@@ -282,7 +282,7 @@ def test_what_was_made_without_admission_is_found(
     assert (clean.returncode, clean.stdout) == (
         0,
         f"0 violations in 0 of 1 object: {summary['kinds']} kinds, 1 namespace. "
-        "Pods that admission never saw: 1.\n",
+        "Pods that bypassed admission: 1.\n",
     )
 
 

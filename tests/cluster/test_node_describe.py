@@ -138,9 +138,9 @@ NUMA node 0: 2 CPUs [1] (2 free), memory 7Gi [1] (7Gi free)
 
 NUMA node 1: 6 CPUs [1] (2 free), memory 8Gi [1] (7Gi free)
   distance 21 to 0, 10 to 1 [1]
-  GPU 1 [2]: NVIDIA-H100-80GB-HBM3 [2], 81559Mi [2], switch pci0000:97 [2], held by {pod}
+  GPU 1 [2]: NVIDIA-H100-80GB-HBM3 [2], 81559Mi [2], switch pci0000:97 [2], used by {pod}
 
-Held
+In use
   {pod}: NUMA node 1: 4 CPUs, 1Gi; GPU 1
 
 Sources

@@ -97,7 +97,7 @@ def test_nobody_is_granted_everything() -> None:
 def test_the_labeler_is_held_to_the_keys_that_it_writes(key: str, want: bool) -> None:
     text = (CHART / "templates/labeler.yaml").read_text()
     patterns = set(re.findall(r"key\.matches\('([^']+)'\)", text))
-    assert ([bool(re.search(one, key)) for one in patterns], labels.ours(key)) == ([want], want)
+    assert ([bool(re.search(one, key)) for one in patterns], labels.is_ours(key)) == ([want], want)
 
 
 def test_every_metric_that_the_chart_names_is_one() -> None:

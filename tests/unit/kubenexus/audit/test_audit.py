@@ -12,7 +12,7 @@ from cluster.errors import Gone, Refused
 from kubenexus import cli as root
 from kubenexus.audit import cli, report, validate
 from kubenexus.audit import kinds as discovery
-from kubenexus.audit.scan import NoNamespace, Scan, Sums
+from kubenexus.audit.scan import NoNamespace, Scan, Totals
 from kubenexus.audit.validate import Violation
 from policies import vocabulary
 from policies.engine.policyset import PolicySet
@@ -41,10 +41,10 @@ def discovery_of(kind: str) -> Any:
 
 def scanned(
     cluster: FakeCluster, policies: PolicySet = NONE, **options: Any
-) -> tuple[list[str], Sums]:
+) -> tuple[list[str], Totals]:
     rows: list[Violation] = []
-    sums = asyncio.run(Scan(cluster, policies, now=NOW, **options).run(rows.append))
-    return [f"{row.namespace} {row.object} {row.action} {row.rule_name}" for row in rows], sums
+    totals = asyncio.run(Scan(cluster, policies, now=NOW, **options).run(rows.append))
+    return [f"{row.namespace} {row.object} {row.action} {row.rule_name}" for row in rows], totals
 
 
 def rules() -> PolicySet:
@@ -167,18 +167,18 @@ def test_a_listing_that_begins_anew_judges_nothing_twice() -> None:
     objects = {"namespaces": [HOME], "pods": pods}
     whole = FakeCluster(objects)
     again = FakeCluster(objects, restarts=frozenset({"pods"}))
-    rows, sums = scanned(again)
-    assert (rows, sums) == scanned(whole)
-    assert (len(rows), sums.objects) == (5, 5)
+    rows, totals = scanned(again)
+    assert (rows, totals) == scanned(whole)
+    assert (len(rows), totals.objects) == (5, 5)
 
 
 def test_one_namespace_alone() -> None:
     there = a_namespace("team-b")
     pods = [a_pod("p", labels=in_gang(size="x"), namespace=name) for name in ("team-a", "team-b")]
     cluster = FakeCluster({"namespaces": [HOME, there], "pods": pods})
-    rows, sums = scanned(cluster, namespace="team-b")
+    rows, totals = scanned(cluster, namespace="team-b")
     assert rows == ["team-b pod/p Deny kubenexus/gang-size"]
-    assert sums.namespaces == {"team-b"}
+    assert totals.namespaces == {"team-b"}
 
 
 def test_a_namespace_that_came_meanwhile_is_read_once() -> None:
@@ -209,7 +209,7 @@ def test_a_namespace_that_does_not_exist_is_no_clean_one() -> None:
 # --- what is printed ---
 
 
-def a_scan() -> tuple[report.Table, list[str], Sums]:
+def a_scan() -> tuple[report.Table, list[str], Totals]:
     pods = [
         admitted(a_pod("good")),
         admitted(a_pod("odd")),
@@ -228,13 +228,13 @@ def a_scan() -> tuple[report.Table, list[str], Sums]:
         table.take(row)
         lines.append(report.row_json(row))
 
-    sums = asyncio.run(Scan(cluster, rules(), now=NOW).run(take))
-    return table, lines, sums
+    totals = asyncio.run(Scan(cluster, rules(), now=NOW).run(take))
+    return table, lines, totals
 
 
 def test_people_get_a_table_in_order_and_sums() -> None:
-    table, _, sums = a_scan()
-    lines = list(table.lines(sums))
+    table, _, totals = a_scan()
+    lines = list(table.lines(totals))
     assert lines[0].split() == ["NAMESPACE", "OBJECT", "ACTION", "RULE", "MESSAGE"]
     assert [line.split()[:4] for line in lines[1:3]] == [
         ["team-a", "pod/odd", "Warn", "t/soft"],
@@ -248,8 +248,8 @@ def test_people_get_a_table_in_order_and_sums() -> None:
         "kubenexus/gang-size  Deny    2",
         "t/soft               Warn    1",
         "",
-        "3 violations in 3 of 5 objects: 4 kinds, 2 namespaces. Let pass by exceptions: 1. "
-        "Pods that admission never saw: 2.",
+        "3 violations in 3 of 5 objects: 4 kinds, 2 namespaces. Allowed by exceptions: 1. "
+        "Pods that bypassed admission: 2.",
     ]
 
 
@@ -257,18 +257,18 @@ def test_the_table_goes_by_namespace_then_object_whatever_was_found_first() -> N
     table = report.Table()
     for namespace, kind in (("b", "Pod"), ("a", "Pod"), ("a", "Job")):
         table.take(Violation(namespace, kind, "", "x", "t", "r", "Deny"))
-    rows = [line.split()[:2] for line in table.lines(Sums(violations=3))]
+    rows = [line.split()[:2] for line in table.lines(Totals(violations=3))]
     assert rows[1:4] == [["a", "job/x"], ["a", "pod/x"], ["b", "pod/x"]]
 
 
 def test_a_clean_cluster_is_one_line() -> None:
-    assert list(report.Table().lines(Sums(kinds=1, namespaces={"a"}, objects=1))) == [
+    assert list(report.Table().lines(Totals(kinds=1, namespaces={"a"}, objects=1))) == [
         "0 violations in 0 of 1 object: 1 kind, 1 namespace."
     ]
 
 
 def test_programs_get_a_line_each_and_the_sums_last() -> None:
-    _, lines, sums = a_scan()
+    _, lines, totals = a_scan()
     assert json.loads(lines[0]) == {
         "type": "violation",
         "namespace": "team-a",
@@ -283,7 +283,7 @@ def test_programs_get_a_line_each_and_the_sums_last() -> None:
         "path": "",
         "fix": "",
     }
-    assert json.loads(report.summary_json(sums)) == {
+    assert json.loads(report.summary_json(totals)) == {
         "type": "summary",
         "kinds": 4,
         "namespaces": 2,
@@ -315,7 +315,7 @@ def test_pods_that_admission_never_saw_are_listed_on_request() -> None:
         pytest.param(
             ["-n", "kube-system"],
             "kubenexus: namespace 'kube-system' is left alone by admission, so nothing in it is "
-            "judged; name another, or say with --exclude-namespace which ones are left alone\n",
+            "judged; name another, or set the excluded ones with --exclude-namespace\n",
             id="a namespace that admission leaves alone",
         ),
     ],

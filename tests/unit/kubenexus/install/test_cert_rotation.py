@@ -5,7 +5,7 @@ from cryptography import x509
 
 from kubenexus import pki
 from kubenexus.install import cert_rotation
-from kubenexus.install.cert_rotation import Kept
+from kubenexus.install.cert_rotation import StoredCertificates
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ("webhook", "webhook.ns.svc", "webhook.ns.svc.cluster.local")
@@ -13,11 +13,11 @@ DAY = timedelta(days=1)
 YEAR = timedelta(days=365)
 
 
-def kept(*at: timedelta) -> Kept:
+def kept(*at: timedelta) -> StoredCertificates:
     """What is stored after looking at each of these times."""
     found = None
     for when in (timedelta(0), *at):
-        found = cert_rotation.renewed(found, names=NAMES, now=START + when)
+        found = cert_rotation.rotate(found, names=NAMES, now=START + when)
     assert found is not None
     return found
 
@@ -60,16 +60,16 @@ def test_the_first_certificate_serves_the_service_under_its_own_authority() -> N
 )
 def test_what_is_made_anew(after: timedelta, names: tuple[str, ...], changed: set[str]) -> None:
     before = kept()
-    now = cert_rotation.renewed(before, names=names, now=START + after)
+    now = cert_rotation.rotate(before, names=names, now=START + after)
     parts = ("authority", "bundle", "leaf")
     assert {part for part in parts if getattr(now, part) != getattr(before, part)} == changed
 
 
 def test_an_authority_is_replaced_without_a_moment_of_distrust() -> None:
     due = 9 * YEAR  # a day later, less than a year of the first authority is left
-    first = cert_rotation.renewed(kept(), names=NAMES, now=START + due - DAY)
-    second = cert_rotation.renewed(first, names=NAMES, now=START + due + DAY)
-    third = cert_rotation.renewed(second, names=NAMES, now=START + due + 2 * DAY)
+    first = cert_rotation.rotate(kept(), names=NAMES, now=START + due - DAY)
+    second = cert_rotation.rotate(first, names=NAMES, now=START + due + DAY)
+    third = cert_rotation.rotate(second, names=NAMES, now=START + due + 2 * DAY)
     # A client trusts the bundle of the look before until it hears of the newest.
     assert {
         "the new authority stands beside the old": second.bundle
@@ -95,4 +95,4 @@ def test_an_authority_is_replaced_without_a_moment_of_distrust() -> None:
 def test_a_certificate_without_names_is_nothing_of_ours() -> None:
     found = kept()
     with pytest.raises(ValueError, match="names no host"):
-        cert_rotation.check(Kept(found.authority, found.bundle, found.authority))
+        cert_rotation.check(StoredCertificates(found.authority, found.bundle, found.authority))

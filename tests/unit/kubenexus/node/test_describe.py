@@ -6,8 +6,8 @@ import orjson
 import pytest
 
 from kubenexus.node import render
-from kubenexus.node.describe import view
-from kubenexus.node.fetch import Found
+from kubenexus.node.describe import describe
+from kubenexus.node.fetch import NodeObjects
 from policies import vocabulary
 from scheduler.model.assignment import Assignment, NumaShare
 from tests.unit.scheduler.hostinfo.host_objects import (
@@ -78,7 +78,7 @@ TWO_SOCKETS = {
     ],
 }
 
-WHOLE = Found(
+WHOLE = NodeObjects(
     a_node(
         {
             vocabulary.GFD_PRODUCT_LABEL: "NVIDIA-H100-80GB-HBM3",
@@ -126,7 +126,7 @@ NUMA node 0: 30 CPUs [1] (26 free), memory 250Gi [1] (234Gi free)
   hugepages-2Mi 1Gi [2] (1Gi free)
   distance 10 to 0, 20 to 1 [1]
   GPU 0 [2]: NVIDIA-H100-80GB-HBM3 [3], 81559Mi [3], switch 0000:16:00.0 [2], \
-island 7b968a6d.1 [4], held by ns/train
+island 7b968a6d.1 [4], used by ns/train
 
 NUMA node 1: 32 CPUs [1] (32 free), memory 256Gi [1] (256Gi free)
   bandwidth 131072 MB/s [2]
@@ -139,9 +139,9 @@ Fabric
   clique 7b968a6d.1 [6]
   zone a [7]
 
-Held
+In use
   ns/train: NUMA node 0: 4 CPUs, 16Gi; GPU 0
-  somewhere on the host, counted against every NUMA node: 500m CPUs, 1Gi
+  NUMA node unknown, charged to every NUMA node: 500m CPUs, 1Gi
 
 Contradictions (the first is used)
   GPU 1, NUMA node: annotation numa.kubenexus.io/topology: 1; \
@@ -149,7 +149,7 @@ labels numa.kubenexus.io/*, gpu.kubenexus.io/*: 0
   fabric, zone: label topology.kubernetes.io/zone: a; label network.kubenexus.io/az: b
 
 Problems
-  pool dra.net/n is not believed: generation 3 has 1 of 2 slices
+  pool dra.net/n is ignored: generation 3 has 1 of 2 slices
   pods not read: 403
 
 Sources
@@ -164,7 +164,7 @@ Sources
 BARE_TEXT = """\
 node n: no NUMA node known, no GPU
 
-Nothing is known of its NUMA nodes and GPUs. Run `kubenexus labeler` on it (the chart's \
+Its NUMA nodes and GPUs are unknown. Run `kubenexus labeler` on it (the chart's \
 labeler.enabled=true does so on every node), or label it by hand.
 """
 RESERVED_TEXT = f"""\
@@ -189,9 +189,9 @@ Sources
 DISCOVERED_TEXT = """\
 node n: 1 NUMA node, no GPU
 
-NUMA node 0: 1 CPUs [1] (1 free), memory 1Gi [1] (-1Gi free), held by an isolated pod
+NUMA node 0: 1 CPUs [1] (1 free), memory 1Gi [1] (-1Gi free), used by an isolated pod
 
-Held
+In use
   ns/hpc: NUMA node 0: 0 CPUs, 2Gi; isolated
 
 Contradictions (the first is used)
@@ -209,9 +209,9 @@ Sources
     ("found", "want"),
     [
         pytest.param(WHOLE, WHOLE_TEXT, id="everything that can be told"),
-        pytest.param(Found(a_node()), BARE_TEXT, id="nothing is known, and what to do"),
+        pytest.param(NodeObjects(a_node()), BARE_TEXT, id="nothing is known, and what to do"),
         pytest.param(
-            Found(
+            NodeObjects(
                 a_node(),
                 slices=(
                     a_slice(
@@ -223,7 +223,7 @@ Sources
             id="GPUs alone",
         ),
         pytest.param(
-            Found(
+            NodeObjects(
                 a_node(),
                 reservations=(
                     a_reservation(
@@ -246,7 +246,7 @@ Sources
             id="room that is kept on it",
         ),
         pytest.param(
-            Found(
+            NodeObjects(
                 a_node(
                     {
                         vocabulary.NUMA_NODE_COUNT_LABEL: "2",
@@ -266,12 +266,12 @@ Sources
         ),
     ],
 )
-def test_texts(found: Found, want: str) -> None:
-    assert "\n".join(render.lines(view(found))) + "\n" == want
+def test_texts(found: NodeObjects, want: str) -> None:
+    assert "\n".join(render.lines(describe(found))) + "\n" == want
 
 
 def test_the_answer_is_json() -> None:
-    answer = orjson.loads(orjson.dumps(view(WHOLE)))
+    answer = orjson.loads(orjson.dumps(describe(WHOLE)))
     assert (answer["numa"][0]["sources"], answer["gpus"][1]["held_by"], answer["manager"]) == (
         {
             "cpu": "NodeResourceTopology",

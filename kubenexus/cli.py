@@ -286,7 +286,7 @@ def scheduler(
         scheduler_name=scheduler_name or vocabulary.SCHEDULER_NAME,
         leader_elect=leader_elect,
         lease_namespace=lease_namespace or vocabulary.SYSTEM_NAMESPACE,
-        release=StaleGangPolicy(release),
+        stale_gang_policy=StaleGangPolicy(release),
         starving_after=starving_after,
         hold_seconds=hold_seconds,
         policies=tuple(policies or (loader.LIBRARY,)),

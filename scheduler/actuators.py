@@ -25,7 +25,7 @@ class Actuators:
 
     binder: Binder
     gates: GateRemover
-    releaser: StaleGangEvictor
+    gang_evictor: StaleGangEvictor
     reporter: Reporter
     evictor: Evictor | None = None
     """None: nobody is evicted for others."""

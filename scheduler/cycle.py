@@ -105,7 +105,7 @@ class Scheduler:
         self.recovery = GangRecovery(
             queue=self.queue,
             partial_gangs=self.partial_gangs,
-            releaser=actuators.releaser,
+            evictor=actuators.gang_evictor,
             metrics=metrics,
             now=now,
             wake=self._wake.set,
@@ -260,7 +260,7 @@ class Scheduler:
         self._stirred = True
         self.tenancy.gone(pod)
         self.partial_gangs.drop(pod.uid)
-        self.recovery.lost(pod)
+        self.recovery.deleted(pod)
         self._settle(pod)
 
     def _settle(self, pod: Pod) -> None:
@@ -286,7 +286,7 @@ class Scheduler:
         self._regroup(gang)
 
     def _regroup(self, gang: GangKey) -> None:
-        self.partial_gangs.regroup(gang)
+        self.partial_gangs.pod_group_changed(gang)
         self.queue.pod_group_changed(gang, self._now())
         self._wake.set()
 
@@ -333,7 +333,7 @@ class Scheduler:
             self._reporter.forming(forming, timed_out=timed_out)
             if timed_out:
                 self._metrics.gangs.labels("timed_out").inc()
-        self._gates.lift(self.queue.gates_to_remove())
+        self._gates.remove(self.queue.gates_to_remove())
 
     def _may_plan(self) -> bool:
         """A gang goes whole, so the limit is one to begin under, not one to stay under."""

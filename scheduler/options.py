@@ -41,7 +41,7 @@ class Options:
     """Run several, of which the one that holds the lease plans and binds."""
     lease_namespace: str = vocabulary.SYSTEM_NAMESPACE
     """Where the lease lives."""
-    release: StaleGangPolicy = StaleGangPolicy.EVICT
+    stale_gang_policy: StaleGangPolicy = StaleGangPolicy.EVICT
     """What is done about bound members of a gang that cannot be completed in time."""
     starving_after: float = STARVING_AFTER
     """Seconds after which a unit goes before others of its priority."""

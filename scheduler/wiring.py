@@ -77,7 +77,10 @@ class Wiring:
         )
         reporter = Reporter(recorder.record, self._conditions)
         self._gates = GateRemover(
-            client, may_write=self._leads, on_refusal=reporter.gate_not_removed, sleep=asyncio.sleep
+            client,
+            may_write=self._leads,
+            on_rejection=reporter.gate_not_removed,
+            sleep=asyncio.sleep,
         )
         self.scheduler = Scheduler(
             name=options.scheduler_name,
@@ -90,7 +93,7 @@ class Wiring:
                     may_write=self._leads,
                 ),
                 gates=self._gates,
-                releaser=self._releaser(recorder),
+                gang_evictor=self._gang_evictor(recorder),
                 reporter=reporter,
                 evictor=Evictor(
                     client,
@@ -174,11 +177,11 @@ class Wiring:
             on_started=self._leading.set,
         )
 
-    def _releaser(self, recorder: Recorder) -> StaleGangEvictor:
+    def _gang_evictor(self, recorder: Recorder) -> StaleGangEvictor:
         return StaleGangEvictor(
             self._client,
             scheduler=self._options.scheduler_name,
-            policy=self._options.release,
+            policy=self._options.stale_gang_policy,
             record=recorder.record,
             may_write=self._leads,
             clock=lambda: datetime.now(UTC),
@@ -270,11 +273,11 @@ class Wiring:
 
     def background(self) -> list[Coroutine[Any, Any, None]]:
         writers = [self._conditions.run() for _ in range(_CONDITION_WRITERS)]
-        lifters = [self._gates.run() for _ in range(_GATE_WRITERS)]
+        gate_writers = [self._gates.run() for _ in range(_GATE_WRITERS)]
         watches = [one.run() for one in self._informers()]
         watches += [one.run() for one in self._kinds]
         watches += self._following.background()
-        return [*watches, *writers, *lifters, self._recount(), self._remembering.run()]
+        return [*watches, *writers, *gate_writers, self._recount(), self._remembering.run()]
 
     async def lead(self) -> None:
         """Plan once the picture is whole and, where that is asked for, this process leads."""

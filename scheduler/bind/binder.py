@@ -1,33 +1,32 @@
 """
-Writing a plan into the API: one Binding a pod, all of a plan at once.
+Writes a plan into the API: one Binding per pod, all of a plan concurrently.
 
     POST binding ──201──────────────────────────────────▶ Bound
       │ 409       read the pod: it has our node ────────▶ Bound
       │                          anything else ─────────▶ Unbound
-      │ may have happened (5xx, timeout, no connection):
-      │           wait and POST again until the deadline, then read the pod until it is answered:
-      │           a bind that may have happened counts as one until the API says otherwise
-      │ not let in: the same, because a server that starts lets nobody in (`refusals`)
-      │ 404, refused ───────────────────────────────────▶ Unbound, for good where it says so
+      │ may have succeeded (5xx, timeout, no connection):
+      │           retry with backoff until the deadline, then read the pod until there is a
+      │           response: such a bind counts as done until the API shows that it is not
+      │ not authorized: the same, because a starting API server rejects all (`cluster.denials`)
+      │ 404, rejected ──────────────────────────────────▶ Unbound, permanent if it concerns the pod
 
-The Binding names the pod's UID, so that a namesake that came after is never bound in its stead, and
-carries the NUMA and GPU assignment as annotations that the API server merges in the same write.
-A second POST is safe because a bound pod answers 409. Pods whose bind was refused before are tried
-first, and the others of the plan only after them: a gang is not half bound twice for one reason.
-Nothing is planned or remembered here.
+The Binding names the pod's UID, so that a later pod of the same name is never bound in its place,
+and carries the NUMA and GPU assignment as annotations that the API server merges in the same write.
+A second POST is safe because it gets 409 for a bound pod. Pods whose bind was rejected before go
+first, and the others only if those succeed: a gang is not partially bound twice for one reason.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from cluster import denials, errors, resources, verbs
+from cluster import backoff, denials, errors, resources, verbs
 from policies import vocabulary
 from scheduler.model.plan import Bound, Placement, Result, Unbound
 
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 2.0
-ONE_TRY: Final = 5.0  # seconds for one request; a second one is safe and may meet a better server
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 2.0
+REQUEST_TIMEOUT: Final = 5.0  # short: a retry is safe and may reach a healthy API server
 
 
 class BindClient(verbs.Binds, verbs.Gets, Protocol):
@@ -38,7 +37,7 @@ class Binder:
     """
     Binds plans; `random` in [0, 1) spreads the retries of many binds over time.
 
-    `may_write` is asked before every write: a leader that lost its lease writes nothing more.
+    `may_write` is checked before every write: a leader that lost its lease stops writing.
     """
 
     def __init__(
@@ -50,7 +49,10 @@ class Binder:
         random: Callable[[], float],
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._api, self._now, self._sleep, self._random = api, now, sleep, random
+        self._api = api
+        self._now = now
+        self._sleep = sleep
+        self._random = random
         self._may_write = may_write
 
     async def bind(
@@ -61,88 +63,97 @@ class Binder:
         first: Collection[str] = (),
     ) -> list[Result]:
         """
-        All concurrently, each until the `deadline` (by the clock); results in the same order.
+        Bind concurrently, each pod until the `deadline`; results are in the order of placements.
 
-        The pods whose uids are in `first` go before the others, which are not tried if one fails.
+        Pods with uids in `first` go before the others, which are not tried if one of them fails.
         """
         results = {
-            one.placement.pod.uid: one
-            for one in await self._all([p for p in placements if p.pod.uid in first], deadline)
+            result.placement.pod.uid: result
+            for result in await self._all([p for p in placements if p.pod.uid in first], deadline)
         }
-        rest = [one for one in placements if one.pod.uid not in results]
-        failed = [one for one in results.values() if isinstance(one, Unbound)]
+        rest = [placement for placement in placements if placement.pod.uid not in results]
+        failed = [result for result in results.values() if isinstance(result, Unbound)]
         if failed:
             why = f"not tried, because {failed[0].placement.pod.key} was not bound"
-            results |= {one.pod.uid: Unbound(one, why) for one in rest}
+            results |= {placement.pod.uid: Unbound(placement, why) for placement in rest}
         else:
-            results |= {one.placement.pod.uid: one for one in await self._all(rest, deadline)}
-        return [results[one.pod.uid] for one in placements]
+            bound = await self._all(rest, deadline)
+            results |= {result.placement.pod.uid: result for result in bound}
+        return [results[placement.pod.uid] for placement in placements]
 
     async def _all(self, placements: Sequence[Placement], deadline: float) -> list[Result]:
-        return list(await asyncio.gather(*(self._bind(one, deadline) for one in placements)))
+        binds = (self._bind(placement, deadline) for placement in placements)
+        return list(await asyncio.gather(*binds))
 
     async def _bind(self, placement: Placement, deadline: float) -> Result:
-        wait = FIRST_WAIT
-        while True:
-            if not self._may_write():
-                return Unbound(placement, _NOT_LEADING)
-            try:
-                await self._post(placement)
-            except errors.Conflict as error:
-                return await self._look(placement, str(error))
-            except (errors.Retry, errors.Refused) as error:
-                if isinstance(error, errors.Refused) and not denials.of_this_program(error):
-                    return Unbound(placement, str(error), permanent=denials.of_the_pod(error))
-                asked = error.retry_after if isinstance(error, errors.Retry) else None
-                pause = max(wait * (0.5 + self._random()), asked or 0.0)
-                if self._now() + pause >= deadline:
-                    return await self._look(placement, str(error))
-                await self._sleep(pause)
-                wait = min(2 * wait, LONGEST_WAIT)
-            except errors.KubeError as error:
-                return Unbound(placement, str(error))
-            else:
-                return Bound(placement)
+        pauses = backoff.Backoff(
+            self._random, first=FIRST_PAUSE, most=LONGEST_PAUSE, jitter=backoff.AROUND
+        )
+        try:
+            await backoff.retry(
+                lambda: self._post(placement),
+                backoff=pauses,
+                sleep=self._sleep,
+                now=self._now,
+                deadline=deadline,
+                may_write=self._may_write,
+                is_transient=_is_transient,
+            )
+        except backoff.MayNotWrite:
+            return Unbound(placement, _NOT_LEADER)
+        except errors.KubeError as error:
+            if isinstance(error, errors.Conflict) or _is_transient(error):
+                return await self._read_back(placement, str(error))
+            permanent = isinstance(error, errors.Refused) and denials.of_the_pod(error)
+            return Unbound(placement, str(error), permanent=permanent)
+        return Bound(placement)
 
     async def _post(self, placement: Placement) -> None:
         pod, assignment = placement.pod, placement.assignment
-        stamp = {vocabulary.NUMA_ASSIGNED_ANNOTATION: assignment.render()} if assignment else None
+        annotations = (
+            {vocabulary.NUMA_ASSIGNED_ANNOTATION: assignment.render()} if assignment else None
+        )
         await self._api.bind(
             pod.key.namespace,
             pod.key.name,
             placement.node,
             uid=pod.uid,
-            annotations=stamp,
-            timeout=ONE_TRY,
+            annotations=annotations,
+            timeout=REQUEST_TIMEOUT,
         )
 
-    async def _look(self, placement: Placement, why: str) -> Result:
-        """Read the pod back: an answer that was lost may have been a success."""
-        pod, wait = placement.pod, FIRST_WAIT
-        while True:
-            try:
-                found = await self._api.get(
-                    resources.PODS, pod.key.name, namespace=pod.key.namespace, timeout=ONE_TRY
-                )
-            except errors.Gone as error:
-                return Unbound(placement, f"{why}; {error}")
-            except errors.KubeError:
-                if not self._may_write():
-                    return Unbound(placement, _NOT_LEADING)
-                await self._sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
-            else:
-                return _compare(placement, found, why)
+    async def _read_back(self, placement: Placement, why: str) -> Result:
+        """Read the pod: a bind whose response was lost may have succeeded."""
+        key = placement.pod.key
+        try:
+            pod = await backoff.retry(
+                lambda: self._api.get(
+                    resources.PODS, key.name, namespace=key.namespace, timeout=REQUEST_TIMEOUT
+                ),
+                backoff=backoff.Backoff(first=FIRST_PAUSE, most=LONGEST_PAUSE),
+                sleep=self._sleep,
+                is_transient=lambda error: not isinstance(error, errors.Gone) and self._may_write(),
+            )
+        except errors.Gone as error:
+            return Unbound(placement, f"{why}; {error}")
+        except errors.KubeError:
+            return Unbound(placement, _NOT_LEADER)
+        return _compare(placement, pod, why)
 
 
-_NOT_LEADING: Final = "this process leads no more"
+_NOT_LEADER: Final = "this process is no longer the leader"
 
 
-def _compare(placement: Placement, found: Mapping[str, Any], why: str) -> Result:
-    uid = (found.get("metadata") or {}).get("uid")
-    node = (found.get("spec") or {}).get("nodeName") or ""
+def _is_transient(error: errors.KubeError) -> bool:
+    """Whether the bind may succeed later; it may also have succeeded with a lost response."""
+    return isinstance(error, errors.Retry) or denials.of_this_program(error)
+
+
+def _compare(placement: Placement, pod: Mapping[str, Any], why: str) -> Result:
+    uid = (pod.get("metadata") or {}).get("uid")
+    node = (pod.get("spec") or {}).get("nodeName") or ""
     if uid != placement.pod.uid:
-        return Unbound(placement, f"{why}; another pod has the name now")
+        return Unbound(placement, f"{why}; another pod has its name")
     if node == placement.node:
         return Bound(placement)
     return Unbound(placement, f"{why}; the pod is on {node}" if node else why)

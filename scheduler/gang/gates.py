@@ -1,15 +1,15 @@
 """
-Lifting the gang gate once the whole gang exists.
+Removes the gang scheduling gate when all members of the gang exist.
 
-    complete gang ──lift──▶ wanted ──writer──▶ PATCH (uid and gate tested) ──▶ the watch shows the
-                              ▲                   │                            pod without its gate
-                              └──── pause ────────┘ no answer, or not let in
+    complete gang ──remove──▶ pending ──writer──▶ PATCH (tests uid and gate) ──▶ watch shows the pod
+                                 ▲                   │                           without its gate
+                                 └──── pause ────────┘ no response, or not authorized
 
-A pod is created behind `scheduling.kubenexus.io/gang` where its tenant's policy asks for it. It
-counts as a member while that is its only gate; a gate of anybody else keeps it out altogether. The
-patch removes our gate and no other, and only of the very pod that was meant. Nothing is planned
-with a pod before the watch has shown it without gates. What the API server refuses is reported and
-dropped: the queue asks again while the gate is still there.
+Pods are created behind `scheduling.kubenexus.io/gang` where the tenant's policy says so. A pod
+counts as a member while that is its only gate; with another gate it does not. The patch removes
+this gate only, and only from the pod with that uid. The pod is planned after the watch has shown it
+without gates. A patch that the API server rejects is reported and dropped: the queue returns the
+pod again while its gate exists.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from scheduler.model.pod import Pod
 
 logger = logging.getLogger(__name__)
 
-_AFTER_FAILURE: Final = 1.0
-_AFTER_NO_ENTRY: Final = 5.0
+_RETRY_AFTER: Final = 1.0
+_RETRY_UNAUTHORIZED_AFTER: Final = 5.0
 
 PATCH: Final[Sequence[Mapping[str, str]]] = (
     {"op": "test", "path": "/spec/schedulingGates/0/name", "value": vocabulary.GANG_GATE},
@@ -33,9 +33,9 @@ PATCH: Final[Sequence[Mapping[str, str]]] = (
 
 
 class GateRemover:
-    """Start `run()` as a task, as often as writers are wanted, and cancel it to stop.
+    """Start `run()` as one task per writer, and cancel the tasks to stop.
 
-    `may_write` is asked before each write; `on_refusal` hears what the API server said.
+    `may_write` is checked before each write; `on_rejection` gets the error of the API server.
     """
 
     def __init__(
@@ -43,46 +43,48 @@ class GateRemover:
         api: verbs.Patches,
         *,
         may_write: Callable[[], bool],
-        on_refusal: Callable[[Pod, str], None],
+        on_rejection: Callable[[Pod, str], None],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self.lifted = 0
-        self._api, self._may_write, self._on_refusal = api, may_write, on_refusal
+        self.removed = 0
+        self._api = api
+        self._may_write = may_write
+        self._on_rejection = on_rejection
         self._sleep = sleep
-        self._wanted: dict[str, Pod] = {}  # uid -> pod whose gate is to go
+        self._pending: dict[str, Pod] = {}  # uid -> pod whose gate is to be removed
         self._writing: set[str] = set()
         self._work = asyncio.Event()
 
-    def lift(self, pods: Iterable[Pod]) -> None:
+    def remove(self, pods: Iterable[Pod]) -> None:
         for pod in pods:
             if pod.uid not in self._writing:
-                self._wanted[pod.uid] = pod
+                self._pending[pod.uid] = pod
                 self._work.set()
 
     def drop(self, uid: str) -> None:
-        """The pod is gone, has no gate any more, or is not to lose it."""
-        self._wanted.pop(uid, None)
+        """The pod is gone, has no gate, or keeps its gate."""
+        self._pending.pop(uid, None)
 
     async def run(self) -> None:
         while True:
             await self._work.wait()
-            if not self._wanted or not self._may_write():
+            if not self._pending or not self._may_write():
                 self._work.clear()
                 continue
-            uid = next(iter(self._wanted))
-            pod = self._wanted.pop(uid)
+            uid = next(iter(self._pending))
+            pod = self._pending.pop(uid)
             self._writing.add(uid)
             try:
                 pause = await self._write(pod)
             finally:
                 self._writing.discard(uid)
             if pause:
-                self._wanted.setdefault(uid, pod)
+                self._pending.setdefault(uid, pod)
                 await self._sleep(pause)
                 self._work.set()
 
     async def _write(self, pod: Pod) -> float:
-        """Try once; after how many seconds to try again, 0 when there is nothing more to do."""
+        """Try once; returns the seconds until the next try, 0 if there is none."""
         guard = {"op": "test", "path": "/metadata/uid", "value": pod.uid}
         try:
             await self._api.patch(
@@ -93,15 +95,17 @@ class GateRemover:
                 kind=verbs.PatchKind.JSON,
             )
         except errors.Retry:
-            return _AFTER_FAILURE
+            return _RETRY_AFTER
         except (errors.Gone, errors.Conflict):
             return 0.0
         except errors.KubeError as error:
             if error.status == 422:
-                # A test failed: the gate or the pod is another by now, and the watch will say so.
+                # A test of the patch failed: gate or pod have changed, as the watch will show.
                 return 0.0
-            logger.warning("gate not lifted", extra={"pod": str(pod.key), "error": str(error)})
-            self._on_refusal(pod, str(error))
-            return _AFTER_NO_ENTRY if denials.of_this_program(error) else 0.0
-        self.lifted += 1
+            logger.warning(
+                "cannot remove the gang gate", extra={"pod": str(pod.key), "error": str(error)}
+            )
+            self._on_rejection(pod, str(error))
+            return _RETRY_UNAUTHORIZED_AFTER if denials.of_this_program(error) else 0.0
+        self.removed += 1
         return 0.0

@@ -1,12 +1,12 @@
 """
-PodGroup objects: how large a gang is when its pods do not say so themselves.
+PodGroup objects: the size of a gang whose pods do not state it.
 
-    scheduling.k8s.io PodGroup      spec.schedulingPolicy.gang.minCount; `basic` holds nobody back
+    scheduling.k8s.io PodGroup      spec.schedulingPolicy.gang.minCount; `basic` has no minimum
     scheduling.x-k8s.io PodGroup    spec.minMember, spec.scheduleTimeoutSeconds
 
-A gang is (namespace, name) whichever kind its object has; where both kinds have one of that name,
-the larger size counts, so that nobody is bound too early. Only values are kept here: `discovery`
-feeds them from watches, and `queueing` asks for them.
+A gang is (namespace, name), whichever kind its object has. If both kinds have an object of that
+name, the larger size counts, so that no member is bound too early. `wiring` feeds the objects from
+watches, and `queueing` reads them.
 """
 
 import logging
@@ -22,7 +22,7 @@ Json = Mapping[str, Any]
 
 
 class PodGroups:
-    """The objects of both kinds; `on_change` hears of every gang whose size may be another now."""
+    """The objects of both kinds; `on_change` is called for gangs whose size may have changed."""
 
     def __init__(self, on_change: Callable[[GangKey], None]) -> None:
         self._on_change = on_change
@@ -30,21 +30,20 @@ class PodGroups:
         self._x: dict[GangKey, PodGroup] = {}
 
     def find(self, gang: GangKey) -> PodGroup | None:
-        found = [
-            kind[gang] for kind in (self._native, self._x) if gang in kind
-        ]  # native first: its timeout, of which it has none, yields to the other's
-        if not found:
+        groups = [kind[gang] for kind in (self._native, self._x) if gang in kind]
+        if not groups:
             return None
-        timeouts = [group.timeout for group in found if group.timeout is not None]
-        return PodGroup(max(group.size for group in found), timeouts[0] if timeouts else None)
+        # At most one timeout: the native kind has none.
+        timeouts = [group.timeout for group in groups if group.timeout is not None]
+        return PodGroup(max(group.size for group in groups), timeouts[0] if timeouts else None)
 
     def on_native(self, event: WatchEvent[PodGroup | None]) -> None:
-        self._take(self._native, event)
+        self._update(self._native, event)
 
     def on_x(self, event: WatchEvent[PodGroup | None]) -> None:
-        self._take(self._x, event)
+        self._update(self._x, event)
 
-    def _take(self, kind: dict[GangKey, PodGroup], event: WatchEvent[PodGroup | None]) -> None:
+    def _update(self, kind: dict[GangKey, PodGroup], event: WatchEvent[PodGroup | None]) -> None:
         gang = GangKey(*event.key)
         before = kind.get(gang)
         if event.kind is EventKind.DELETED or event.object is None:

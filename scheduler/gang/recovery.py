@@ -1,11 +1,12 @@
 """
-Keeping gangs from standing half bound, and from waiting for ever: when release and holds happen.
+Gang recovery: when partially bound gangs are evicted and when nodes are held for starving gangs.
 
-    half bound ──its timeout, nothing in flight──▶ suspended ──released──▶ backs off, forms anew
-    starving, does not fit ──▶ nodes held ──placed, gone, too long──▶ open again
+    partial ──timeout, no bind in flight──▶ suspended ──members evicted──▶ backs off, forms again
+    starving, does not fit ──▶ nodes held ──placed, gone, expired──▶ open again
 
-`partial_gangs` and `holding` keep the books, `release` acts; here is decided when. Time counts from
-when the working leader first saw a gang half bound, so that a new leader gives each its chance.
+`partial_gangs` and `starvation` hold the state, `stale_gang_eviction` evicts; this module decides
+when. The timeout counts from when the leader first saw a gang partial, so that a new leader gives
+each gang its time.
 """
 
 import asyncio
@@ -31,117 +32,124 @@ _PLACED_OR_FORMING: Final = (None, QueueState.BINDING, QueueState.FORMING)
 
 
 class GangRecovery:
-    """`wake` is called when there is something to plan."""
+    """`wake` is called when a unit becomes plannable."""
 
     def __init__(
         self,
         *,
         queue: SchedulingQueue,
         partial_gangs: PartialGangTracker,
-        releaser: StaleGangEvictor,
+        evictor: StaleGangEvictor,
         metrics: Metrics,
         now: Callable[[], float],
         wake: Callable[[], None],
         hold_seconds: float,
         tasks: BackgroundTasks,
     ) -> None:
+        self._queue = queue
+        self._partial_gangs = partial_gangs
+        self._evictor = evictor
+        self._metrics = metrics
+        self._now = now
+        self._wake = wake
+        self._starvation = StarvationProtection(seconds=hold_seconds)
         self._tasks = tasks
-        self._queue, self._partial_gangs, self._releaser = queue, partial_gangs, releaser
-        self._metrics, self._now, self._wake = metrics, now, wake
-        self.holding = StarvationProtection(seconds=hold_seconds)
-        self._releasing: dict[GangKey, asyncio.Task[None]] = {}
+        self._evictions: dict[GangKey, asyncio.Task[None]] = {}
 
     @property
-    def releasing(self) -> int:
-        return len(self._releasing)
+    def evicting(self) -> int:
+        """Gangs whose members are being evicted."""
+        return len(self._evictions)
 
     @property
-    def held(self) -> frozenset[str]:
-        """The nodes that are held for somebody."""
-        return self.holding.hold.nodes if self.holding.hold is not None else frozenset()
+    def held_nodes(self) -> frozenset[str]:
+        """The nodes that are held for a starving gang."""
+        hold = self._starvation.hold
+        return hold.nodes if hold is not None else frozenset()
 
-    def lost(self, pod: Pod) -> None:
-        """The pod is gone from the API."""
-        self._releaser.forget(pod.uid)
+    def deleted(self, pod: Pod) -> None:
+        self._evictor.forget(pod.uid)
 
     def tick(self) -> frozenset[str]:
-        """Begin what is due; the nodes that are held no more."""
+        """Evict gangs whose timeout is over; returns the nodes that are no longer held."""
         now = self._now()
-        self._partial_gangs.see(now)
-        for gang in list(self._partial_gangs.short()):
-            if self._open(gang) and self._partial_gangs.due_at(gang) <= now:
-                self._begin_release(gang, now)
-        hold = self.holding.hold
+        self._partial_gangs.tick(now)
+        for gang in list(self._partial_gangs.partial()):
+            if self._is_idle(gang) and self._partial_gangs.due_at(gang) <= now:
+                self._start_eviction(gang, now)
+        hold = self._starvation.hold
         if hold is None:
             return frozenset()
         if self._queue.state(hold.key) in _PLACED_OR_FORMING:
-            return self.holding.end(hold.key)
-        return self.holding.expire(now)
+            return self._starvation.end(hold.key)
+        return self._starvation.expire(now)
 
     def next_at(self) -> float | None:
-        """When `tick` next has something to do."""
+        """When the next timeout is due."""
         due = [
             self._partial_gangs.due_at(gang)
-            for gang in self._partial_gangs.short()
-            if self._open(gang)
+            for gang in self._partial_gangs.partial()
+            if self._is_idle(gang)
         ]
-        if self.holding.hold is not None:
-            due.append(self.holding.hold.until)
+        if self._starvation.hold is not None:
+            due.append(self._starvation.hold.until)
         return min(due, default=None)
 
-    # --- release ---
+    # --- stale gang eviction ---
 
-    def _open(self, gang: GangKey) -> bool:
-        """Nobody is at work on it."""
-        return gang not in self._releasing and not self._partial_gangs.in_flight(gang)
+    def _is_idle(self, gang: GangKey) -> bool:
+        """Neither eviction nor binds of its members are in flight."""
+        return gang not in self._evictions and not self._partial_gangs.is_binding(gang)
 
-    def _begin_release(self, gang: GangKey, now: float) -> None:
-        half, unit = self._partial_gangs.half(gang), self._queue.unit(gang)
+    def _start_eviction(self, gang: GangKey, now: float) -> None:
+        partial = self._partial_gangs.describe(gang)
+        unit = self._queue.unit(gang)
         waiting = (*unit.pods, *unit.gated) if unit is not None else ()
-        if not half.witnessed and not waiting:
-            self._partial_gangs.again(gang, now)
+        if not partial.witnessed and not waiting:
+            self._partial_gangs.restart_timeout(gang, now)
             return
         self._queue.suspend(gang, now)
-        task = self._tasks.start(self._release(half, waiting))
-        self._releasing[gang] = task
-        task.add_done_callback(lambda _: self._released(gang))
+        task = self._tasks.start(self._evict(partial, waiting))
+        self._evictions[gang] = task
+        task.add_done_callback(lambda _: self._evicted(gang))
 
-    async def _release(self, half: PartialGang, waiting: tuple[Pod, ...]) -> None:
-        outcome = await self._releaser.release(half, waiting)
-        if outcome.whole:
-            self._partial_gangs.completed(half.key)
+    async def _evict(self, partial: PartialGang, waiting: tuple[Pod, ...]) -> None:
+        outcome = await self._evictor.evict(partial, waiting)
+        if outcome.was_complete:
+            self._partial_gangs.completed(partial.key)
         elif outcome.evicted:
             self._metrics.gangs.labels("released").inc()
-        elif any(fate in (MemberFate.BARE, MemberFate.HELD) for _, fate in outcome.fates):
+        elif any(fate in (MemberFate.BARE, MemberFate.RETAINED) for _, fate in outcome.fates):
             self._metrics.gangs.labels("retained").inc()
 
-    def _released(self, gang: GangKey) -> None:
-        del self._releasing[gang]
-        self._partial_gangs.again(gang, self._now())
+    def _evicted(self, gang: GangKey) -> None:
+        del self._evictions[gang]
+        self._partial_gangs.restart_timeout(gang, self._now())
         self._queue.resume(gang, self._now())
         self._wake()
 
-    # --- holds ---
+    # --- starvation protection ---
 
     def closed_to(self, unit: Unit) -> frozenset[str]:
-        """The nodes that this unit must leave alone; a half-bound gang goes before all holds."""
+        """The nodes that are held for another unit; holds do not bind a partial gang."""
         if isinstance(unit.key, GangKey) and self._partial_gangs.is_partial(unit.key):
             return frozenset()
-        return self.holding.closed_to(unit)
+        return self._starvation.closed_to(unit)
 
     def hold(self, unit: Unit, snapshot: Snapshot, known: Callable[[], Iterable[Pod]]) -> None:
-        """Called for a unit that did not fit: hold nodes for it if it has waited too long."""
+        """Called for a unit that did not fit: hold nodes for it if it starves."""
         now = self._now()
-        if not self._queue.starving(unit.key, now) or not self.holding.wanted(unit, now):
+        if not self._queue.starving(unit.key, now) or not self._starvation.may_hold(unit, now):
             return
-        nodes = choose(unit, snapshot, _staying(known()), _mates(unit, known()))
-        self.holding.begin(unit, nodes, now)
+        nodes = choose(unit, snapshot, _permanent(known()), _bound_members(unit, known()))
+        self._starvation.begin(unit, nodes, now)
         if nodes:
             self._metrics.holds.inc()
-        logger.info("nodes held", extra={"unit": str(unit.key), "nodes": len(nodes)})
+        fields = {"unit": str(unit.key), "nodes": len(nodes)}
+        logger.info("held nodes for a starving gang", extra=fields)
 
 
-def _mates(unit: Unit, pods: Iterable[Pod]) -> list[tuple[Pod, str]]:
+def _bound_members(unit: Unit, pods: Iterable[Pod]) -> list[tuple[Pod, str]]:
     """Members of the gang that have a node."""
     return [
         (pod, pod.node)
@@ -150,8 +158,8 @@ def _mates(unit: Unit, pods: Iterable[Pod]) -> list[tuple[Pod, str]]:
     ]
 
 
-def _staying(pods: Iterable[Pod]) -> Iterable[tuple[Pod, str]]:
-    """Pods that come back as often as they end: nobody waits for their room."""
+def _permanent(pods: Iterable[Pod]) -> Iterable[tuple[Pod, str]]:
+    """DaemonSet pods: their controller recreates them, so their capacity never becomes free."""
     for pod in pods:
         if pod.node and not pod.finished and from_daemon_set(pod):
             yield pod, pod.node

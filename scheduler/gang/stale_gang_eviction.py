@@ -1,29 +1,31 @@
 """
-Taking a half-bound gang apart, so that what it holds in vain is free and it can start whole.
+Evicts the members of a gang that stays partial, so that their capacity is free and the gang can
+start complete.
 
-    half bound past its timeout ──▶ found, not witnessed? read its members' bind times
-          │                              every waiting member came after them: it was whole ──▶ left
+    partial past its timeout ──▶ not witnessed? read the bind times of its members
+          │                         all waiting members are younger: it was complete ──▶ nothing
           ▼
-    each live member   of another scheduler ─────────────────────────────────▶ left
-                       nobody would recreate it, or the policy is `hold` ────▶ reported, left
-                       a controller recreates it ─────▶ DisruptionTarget, DELETE with its uid, told
+    each live member   of another scheduler ────────────────────▶ nothing
+                       without a controller, or policy `hold` ──▶ retained, reported
+                       with a controller ──▶ condition DisruptionTarget, DELETE with its uid, Event
 
-A bare pod is never deleted: what nobody recreates would be lost. The condition lets a Job's failure
-policy tell a release from a failure of the job's own. Times are those of the API server alone: a
-member that was part of a plan existed before the plan's first bind, so a gang all of whose waiting
-members were created after its last bind was whole and is being repaired.
+A pod without a controller is never deleted: it would be lost. The condition lets a Job's failure
+policy tell this eviction from a failure of the pod. Only times of the API server are compared: a
+member of a plan exists before the first bind of the plan, so a gang whose waiting members were all
+created after its last bind was complete and is being repaired.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from cluster import errors, resources, verbs
+from cluster import backoff, errors, resources, verbs
 from cluster.events import correlator
+from policies.text import timestamp
 from scheduler.model.pod import Pod
 from scheduler.model.unit import PartialGang
 from scheduler.options import StaleGangPolicy
@@ -31,24 +33,25 @@ from scheduler.report import events
 
 logger = logging.getLogger(__name__)
 
-_TRIES: Final = 5
-_PAUSE: Final = 0.5
+_ATTEMPTS: Final = 5
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 8.0
 DISRUPTION_REASON: Final = "GangReleased"
 
 
 class MemberFate(StrEnum):
     EVICTED = "evicted"
     BARE = "bare"
-    HELD = "held"
+    RETAINED = "retained"
     FOREIGN = "foreign"
     UNREACHED = "unreached"
 
 
 @dataclass(frozen=True, slots=True)
 class EvictionOutcome:
-    """What became of the gang. `whole`: it had been whole once, and nothing was done."""
+    """`was_complete`: the gang had been complete, and no member was evicted."""
 
-    whole: bool = False
+    was_complete: bool = False
     fates: tuple[tuple[str, MemberFate], ...] = ()
     """(pod uid, fate), in the order of the members"""
 
@@ -62,16 +65,16 @@ class GangEvictionClient(verbs.Gets, verbs.PatchesStatus, verbs.Deletes, Protoco
 
 
 def fate(pod: Pod, *, policy: StaleGangPolicy, scheduler: str) -> MemberFate:
-    """What is to be done about one live member."""
+    """The fate of one live member."""
     if pod.scheduler != scheduler:
         return MemberFate.FOREIGN
     if pod.owner is None:
         return MemberFate.BARE
-    return MemberFate.HELD if policy is StaleGangPolicy.HOLD else MemberFate.EVICTED
+    return MemberFate.RETAINED if policy is StaleGangPolicy.HOLD else MemberFate.EVICTED
 
 
-def was_whole(bound: Sequence[float | None], waiting: Sequence[Pod]) -> bool:
-    """Whether the waiting members came after the last bind; a time that is not known says no."""
+def was_complete(bound: Sequence[float | None], waiting: Sequence[Pod]) -> bool:
+    """Whether all waiting members were created after the last bind; False if a time is unknown."""
     times = [at for at in bound if at is not None]
     if not waiting or len(times) < len(bound):
         return False
@@ -79,7 +82,7 @@ def was_whole(bound: Sequence[float | None], waiting: Sequence[Pod]) -> bool:
 
 
 def bind_time(pod: Mapping[str, Any]) -> float | None:
-    """When the API server gave the pod its node."""
+    """When the pod was bound, by the API server."""
     for row in (pod.get("status") or {}).get("conditions") or ():
         if row.get("type") == "PodScheduled" and row.get("status") == "True":
             try:
@@ -90,7 +93,7 @@ def bind_time(pod: Mapping[str, Any]) -> float | None:
 
 
 class StaleGangEvictor:
-    """`may_write` is asked before each write; `clock` stamps conditions."""
+    """`may_write` is checked before each write; `clock` stamps conditions."""
 
     def __init__(
         self,
@@ -103,81 +106,91 @@ class StaleGangEvictor:
         clock: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._api, self._scheduler, self._policy = api, scheduler, policy
-        self._record, self._may_write = record, may_write
-        self._clock, self._sleep = clock, sleep
-        self._reported: set[str] = set()  # uids of pods that stay and were told about
+        self._api = api
+        self._scheduler = scheduler
+        self._policy = policy
+        self._record = record
+        self._may_write = may_write
+        self._clock = clock
+        self._sleep = sleep
+        self._reported: set[str] = set()  # uids of retained pods that have their Event
 
     def forget(self, uid: str) -> None:
         self._reported.discard(uid)
 
-    async def release(self, half: PartialGang, waiting: Sequence[Pod]) -> EvictionOutcome:
-        if not half.witnessed and await self._found_whole(half, waiting):
-            return EvictionOutcome(whole=True)
-        fates = await asyncio.gather(*(self._settle(half, pod) for pod in half.live))
+    async def evict(self, gang: PartialGang, waiting: Sequence[Pod]) -> EvictionOutcome:
+        if not gang.witnessed and await self._found_complete(gang, waiting):
+            return EvictionOutcome(was_complete=True)
+        fates = await asyncio.gather(*(self._settle(gang, pod) for pod in gang.live))
         outcome = EvictionOutcome(
-            fates=tuple(zip((pod.uid for pod in half.live), fates, strict=True))
+            fates=tuple(zip((pod.uid for pod in gang.live), fates, strict=True))
         )
         logger.warning(
-            "gang half bound past its timeout",
+            "evicted members of a stale partial gang",
             extra={
-                "unit": str(half.key),
-                "bound": len(half.live),
-                "size": half.size,
+                "unit": str(gang.key),
+                "bound": len(gang.live),
+                "size": gang.size,
                 "evicted": outcome.evicted,
             },
         )
         return outcome
 
-    async def _found_whole(self, half: PartialGang, waiting: Sequence[Pod]) -> bool:
+    async def _found_complete(self, gang: PartialGang, waiting: Sequence[Pod]) -> bool:
         reads = (
             self._api.get(resources.PODS, pod.key.name, namespace=pod.key.namespace)
-            for pod in half.live
+            for pod in gang.live
         )
         try:
-            found = await asyncio.gather(*reads)
+            members = await asyncio.gather(*reads)
         except errors.Gone:
             return False
         except errors.KubeError as error:
-            logger.warning("gang not read", extra={"unit": str(half.key), "error": str(error)})
-            return True  # without evidence nothing is deleted; the next timeout looks again
-        return was_whole([bind_time(pod) for pod in found], waiting)
+            logger.warning(
+                "cannot read members of a partial gang",
+                extra={"unit": str(gang.key), "error": str(error)},
+            )
+            return True  # no eviction without evidence; checked again at the next timeout
+        return was_complete([bind_time(pod) for pod in members], waiting)
 
-    async def _settle(self, half: PartialGang, pod: Pod) -> MemberFate:
-        found = fate(pod, policy=self._policy, scheduler=self._scheduler)
-        if found is MemberFate.EVICTED:
-            return await self._evict(half, pod)
-        if found is not MemberFate.FOREIGN and pod.uid not in self._reported:
+    async def _settle(self, gang: PartialGang, pod: Pod) -> MemberFate:
+        member_fate = fate(pod, policy=self._policy, scheduler=self._scheduler)
+        if member_fate is MemberFate.EVICTED:
+            return await self._evict(gang, pod)
+        if member_fate is not MemberFate.FOREIGN and pod.uid not in self._reported:
             self._reported.add(pod.uid)
-            self._record(events.gang_retained(pod, half, bare=found is MemberFate.BARE))
-        return found
+            self._record(events.gang_retained(pod, gang, bare=member_fate is MemberFate.BARE))
+        return member_fate
 
-    async def _evict(self, half: PartialGang, pod: Pod) -> MemberFate:
-        for attempt in range(_TRIES):
-            if attempt:
-                await self._sleep(_PAUSE * 2**attempt)
-            if not self._may_write():
-                return MemberFate.UNREACHED
-            try:
-                await self._delete(half, pod)
-            except errors.Retry:
-                continue
-            except (errors.Gone, errors.Conflict):
-                return MemberFate.EVICTED  # gone already, or a namesake has taken its place
-            except errors.KubeError as error:
-                logger.error("not released", extra={"pod": str(pod.key), "error": str(error)})
-                return MemberFate.UNREACHED
-            self._record(events.gang_released(pod, half))
-            return MemberFate.EVICTED
-        return MemberFate.UNREACHED
+    async def _evict(self, gang: PartialGang, pod: Pod) -> MemberFate:
+        pauses = backoff.Backoff(first=_FIRST_PAUSE, most=_LONGEST_PAUSE)
+        try:
+            await backoff.retry(
+                lambda: self._delete(gang, pod),
+                backoff=pauses,
+                sleep=self._sleep,
+                may_write=self._may_write,
+                is_transient=lambda error: (
+                    isinstance(error, errors.Retry) and pauses.failures < _ATTEMPTS - 1
+                ),
+            )
+        except (errors.Gone, errors.Conflict):
+            return MemberFate.EVICTED  # already gone, or another pod has its name
+        except backoff.MayNotWrite:
+            return MemberFate.UNREACHED
+        except errors.KubeError as error:
+            logger.error("cannot evict member", extra={"pod": str(pod.key), "error": str(error)})
+            return MemberFate.UNREACHED
+        self._record(events.gang_released(pod, gang))
+        return MemberFate.EVICTED
 
-    async def _delete(self, half: PartialGang, pod: Pod) -> None:
+    async def _delete(self, gang: PartialGang, pod: Pod) -> None:
         row = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": DISRUPTION_REASON,
-            "message": events.released_note(half),
-            "lastTransitionTime": self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "message": events.released_note(gang),
+            "lastTransitionTime": timestamp(self._clock()),
         }
         await self._api.patch_status(
             resources.PODS,

@@ -39,7 +39,7 @@ def expose(
     metrics.watch(
         "held_nodes",
         "Nodes held for a starving gang.",
-        lambda: float(len(scheduler.recovery.held)),
+        lambda: float(len(scheduler.recovery.held_nodes)),
     )
     metrics.watch(
         "reserved_units",

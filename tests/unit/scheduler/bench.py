@@ -62,7 +62,7 @@ class Bench:
         self.gates = GateRemover(
             self.api,
             may_write=lambda: self.leading,
-            on_refusal=reporter.gate_not_removed,
+            on_rejection=reporter.gate_not_removed,
             sleep=self.sleep,
         )
         self.scheduler = Scheduler(
@@ -85,7 +85,7 @@ class Bench:
                     may_write=lambda: self.leading,
                 ),
                 gates=self.gates,
-                releaser=StaleGangEvictor(
+                gang_evictor=StaleGangEvictor(
                     self.api,
                     scheduler=NAME,
                     policy=policy,
@@ -169,7 +169,7 @@ class Bench:
 
     def _busy(self) -> bool:
         parts = self.scheduler
-        return parts.binding > 0 or parts.recovery.releasing > 0 or parts.tenancy.preempting.asking
+        return parts.binding > 0 or parts.recovery.evicting > 0 or parts.tenancy.preempting.asking
 
     async def lift(self) -> None:
         """Let the gates be lifted that were asked to be, and the watch show it."""

@@ -62,7 +62,7 @@ def slow_down(seconds: float) -> errors.Retry:
         pytest.param(
             pod_json(uid="another"),
             [],
-            "the uid is another; another pod has the name now",
+            "the uid is another; another pod has its name",
             id="a namesake took its place",
         ),
         pytest.param(
@@ -176,6 +176,6 @@ def test_who_leads_no_more_posts_nothing() -> None:
     )
     results = asyncio.run(binder.bind([placed(a_pod(), "n")], deadline=5.0))
     assert (results, api.binds) == (
-        [Unbound(placed(a_pod(), "n"), "this process leads no more")],
+        [Unbound(placed(a_pod(), "n"), "this process is no longer the leader")],
         0,
     )

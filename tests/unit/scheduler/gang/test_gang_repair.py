@@ -301,7 +301,7 @@ def test_nodes_are_held_for_a_starving_gang_against_small_pods() -> None:
         await bench.settle(61.0)
         bench.delete("a0")
         await bench.settle(10.0)  # the gang is tried, does not fit, and has waited too long
-        held = sorted(bench.scheduler.recovery.held)
+        held = sorted(bench.scheduler.recovery.held_nodes)
         bench.pod("small")
         await bench.settle()
         kept_out = bench.api.nodes()["small"]
@@ -312,7 +312,13 @@ def test_nodes_are_held_for_a_starving_gang_against_small_pods() -> None:
         for name in ("a1", "b0", "b1"):
             bench.delete(name)
         await bench.settle(10.0)
-        return held, kept_out, let_in, bench.api.nodes(), sorted(bench.scheduler.recovery.held)
+        return (
+            held,
+            kept_out,
+            let_in,
+            bench.api.nodes(),
+            sorted(bench.scheduler.recovery.held_nodes),
+        )
 
     assert play(story) == (
         ["a", "b"],
@@ -331,13 +337,13 @@ def test_a_hold_ends_after_a_bounded_time_and_others_are_woken() -> None:
         await bench.settle()
         bench.node("b", cpu="1", unschedulable=True)
         await bench.settle(301.0)
-        held = sorted(bench.scheduler.recovery.held)
+        held = sorted(bench.scheduler.recovery.held_nodes)
         bench.pod("small")
         await bench.settle()
         early = bench.api.nodes()["small"]
         await bench.settle(50.0)
         await bench.settle(10.0)
-        return held, early, sorted(bench.scheduler.recovery.held), bench.api.nodes()["small"]
+        return held, early, sorted(bench.scheduler.recovery.held_nodes), bench.api.nodes()["small"]
 
     options = CycleSettings(hold_seconds=50.0)
     assert play(story, settings=options) == (["a"], "", [], "a")

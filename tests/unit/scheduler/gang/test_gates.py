@@ -47,11 +47,11 @@ def lift(
         gates = GateRemover(
             api,
             may_write=lambda: may_write,
-            on_refusal=lambda pod, why: refusals.append(f"{pod.key.name}: {why}"),
+            on_rejection=lambda pod, why: refusals.append(f"{pod.key.name}: {why}"),
             sleep=sleep,
         )
         shown = a_pod(schedulingGates=[OURS])
-        gates.lift([shown, shown])
+        gates.remove([shown, shown])
         if drop:
             gates.drop(shown.uid)
         workers = [asyncio.create_task(gates.run()) for _ in range(2)]

@@ -91,7 +91,7 @@ def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) ->
     books.start_binding(G)
     books.bound(member(2, node=None), "n")
     books.finish_binding(G)
-    assert (books.is_partial(G), books.half(G).witnessed) == (half, True)
+    assert (books.is_partial(G), books.describe(G).witnessed) == (half, True)
 
 
 def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_whole() -> None:
@@ -109,10 +109,10 @@ def test_time_counts_from_when_the_leader_looks() -> None:
     books = PartialGangTracker()
     books.put(member(0))
     never = books.due_at(G)
-    books.see(50.0)
-    books.see(60.0)
+    books.tick(50.0)
+    books.tick(60.0)
     first = books.due_at(G)
-    books.again(G, 70.0)
+    books.restart_timeout(G, 70.0)
     assert (never, first, books.due_at(G)) == (float("inf"), 60.15, 80.15)
 
 
@@ -123,10 +123,10 @@ def test_the_size_may_stand_in_an_object_that_changes() -> None:
     books.put(a_pod("a", node="n", labels=label))
     unknown = books.is_partial(G)
     sizes[G] = PodGroup(2, timeout=7.0)
-    books.regroup(G)
-    known, timeout = books.is_partial(G), books.half(G).timeout
+    books.pod_group_changed(G)
+    known, timeout = books.is_partial(G), books.describe(G).timeout
     sizes[G] = PodGroup(1)
-    books.regroup(G)
+    books.pod_group_changed(G)
     assert (unknown, known, timeout, books.is_partial(G)) == (False, True, 7.0, False)
 
 
@@ -137,7 +137,7 @@ def test_nothing_is_kept_about_gangs_that_are_gone() -> None:
     books.put(member(1, status=DONE))
     for i in range(2):
         books.drop(f"uid-g-{i}")
-    assert (len(books), books.live(G), books.in_flight(G), vars(books)["_gangs"]) == (
+    assert (len(books), books.live(G), books.is_binding(G), vars(books)["_gangs"]) == (
         0,
         0,
         False,

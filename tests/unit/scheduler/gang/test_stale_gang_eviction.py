@@ -15,7 +15,7 @@ from scheduler.gang.stale_gang_eviction import (
     StaleGangEvictor,
     bind_time,
     fate,
-    was_whole,
+    was_complete,
 )
 from scheduler.model.gang import GangKey
 from scheduler.model.pod import Pod
@@ -41,7 +41,9 @@ def member(name: str, *, owned: bool = True, **more: Any) -> dict[str, Any]:
         pytest.param(
             member("p"), StaleGangPolicy.EVICT, MemberFate.EVICTED, id="a controller recreates it"
         ),
-        pytest.param(member("p"), StaleGangPolicy.HOLD, MemberFate.HELD, id="the policy says hold"),
+        pytest.param(
+            member("p"), StaleGangPolicy.HOLD, MemberFate.RETAINED, id="the policy says hold"
+        ),
         pytest.param(
             member("p", owned=False),
             StaleGangPolicy.EVICT,
@@ -74,8 +76,8 @@ def born(second: int) -> Pod:
         pytest.param([AT], [], False, id="nobody waits"),
     ],
 )
-def test_was_whole(bound: Sequence[float | None], waiting: Sequence[Pod], want: bool) -> None:
-    assert was_whole(bound, waiting) is want
+def test_was_complete(bound: Sequence[float | None], waiting: Sequence[Pod], want: bool) -> None:
+    assert was_complete(bound, waiting) is want
 
 
 def conditions(**row: str) -> dict[str, Any]:
@@ -119,7 +121,7 @@ def release(
     )
     live = tuple(Pod.read(pod) for pod in pods)
     half = PartialGang(GangKey("ns", "g"), live, 3, 10.0, witnessed=True)
-    return asyncio.run(releaser.release(half, ())), [report.reason for report in reports]
+    return asyncio.run(releaser.evict(half, ())), [report.reason for report in reports]
 
 
 def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:

@@ -80,12 +80,12 @@ def test_who_is_kept_out(pod: dict[str, Any], want: set[str]) -> None:
 def test_one_hold_at_a_time_and_the_next_only_after_as_long_again() -> None:
     holding = StarvationProtection(seconds=100.0)
     other = a_unit(a_gang(2, name="h"))
-    wanted = [holding.wanted(GANG, 0.0), holding.wanted(a_unit([a_pod()]), 0.0)]
+    wanted = [holding.may_hold(GANG, 0.0), holding.may_hold(a_unit([a_pod()]), 0.0)]
     holding.begin(GANG, frozenset({"n"}), 0.0)
-    wanted += [holding.wanted(other, 50.0)]
+    wanted += [holding.may_hold(other, 50.0)]
     ended = [holding.expire(99.0), holding.expire(100.0), holding.expire(101.0)]
-    wanted += [holding.wanted(other, 100.0), holding.wanted(GANG, 199.0)]
-    wanted += [holding.wanted(GANG, 200.0)]
+    wanted += [holding.may_hold(other, 100.0), holding.may_hold(GANG, 199.0)]
+    wanted += [holding.may_hold(GANG, 200.0)]
     assert (wanted, ended) == (
         [True, False, False, True, False, True],
         [frozenset(), frozenset({"n"}), frozenset()],
@@ -95,7 +95,7 @@ def test_one_hold_at_a_time_and_the_next_only_after_as_long_again() -> None:
 def test_a_search_in_vain_is_not_repeated_at_once() -> None:
     holding = StarvationProtection(seconds=100.0)
     holding.begin(GANG, frozenset(), 0.0)
-    assert (holding.hold, holding.wanted(GANG, 150.0), holding.wanted(GANG, 200.0)) == (
+    assert (holding.hold, holding.may_hold(GANG, 150.0), holding.may_hold(GANG, 200.0)) == (
         None,
         False,
         True,

@@ -65,7 +65,7 @@ def describe(objects: NodeObjects) -> JsonDict:
     node = hosts.complete(plain)
     labels, annotations = _texts(objects.node, "labels"), _texts(objects.node, "annotations")
     sources = [
-        *hosts.said(node.name),
+        *hosts.facts(node.name),
         *node_object.sources(labels, annotations, gpus=plain.gpus),
         node_object.discovered(labels),
     ]
@@ -234,7 +234,7 @@ def _contradiction(found: Contradiction) -> JsonDict:
         "subject": found.subject,
         "fact": NAMES.get(found.fact, found.fact),
         "said": [
-            {"source": source, "value": shown(found.fact, value)} for source, value in found.said
+            {"source": source, "value": shown(found.fact, value)} for source, value in found.values
         ],
     }
 

@@ -1,12 +1,14 @@
 """
-Where the facts about hosts come from, best first:
+Facts about hosts, and their sources, best first:
 
-    slices        DRA ResourceSlices: what drivers say of their devices
-    topologies    NodeResourceTopology objects: what an exporter beside the kubelet says
-    the node      annotation and labels of the Node object, see `policies.hosts.node_object`
+    ResourceSlices          DRA drivers publish their devices
+    NodeResourceTopology    an exporter beside the kubelet publishes NUMA nodes
+    Node                    annotation and labels, see `policies.hosts.node_object`
 
-    hosts         the books of the first two, and a node made whole by them
-    provenance    which source each fact came from, and which of them disagree
+    inventory               facts of the first two sources by node, merged into the Node
+    node_resource_topology  NodeResourceTopology objects as host facts
+    provenance              the source of each fact, and contradictions between sources
+    resource_slices         ResourceSlices as host facts
 
-Each source is a small pure reader from its object to a `policies.hosts.merge.Said`.
+Each source has a small pure reader from its object to `policies.hosts.merge.HostFacts`.
 """

@@ -1,10 +1,10 @@
 """
-What ResourceSlices and NodeResourceTopologies say of each node, and nodes made whole by it.
+Host facts from ResourceSlices and NodeResourceTopologies, merged into the nodes.
 
-    watches ──▶ facts of devices, put_topology ──▶ changed(nodes) ──complete(node)──▶ the node
+    watches ──▶ DeviceStore, put_topology ──▶ changed(nodes) ──complete(node)──▶ the node
 
-A node as its own object tells it stays below these sources, fact by fact. Nodes that neither speaks
-of cost one look into a dictionary. Nothing here survives a restart: the watches tell it again.
+Each fact of these sources takes precedence over the same fact of the Node object. A node without
+such facts costs one dictionary lookup. Nothing is persisted: the watches replay it after a restart.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,83 +22,86 @@ from scheduler.plugins.dra.device_types import PoolId, ResourceSlice
 from scheduler.plugins.dra.store import DeviceStore
 
 VramOf = Callable[[str], int]  # model -> bytes of VRAM, 0: unknown
-Found = tuple[str, HostFacts]  # a node, and what its NodeResourceTopology says
+NodeFacts = tuple[str, HostFacts]  # a node, and the facts of its NodeResourceTopology
 
 
 class HostInventory:
-    """`changed` is called with the nodes of which something else is known now."""
+    """Calls `changed` with the nodes whose facts changed."""
 
     def __init__(self, devices: DeviceStore, *, changed: Callable[[Iterable[str]], None]) -> None:
         self.vram_of: VramOf | None = None
-        """The VRAM of a model, for GPUs of which no source tells it."""
-        self._devices, self._changed = devices, changed
-        self._spoken: dict[PoolId, frozenset[str]] = {}  # pool -> nodes that it told something of
-        self._topologies: dict[str, HostFacts] = {}  # node -> what its NodeResourceTopology says
-        self._said: dict[str, list[HostFacts]] = {}  # node -> what stands above its own object
+        """The VRAM of a model, for GPUs whose VRAM no source gives."""
+        self._devices = devices
+        self._changed = changed
+        self._pool_nodes: dict[PoolId, frozenset[str]] = {}  # pool -> nodes with slices in it
+        self._topologies: dict[str, HostFacts] = {}  # node -> its NodeResourceTopology
+        self._facts: dict[str, list[HostFacts]] = {}  # node -> facts above its own object
         devices.on_slice.append(self._on_slice)
 
-    def said(self, node: str) -> list[HostFacts]:
-        """The sources above the Node object, best first."""
-        return self._said.get(node, [])
+    def facts(self, node: str) -> list[HostFacts]:
+        """The facts that take precedence over the Node object, best first."""
+        return self._facts.get(node, [])
 
     def complete(self, node: Node) -> Node:
-        """The node with all that is known of its inside."""
-        said = self._said.get(node.name)
-        if said is not None:
+        """The node with all known facts about its host."""
+        facts = self._facts.get(node.name)
+        if facts is not None:
             own = [] if node.topology is None else [merge.said_by(node.topology)]
-            topology = merge.merge([*said, *own], gpus=node.gpus)
+            topology = merge.merge([*facts, *own], gpus=node.gpus)
             node = replace(node, topology=topology, vram=_vram(node, topology))
         return node if self.vram_of is None else fill(node, self.vram_of)
 
-    # --- what the watches say ---
+    # --- watch events ---
 
-    def put_topology(self, found: Found) -> bool:
-        node, said = found
-        if self._topologies.get(node) == said:
+    def put_topology(self, topology: NodeFacts) -> bool:
+        node, facts = topology
+        if self._topologies.get(node) == facts:
             return False
-        self._topologies[node] = said
-        return self._again((node,))
+        self._topologies[node] = facts
+        return self._refresh((node,))
 
-    def drop_topology(self, found: Found) -> bool:
-        return self._topologies.pop(found[0], None) is not None and self._again((found[0],))
+    def drop_topology(self, topology: NodeFacts) -> bool:
+        node, _ = topology
+        return self._topologies.pop(node, None) is not None and self._refresh((node,))
 
     def _on_slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         touched: set[str] = set()
-        for key in {one.pool for one in (old, new) if one is not None}:
+        for key in {item.pool for item in (old, new) if item is not None}:
             pool = self._devices.pools.get(key)
-            here = _nodes(pool.slices) if pool is not None else frozenset()
-            touched |= here | self._spoken.pop(key, frozenset())
-            if here:
-                self._spoken[key] = here
-        self._again(sorted(touched))
+            nodes = _nodes(pool.slices) if pool is not None else frozenset()
+            touched |= nodes | self._pool_nodes.pop(key, frozenset())
+            if nodes:
+                self._pool_nodes[key] = nodes
+        self._refresh(sorted(touched))
 
-    def _again(self, nodes: Iterable[str]) -> bool:
+    def _refresh(self, nodes: Iterable[str]) -> bool:
         changed: list[str] = []
         for node in nodes:
-            before = self._said.pop(node, [])
-            after = self._now(node)
+            before = self._facts.pop(node, [])
+            after = self._current(node)
             if after:
-                self._said[node] = after
+                self._facts[node] = after
             if before != after:
                 changed.append(node)
         if changed:
             self._changed(changed)
         return bool(changed)
 
-    def _now(self, node: str) -> list[HostFacts]:
-        mine = (
-            one
+    def _current(self, node: str) -> list[HostFacts]:
+        slices = (
+            item
             for key in self._devices.at_node.get(node, ())
             if self._devices.pools[key].usable
-            for one in self._devices.pools[key].slices
-            if one.nodes is not None and one.nodes.name == node
+            for item in self._devices.pools[key].slices
+            if item.nodes is not None and item.nodes.name == node
         )
-        more = [self._topologies[node]] if node in self._topologies else []
-        return [*resource_slices.said(mine), *more]
+        topology = [self._topologies[node]] if node in self._topologies else []
+        return [*resource_slices.host_facts(slices), *topology]
 
 
-def _nodes(found: Iterable[ResourceSlice]) -> frozenset[str]:
-    return frozenset(one.nodes.name for one in found if one.nodes is not None and one.nodes.name)
+def _nodes(slices: Iterable[ResourceSlice]) -> frozenset[str]:
+    reaches = (item.nodes for item in slices)
+    return frozenset(nodes.name for nodes in reaches if nodes is not None and nodes.name)
 
 
 def feed(hosts: HostInventory) -> Feed:
@@ -108,15 +111,15 @@ def feed(hosts: HostInventory) -> Feed:
     )
 
 
-def read_topology(obj: Json) -> Found:
-    return node_resource_topology.name(obj), node_resource_topology.read(obj)
+def read_topology(obj: Json) -> NodeFacts:
+    return node_resource_topology.node_name(obj), node_resource_topology.read(obj)
 
 
 # --- VRAM ---
 
 
 def fill(node: Node, vram_of: VramOf) -> Node:
-    """VRAM by the model, for GPUs of which nothing but the model is known."""
+    """Fill in the VRAM of GPUs of which only the model is known."""
     topology = node.topology
     if topology is None or all(gpu.vram or not gpu.model for gpu in topology.gpus):
         return node
@@ -129,6 +132,6 @@ def _filled(gpu: Gpu, vram_of: VramOf) -> Gpu:
 
 
 def _vram(node: Node, topology: Topology | None) -> int:
-    """The largest GPU's: which of them a pod gets is decided GPU by GPU."""
-    known = max((gpu.vram for gpu in topology.gpus), default=0) if topology is not None else 0
-    return known or node.vram
+    """The VRAM of the largest GPU; the NUMA plugin checks each GPU that it assigns."""
+    largest = max((gpu.vram for gpu in topology.gpus), default=0) if topology is not None else 0
+    return largest or node.vram

@@ -1,13 +1,13 @@
 """
-NodeResourceTopology objects (`topology.node.k8s.io`) as facts about their host. Pure.
+NodeResourceTopology objects (`topology.node.k8s.io`) as host facts. Pure.
 
     zones[type Node]   node-0, node-1, …: resources with capacity, allocatable, available
           costs        distances to the other zones
     attributes         topologyManagerPolicy, topologyManagerScope
-    topologyPolicies   the same in one word of the older form, such as SingleNUMANodeContainerLevel
+    topologyPolicies   the same in the older form, such as SingleNUMANodeContainerLevel
 
-`allocatable` is what pods may have in all. `available` is what the exporter last saw free: it is
-behind what this scheduler has decided since, and not used.
+`allocatable` is the total for pods. `available` is what the exporter last saw free: it lags behind
+the scheduler's own decisions, so the reader ignores it.
 """
 
 import re
@@ -20,6 +20,7 @@ from policies.hosts.merge import HostFacts
 from policies.hosts.topology import TopologyManager
 from policies.json_fields import Json, mapping
 from scheduler.model.fields import rows
+from scheduler.model.resources import CPU, HUGEPAGES, MEMORY
 
 SOURCE: Final = "NodeResourceTopology"
 
@@ -55,14 +56,14 @@ def read(obj: Json) -> HostFacts:
     )
 
 
-def name(obj: Json) -> str:
-    """The node that it speaks of has the same name."""
+def node_name(obj: Json) -> str:
+    """The object has the name of its node."""
     return str(mapping(obj.get("metadata")).get("name") or "")
 
 
 def _id(row: Json) -> int | None:
-    found = _ZONE.fullmatch(str(row.get("name", "")))
-    return int(found[1]) if found else None
+    match = _ZONE.fullmatch(str(row.get("name", "")))
+    return int(match[1]) if match else None
 
 
 def _zone(row: Json, ids: Mapping[str, int], problems: list[str]) -> tuple[dict[str, Any], int]:
@@ -70,27 +71,25 @@ def _zone(row: Json, ids: Mapping[str, int], problems: list[str]) -> tuple[dict[
     pages: list[tuple[str, int]] = []
     gpus = 0
     for resource in rows(row.get("resources")):
-        about = str(resource.get("name") or "")
+        name = str(resource.get("name") or "")
         try:
-            total = quantity.amount(about, resource.get("capacity", 0))
-            usable = quantity.amount(
-                about, resource.get("allocatable", resource.get("capacity", 0))
-            )
+            total = quantity.amount(name, resource.get("capacity", 0))
+            usable = quantity.amount(name, resource.get("allocatable", resource.get("capacity", 0)))
         except quantity.QuantityError as exc:
-            problems.append(f"{SOURCE}: zone {row.get('name')}, {about}: {exc}")
+            problems.append(f"{SOURCE}: zone {row.get('name')}, {name}: {exc}")
             continue
-        if about == "cpu":
+        if name == CPU:
             facts |= {merge.CPU: usable, merge.ALL_CPU: total}
-        elif about == "memory":
+        elif name == MEMORY:
             facts |= {merge.MEMORY: usable, merge.ALL_MEMORY: total}
-        elif about.startswith("hugepages-") and usable > 0:
-            pages.append((about, usable))
-        elif about in vocabulary.GPU_RESOURCES:
+        elif name.startswith(HUGEPAGES) and usable > 0:
+            pages.append((name, usable))
+        elif name in vocabulary.GPU_RESOURCES:
             gpus += usable
     if pages:
         facts[merge.HUGEPAGES] = tuple(sorted(pages))
-    if far := tuple(sorted(_costs(row, ids))):
-        facts[merge.DISTANCES] = far
+    if distances := tuple(sorted(_costs(row, ids))):
+        facts[merge.DISTANCES] = distances
     return facts, gpus
 
 
@@ -102,13 +101,15 @@ def _costs(row: Json, ids: Mapping[str, int]) -> Iterable[tuple[int, int]]:
 
 
 def _manager(obj: Json) -> TopologyManager | None:
-    told = {str(row.get("name")): str(row.get("value")) for row in rows(obj.get("attributes"))}
-    policy = _policy(told.get("topologyManagerPolicy", ""))
+    attributes = {
+        str(row.get("name")): str(row.get("value")) for row in rows(obj.get("attributes"))
+    }
+    policy = _policy(attributes.get("topologyManagerPolicy", ""))
     if policy:
-        scope = told.get("topologyManagerScope", "")
+        scope = attributes.get("topologyManagerScope", "")
         return TopologyManager(policy, scope if scope in ("container", "pod") else "container")
-    words = obj.get("topologyPolicies")
-    old = str(words[0]) if isinstance(words, list) and words else ""
+    policies = obj.get("topologyPolicies")
+    old = str(policies[0]) if isinstance(policies, list) and policies else ""
     policy = _policy(old.removesuffix("ContainerLevel").removesuffix("PodLevel"))
     return (
         TopologyManager(policy, "pod" if old.endswith("PodLevel") else "container")
@@ -117,5 +118,5 @@ def _manager(obj: Json) -> TopologyManager | None:
     )
 
 
-def _policy(word: str) -> str:
-    return _POLICIES.get(word.replace("-", "").lower(), "")
+def _policy(text: str) -> str:
+    return _POLICIES.get(text.replace("-", "").lower(), "")

@@ -118,7 +118,7 @@ def test_sources_that_go_leave_what_the_node_says_itself() -> None:
     cache.snapshot.devices.facts.drop_slice(ResourceSlice.read(gone))
     cache.hosts.drop_topology(read_topology(TOPOLOGY))
     found = cache.snapshot.table.nodes["n"]
-    assert (found.topology, found.vram, cache.hosts.said("n")) == (OWN, 0, [])
+    assert (found.topology, found.vram, cache.hosts.facts("n")) == (OWN, 0, [])
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_who_says_what_and_who_disagrees() -> None:
     }
     obj = a_node(**labels)
     said = [
-        *cache.hosts.said("n"),
+        *cache.hosts.facts("n"),
         *node_object.sources(obj["metadata"]["labels"], obj["metadata"]["annotations"], gpus=2),
     ]
     nrt, driver = "NodeResourceTopology", "ResourceSlices of gpu.nvidia.com"

@@ -184,7 +184,7 @@ MIB, GIB = 2**20, 2**30
     ],
 )
 def test_slices(objects: list[Json], want: Topology) -> None:
-    assert merge(resource_slices.said(map(ResourceSlice.read, objects)), gpus=0) == want
+    assert merge(resource_slices.host_facts(map(ResourceSlice.read, objects)), gpus=0) == want
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ from scheduler.model.pod import Pod, PodKey, is_schedulable
 from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import Unit
 from scheduler.options import CycleSettings
-from scheduler.plan import filters, planner
+from scheduler.plan import planner
 from scheduler.plugins.dra.unready_pods import UnreadyPods
+from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
 from scheduler.provisioning.controller import ProvisioningController
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
@@ -55,7 +56,7 @@ from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.gpu_kinds import GpuKinds
 from scheduler.tenancy.reservation.members import MemberReservations
 
-STIR_EVERY: Final = 0.2  # seconds between two looks at the units that wait for more than room
+EVENTS_EVERY: Final = 0.2  # seconds between two rounds of requeueing by cluster events
 
 
 class Scheduler:
@@ -160,13 +161,13 @@ class Scheduler:
             reserved_later=self.tenancy.reserved_later,
             start_reservations=self.tenancy.backfill.start_reservations,
         )
-        self._stirred = False  # something that no node shows may have helped somebody
-        self._stir_at = 0.0  # not before, so that a stream of such changes costs little
+        self._events: set[str] = set()  # kinds of objects, other than nodes, that have changed
+        self._events_at = 0.0  # not before, so that a stream of such changes costs little
         self._most_in_flight = settings.most_in_flight  # pods
         self._ending = False
         self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
         self._claiming = actuators.claiming and actuators.claiming(
-            self.cache.snapshot.devices, self.stir, self._tasks
+            self.cache.snapshot.devices, self.cluster_event, self._tasks
         )
         self.binding_cycles = BindingCycles(
             context,
@@ -217,7 +218,8 @@ class Scheduler:
             return
         moved = self.cache.snapshot.moved
         self._note(self.cache.put_pod(pod))
-        self._stirred = self._stirred or self.cache.snapshot.moved != moved
+        if self.cache.snapshot.moved != moved:
+            self._events.add(POD_EVENT)
         held = self.cache.held(pod.uid)
         if pod.node or held is None:
             self.partial_gangs.put(pod)
@@ -231,14 +233,14 @@ class Scheduler:
             self._settle(pod)
 
     def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
-        """Something that no node shows, such as a volume; may help those that look at it."""
+        """An object such as a volume has changed: it may help the pods that depend on its kind."""
         if feed.apply(event):
-            self.stir()
+            self.cluster_event(feed.resource.kind)
 
-    def stir(self) -> None:
-        """Something that no node shows has changed."""
-        self.cache.snapshot.stirred()
-        self._stirred = True
+    def cluster_event(self, kind: str = ANY_EVENT) -> None:
+        """An object of this kind, neither a node nor a pod, has changed."""
+        self.cache.snapshot.cluster_event()
+        self._events.add(kind)
         self._wake.set()
 
     def _queue_up(self, pod: Pod) -> None:
@@ -251,13 +253,13 @@ class Scheduler:
         self.cache.know_models(tables.vram)
         self.accounts.adopt(tables.policy)
         self.cache.recount()
-        self._stirred = True
+        self._events.add(ANY_EVENT)
         self._note(tuple(self.cache.snapshot.table.rows))
         self._wake.set()
 
     def _lost(self, pod: Pod) -> None:
         self._note(self.cache.drop_pod(pod.uid))
-        self._stirred = True
+        self._events.add(POD_EVENT)
         self.tenancy.gone(pod)
         self.partial_gangs.drop(pod.uid)
         self.recovery.deleted(pod)
@@ -350,30 +352,29 @@ class Scheduler:
 
     def _move_to_active(self) -> None:
         now, snapshot = self._now(), self.cache.snapshot
-        stirred = self._stirred and now >= self._stir_at
-        if not (self._changed or stirred):
+        events = frozenset(self._events) if now >= self._events_at else frozenset()
+        if not (self._changed or events):
             return
         nodes, self._changed = sorted(self._changed), set()
-        if stirred:
-            self._stirred, self._stir_at = False, now + STIR_EVERY
+        if events:
+            self._events.clear()
+            self._events_at = now + EVENTS_EVERY
+        requeueing = snapshot.plugins.requeued_by(events)
 
-        def helps(pod: Pod) -> QueueingHint:
-            if any(planner.helps(pod.spec, snapshot, node, self._memo) for node in nodes):
+        def hint(pod: Pod) -> QueueingHint:
+            if nodes and planner.helps(pod.spec, snapshot, nodes, self._memo):
                 return QueueingHint.FITS
-            # Ports, volumes and other pods may be what such a pod waits for, on any node.
-            return (
-                QueueingHint.PERHAPS
-                if stirred and filters.depends(snapshot, pod)
-                else QueueingHint.NONE
-            )
+            # These plugins may reject other nodes now; only planning tells.
+            depends = any(plugin.depends_on_pods(pod) for plugin in requeueing)
+            return QueueingHint.PERHAPS if depends else QueueingHint.NONE
 
-        self.queue.move_to_active(now, helps)
+        self.queue.move_to_active(now, hint)
 
     def _next_at(self) -> float | None:
         parts = (self.queue, self.recovery, self.tenancy, self.provisioning)
         due = [one.next_at() for one in parts]
-        if self._stirred:
-            due.append(self._stir_at)
+        if self._events:
+            due.append(self._events_at)
         return min((at for at in due if at is not None), default=None)
 
     def _schedule(self, unit: Unit) -> None:
@@ -389,7 +390,7 @@ class Scheduler:
                 self._metrics.attempts.labels("placed").inc()
                 self.tenancy.placed(unit, found)
                 self.binding_cycles.start(unit, found)
-                self._stirred = True
+                self._events.add(POD_EVENT)
             case NoFit():
                 self._metrics.attempts.labels("unschedulable").inc()
                 if unit.is_gang:

@@ -9,9 +9,15 @@ behind the back of whoever looks for the cause. A restart counts from nothing to
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from scheduler.cache.cache import Cache, CachedPod
 from scheduler.cache.snapshot import Snapshot
+from scheduler.plugins.node_ports import NodePorts
+from scheduler.plugins.node_resources import NodeResources
+from scheduler.plugins.numa.plugin import NumaTopology
+
+_COUNTED: Final = (NodeResources, NodePorts, NumaTopology)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ def compare(cache: Cache, uids: Iterable[str]) -> Mismatch:
 
 
 def _recount(cache: Cache, held: Iterable[CachedPod]) -> Snapshot:
-    snapshot = Snapshot.of(cache.snapshot.table.nodes.values())
+    snapshot = Snapshot.of(cache.snapshot.table.nodes.values(), registry=cache.snapshot.registry)
     for one in held:
         if one.node in snapshot:
             snapshot.charge(one.pod, one.node, one.assignment)
@@ -45,10 +51,9 @@ def _recount(cache: Cache, held: Iterable[CachedPod]) -> Snapshot:
 
 
 def _of(snapshot: Snapshot, node: str) -> tuple[object, ...]:
-    """What is taken of the node and of its inside, and its ports.
+    """The state of the plugins that count each pod when it is charged.
 
-    Not the books that are filled as they are asked for: they differ by who asked.
+    The others fill their state as filters need it: it differs by the pods that were filtered.
     """
-    row, layout = snapshot.table.rows[node], snapshot.host_usage.get(node)
-    inside = () if layout is None else layout.state()
-    return snapshot.table.used_at(row), inside, snapshot.ports.state(row)
+    row = snapshot.table.rows[node]
+    return tuple(snapshot.plugins.get(plugin).state(row) for plugin in _COUNTED)

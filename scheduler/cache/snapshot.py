@@ -1,12 +1,13 @@
 """
-What is free, node by node: the one picture that plans are made on.
+Free capacity, node by node: the snapshot that plans are made on.
 
-    charge / release    what the API says is there, fitting or not
-    place               a decision: must fit, else the books are wrong and the program stops
-    trial               everything placed inside is taken back at its end, exactly
+    charge / release    pods as the API shows them, whether they fit or not
+    place               a decision of this scheduler: it must fit, or the state is wrong and the
+                        program stops
+    trial               every change inside it is undone exactly at its end
 
-Amounts of whole nodes live in `table`, the insides of hosts with NUMA data in a `HostUsage` each.
-Who the pods are is not known here: `cache` remembers, and feeds this picture from watches.
+Amounts of nodes are in `table`. Each plugin of the registry keeps the state that its filters read.
+Pods are not stored here: `cache.cache` knows them, and feeds the snapshot from watches.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,47 +18,51 @@ from typing import Self
 
 from scheduler.columns.node_table import NodeTable
 from scheduler.errors import InvariantError
-from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.model.policy import PlacementTables
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
+from scheduler.plugins import registry as plugin_registry
 from scheduler.plugins.dra.plugin import DynamicResources
 from scheduler.plugins.interpod.plugin import InterPod
-from scheduler.plugins.node_ports import NodePorts
-from scheduler.plugins.numa.allocator import NumaMisfit, choose
-from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
-from scheduler.plugins.numa.numa_table import NumaTable
+from scheduler.plugins.numa.plugin import NumaTopology
 from scheduler.plugins.placement_policy import PlacementPolicy
+from scheduler.plugins.registry import PluginSet, Registry
 from scheduler.plugins.volumes.plugin import VolumePlugin
 
 
 class Snapshot:
     """
-    Rows of nodes and what is taken of them. `freed` counts the changes that may help a pod by
-    what they leave free, `moved` every change: a pod may wait for another one to come.
+    Rows of nodes, and what pods take of them. `freed` counts the changes that free capacity or open
+    a node, `moved` counts every change: a pod may wait for another pod to arrive.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, registry: Registry = plugin_registry.DEFAULT) -> None:
         self.table = NodeTable()
-        self.host_usage: dict[str, HostUsage] = {}  # node name -> its inside, where known
-        self.numa_table = NumaTable(self.table, self.host_usage)
-        self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler makes room for
+        self.plugins = PluginSet(self.table, registry)
+        self.interpod = self.plugins.get(InterPod)
+        self.volumes = self.plugins.get(VolumePlugin)
+        self.devices = self.plugins.get(DynamicResources)
+        self.placement_policy = self.plugins.get(PlacementPolicy)
+        self.numa = self.plugins.get(NumaTopology)
+        self.host_usage = self.numa.host_usage
+        self.nominees: dict[str, Pod] = {}  # uid -> a pod that another scheduler nominated
         self.freed = 0
         self.moved = 0
-        self.ports = NodePorts(self.table)
-        self.interpod = InterPod(self.table)
-        self.volumes = VolumePlugin(self.table)
-        self.devices = DynamicResources(self.table)
-        self.placement_policy = PlacementPolicy(self.table)
-        self._books = (self.ports, self.volumes, self.interpod)
-        self._trail: list[tuple[str, Pod, Assignment, int]] = []  # the sign undoes it
+        self._undo: list[tuple[str, Pod, Assignment, int]] = []  # with the sign of the change
         self._trials = 0
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], pods: Iterable[tuple[Pod, str]] = ()) -> Self:
-        """A picture of these nodes with these pods on them, pods being (pod, node name)."""
-        snapshot = cls()
+    def of(
+        cls,
+        nodes: Iterable[Node],
+        pods: Iterable[tuple[Pod, str]] = (),
+        *,
+        registry: Registry = plugin_registry.DEFAULT,
+    ) -> Self:
+        """A snapshot of these nodes with these pods on them, pods being (pod, node name)."""
+        snapshot = cls(registry)
         for node in nodes:
             snapshot.put_node(node)
         for pod, name in pods:
@@ -71,36 +76,35 @@ class Snapshot:
         return node in self.table.rows
 
     @property
+    def registry(self) -> Registry:
+        return self.plugins.registry
+
+    @property
     def tables(self) -> PlacementTables:
         """The policies in force."""
         return self.placement_policy.tables
 
     # --- nodes ---
 
-    def put_node(self, node: Node, held: Iterable[tuple[Pod, Assignment]] = ()) -> bool:
-        """Add or change a node; `held` is what its pods hold. True when that may help a pod."""
+    def put_node(self, node: Node, pods: Iterable[tuple[Pod, Assignment]] = ()) -> bool:
+        """Add or change a node; `pods` are charged to it already. True: it may help a pod."""
         old = self.table.nodes.get(node.name)
         if old == node:
             return False
         self.table.put(node)
         if old is not None and replace(old, images=node.images) == node:
-            return False  # pulled images make a node better, and let nobody in
-        if node.topology is None:
-            self.host_usage.pop(node.name, None)
-        elif old is None or old.topology != node.topology:
-            claims = tuple(_claim(pod, assignment) for pod, assignment in held)
-            self.host_usage[node.name] = HostUsage.of(node.topology, claims)
-            self.numa_table.managed |= node.topology.manager is not None
+            return False  # pulled images change a score, and no filter
+        for put_node in self.plugins.put_node:
+            put_node(node, old, pods)
         self.freed += 1
         self.moved += 1
         return True
 
     def drop_node(self, name: str) -> None:
-        for book in self._books:
-            book.drop(self.table.rows[name])
-        self.devices.drop(self.table.rows[name])
+        row = self.table.rows[name]
+        for drop in self.plugins.drop:
+            drop(row)
         self.table.drop(name)
-        self.host_usage.pop(name, None)
         self.moved += 1
 
     # --- pods ---
@@ -119,31 +123,32 @@ class Snapshot:
             if self.table.free_at(row, name) < 0:
                 raise InvariantError(f"node {node} has less than nothing left of {name}")
         if self._trials:
-            self._trail.append((node, pod, assignment, -1))
+            self._undo.append((node, pod, assignment, -1))
 
     def adopt(self, tables: PlacementTables) -> None:
-        """Go by these tables from now on: what was derived from others is derived anew."""
-        self.placement_policy.adopt(tables)
+        """Use these policies from now on: everything derived from others is derived again."""
+        for adopt in self.plugins.adopt:
+            adopt(tables)
         self.table.statics += 1
-        self.stirred()
+        self.cluster_event()
 
-    def stirred(self) -> None:
-        """Facts that rules read beside nodes and pods have changed: storage, namespaces."""
+    def cluster_event(self) -> None:
+        """Facts other than nodes and pods have changed, such as storage or namespaces."""
         self.freed += 1
         self.moved += 1
 
     def suppose(self, pod: Pod, node: str) -> None:
         """As `charge`, inside a trial."""
         self._move(pod, node, NO_ASSIGNMENT, +1)
-        self._trail.append((node, pod, NO_ASSIGNMENT, -1))
+        self._undo.append((node, pod, NO_ASSIGNMENT, -1))
 
     def suppose_gone(self, pod: Pod, node: str, assignment: Assignment = NO_ASSIGNMENT) -> None:
         """As `release`, inside a trial."""
         self._move(pod, node, assignment, -1)
-        self._trail.append((node, pod, assignment, +1))
+        self._undo.append((node, pod, assignment, +1))
 
     def nominate(self, pod: Pod) -> None:
-        """Another scheduler means to give the pod its `nominated` node; "" when no longer."""
+        """Another scheduler nominated the pod for its `nominated` node; "": no longer."""
         known = self.nominees.pop(pod.uid, None)
         if pod.nominated:
             self.nominees[pod.uid] = pod
@@ -151,70 +156,40 @@ class Snapshot:
             self.freed += 1
 
     def choose(self, pod: Pod, node: str) -> Assignment | NumaMisfit:
-        """Where on this host the pod would sit."""
-        layout = self.host_usage.get(node)
-        if layout is None:
+        """The NUMA nodes and GPUs that the pod would get on this node."""
+        host = self.host_usage.get(node)
+        if host is None:
             return NO_ASSIGNMENT
-        gang = pod.gang.key if pod.gang is not None else None
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
-            return choose(layout, pod.spec.host_request, gang=gang, vram=pod.spec.vram)
-        decide = partial(choose, layout, gang=gang, vram=pod.spec.vram)
-        return self.devices.choose(pod, self.table.rows[node], layout.rooms, decide)
+            return self.numa.choose(pod, host, pod.spec.host_request)
+        choose = partial(self.numa.choose, pod, host)
+        return self.devices.choose(pod, self.table.rows[node], host.rooms, choose)
 
     def signature(self, pod: Pod) -> tuple[object, ...]:
-        """Equal for pods of one shape that fit the same nodes."""
-        mine = self.interpod.signature(pod)
-        if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
-            return mine
-        return (*mine, *self.devices.signature(pod))
+        """Equal for pods of one spec that fit the same nodes."""
+        return tuple([signature(pod) for signature in self.plugins.signature])
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        mark = len(self._trail)
+        mark = len(self._undo)
         self._trials += 1
         try:
             yield
         finally:
             self._trials -= 1
-            while len(self._trail) > mark:
-                node, pod, assignment, sign = self._trail.pop()
+            while len(self._undo) > mark:
+                node, pod, assignment, sign = self._undo.pop()
                 self._move(pod, node, assignment, sign)
 
     def _move(self, pod: Pod, node: str, assignment: Assignment, sign: int) -> None:
         row = self.table.rows[node]
-        self.table.use(row, pod.spec.requests, sign)
-        if pod.spec.default_requests != (0, 0):
-            self.table.use_defaults(row, pod.spec.default_requests, sign)
-        for book in self._books:
-            (book.take if sign > 0 else book.give)(pod, row)
-        if pod.spec.resource_claims is not NO_RESOURCE_CLAIMS:
-            if sign > 0:
-                self.devices.take(pod, row, assignment)
-            else:
-                self.devices.give(pod, row)
+        for change in self.plugins.charge if sign > 0 else self.plugins.uncharge:
+            change(pod, row, assignment)
         self.moved += 1
-        layout = self.host_usage.get(node)
-        if layout is not None:
-            claim = _claim(pod, assignment)
-            (layout.take if sign > 0 else layout.give)(claim)
 
     def state(self) -> dict[str, tuple[object, ...]]:
-        """Everything that placing changes, by node: for comparing two moments."""
+        """Everything that `charge` changes, by node: for comparing two moments."""
         return {
-            name: (
-                self.table.used_at(row),
-                self.host_usage[name].state() if name in self.host_usage else (),
-                *(book.state(row) for book in self._books),
-                self.devices.state(row),
-            )
+            name: tuple(state(row) for state in self.plugins.state)
             for name, row in self.table.rows.items()
         }
-
-
-def _claim(pod: Pod, assignment: Assignment) -> PodUsage:
-    ask = pod.spec.host_request
-    if pod.gang is None:
-        return PodUsage(ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages)
-    return PodUsage(
-        ask.cpu, ask.memory, ask.gpus, assignment, ask.hugepages, pod.gang.key, ask.apart
-    )

@@ -11,25 +11,16 @@ Pure, and read-only; asked by people, so it may take a few milliseconds.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
 from policies import quantity
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools
-from scheduler.model.fabric import NO_FABRIC
-from scheduler.model.node_affinity import ANY_NODE
-from scheduler.model.pod import Pod, SchedulingSpec
-from scheduler.model.pod_affinity import NO_INTER_POD
-from scheduler.model.pod_volumes import NO_VOLUMES
-from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
+from scheduler.model.pod import Pod
 from scheduler.model.resources import PODS
-from scheduler.model.taints import Toleration
 from scheduler.plan import filters
 from scheduler.plan.memo import Memo
-
-_ALL: Final = (Toleration(operator="Exists"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,10 @@ def _nearest(
     table, spec = snapshot.table, pod.spec
     if len(snapshot) == 0 or spec.unsupported:
         return None
-    refused = [(code_of, hit & table.alive) for code_of, hit in _refusals(pod, snapshot, memo)]
+    refused = [
+        (reason, rejected & table.alive)
+        for reason, rejected in filters.rejections(snapshot, pod, memo)
+    ]
     if closed is not None:
         refused.append((filters.HELD, closed & table.alive))
     count = sum((hit.astype(np.int64) for _, hit in refused), np.zeros(len(table.alive), np.int64))
@@ -100,7 +94,7 @@ def _nearest(
         lack += missing / np.maximum(table.allocatable(name), 1)
     rows = np.flatnonzero(table.alive)
     # A node that the pod may use and that is too full is nearer than one that is shut to it.
-    shut = filters.statics(snapshot, spec, memo)[rows] > 0
+    shut = ~filters.candidates(snapshot, spec, memo)[rows]
     row = int(rows[np.lexsort((table.rank[rows], lack[rows], count[rows], shut))[0]])
     short = tuple(
         Shortfall(
@@ -114,21 +108,6 @@ def _nearest(
     return NearestNode(table.names[row], tuple(text for text, hit in refused if hit[row]), short)
 
 
-def _refusals(pod: Pod, snapshot: Snapshot, memo: Memo) -> Iterator[tuple[str, Bools]]:
-    """Every filter asked about every node, not only the first that refuses it."""
-    table, spec = snapshot.table, pod.spec
-    codes = filters.statics(snapshot, spec, memo)
-    for code, text in enumerate(filters.STATIC):
-        if code:
-            yield text, codes == code
-    yield from snapshot.placement_policy.refused(spec)
-    for book in (snapshot.ports, snapshot.volumes, snapshot.interpod, snapshot.devices):
-        yield from book.refuse(pod, table.alive)
-    for name, asked in spec.requests:
-        text = filters.TOO_MANY_PODS if name == PODS else f"Insufficient {name}"
-        yield text, table.free(name) < asked
-
-
 # --- what would help ---
 
 
@@ -137,10 +116,11 @@ def _changes(
 ) -> Iterator[str]:
     open_ = snapshot.table.alive if closed is None else snapshot.table.alive & ~closed
     yield from _less(pod, snapshot, memo, open_)
-    for sentence, spec in _relaxed(pod.spec):
-        rows = filters.feasible(snapshot, replace(pod, spec=spec), memo) & open_
-        if rows.any():
-            yield f"{sentence}: {_nodes(rows)} would do"
+    for relaxations in snapshot.plugins.relaxations:
+        for change, spec in relaxations(pod.spec):
+            rows = filters.feasible(snapshot, replace(pod, spec=spec), memo) & open_
+            if rows.any():
+                yield f"{change}: {_nodes(rows)} would do"
 
 
 def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[str]:
@@ -160,31 +140,6 @@ def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[st
             yield (
                 f"ask for at most {have} {name} instead of {want}: node {table.names[row]} has it"
             )
-
-
-def _relaxed(spec: SchedulingSpec) -> Iterator[tuple[str, SchedulingSpec]]:
-    """The same pod with one kind of rule taken away."""
-    yield "tolerate the taints", replace(spec, tolerations=_ALL)
-    if spec.selector or spec.node_constraints != ANY_NODE:
-        yield (
-            "drop the node selector and affinity",
-            replace(spec, selector=(), node_constraints=ANY_NODE),
-        )
-    if spec.ports:
-        yield "use no host ports", replace(spec, ports=())
-    if spec.inter_pod != NO_INTER_POD:
-        yield "drop the pod affinity and topology spread", replace(spec, inter_pod=NO_INTER_POD)
-    if spec.volumes != NO_VOLUMES:
-        yield "use other volumes", replace(spec, volumes=NO_VOLUMES)
-    if spec.resource_claims is not NO_RESOURCE_CLAIMS:
-        yield "claim no devices", replace(spec, resource_claims=NO_RESOURCE_CLAIMS)
-    if spec.vram:
-        yield "ask for less VRAM", replace(spec, vram=0)
-    if spec.fabric is not NO_FABRIC:
-        yield "ask for no topology level and no fabric", replace(spec, fabric=NO_FABRIC)
-    if spec.host_request.strict:
-        loose = replace(spec.host_request, policy="best-effort")
-        yield "use NUMA policy best-effort", replace(spec, host_request=loose)
 
 
 def _nodes(rows: Bools) -> str:

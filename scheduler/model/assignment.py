@@ -105,3 +105,10 @@ def _counts(column: object) -> bool:
         isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 2**56
         for item in column
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NumaMisfit:
+    """Why the node is refused."""
+
+    reason: str

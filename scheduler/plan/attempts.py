@@ -115,7 +115,7 @@ def _bounds(
     Equal plain pods need none of it: their nodes are chosen for all of them at once.
     """
     together = sum(map(len, classes)) > 1
-    plain = len(classes) == 1 and not filters.depends(ground.snapshot, classes[0][0])
+    plain = len(classes) == 1 and not filters.depends_on_pods(ground.snapshot, classes[0][0])
     if together and not plain and not ground.spread:
         rooms = _rooms(classes, ground, among)
         for codes in ground.codes():

@@ -52,10 +52,10 @@ def of(specs: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationRe
     liked: list[TopologyLevel] = []
     for spec in asking:
         levels |= dict.fromkeys(fabric.required(places.tables, spec.fabric))
-        level = fabric.liked(places.tables, spec.fabric)
+        level = fabric.preferred(places.tables, spec.fabric)
         liked += [level] if level is not None else []
     least = max((spec.fabric.minimum for spec in asking), default=0)
-    trouble = any(places.trouble(spec) for spec in asking)
+    trouble = any(places.unknown_level(spec) for spec in asking)
     if not (levels or liked or least or trouble):
         return None
     order = places.tables.levels

@@ -17,17 +17,15 @@ import numpy as np
 
 from scheduler.cache.snapshot import Snapshot
 from scheduler.columns.node_table import Bools, Ints, NodeTable
+from scheduler.model.assignment import NumaMisfit
 from scheduler.model.plan import NoFit, Placement
 from scheduler.model.pod import Pod, SchedulingSpec
-from scheduler.model.pod_volumes import NO_VOLUMES
 from scheduler.model.policy import TopologyLevel
-from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.model.resources import PODS
 from scheduler.plan import filters, node_choice, scores
 from scheduler.plan.memo import Memo
 from scheduler.plan.node_choice import Codes, Floats, NodeChoice
-from scheduler.plugins.numa import gpu_packing, host_score
-from scheduler.plugins.numa.allocator import NumaMisfit
+from scheduler.plugins.numa import gpu_packing
 
 _MOST_WISHES: Final = 4  # grades of what is preferred that are tried, best first
 
@@ -83,27 +81,18 @@ class PlacementAttempt:
         """Place as many of these equal pods as possible; the others are left."""
         pod, snapshot = members[0], self.ground.snapshot
         done = 0
-        trouble = snapshot.volumes.trouble(pod) or snapshot.devices.trouble(pod)
-        if not pod.spec.unsupported and not trouble:
+        if not filters.unresolvable(snapshot, pod):
             rows = self.ground.open(pod.spec)
             if self.within is not None:
                 rows = rows & self.within
-            if pod.spec.volumes is not NO_VOLUMES:
-                rows = self._reaching(members, rows)
-            one_by_one = self.ground.spread or filters.interacts(snapshot, pod)
-            done = (self._one_by_one if one_by_one else self._at_once)(members, rows)
+            rows = filters.sharing_node(snapshot, pod, rows, len(members))
+            if self.ground.spread or filters.affects_equal_pods(snapshot, pod):
+                done = self._one_by_one(members, rows)
+            else:
+                if filters.depends_on_pods(snapshot, pod):
+                    rows = filters.stateful(snapshot, pod, rows)
+                done = self._at_once(members, rows)
         self.left += members[done:]
-
-    def _reaching(self, members: Sequence[Pod], rows: Bools) -> Bools:
-        """The rows that have the pods' volumes; those that hold all, if they must share a node."""
-        pod, snapshot = members[0], self.ground.snapshot
-        for _, refused in snapshot.volumes.refuse(pod, rows):
-            rows = rows & ~refused
-        if snapshot.volumes.together(pod):
-            room = filters.capacity(snapshot, pod.spec, rows)
-            whole = rows & (room >= len(members))
-            rows = whole if whole.any() else rows
-        return rows
 
     def cost(self) -> tuple[int, ...]:
         """What makes an attempt better than another: members placed, nodes, domains by level."""
@@ -177,8 +166,7 @@ class PlacementAttempt:
         name, _ = dominant(spec, table)
         each = spec.amount(name)
         if name in filters.GPUS:
-            islands = self.ground.memo.islands
-            islands.renew(table, snapshot.host_usage)
+            islands = snapshot.numa.packing()
             return gpu_packing.costs(table, islands, name, each=each, room=room, wanted=wanted)
         free = table.free(name) - wanted * each
         leftover: Floats = free / np.maximum(table.allocatable(name), 1)
@@ -186,11 +174,11 @@ class PlacementAttempt:
 
     def _sparing(self, spec: SchedulingSpec, room: Ints, wanted: int) -> Ints:
         """The room on hosts whose whole islands stay whole, if one of them takes all."""
-        snapshot, islands = self.ground.snapshot, self.ground.memo.islands
+        snapshot = self.ground.snapshot
         name, _ = dominant(spec, snapshot.table)
         if name not in filters.GPUS:
             return room
-        islands.renew(snapshot.table, snapshot.host_usage)
+        islands = snapshot.numa.packing()
         taken = wanted * spec.amount(name)
         kept = gpu_packing.sparing(snapshot.table, islands, name, taken) & (room >= wanted)
         return np.where(kept, room, np.int64(0)) if kept.any() else room
@@ -243,8 +231,8 @@ class PlacementAttempt:
 
     def _place(self, pod: Pod, rows: Bools) -> bool:
         ground = self.ground
-        fits = rows & (filters.capacity(ground.snapshot, pod.spec, rows, 1) > 0)
-        fits = filters.social(ground.snapshot, pod, fits)
+        fits = filters.fitting(ground.snapshot, pod.spec, rows)
+        fits = filters.stateful(ground.snapshot, pod, fits)
         while fits.any():
             row = self._best(pod, fits)
             if self._settle([pod], row):
@@ -259,9 +247,6 @@ class PlacementAttempt:
             fits = plain if plain.any() else fits
         score = scores.spreading if ground.spread else scores.preferences
         found = score(ground.snapshot, pod, fits, ground.memo)
-        if found is not None and ground.spread and pod.spec.host_request.policy != "none":
-            inside = host_score.scores(ground.snapshot.numa_table, pod.spec.host_request)
-            found = found + (host_score.WEIGHT * inside).astype(np.int64)
         rows = np.flatnonzero(fits)
         if found is not None:
             rows = rows[found[rows] == found[rows].max()]
@@ -275,11 +260,14 @@ class PlacementAttempt:
         return int(rows[np.argmin(table.rank[rows])])
 
     def _suiting(self, pod: Pod, rows: Ints) -> Ints:
-        """Of these rows those whose devices suit the pod's claims best."""
-        if len(rows) == 1 or pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
-            return rows
-        costs = self.ground.snapshot.devices.costs(pod, rows, alike=self.alike)
-        return rows if costs is None else rows[costs == costs.min()]
+        """Of these rows those with the lowest packing cost, plugin by plugin."""
+        for cost in self.ground.snapshot.plugins.packing_cost:
+            if len(rows) == 1:
+                break
+            costs = cost(pod, rows, equal_pods=self.alike)
+            if costs is not None:
+                rows = rows[costs == costs.min()]
+        return rows
 
     def _near(self, rows: Ints) -> Ints:
         """Of these rows those that the unit uses, else those in its domains, narrowest first."""

@@ -101,9 +101,9 @@ def fill(
     return Unplaced(filling.left[0] if filling.left else None, filling.bound())
 
 
-def helps(spec: SchedulingSpec, snapshot: Snapshot, node: str, memo: Memo) -> bool:
-    """Whether a change on this node may help a unit with such a pod: it would fit there now."""
-    return filters.fits_now(snapshot, spec, node, memo)
+def helps(spec: SchedulingSpec, snapshot: Snapshot, nodes: Sequence[str], memo: Memo) -> bool:
+    """Whether changes of these nodes may help a unit with such a pod: it would fit on one now."""
+    return filters.fits_any(snapshot, spec, nodes, memo)
 
 
 def _moment(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
@@ -112,7 +112,7 @@ def _moment(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
 
     A pod that looks at others may be helped by any change.
     """
-    social = any(filters.depends(snapshot, pod) for pod in unit.pods)
+    social = any(filters.depends_on_pods(snapshot, pod) for pod in unit.pods)
     return snapshot.freed, len(snapshot), snapshot.moved if social else 0
 
 

@@ -1,11 +1,19 @@
 """
-Kube-scheduler's filters and scores over all nodes at once, one module for each family.
+Filters and scores over all nodes at once; each plugin is one class with the methods of `protocol`.
 
-    nodes      node selector and affinity                  the node's own facts
-    ports      host ports                                  who is on the node
-    volumes    claims, disks, their zones and limits       what is mounted where
-    peers      pod (anti-)affinity, topology spread        who is in the node's domain
-
-A family that depends on other pods keeps books: `take(pod, row)` and `give(pod, row)`, exact
-opposites, called for every pod that is charged, placed, tried and taken back.
+    registry           the ordered list of all plugins
+    protocol           the methods that a plugin may have
+    taint_toleration   cordoned nodes and taints
+    node_affinity      node selector, node affinity, declared features
+    node_ports         host ports
+    node_resources     free amounts; least and balanced use
+    image_locality     images that need not be pulled
+    placement_policy   tenant tiers, fabric and VRAM by the policies in force
+    tenant_tiers       reserved nodes, allowed and preferred hardware
+    fabric             topology levels and the quality of the network
+    gpu_classes        tier and VRAM of each node's GPUs
+    interpod           topology spread, pod affinity and anti-affinity
+    volumes            claims, disks, their zones and limits
+    dra                claims of devices (Dynamic Resource Allocation)
+    numa               NUMA nodes and GPUs inside hosts
 """

@@ -1,13 +1,13 @@
 """
-Nearness of nodes by topology levels, and how good the network of each is.
+Topology domains of nodes by their labels, and the quality of each node's fabric.
 
-    codes     for every row a number for its domain of a level: two rows with the same are near;
-              0: the node does not say
-    grades    for every row how good its fabric is, 0 where nobody knows
-    refuse    a pod that needs a level, or a least fabric, on nodes that lack it
+    codes        for every row the number of its domain of a level: rows with equal numbers are in
+                 one domain; 0: the node has no such label
+    grades       for every row the grade of its fabric, higher is better; 0: unknown
+    rejections   nodes without the level, or with a lesser fabric, that the pod requires
 
-That a whole group shares one domain is the planner's business (`gathering`): a node alone can only
-lack the label. Pure functions of columns, except that codes told by several labels are kept.
+`plan.colocation` keeps a whole gang inside one domain: a filter of single nodes can only check that
+the node has the label. Pure functions of columns.
 """
 
 from collections.abc import Iterator
@@ -28,18 +28,18 @@ _SENSITIVE: Final = 30  # points between the best fabric and none
 def codes(table: NodeTable, level: TopologyLevel) -> Codes:
     """The same value of any of the level's labels is the same domain; the first label counts."""
     first, *others = level.labels
-    found = table.codes(first)
+    domains = table.codes(first)
     if not any(table.values(key) for key in others):
-        return found
+        return domains
     numbers = dict(table.values(first))
-    found = found.copy()
+    domains = domains.copy()
     for key in others:
-        mine, values = table.codes(key), table.values(key)
+        by_label, values = table.codes(key), table.values(key)
         renumbered = np.zeros(len(values) + 1, dtype=np.int32)
         for value, code in values.items():
             renumbered[code] = numbers.setdefault(value, len(numbers) + 1)
-        found = np.where(found == ABSENT, renumbered[mine], found)
-    return found
+        domains = np.where(domains == ABSENT, renumbered[by_label], domains)
+    return domains
 
 
 def known(table: NodeTable, level: TopologyLevel) -> bool:
@@ -54,52 +54,58 @@ def grades(table: NodeTable) -> Ints:
     return by_code[table.codes(vocabulary.FABRIC_TYPE_LABEL)]
 
 
-def required(tables: PlacementTables, wish: FabricRequirements) -> tuple[TopologyLevel, ...]:
-    """The levels that the pod's whole group must share, known ones alone; see `trouble`."""
-    clique = next((one for one in tables.levels if CLIQUE.labels[0] in one.labels), CLIQUE)
-    found = [clique] if wish.clique else []
-    if wish.strict is not None and (level := _named(tables, wish.strict)) is not None:
-        found.append(level)
-    return tuple(dict.fromkeys(found))
+def required(
+    tables: PlacementTables, requirements: FabricRequirements
+) -> tuple[TopologyLevel, ...]:
+    """The levels that the pod's whole gang must share, without unknown ones: `unknown_level`."""
+    clique = next((level for level in tables.levels if CLIQUE.labels[0] in level.labels), CLIQUE)
+    levels = [clique] if requirements.clique else []
+    if requirements.strict is not None:
+        level = _named(tables, requirements.strict)
+        if level is not None:
+            levels.append(level)
+    return tuple(dict.fromkeys(levels))
 
 
-def liked(tables: PlacementTables, wish: FabricRequirements) -> TopologyLevel | None:
-    """The level that the pod's group would share."""
-    return None if wish.preferred is None else _named(tables, wish.preferred)
+def preferred(tables: PlacementTables, requirements: FabricRequirements) -> TopologyLevel | None:
+    """The level that the pod's gang shares if possible."""
+    if requirements.preferred is None:
+        return None
+    return _named(tables, requirements.preferred)
 
 
-def trouble(tables: PlacementTables, wish: FabricRequirements) -> str:
-    """Why no node will do, whatever its labels; empty: nothing is wrong."""
-    if wish.strict and _named(tables, wish.strict) is None:
+def unknown_level(tables: PlacementTables, requirements: FabricRequirements) -> str:
+    """The message about a required level that no policy names; empty: it is known."""
+    if requirements.strict and _named(tables, requirements.strict) is None:
         names = ", ".join(level.name for level in reversed(tables.levels))
         return (
-            f"{vocabulary.CO_LOCATE_ANNOTATION} names the topology level {wish.strict}, which no"
-            f" policy names; known are {names}"
+            f"{vocabulary.CO_LOCATE_ANNOTATION} names the topology level {requirements.strict},"
+            f" which no policy names; known are {names}"
         )
     return ""
 
 
-def refuse(
+def rejections(
     table: NodeTable, tables: PlacementTables, spec: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
-    wish = spec.fabric
-    for level in required(tables, wish):
+    for level in required(tables, spec.fabric):
         yield f"node(s) were in no {level.name}", codes(table, level) == ABSENT
-    if wish.minimum:
-        yield below(wish.minimum), grades(table) < wish.minimum
+    minimum = spec.fabric.minimum
+    if minimum:
+        yield below(minimum), grades(table) < minimum
 
 
-def below(least: int) -> str:
+def below(minimum: int) -> str:
     types = vocabulary.FABRIC_TYPES
-    return f"node(s) had a fabric below {types[len(types) - least]}"
+    return f"node(s) had a fabric below {types[len(types) - minimum]}"
 
 
-def like(table: NodeTable, spec: SchedulingSpec) -> Ints | None:
-    """Points for every row; None: nothing is liked better than anything else."""
+def points(table: NodeTable, spec: SchedulingSpec) -> Ints | None:
+    """Points for every row; None: all rows are equal."""
     if not spec.fabric.sensitive:
         return None
-    found = grades(table)
-    return _SENSITIVE * found // len(vocabulary.FABRIC_TYPES) if found.any() else None
+    by_row = grades(table)
+    return _SENSITIVE * by_row // len(vocabulary.FABRIC_TYPES) if by_row.any() else None
 
 
 def _named(tables: PlacementTables, name: str) -> TopologyLevel | None:

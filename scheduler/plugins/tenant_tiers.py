@@ -1,16 +1,16 @@
 """
-Tenants' tiers and nodes: who is kept out, and which hardware is liked.
+Tenants' tiers and the hardware of nodes.
 
-    reserved     a node with tenant.kubenexus.io/reserved-tier is closed to tiers of lower rank; to
-                 everybody where no policy names the tier: a slip must not open a node. A pod
-                 without a tier counts as one of the lowest
-    allowed      pods that ask for GPUs, or for a hardware tier, keep out of hardware that their
-                 tenant's tier may not use; hardware of unknown tier is open
-    liked        the hardware tier that the pod names or was given, then those that its tenant's
+    reserved     a node with tenant.kubenexus.io/reserved-tier rejects tiers of lower rank. Where no
+                 policy names that tier, the node rejects all pods: a typing error must not open a
+                 node. A pod without a tier counts as one of the lowest
+    allowed      a pod that requests GPUs, or a hardware tier, is kept off hardware that its
+                 tenant's tier may not use; hardware of unknown tier is open to all
+    preferred    the hardware tier that the pod names or was given, then those that its tenant's
                  tier prefers, in their order
-    kept free    high-end GPUs, for work that needs them; of GPUs with enough VRAM the smallest
+    spared       high-end GPUs, for work that needs them; of GPUs with enough VRAM the smallest
 
-Only what policies and admission say counts: a pod that admission never saw has no limit.
+Only policies and admission set limits: a pod that admission never saw has none.
 """
 
 from collections.abc import Iterator
@@ -26,18 +26,18 @@ from scheduler.plugins.gpu_classes import CODES, GpuClasses
 
 OPEN: Final = frozenset({"", "none"})  # values of the reserved-tier label that reserve nothing
 
-# What is liked, in points: the hardware tier decides before the others.
+# Points of preferences: the hardware tier decides before the others.
 _TIER: Final = 200
 _LESSER: Final = 15
 _TIGHT: Final = 15
 
 
-def refuse(
+def rejections(
     table: NodeTable, tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
-    """(reason, rows), in the order in which they count."""
+    """(reason, rows), in the order of the reasons."""
     yield from _reserved(table, tables, spec)
-    if not (spec.tiers.tenant and _wants_hardware(spec)):
+    if not (spec.tiers.tenant and _requests_hardware(spec)):
         return
     tier = _tier(tables, spec)
     if tier is None:
@@ -52,7 +52,7 @@ def _reserved(
     table: NodeTable, tables: PlacementTables, spec: SchedulingSpec
 ) -> Iterator[tuple[str, Bools]]:
     codes = table.codes(vocabulary.RESERVED_TIER_LABEL)
-    mine = tables.rank(spec.tiers.tenant or vocabulary.LOWEST_TIER)
+    own_rank = tables.rank(spec.tiers.tenant or vocabulary.LOWEST_TIER)
     for value, code in table.values(vocabulary.RESERVED_TIER_LABEL).items():
         name = value.lower()
         if name in OPEN:
@@ -60,16 +60,16 @@ def _reserved(
         rank = tables.rank(name)
         if rank is None:
             yield f"node(s) reserved for tier {name}, which no policy names", codes == code
-        elif mine is None or mine < rank:
+        elif own_rank is None or own_rank < rank:
             yield f"node(s) reserved for tier {name}", codes == code
 
 
-def like(tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
-    """Points for every row; None: nothing is liked better than anything else."""
+def points(tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
+    """Points for every row; None: all rows are equal."""
     parts = [
         part
         for part in (
-            _liked_tier(tables, hardware, spec),
+            _preferred_tier(tables, hardware, spec),
             _lesser(hardware, spec),
             _tight(hardware, spec),
         )
@@ -78,18 +78,20 @@ def like(tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec) ->
     return sum(parts[1:], parts[0]) if parts else None
 
 
-def _liked_tier(tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
-    if not _wants_hardware(spec):
+def _preferred_tier(
+    tables: PlacementTables, hardware: GpuClasses, spec: SchedulingSpec
+) -> Ints | None:
+    if not _requests_hardware(spec):
         return None
     tier = _tier(tables, spec)
     named = (spec.tiers.hardware, *(tier.preferred if tier is not None else ()))
     order = [name for name in dict.fromkeys(named) if name in CODES]
     if not order:
         return None
-    points = np.zeros(len(CODES) + 1, dtype=np.int64)
+    by_code = np.zeros(len(CODES) + 1, dtype=np.int64)
     for place, name in enumerate(order):
-        points[CODES[name]] = _TIER * (len(order) - place) // len(order)
-    return points[hardware.tiers()]
+        by_code[CODES[name]] = _TIER * (len(order) - place) // len(order)
+    return by_code[hardware.tiers()]
 
 
 def _lesser(hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
@@ -100,15 +102,15 @@ def _lesser(hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
 
 
 def _tight(hardware: GpuClasses, spec: SchedulingSpec) -> Ints | None:
-    """The nearer a GPU's memory is to what is asked, the better."""
+    """The nearer a GPU's memory is to the request, the better."""
     if not spec.vram:
         return None
     vram = hardware.vram()
-    points: Ints = np.minimum(_TIGHT, _TIGHT * spec.vram // np.maximum(vram, 1))
-    return points
+    by_row: Ints = np.minimum(_TIGHT, _TIGHT * spec.vram // np.maximum(vram, 1))
+    return by_row
 
 
-def _wants_hardware(spec: SchedulingSpec) -> bool:
+def _requests_hardware(spec: SchedulingSpec) -> bool:
     return spec.host_request.gpus > 0 or bool(spec.tiers.hardware)
 
 
@@ -120,8 +122,8 @@ def _tier(tables: PlacementTables, spec: SchedulingSpec) -> TenantTier | None:
     return tables.tiers.get(name) or tables.tiers.get(vocabulary.LOWEST_TIER)
 
 
-def reserves(table: NodeTable) -> bool:
-    """Whether some node is, or was, reserved for a tier."""
+def any_reserved(table: NodeTable) -> bool:
+    """Whether a node is reserved for a tier."""
     return bool(table.values(vocabulary.RESERVED_TIER_LABEL)) and bool(
         (table.codes(vocabulary.RESERVED_TIER_LABEL) != ABSENT).any()
     )

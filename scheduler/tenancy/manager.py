@@ -180,11 +180,11 @@ class TenancyManager:
                     for one in upcoming.charges:
                         cache.snapshot.suppose(one.pod, one.node)
                     shut = closed | upcoming.closed
-                    found = plan(memo=Memo(statics=memo.statics), closed=shut)
+                    found = plan(memo=memo.for_trial(), closed=shut)
                 if isinstance(found, Placed) or not upcoming.optional:
                     return upcoming.explain(found, len(upcoming.closed - closed))
             # A rejection of an equal unit says nothing about one that has reserved capacity.
-            return plan(memo=Memo(statics=memo.statics) if own else memo, closed=closed)
+            return plan(memo=memo.for_trial() if own else memo, closed=closed)
 
     def _reservations_of(self, unit: Unit) -> tuple[list[UnitKey], UpcomingConstraint | None]:
         """The reservations that the unit may use, and those ahead that it must leave intact."""

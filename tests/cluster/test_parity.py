@@ -33,7 +33,7 @@ SMALL = 3  # differences that are made small for the report
 SHOWN = 20
 # Before 1.37 kube-scheduler takes a namespace for one without labels here, and so for a match.
 ALL = FEATURES - {"namespaces unlike"} if KUBERNETES.startswith("1.36.") else FEATURES
-NOWHERE: frozenset[str] = frozenset()
+NO_ASSIGNMENT: frozenset[str] = frozenset()
 ENOUGH = 60  # differences after which more would say nothing new
 
 # What kube-scheduler must say at least this often in 1,000 cases: a reason that is never given was
@@ -139,11 +139,11 @@ def test_kube_scheduler_and_ours_agree(kube_scheduler: KubeScheduler) -> None:
     [
         pytest.param(Answer(node="a"), Verdict(frozenset("ab"), ""), "", id="its node is ours"),
         pytest.param(Answer(node="a"), Verdict(frozenset("b"), ""), "node", id="we refuse it"),
-        pytest.param(Answer(node="a"), Verdict(NOWHERE, "t"), "node", id="we refuse all"),
-        pytest.param(Answer(text="t"), Verdict(NOWHERE, "t"), "", id="neither, same reasons"),
-        pytest.param(Answer(text="t"), Verdict(NOWHERE, "u"), "text", id="other reasons"),
+        pytest.param(Answer(node="a"), Verdict(NO_ASSIGNMENT, "t"), "node", id="we refuse all"),
+        pytest.param(Answer(text="t"), Verdict(NO_ASSIGNMENT, "t"), "", id="neither, same reasons"),
+        pytest.param(Answer(text="t"), Verdict(NO_ASSIGNMENT, "u"), "text", id="other reasons"),
         pytest.param(Answer(text="t"), Verdict(frozenset("a"), "t"), "feasible", id="only we"),
-        pytest.param(Answer(error="e"), Verdict(NOWHERE, "t"), "error", id="it stumbles"),
+        pytest.param(Answer(error="e"), Verdict(NO_ASSIGNMENT, "t"), "error", id="it stumbles"),
     ],
 )
 def test_what_counts_as_a_difference(answer: Answer, verdict: Verdict, kind: str) -> None:

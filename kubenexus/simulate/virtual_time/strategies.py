@@ -32,7 +32,7 @@ from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.reservation.members import MemberReservations
 
-_STIR_EVERY: Final = 0.2  # seconds, as in the scheduler
+_EVENTS_EVERY: Final = 0.2  # seconds, as in the scheduler
 
 
 class QueueStrategy:
@@ -122,8 +122,8 @@ class KubeNexusStrategy:
         cache = world.cache
         self._shares = FairShares(world.accounts.ledger)
         self._changed: set[str] = set()
-        self._stirred = False  # something that no node shows may have helped somebody
-        self._stir_at = 0.0
+        self._pods_changed = False  # since the last round of requeueing
+        self._events_at = 0.0
         self.queue = SchedulingQueue(
             bound=cache.bound,
             class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
@@ -180,7 +180,7 @@ class KubeNexusStrategy:
         now = self._world.now
         for pod in went:
             self._changed.update(self._world.cache.drop_pod(pod.uid))
-            self._stirred = True
+            self._pods_changed = True
             if self._tenancy is not None:
                 self._tenancy.gone(pod)
         for uid in over:
@@ -206,24 +206,21 @@ class KubeNexusStrategy:
 
     def _move_to_active(self) -> None:
         world = self._world
-        stirred = self._stirred and world.now >= self._stir_at
-        if not (self._changed or stirred):
+        pods_changed = self._pods_changed and world.now >= self._events_at
+        if not (self._changed or pods_changed):
             return
         nodes, snapshot = sorted(self._changed), world.cache.snapshot
         self._changed.clear()
-        if stirred:
-            self._stirred, self._stir_at = False, world.now + _STIR_EVERY
+        if pods_changed:
+            self._pods_changed, self._events_at = False, world.now + _EVENTS_EVERY
 
-        def helps(pod: Pod) -> QueueingHint:
-            if any(planner.helps(pod.spec, snapshot, node, world.memo) for node in nodes):
+        def hint(pod: Pod) -> QueueingHint:
+            if nodes and planner.helps(pod.spec, snapshot, nodes, world.memo):
                 return QueueingHint.FITS
-            return (
-                QueueingHint.PERHAPS
-                if stirred and filters.depends(snapshot, pod)
-                else QueueingHint.NONE
-            )
+            depends = pods_changed and filters.depends_on_pods(snapshot, pod)
+            return QueueingHint.PERHAPS if depends else QueueingHint.NONE
 
-        self.queue.move_to_active(world.now, helps)
+        self.queue.move_to_active(world.now, hint)
 
     def _schedule(self, unit: Unit) -> None:
         world, tenancy = self._world, self._tenancy
@@ -239,7 +236,7 @@ class KubeNexusStrategy:
             world.start(unit, found)
             for one in found.placements:
                 self.queue.finish_binding(one.pod.uid, world.now)
-            self._stirred = True
+            self._pods_changed = True
             return
         world.misfit(unit.key, found)
         if found.over_quota:

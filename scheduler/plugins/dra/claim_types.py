@@ -15,7 +15,7 @@ import orjson
 from policies.json_fields import Json, mapping
 from scheduler.model.fields import rows, whole
 from scheduler.plugins.dra.device_types import DeviceId, DeviceTaint
-from scheduler.plugins.dra.node_selector import EVERYWHERE, NOWHERE, NodeReach, read_nodes
+from scheduler.plugins.dra.node_selector import EVERYWHERE, NO_ASSIGNMENT, NodeReach, read_nodes
 
 ClaimKey = tuple[str, str]  # namespace, name
 
@@ -248,5 +248,5 @@ def _given(found: Json) -> Allocation:
             )
             for row in rows(mapping(found.get("devices")).get("results"))
         ),
-        EVERYWHERE if nodes is None else read_nodes({"nodeSelector": nodes}) or NOWHERE,
+        EVERYWHERE if nodes is None else read_nodes({"nodeSelector": nodes}) or NO_ASSIGNMENT,
     )

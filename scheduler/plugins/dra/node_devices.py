@@ -12,7 +12,7 @@ from scheduler.model.node import Node
 from scheduler.plugins.dra.allocator import NodeDevices
 from scheduler.plugins.dra.device_order import DevicePosition, place_of
 from scheduler.plugins.dra.device_types import Device
-from scheduler.plugins.dra.node_selector import NOWHERE, NodeReach
+from scheduler.plugins.dra.node_selector import NO_ASSIGNMENT, NodeReach
 from scheduler.plugins.dra.store import DevicePool, DeviceStore
 
 
@@ -72,8 +72,8 @@ def _reached(pool: DevicePool, node: Node) -> Iterator[tuple[Device, NodeReach]]
                 yield from ((device, one.nodes) for device in one.devices)
             continue
         for device in one.devices:
-            if (device.nodes or NOWHERE).has(node):
-                yield device, device.nodes or NOWHERE
+            if (device.nodes or NO_ASSIGNMENT).has(node):
+                yield device, device.nodes or NO_ASSIGNMENT
 
 
 def _places(node: Node, found: list[tuple[Device, NodeReach]]) -> Iterator[DevicePosition]:

@@ -65,7 +65,7 @@ class NodeReach:
 
 
 EVERYWHERE: Final = NodeReach(everywhere=True)
-NOWHERE: Final = NodeReach()
+NO_ASSIGNMENT: Final = NodeReach()
 
 
 def _single(terms: NodeTerms) -> str:

@@ -11,9 +11,8 @@ from dataclasses import replace
 from itertools import combinations, islice
 from typing import Final
 
-from scheduler.model.assignment import Assignment
+from scheduler.model.assignment import Assignment, NumaMisfit
 from scheduler.model.numa_request import HostRequest
-from scheduler.plugins.numa.allocator import NumaMisfit
 
 APART: Final = "node(s) could not give the pod its devices on its NUMA nodes"
 _MOST_TRIED: Final = 200

@@ -14,7 +14,7 @@ What a node answers is kept until its devices, or who holds them, change.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
@@ -22,9 +22,9 @@ import numpy as np
 
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, Ints, NodeTable
-from scheduler.model.assignment import NO_ASSIGNMENT, Assignment
+from scheduler.model.assignment import Assignment, NumaMisfit
 from scheduler.model.numa_request import HostRequest
-from scheduler.model.pod import Pod
+from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.plugins.dra import numa_alignment
 from scheduler.plugins.dra import pod_claims as claim_rules
@@ -43,7 +43,7 @@ from scheduler.plugins.dra.node_devices import NodeDeviceCache
 from scheduler.plugins.dra.node_selector import NodeReach, common
 from scheduler.plugins.dra.pod_claims import PodClaims
 from scheduler.plugins.dra.store import DeviceStore
-from scheduler.plugins.numa.allocator import NumaMisfit
+from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
 
 UNAVAILABLE: Final = "resourceclaim not available on the node"
 _MOST_KEPT: Final = 256  # kinds of wishes whose answers are kept
@@ -73,12 +73,16 @@ class _AssumedAllocation:
     holders: set[Holder]
 
 
-class DynamicResources:
-    """The books of devices."""
+class DynamicResources(Plugin):
+    """kube-scheduler's DynamicResources."""
+
+    events = frozenset(
+        {POD_EVENT, "ResourceClaim", "DeviceClass", "ResourceSlice", "DeviceTaintRule"}
+    )
 
     def __init__(self, table: NodeTable, selecting: DeviceSelectors | None = None) -> None:
+        super().__init__(table)
         self.facts = DeviceStore()
-        self._table = table
         self._rows = LabelIndex(table)
         self._shelves = NodeDeviceCache(table, self.facts)
         self._promised: dict[Holder, ClaimDecision] = {}
@@ -100,10 +104,9 @@ class DynamicResources:
         self.facts.on_nodes.append(self._offered)
         self.facts.on_taken.append(self._touched)
 
-    # --- books ---
+    # --- state ---
 
-    def take(self, pod: Pod, row: int, assignment: Assignment = NO_ASSIGNMENT) -> None:
-        """The pod is on this row from now on."""
+    def charge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS or pod.node:
             return  # a pod that has its node in the API has its claims allocated there too
         holder = (pod.uid, row)
@@ -112,20 +115,17 @@ class DynamicResources:
             if allotment is not None:
                 self._promise(key, allotment, holder)
 
-    def give(self, pod: Pod, row: int) -> None:
-        """Undo `take`."""
+    def uncharge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         if pod.spec.resource_claims is not NO_RESOURCE_CLAIMS:
             self._take_back((pod.uid, row))
 
     def drop(self, row: int) -> None:
-        """The node went; whoever is remembered there is taken again when it returns."""
         for holder in [holder for holder in self._promised if holder[1] == row]:
             self._take_back(holder)
         self._bump((row,))
         self._shelves.drop(row)
 
     def state(self, row: int) -> tuple[object, ...]:
-        """Everything that `take` changes on a row: for comparing two moments."""
         found = ((uid, what) for (uid, where), what in self._promised.items() if where == row)
         return tuple(sorted(found, key=lambda one: one[0]))
 
@@ -231,8 +231,8 @@ class DynamicResources:
 
     # --- questions ---
 
-    def trouble(self, pod: Pod) -> str:
-        """Why no node will do, whatever is free: a claim that does not exist and the like."""
+    def unresolvable(self, pod: Pod) -> str:
+        """For example a claim that does not exist."""
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return ""
         return claim_rules.judge(self.facts, pod).trouble
@@ -247,8 +247,14 @@ class DynamicResources:
         fixed = (*found.allocated, *self._shared(found))
         return tuple(sorted(claim.key for claim in fixed)), self._specs(self._open(found))
 
-    def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
-        """(reason, the rows of `rows` that it refuses)."""
+    def depends_on_pods(self, pod: Pod) -> bool:
+        return pod.spec.resource_claims is not NO_RESOURCE_CLAIMS
+
+    def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
+        if spec.resource_claims is not NO_RESOURCE_CLAIMS:
+            yield "claim no devices", replace(spec, resource_claims=NO_RESOURCE_CLAIMS)
+
+    def filter(self, pod: Pod, rows: Bools) -> Iterator[Rejection]:
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return
         found = claim_rules.judge(self.facts, pod)
@@ -263,7 +269,7 @@ class DynamicResources:
         if wanting := self._open(found):
             yield from self._refused(wanting, left)
 
-    def costs(self, pod: Pod, rows: Ints, *, alike: int = 1) -> Ints | None:
+    def packing_cost(self, pod: Pod, rows: Ints, *, equal_pods: int) -> Ints | None:
         """
         For each of these rows how little its devices suit; None: all the same.
 
@@ -277,7 +283,7 @@ class DynamicResources:
         if found.trouble or not wanting:
             return None
         answers = [self._answer(wanting, int(row), None) for row in rows]
-        return np.array([_cost(one, alike) for one in answers], dtype=np.int64)
+        return np.array([_cost(one, equal_pods) for one in answers], dtype=np.int64)
 
     def choose(
         self,

@@ -12,12 +12,14 @@ gang see each other inside a plan. A pod that no selector selects costs one look
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from scheduler.columns.node_table import Bools, Ints, NodeTable
-from scheduler.model.pod import Pod
+from scheduler.model.assignment import Assignment
+from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.pod_affinity import NO_INTER_POD, InterPodConstraints
 from scheduler.plugins.interpod.affinity import InterPodAffinity
 from scheduler.plugins.interpod.default_spread import DefaultSpread
@@ -25,16 +27,20 @@ from scheduler.plugins.interpod.existing_terms import ExistingTerms
 from scheduler.plugins.interpod.pod_counts import PodCounts
 from scheduler.plugins.interpod.selector_index import Labels, NamespaceLabels
 from scheduler.plugins.interpod.topology_spread import TopologySpread
+from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
 
+WEIGHT: Final = 2
 _KEPT: Final = 1024
 
 
-class InterPod:
-    """Counts of pods by what selects them, node by node."""
+class InterPod(Plugin):
+    """kube-scheduler's PodTopologySpread and InterPodAffinity."""
+
+    events = frozenset({POD_EVENT, "Namespace"})
 
     def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
         self.defaults = DefaultSpread()
-        self._table = table
         self._namespaces = NamespaceLabels()
         self._counts = PodCounts(table, self._namespaces)
         self._owners = ExistingTerms(self._namespaces)
@@ -42,27 +48,23 @@ class InterPod:
         self._nearness = InterPodAffinity(table, self._counts, self._owners)
         self._prepared: dict[InterPodConstraints, int] = {}  # wish -> the epoch of its counts
 
-    # --- books ---
+    # --- state ---
 
-    def take(self, pod: Pod, row: int) -> None:
-        """The pod is on this row from now on."""
+    def charge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         self._counts.take(pod, row)
         if pod.spec.inter_pod is not NO_INTER_POD:
             self._owners.take(pod.spec.inter_pod, row)
 
-    def give(self, pod: Pod, row: int) -> None:
-        """Undo `take`."""
+    def uncharge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         self._counts.give(pod, row)
         if pod.spec.inter_pod is not NO_INTER_POD:
             self._owners.give(pod.spec.inter_pod, row)
 
     def drop(self, row: int) -> None:
-        """The node went; whoever is remembered there is taken again when it returns."""
         self._counts.drop(row)
         self._owners.drop(row)
 
     def state(self, row: int) -> tuple[object, ...]:
-        """Everything that `take` changes on a row: for comparing two moments."""
         return self._counts.on(row), self._owners.on(row)
 
     def put_namespace(self, name: str, labels: Labels) -> bool:
@@ -77,11 +79,10 @@ class InterPod:
         self._owners.renew()
         return True
 
-    # --- rules ---
+    # --- filters ---
 
-    def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
-        """(reason, the rows of `rows` that it refuses), in kube-scheduler's order."""
-        if not self.concerns(pod):
+    def filter(self, pod: Pod, rows: Bools) -> Iterator[Rejection]:
+        if not self.depends_on_pods(pod):
             return
         kind = self._counts.kind(pod)
         left = rows
@@ -90,7 +91,7 @@ class InterPod:
             yield reason, refused
         yield from self._nearness.refuse(pod, kind, left)
 
-    def concerns(self, pod: Pod) -> bool:
+    def depends_on_pods(self, pod: Pod) -> bool:
         """Whether where this pod may go depends on other pods: by its own wish or by theirs."""
         if pod.spec.inter_pod.binding:
             return True
@@ -104,6 +105,17 @@ class InterPod:
         kind = self._counts.kind(pod)
         counted = sorted(count.number for count in kind.counts)
         return (*counted, *sorted(-owned.number for owned in self._owners.about(kind)))
+
+    def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
+        if spec.inter_pod != NO_INTER_POD:
+            relaxed = replace(spec, inter_pod=NO_INTER_POD)
+            yield "drop the pod affinity and topology spread", relaxed
+
+    # --- scores ---
+
+    def score(self, pod: Pod, rows: Bools) -> Ints | None:
+        parts = self.scores(pod, rows)
+        return None if parts is None else WEIGHT * parts[0] + WEIGHT * parts[1]
 
     def scores(self, pod: Pod, rows: Bools) -> tuple[Ints, Ints] | None:
         """(spread, affinity), each 0 to 100 over the rows, 0 elsewhere; None: nothing applies."""

@@ -26,13 +26,12 @@ Pure: nothing is taken by choosing. Comparing different hosts is the planner's w
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Any, Final, NamedTuple
 
 from policies import quantity, vocabulary
 from policies.hosts.topology import TopologyManager
-from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit, NumaShare
 from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa import topology_manager as kubelet
 from scheduler.plugins.numa.candidates import (
@@ -59,18 +58,11 @@ HELD_BY_ISOLATED: Final = "node(s) had NUMA nodes held by isolated pods"
 AVOIDED: Final = "node(s) had room only on NUMA nodes that the pod avoids"
 APART: Final = "node(s) had no NUMA node with room and without another member of the pod group"
 
-SHORT_OF_ROOM: Final = frozenset({vocabulary.NO_SINGLE_NUMA_NODE, TOO_WIDE, NONE_UNSHARED})
-"""Reasons that are told together with what was asked for and what is free."""
+WITH_SHORTAGE: Final = frozenset({vocabulary.NO_SINGLE_NUMA_NODE, TOO_WIDE, NONE_UNSHARED})
+"""Reasons that are reported with the request and the largest free capacity."""
 
 Rank = tuple[Any, ...]
 _Graded = tuple[Sequence[NumaOffer], PickCost]
-
-
-@dataclass(frozen=True, slots=True)
-class NumaMisfit:
-    """Why the node is refused."""
-
-    reason: str
 
 
 class _Allocation(NamedTuple):

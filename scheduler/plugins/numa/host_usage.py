@@ -1,7 +1,7 @@
 """
 Who holds what inside one node: the free part of every NUMA node and the free GPUs.
 
-    take(claim) ──▶ free shrinks ──give(claim)──▶ free as before, exactly
+    charge(usage) ──▶ free shrinks ──uncharge(usage)──▶ free as before, exactly
 
 A pod whose place is known is charged to its NUMA nodes and GPUs; a GPU makes its holder a tenant of
 the NUMA node that it sits on. What is known only in amount (a pod that another scheduler bound, a
@@ -84,7 +84,7 @@ class HostUsage:
         # GPU index -> claims on it beyond the first, which only a change of the host can cause.
         self._doubled: dict[int, int] = {}
 
-    def take(self, claim: PodUsage) -> None:
+    def charge(self, claim: PodUsage) -> None:
         gpus = self._known_gpus(claim.assignment)
         self._move(claim, gpus, +1)
         for index in gpus:
@@ -93,7 +93,7 @@ class HostUsage:
             else:
                 self._doubled[index] = self._doubled.get(index, 0) + 1
 
-    def give(self, claim: PodUsage) -> None:
+    def uncharge(self, claim: PodUsage) -> None:
         gpus = self._known_gpus(claim.assignment)
         self._move(claim, gpus, -1)
         for index in gpus:
@@ -157,7 +157,7 @@ class HostUsage:
             _count(self.adrift, gang, sign)
 
     def state(self) -> tuple[object, ...]:
-        """Everything that `take` changes, as one comparable value."""
+        """Everything that `charge` changes, as one comparable value."""
         rooms = tuple(
             (
                 id_,
@@ -179,7 +179,7 @@ class HostUsage:
     def of(cls, topology: Topology, claims: tuple[PodUsage, ...] = ()) -> Self:
         layout = cls(topology)
         for claim in claims:
-            layout.take(claim)
+            layout.charge(claim)
         return layout
 
 

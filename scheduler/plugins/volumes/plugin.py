@@ -14,6 +14,7 @@ for a late claim) is in both of their answers, as kube-scheduler counts it.
 """
 
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -21,8 +22,10 @@ import numpy as np
 from policies import vocabulary
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import ABSENT, Bools, NodeTable
-from scheduler.model.pod import Pod
+from scheduler.model.assignment import Assignment
+from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.pod_volumes import NO_VOLUMES, AttachableVolume, Disk
+from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
 from scheduler.plugins.volumes import pod_claims as claim_rules
 from scheduler.plugins.volumes.binding import (
     NOTHING,
@@ -58,12 +61,25 @@ A = TypeVar("A", bound=Hashable)
 B = TypeVar("B", bound=Hashable)
 
 
-class VolumePlugin:
-    """The books of volumes."""
+class VolumePlugin(Plugin):
+    """kube-scheduler's VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone."""
+
+    events = frozenset(
+        {
+            POD_EVENT,
+            "PersistentVolumeClaim",
+            "PersistentVolume",
+            "StorageClass",
+            "CSINode",
+            "CSIDriver",
+            "CSIStorageCapacity",
+            "VolumeAttachment",
+        }
+    )
 
     def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
         self.facts = VolumeStore()
-        self._table = table
         self._claims: dict[int, dict[ClaimKey, int]] = {}  # row -> claim -> mounts of its pods
         self._disks: dict[int, dict[Disk, int]] = {}
         self._inline: dict[int, dict[AttachableVolume, int]] = {}
@@ -79,10 +95,9 @@ class VolumePlugin:
         self.facts.on_place.append(self._place_changed)
         self.facts.on_class.append(self._all_changed)
 
-    # --- books ---
+    # --- state ---
 
-    def take(self, pod: Pod, row: int) -> None:
-        """The pod is on this row from now on."""
+    def charge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         if pod.spec.volumes is NO_VOLUMES:
             return
         # A pod that has its node in the API has its volumes by now, or does not wait for them.
@@ -93,15 +108,13 @@ class VolumePlugin:
             self._promised[holder] = decision
             self._promises.make(holder, self._table.names[row], decision)
 
-    def give(self, pod: Pod, row: int) -> None:
-        """Undo `take`."""
+    def uncharge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         if pod.spec.volumes is NO_VOLUMES:
             return
         self._move(pod, row, -1)
         self._take_back((pod.uid, row))
 
     def drop(self, row: int) -> None:
-        """The node went; whoever is remembered there is taken again when it returns."""
         for holder in [holder for holder in self._promised if holder[1] == row]:
             self._take_back(holder)
         for key, count in self._own.pop(row, {}).items():
@@ -116,7 +129,6 @@ class VolumePlugin:
         self._limits.touch(row)
 
     def state(self, row: int) -> tuple[object, ...]:
-        """Everything that `take` changes on a row: for comparing two moments."""
         promised = ((uid, found) for (uid, where), found in self._promised.items() if where == row)
         return (
             tuple(sorted(self._claims.get(row, {}).items())),
@@ -180,30 +192,33 @@ class VolumePlugin:
 
     # --- filters ---
 
-    def trouble(self, pod: Pod) -> str:
-        """Why no node will do, whatever is free: a claim that does not exist and the like."""
+    def unresolvable(self, pod: Pod) -> str:
+        """For example a claim that does not exist."""
         if not pod.spec.volumes.claims:
             return ""
         return claim_rules.judge(self.facts, pod).trouble
 
-    def steady(self, pod: Pod) -> bool:
-        """
-        Whether equal pods leave each other the nodes they had: they mount the same volumes, so that
-        a node that takes one of them takes the others, as far as volumes are concerned.
-        """
-        wish = pod.spec.volumes
-        if wish is NO_VOLUMES:
-            return True
-        found = claim_rules.judge(self.facts, pod)
-        alone = any(ONE_POD in claim.modes for claim in found.bound)
-        return not (wish.disks or found.late or alone)
+    def depends_on_pods(self, pod: Pod) -> bool:
+        return pod.spec.volumes is not NO_VOLUMES
 
-    def together(self, pod: Pod) -> bool:
-        """Whether equal pods follow the first of them: its node decides about their volumes."""
+    def affects_equal_pods(self, pod: Pod) -> bool:
+        """Equal pods mount the same volumes: mostly a node that takes one takes the others."""
+        volumes = pod.spec.volumes
+        if volumes is NO_VOLUMES:
+            return False
+        claims = claim_rules.judge(self.facts, pod)
+        exclusive = any(ONE_POD in claim.modes for claim in claims.bound)
+        return bool(volumes.disks or claims.late or exclusive)
+
+    def shares_node(self, pod: Pod) -> bool:
+        """Claims that are bound late: the node of the first pod decides about the volumes."""
         return bool(pod.spec.volumes.claims) and bool(claim_rules.judge(self.facts, pod).late)
 
-    def refuse(self, pod: Pod, rows: Bools) -> Iterator[tuple[str, Bools]]:
-        """(reason, the rows of `rows` that it refuses), in kube-scheduler's order."""
+    def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
+        if spec.volumes != NO_VOLUMES:
+            yield "use other volumes", replace(spec, volumes=NO_VOLUMES)
+
+    def filter(self, pod: Pod, rows: Bools) -> Iterator[Rejection]:
         wish = pod.spec.volumes
         if wish is NO_VOLUMES:
             return

@@ -87,7 +87,7 @@ def plan_without(
     ahead: Sequence[Placement] = (),
 ) -> Placed | None:
     """The plan on a trial without the pods that ended, and with those ahead on their nodes."""
-    memo = Memo() if statics is None else Memo(statics=statics.statics)
+    memo = Memo() if statics is None else statics.for_trial()
     with snapshot.trial():
         for placement in ended:
             if placement.node in snapshot:

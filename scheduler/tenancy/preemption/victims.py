@@ -98,7 +98,7 @@ class VictimSearch:
 
     def _try(self, going: Sequence[VictimGroup]) -> Placed | None:
         self.trials += 1
-        memo = Memo(statics=self.statics.statics)
+        memo = self.statics.for_trial()
         with self.snapshot.trial():
             for one in (*self.going, *(one for bundle in going for one in bundle.pods)):
                 if one.node in self.snapshot:

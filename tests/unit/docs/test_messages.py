@@ -316,8 +316,8 @@ def nearness() -> list[str]:
         plan.text,
         *(share.outside for share in shares),
         fabric.below(3),
-        fabric.trouble(snapshot.tables, row),
-        *(text for text, _ in picture.placement_policy.refused(pods[0].spec)),
+        fabric.unknown_level(snapshot.tables, row),
+        *(text for text, _ in picture.placement_policy.static_filter(pods[0].spec)),
         "node(s) had a hardware tier that bronze may not use",
         events.policies_refused(Fault("REASON", 0, 0, "", "")).note.removesuffix(": "),
     ]

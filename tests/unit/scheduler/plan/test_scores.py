@@ -11,6 +11,7 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.plan import filters, scores
 from scheduler.plan.memo import Memo
+from scheduler.plugins.node_resources import NodeResources
 from tests.unit.scheduler.builders import a_node, a_pod, pod_json
 
 Json = dict[str, Any]
@@ -297,7 +298,7 @@ def test_scores_follow_every_change(
         Node.read({"metadata": {"name": name}, "status": {"allocatable": size}})
         for name, size in zip(names, sizes, strict=True)
     ]
-    snapshot, kept = Snapshot.of(cluster), Memo()
+    snapshot, memo = Snapshot.of(cluster), Memo()
     held: dict[str, list[list[dict[str, str]]]] = {name: [] for name in names}
     last: tuple[list[dict[str, str]], int] = ([{}], 0)
     for number, (containers, spot) in enumerate([*moves, last]):
@@ -307,9 +308,10 @@ def test_scores_follow_every_change(
                 name: plainly(size, held[name], pod)
                 for name, size in zip(names, sizes, strict=True)
             }
-            for memo in (kept, Memo()):
-                found = scores.spreading(snapshot, asking, snapshot.table.alive, memo)
-                assert by_node(snapshot, found) == want
+            kept_up_to_date = scores.spreading(snapshot, asking, snapshot.table.alive, memo)
+            computed_anew = NodeResources(snapshot.table).spread_score(asking, snapshot.table.alive)
+            for scored in (kept_up_to_date, computed_anew):
+                assert by_node(snapshot, scored) == want
         name = names[spot % len(names)]
         snapshot.charge(pod_of(f"h{number}", containers), name)
         held[name].append(containers)
@@ -318,13 +320,13 @@ def test_scores_follow_every_change(
 def test_many_changes_between_two_questions() -> None:
     """More than are remembered, and more than are renewed one by one."""
     cluster = [a_node(f"n{i}", cpu="64", memory="64Gi", pods="999") for i in range(20)]
-    snapshot, kept, pod = Snapshot.of(cluster), Memo(), a_pod("p", memory="1Gi")
+    snapshot, memo, pod = Snapshot.of(cluster), Memo(), a_pod("p", memory="1Gi")
     for count in (0, 1, 15, 5000):
         for i in range(count):
             (snapshot.charge if i < 3000 else snapshot.release)(pod, f"n{i % 20}")
-        found = scores.spreading(snapshot, pod, snapshot.table.alive, kept)
-        anew = scores.spreading(snapshot, pod, snapshot.table.alive, Memo())
-        assert by_node(snapshot, found) == by_node(snapshot, anew)
+        kept_up_to_date = scores.spreading(snapshot, pod, snapshot.table.alive, memo)
+        computed_anew = NodeResources(snapshot.table).spread_score(pod, snapshot.table.alive)
+        assert by_node(snapshot, kept_up_to_date) == by_node(snapshot, computed_anew)
 
 
 def test_a_new_node_in_an_old_row_is_as_empty_as_it_is() -> None:

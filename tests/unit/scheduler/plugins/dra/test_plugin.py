@@ -250,7 +250,7 @@ def test_what_a_node_offers_is_asked_again_when_it_changes() -> None:
     pod = a_claimer("p", "one")
     before = outcome(snapshot, pod)
     snapshot.devices.facts.put_slice(ResourceSlice.read(slice_json("b", devices(5), generation=2)))
-    snapshot.stirred()
+    snapshot.cluster_event()
     assert (before, outcome(snapshot, pod)) == (
         "0/3 nodes are available: 3 cannot allocate all claims.",
         "p=b:01234",

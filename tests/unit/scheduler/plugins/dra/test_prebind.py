@@ -334,17 +334,19 @@ async def freed(scene: Scene, pod: Pod, why: NoFit) -> tuple[list[str], list[str
     return scene.store.shown()
 
 
-NOWHERE = NoFit(2, ((UNAVAILABLE, 2),))
+NO_ASSIGNMENT = NoFit(2, ((UNAVAILABLE, 2),))
 
 
 @pytest.mark.parametrize(
     ("status", "why", "want"),
     [
-        pytest.param(given("gpu-0"), NOWHERE, ([], []), id="reserved for nobody"),
-        pytest.param(given("gpu-0", pods=("uid-p",)), NOWHERE, ([], []), id="for this pod alone"),
+        pytest.param(given("gpu-0"), NO_ASSIGNMENT, ([], []), id="reserved for nobody"),
+        pytest.param(
+            given("gpu-0", pods=("uid-p",)), NO_ASSIGNMENT, ([], []), id="for this pod alone"
+        ),
         pytest.param(
             given("gpu-0", pods=("uid-x",)),
-            NOWHERE,
+            NO_ASSIGNMENT,
             (["gpus=gpu-0"], ["uid-x"]),
             id="in use by another pod",
         ),

@@ -79,7 +79,7 @@ def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
     table = snapshot.table
     return {
         table.names[row]: reason
-        for reason, refused in snapshot.interpod.refuse(pod, table.alive)
+        for reason, refused in snapshot.interpod.filter(pod, table.alive)
         for row in np.flatnonzero(refused)
     }
 

@@ -75,9 +75,12 @@ def test_pods_with_labels_of_their_own_are_alike_to_selectors_that_do_not_name_t
 def test_a_pod_is_concerned_while_somebody_keeps_it_out() -> None:
     keeper = a_peer("e", "y", affinity=apart(term(ZONE)))
     snapshot = picture((keeper, "a1"))
-    before = snapshot.interpod.concerns(a_peer()), snapshot.interpod.concerns(a_peer("p", "z"))
+    before = (
+        snapshot.interpod.depends_on_pods(a_peer()),
+        snapshot.interpod.depends_on_pods(a_peer("p", "z")),
+    )
     snapshot.release(keeper, "a1")
-    assert (*before, snapshot.interpod.concerns(a_peer())) == (True, False, False)
+    assert (*before, snapshot.interpod.depends_on_pods(a_peer())) == (True, False, False)
 
 
 def test_the_books_of_a_node_that_went_are_empty_when_it_returns() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.fields import pairs
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
@@ -155,7 +156,7 @@ def filled(world: World) -> Snapshot:
 def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
     table = snapshot.table
     found = dict.fromkeys(table.rows, "")
-    for reason, refused in snapshot.interpod.refuse(pod, table.alive):
+    for reason, refused in snapshot.interpod.filter(pod, table.alive):
         for row in np.flatnonzero(refused):
             assert not found[table.names[row]]
             found[table.names[row]] = reason
@@ -180,7 +181,7 @@ def test_the_filters_are_those_of_a_naive_reading(world: World, probes: list[Jso
         pod = Pod.read(probe)
         found = reasons(snapshot, pod)
         assert found == world.reasons(probe)
-        assert snapshot.interpod.concerns(pod) or not any(found.values())
+        assert snapshot.interpod.depends_on_pods(pod) or not any(found.values())
 
 
 @SOME
@@ -204,10 +205,10 @@ def test_what_was_tried_is_taken_back_exactly(world: World, probes: list[Json]) 
     pods_to_place = [Pod.read(probe) for probe in probes]
     before = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.interpod.state(0)
     for turn, pod in enumerate(pods_to_place):
-        snapshot.interpod.take(pod, turn % len(world.nodes))
+        snapshot.interpod.charge(pod, turn % len(world.nodes), NO_ASSIGNMENT)
         [reasons(snapshot, one) for one in pods_to_place]
     for turn, pod in enumerate(pods_to_place):
-        snapshot.interpod.give(pod, turn % len(world.nodes))
+        snapshot.interpod.uncharge(pod, turn % len(world.nodes), NO_ASSIGNMENT)
     after = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.interpod.state(0)
     assert after == before
 

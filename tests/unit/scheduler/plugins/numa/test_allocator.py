@@ -7,14 +7,13 @@ import pytest
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model import assignment
-from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit, NumaShare
 from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa.allocator import (
     AVOIDED,
     HELD_BY_ISOLATED,
     NONE_UNSHARED,
     TOO_WIDE,
-    NumaMisfit,
     choose,
 )
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
@@ -269,10 +268,10 @@ def test_books_are_exact_even_where_claims_overlap() -> None:
     layout = HostUsage(TWO)
     states = [layout.state()]
     for claim in claims:
-        layout.take(claim)
+        layout.charge(claim)
         states.append(layout.state())
     for claim in claims:
-        layout.give(claim)
+        layout.uncharge(claim)
     assert (layout.state(), len({str(state) for state in states})) == (states[0], len(states))
 
 

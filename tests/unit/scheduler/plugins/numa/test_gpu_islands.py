@@ -4,9 +4,9 @@ import pytest
 
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
-from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit, NumaShare
 from scheduler.model.numa_request import HostRequest
-from scheduler.plugins.numa.allocator import NumaMisfit, choose
+from scheduler.plugins.numa.allocator import choose
 from scheduler.plugins.numa.gpu_islands import GpuPick, pick, tiers
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 from scheduler.cache.snapshot import Snapshot
-from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit, NumaShare
 from scheduler.model.node import Node
 from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod, PodKey, SchedulingSpec
-from scheduler.plugins.numa.allocator import NumaMisfit, choose
+from scheduler.plugins.numa.allocator import choose
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 from scheduler.plugins.numa.numa_table import ANY
 from tests.unit.scheduler.builders import a_node
@@ -68,7 +68,7 @@ def test_bounds(host_request: HostRequest, want: int) -> None:
     snapshot = Snapshot.of(
         [a_host("a", TWO), a_host("b", None), a_host("c", Topology((), TWO.gpus))]
     )
-    found = snapshot.numa_table.most(host_request)
+    found = snapshot.numa.numa_table.most(host_request)
     rows = snapshot.table.rows
     assert [int(found[rows[name]]) for name in "abc"] == [want, ANY, ANY]
 
@@ -94,7 +94,7 @@ def test_bounds(host_request: HostRequest, want: int) -> None:
 )
 def test_bounds_of_the_topology_manager(policy: str, host_request: HostRequest, want: int) -> None:
     snapshot = Snapshot.of([a_host("a", replace(TWO, manager=TopologyManager(policy)))])
-    assert int(snapshot.numa_table.most(host_request)[0]) == want
+    assert int(snapshot.numa.numa_table.most(host_request)[0]) == want
 
 
 def test_bounds_follow_what_comes_and_goes() -> None:
@@ -104,7 +104,7 @@ def test_bounds_follow_what_comes_and_goes() -> None:
     )
     known = a_guest("k", HostRequest(cpu=3000), Assignment((NumaShare(0, 3000),)))
     stranger = a_guest("s", HostRequest(cpu=1000))
-    found = [int(snapshot.numa_table.most(host_request)[0])]
+    found = [int(snapshot.numa.numa_table.most(host_request)[0])]
     for step in (
         lambda: snapshot.charge(known, "a", known.assignment or NO_ASSIGNMENT),
         lambda: snapshot.charge(stranger, "a"),
@@ -114,7 +114,7 @@ def test_bounds_follow_what_comes_and_goes() -> None:
         lambda: snapshot.put_node(a_host("a", Topology(tuple(Zone(i, 2000, 0) for i in range(5))))),
     ):
         step()
-        found.append(int(snapshot.numa_table.most(host_request)[0]))
+        found.append(int(snapshot.numa.numa_table.most(host_request)[0]))
     assert found == [3, 1, 0, 1, 5, ANY, 5]
 
 
@@ -156,11 +156,11 @@ def test_a_bound_is_never_below_the_truth(
         found = choose(layout, other)
         if isinstance(found, Assignment):
             snapshot.charge(a_guest(f"o{index}", other), "a", found)
-    bound, count = int(snapshot.numa_table.most(host_request)[0]), filled(layout, host_request)
+    bound, count = int(snapshot.numa.numa_table.most(host_request)[0]), filled(layout, host_request)
     assert bound >= count
     if host_request.policy == "single-numa" and not host_request.apart and host.manager is None:
         assert min(bound, 40) == count
-    if not snapshot.numa_table.matters(host_request):
+    if not snapshot.numa.numa_table.matters(host_request):
         assert bound == ANY
 
 
@@ -170,7 +170,7 @@ def filled(layout: HostUsage, host_request: HostRequest) -> int:
         found = choose(layout, host_request, gang="g")
         if isinstance(found, NumaMisfit):
             return count
-        layout.take(
+        layout.charge(
             PodUsage(
                 host_request.cpu,
                 host_request.memory,
@@ -216,4 +216,4 @@ def test_shortage(held: Assignment, host_request: HostRequest, want: str) -> Non
     cpu, memory = (sum(getattr(share, name) for share in held.shares) for name in ("cpu", "memory"))
     there = a_guest("t", HostRequest(cpu=cpu, memory=memory), held)
     snapshot = Snapshot.of([a_host("a", TWO)], [(there, "a")])
-    assert snapshot.numa_table.shortage(host_request, snapshot.table.alive) == want
+    assert snapshot.numa.numa_table.shortage(host_request, snapshot.table.alive) == want

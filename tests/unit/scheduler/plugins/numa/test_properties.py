@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from policies import vocabulary
 from policies.hosts.topology import Gpu, Topology, Zone
-from scheduler.model.assignment import Assignment, parse
+from scheduler.model.assignment import Assignment, NumaMisfit, parse
 from scheduler.model.numa_request import HostRequest
-from scheduler.plugins.numa.allocator import NumaMisfit, choose
+from scheduler.plugins.numa.allocator import choose
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 MANY = settings(max_examples=150, deadline=None)
@@ -104,15 +104,15 @@ def test_a_host_is_never_given_away_twice(host: Topology, steps: list[tuple[Gues
         if isinstance(found, NumaMisfit):
             continue
         assert parse(found.render()) == found
-        layout.take(guest.claim(found))
-        layout.give(guest.claim(found))
+        layout.charge(guest.claim(found))
+        layout.uncharge(guest.claim(found))
         assert layout.state() == before
-        layout.take(guest.claim(found))
+        layout.charge(guest.claim(found))
         held.append((guest, found))
         check(host, held)
         if goes:
             gone, where = held.pop(0)
-            layout.give(gone.claim(where))
+            layout.uncharge(gone.claim(where))
     recount = HostUsage.of(host, tuple(guest.claim(where) for guest, where in reversed(held)))
     assert recount.state() == layout.state()
 
@@ -165,7 +165,7 @@ def test_a_strict_pod_is_refused_only_where_nothing_would_do(
     for other in others:
         found = choose(layout, other.host_request, gang=other.gang)
         if isinstance(found, Assignment):
-            layout.take(other.claim(found))
+            layout.charge(other.claim(found))
     if guest.host_request.strict:
         found = choose(layout, guest.host_request, gang=guest.gang)
         assert isinstance(found, Assignment) == could(layout, guest)

@@ -3,10 +3,10 @@
 import pytest
 
 from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
-from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaShare
+from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit, NumaShare
 from scheduler.model.numa_request import ContainerRequest, HostRequest
 from scheduler.plugins.numa import topology_manager
-from scheduler.plugins.numa.allocator import NumaMisfit, choose
+from scheduler.plugins.numa.allocator import choose
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 GPUS = tuple(Gpu(i, i // 2) for i in range(4))

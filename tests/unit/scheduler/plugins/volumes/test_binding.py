@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from policies import vocabulary
 from scheduler.cache.snapshot import Snapshot
+from scheduler.model.assignment import NO_ASSIGNMENT
 from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
 from scheduler.model.pod import Pod
@@ -95,25 +96,28 @@ def test_limits_hold_inside_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pod", "steady", "together"),
+    ("pod", "affects_equal_pods", "shares_node"),
     [
-        pytest.param(a_pod(), True, False, id="no volumes"),
-        pytest.param(a_pod(volumes=mounting("bound")), True, False, id="a bound volume"),
-        pytest.param(a_pod(volumes=mounting("one")), False, False, id="a claim for one pod"),
-        pytest.param(a_pod(volumes=mounting("late")), False, True, id="a late claim"),
-        pytest.param(a_pod(volumes=mounting("bound", "late")), False, True, id="one of each"),
-        pytest.param(a_pod(volumes=mounting("none")), True, False, id="a claim that is not there"),
+        pytest.param(a_pod(), False, False, id="no volumes"),
+        pytest.param(a_pod(volumes=mounting("bound")), False, False, id="a bound volume"),
+        pytest.param(a_pod(volumes=mounting("one")), True, False, id="a claim for one pod"),
+        pytest.param(a_pod(volumes=mounting("late")), True, True, id="a late claim"),
+        pytest.param(a_pod(volumes=mounting("bound", "late")), True, True, id="one of each"),
+        pytest.param(a_pod(volumes=mounting("none")), False, False, id="a claim that is not there"),
         pytest.param(
-            a_pod(volumes=[{"name": "d", "rbd": {"image": "i"}}]), False, False, id="a disk"
+            a_pod(volumes=[{"name": "d", "rbd": {"image": "i"}}]), True, False, id="a disk"
         ),
     ],
 )
-def test_what_equal_pods_do_to_each_other(pod: Pod, steady: bool, together: bool) -> None:
+def test_what_equal_pods_do_to_each_other(
+    pod: Pod, affects_equal_pods: bool, shares_node: bool
+) -> None:
     snapshot = Snapshot.of([a_host("a")])
     one = a_claim("one", volume="pw", modes=("ReadWriteOncePod",))
     tell(snapshot, *CLASSES, a_claim("late"), a_claim("bound", volume="pv"), a_volume("pv"))
     tell(snapshot, one, a_volume("pw"))
-    assert (snapshot.volumes.steady(pod), snapshot.volumes.together(pod)) == (steady, together)
+    assert snapshot.volumes.affects_equal_pods(pod) is affects_equal_pods
+    assert snapshot.volumes.shares_node(pod) is shares_node
 
 
 # --- promises ---
@@ -217,7 +221,7 @@ def answers(snapshot: Snapshot) -> list[object]:
     return [
         [
             (reason, rows.tolist())
-            for reason, rows in snapshot.volumes.refuse(
+            for reason, rows in snapshot.volumes.filter(
                 a_pod(volumes=mounting(*claims)), snapshot.table.alive
             )
         ]
@@ -233,12 +237,12 @@ def test_whatever_is_taken_is_given_back_exactly(pods: list[Pod], rng: random.Ra
     state, said = snapshot.state(), answers(snapshot)
     taken = [(pod, rng.choice([0, 1])) for pod in pods]
     for pod, row in taken:
-        snapshot.volumes.take(pod, row)
+        snapshot.volumes.charge(pod, row, NO_ASSIGNMENT)
         if rng.random() < 0.5:
             answers(snapshot)
     rng.shuffle(taken)
     for pod, row in taken:
-        snapshot.volumes.give(pod, row)
+        snapshot.volumes.uncharge(pod, row, NO_ASSIGNMENT)
     assert (snapshot.state(), answers(snapshot)) == (state, said)
 
 
@@ -247,7 +251,7 @@ def test_whatever_is_taken_is_given_back_exactly(pods: list[Pod], rng: random.Ra
 def test_a_node_that_goes_leaves_nothing_in_the_books(pods: list[Pod]) -> None:
     snapshot = a_stocked_snapshot()
     for pod in pods:
-        snapshot.volumes.take(pod, 0)
+        snapshot.volumes.charge(pod, 0, NO_ASSIGNMENT)
     snapshot.volumes.drop(0)
     fresh = a_stocked_snapshot()
     assert (snapshot.state(), answers(snapshot)) == (fresh.state(), answers(fresh))
@@ -265,10 +269,10 @@ def test_facts_may_come_in_any_order(late: bool) -> None:
         snapshot.charge(a_pod("s", node="b", volumes=mounting("data")), "b")
         for obj in objects:
             tell(snapshot, obj)
-            list(snapshot.volumes.refuse(a_pod(volumes=mounting("data")), snapshot.table.alive))
+            list(snapshot.volumes.filter(a_pod(volumes=mounting("data")), snapshot.table.alive))
         said = [
             (reason, rows.tolist())
-            for reason, rows in snapshot.volumes.refuse(
+            for reason, rows in snapshot.volumes.filter(
                 a_pod(volumes=mounting("data")), snapshot.table.alive
             )
         ]

@@ -366,7 +366,7 @@ def test_a_node_out_of_reach_that_also_lacks_a_volume_is_told_both() -> None:
     pod = a_pod(volumes=mounting("held", "data"))
     found = {
         reason: [snapshot.table.names[row] for row in np.flatnonzero(rows)]
-        for reason, rows in snapshot.volumes.refuse(pod, snapshot.table.alive)
+        for reason, rows in snapshot.volumes.filter(pod, snapshot.table.alive)
         if rows.any()
     }
     assert found == {rules.OUT_OF_REACH: ["b"], NOTHING: ["b"]}

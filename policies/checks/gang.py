@@ -1,16 +1,15 @@
 """
-Whether the pods that an object is or makes can be obeyed: gangs and what their members say.
+Built-in check: gang size and roles of the pods that an object is or makes.
 
     templates --intent.read--> problems of each --group by gang--> problems of the gang
                                                               \\-> warnings
 
-`intent` reads one pod; this module holds several against each other and against the number of
-pods that their owner will make. Pure; every finding is reported, not only the first.
+`intent` reads one pod; this module compares several with each other and with the number of pods
+that their owner will make. It is pure and reports every problem, not only the first.
 
-A gang may span owners: templates that say their role, all of one, declare that the other role is
-made elsewhere. What a controller makes is a part of what was judged at the controller: a ReplicaSet
-in the middle of a rollout is smaller than its gang. A workload scaled to nothing makes no gang, so
-none of it can wait in vain.
+A gang may span owners: templates that all name the same role declare that other objects make the
+other role. The check covers a controller's pods at the controller itself: a ReplicaSet in the
+middle of a rollout is smaller than its gang. A workload scaled to 0 makes no gang.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,12 +19,12 @@ from policies import vocabulary
 from policies.checks import numa
 from policies.json_fields import Json
 from policies.pods.intent import Gang, Problem
-from policies.pods.members import Member, _sum, size_from
+from policies.pods.members import Member, size_from, total_count
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth knowing that refuses nothing."""
+    """A warning that denies nothing."""
 
     rule: str
     message: str
@@ -33,7 +32,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found: problems refuse the object, notes travel with the answer as warnings."""
+    """Problems deny the object, notes travel with the response as warnings."""
 
     problems: tuple[Problem, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -44,24 +43,24 @@ class Findings:
 
 
 def check(
-    found: Sequence[Member],
+    members: Sequence[Member],
     *,
     owner: Json | None = None,
     numa_sizes: Sequence[numa.Size] = (),
 ) -> Findings:
     """
-    Judge the templates of one object.
+    Check the templates of one object.
 
     `owner` is the controller of a pod, where it has one; `numa_sizes` are the largest NUMA nodes
     that are known.
     """
-    problems = [problem for member in found for problem in member.intent.problems]
+    problems = [problem for member in members for problem in member.intent.problems]
     notes: list[Note] = []
-    for group in _by_gang(found).values():
+    for group in _by_gang(members).values():
         _check_gang(group, owner, problems, notes)
         _check_order(group, notes)
-    _check_mixed(found, notes)
-    for member in found:
+    _check_mixed(members, notes)
+    for member in members:
         too_large = numa.warning(member.template.pod, member.intent.numa, numa_sizes)
         if too_large is not None:
             where = member.template.path or "the pod"
@@ -69,10 +68,10 @@ def check(
     return Findings(tuple(problems), tuple(notes))
 
 
-def _by_gang(found: Iterable[Member]) -> dict[str, list[tuple[Member, Gang]]]:
+def _by_gang(members: Iterable[Member]) -> dict[str, list[tuple[Member, Gang]]]:
     """Gang name -> its members with their membership, in the object's order."""
     gangs: dict[str, list[tuple[Member, Gang]]] = {}
-    for member in found:
+    for member in members:
         gang = member.intent.gang
         if gang is not None:
             gangs.setdefault(gang.name, []).append((member, gang))
@@ -85,7 +84,9 @@ def _check_gang(
     problems: list[Problem],
     notes: list[Note],
 ) -> None:
-    sized = [(one, gang.min_available) for one, gang in group if gang.min_available is not None]
+    sized = [
+        (member, gang.min_available) for member, gang in group if gang.min_available is not None
+    ]
     if not sized:
         _check_unsized(group, owner, problems, notes)
         return
@@ -101,32 +102,32 @@ def _check_gang(
                     "give every member of the group the same min-available",
                 )
             )
-    made = _makes(group)
-    if made and size > made:
-        _too_few(group, first, size, made, problems, notes)
+    created = _created(group)
+    if created and size > created:
+        _too_few(group, first, size, created, problems, notes)
 
 
-def _makes(group: Sequence[tuple[Member, Gang]]) -> int | None:
-    """Pods of the gang that a workload makes at one time; None where more may come from others."""
+def _created(group: Sequence[tuple[Member, Gang]]) -> int | None:
+    """Pods of the gang that a workload runs at a time; None where others may create more."""
     first = group[0][0]
     elastic = any(member.template.elastic for member, _ in group)
     if elastic or first.owned or first.template.path == "":
         return None
-    return _sum([member.template.count for member, _ in group])
+    return total_count([member.template.count for member, _ in group])
 
 
 def _too_few(
     group: Sequence[tuple[Member, Gang]],
     first: Member,
     size: int,
-    made: int,
+    created: int,
     problems: list[Problem],
     notes: list[Note],
 ) -> None:
     name = group[0][1].name
     if _is_one_side(group):
-        text = f"makes {made} of the {size} pods of group {name!r}"
-        members = "member" if size - made == 1 else f"{size - made} members"
+        text = f"makes {created} of the {size} pods of group {name!r}"
+        members = "member" if size - created == 1 else f"{size - created} members"
         rest = f"the other {members} must come from elsewhere"
         notes.append(Note("gang-elsewhere", f"{first.template.path} {text}: {rest}"))
         return
@@ -135,21 +136,21 @@ def _too_few(
             "gang-size",
             _path(first, vocabulary.GANG_MIN_AVAILABLE_LABEL),
             f"{vocabulary.GANG_MIN_AVAILABLE_LABEL} is {size} but the workload makes "
-            f"{made} pods of group {name!r} at a time",
-            f"lower min-available to {made} or less, or run {size} pods at a time; where others "
+            f"{created} pods of group {name!r} at a time",
+            f"lower min-available to {created} or less, or run {size} pods at a time; where others "
             f"make the rest, label the template with its {vocabulary.GANG_ROLE_LABEL}",
         )
     )
 
 
 def _is_one_side(group: Sequence[tuple[Member, Gang]]) -> bool:
-    """Whether the templates say their role, and none of them has the other one."""
-    said = [_said_role(member) for member, _ in group]
-    roles = {role or vocabulary.GANG_ROLES[-1] for role in said}
-    return any(said) and len(roles) == 1
+    """Whether the templates name their role, and none of them has the other one."""
+    explicit = [_explicit_role(member) for member, _ in group]
+    roles = {role or vocabulary.GANG_ROLES[-1] for role in explicit}
+    return any(explicit) and len(roles) == 1
 
 
-def _said_role(member: Member) -> str | None:
+def _explicit_role(member: Member) -> str | None:
     metadata = member.template.pod.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, Mapping) else None
     if not isinstance(labels, Mapping):
@@ -161,11 +162,11 @@ def _said_role(member: Member) -> str | None:
 
 
 def _check_order(group: Sequence[tuple[Member, Gang]], notes: list[Note]) -> None:
-    """Pods that are made one after another, each once the one before runs, never wait together."""
-    waiting = [member for member, _ in group if member.template.together]
+    """Pods that start one after another, each once the one before runs, never wait together."""
+    ordered = [member for member, _ in group if member.template.together]
     size = next((gang.min_available for _, gang in group if gang.min_available), None)
-    if waiting and (size or _makes(group) or 1) > 1:
-        together = waiting[0].template.together
+    if ordered and (size or _created(group) or 1) > 1:
+        together = ordered[0].template.together
         notes.append(
             Note(
                 "gang-order",
@@ -181,19 +182,19 @@ def _check_unsized(
     problems: list[Problem],
     notes: list[Note],
 ) -> None:
-    """Nobody in the group says a size: somebody else must, or it is named for locality only."""
+    """No template has a size: a PodGroup or the owner gives it, or the group is for locality."""
     member, gang = group[0]
-    if gang.size_stands_elsewhere or _is_broken(group):
+    if gang.size_in_pod_group or _is_broken(group):
         return
     total = (
-        _sum([one.template.count for one, _ in group])
+        total_count([member.template.count for member, _ in group])
         if member.template.path
         else size_from(owner, gang.name)
     )
     if total is not None:
         return
     if gang.is_locality_group:
-        text = "its pods are kept close but not held back"
+        text = "its pods are placed close together, each as soon as it fits"
         fix = f"set {vocabulary.GANG_MIN_AVAILABLE_LABEL} to place them all or none"
         notes.append(Note("gang-locality", f"group {gang.name!r} has no size: {text}; {fix}"))
         return
@@ -217,13 +218,13 @@ def _is_broken(group: Sequence[tuple[Member, Gang]]) -> bool:
     )
 
 
-def _check_mixed(found: Sequence[Member], notes: list[Note]) -> None:
-    main = [member for member in found if not member.template.aside]
+def _check_mixed(members: Sequence[Member], notes: list[Note]) -> None:
+    main = [member for member in members if not member.template.auxiliary]
     inside = [member.template.path for member in main if member.intent.gang is not None]
     outside = [member.template.path for member in main if member.intent.gang is None]
     if inside and outside:
-        said = f"{', '.join(outside)} belongs to no group while {', '.join(inside)} does"
-        notes.append(Note("gang-mixed", f"{said}: its pods start on their own"))
+        text = f"{', '.join(outside)} belongs to no group while {', '.join(inside)} does"
+        notes.append(Note("gang-mixed", f"{text}: its pods start on their own"))
 
 
 def _path(member: Member, key: str, place: str = "labels") -> str:

@@ -1,13 +1,13 @@
 """
-Whether a pod is larger than every single NUMA node that is known.
+Built-in check: a pod is larger than every known NUMA node.
 
-    nodes --sizes_of--> sizes --Known.change--> largest --warning(pod)--> a sentence, or None
+    nodes --sizes_of--> sizes --NumaSizes.change--> largest --warning(pod)--> a sentence, or None
 
-Only `single-numa` asks for exactly one NUMA node: the other policies may take several. A size is
-what an empty NUMA node has, so a warning says that a pod cannot be placed on the cluster as it
-stands, never that it is busy. GPUs whose place nobody knows count for every NUMA node of their
-host: a pod is not warned about for want of data. Nothing is refused here, because larger nodes
-may come. Pure; the watch that tells about nodes is somebody else's.
+Only `single-numa` requires exactly one NUMA node: the other policies may use several. A size is the
+capacity of an empty NUMA node, so a warning means that no node of the cluster can hold the pod, not
+that the cluster is busy. GPUs on an unknown NUMA node count for every NUMA node of their host:
+missing data causes no warning. The check denies nothing, because larger nodes may come. It is pure;
+the caller watches the nodes.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ _ONE_NODE: Final = "single-numa"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Size:
-    """What one NUMA node has, or what a pod wants of one: CPU in thousandths, memory in bytes."""
+    """Capacity of a NUMA node, or a pod's requests of one: CPU in thousandths, memory in bytes."""
 
     cpu: int = 0
     memory: int = 0
@@ -40,22 +40,22 @@ Sizes = frozenset[Size]
 
 
 def sizes_of(node: Json) -> Sizes:
-    """The sizes of a node's NUMA nodes; none where the node tells nothing usable of them."""
-    about = mapping(node.get("metadata"))
+    """The sizes of a node's NUMA nodes; none where the node has no usable data about them."""
+    metadata = mapping(node.get("metadata"))
     offered = _gpus(mapping(mapping(node.get("status")).get("allocatable")))
-    labels, annotations = mapping(about.get("labels")), mapping(about.get("annotations"))
-    found = node_object.read(labels, annotations, gpus=offered)
-    if found is None:
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    topology = node_object.read(labels, annotations, gpus=offered)
+    if topology is None:
         return frozenset()
-    placed = Counter(gpu.zone for gpu in found.gpus if gpu.zone is not None)
-    loose = max(0, offered, len(found.gpus)) - placed.total()
+    placed = Counter(gpu.zone for gpu in topology.gpus if gpu.zone is not None)
+    unplaced = max(0, offered, len(topology.gpus)) - placed.total()
     return frozenset(
-        Size(zone.cpu, zone.memory, placed[zone.id] + max(0, loose)) for zone in found.zones
+        Size(zone.cpu, zone.memory, placed[zone.id] + max(0, unplaced)) for zone in topology.zones
     )
 
 
 class NumaSizes:
-    """The largest sizes of a changing set of nodes. One thread tells, any thread reads."""
+    """The largest sizes of a changing set of nodes. One thread writes, any thread reads."""
 
     def __init__(self) -> None:
         self._nodes: Counter[Size] = Counter()  # size -> nodes that have it
@@ -75,37 +75,37 @@ class NumaSizes:
 
 
 def largest(sizes: Iterable[Size]) -> tuple[Size, ...]:
-    """The sizes that no other one holds, largest first: what fits in none of them fits nowhere."""
-    kept: list[Size] = []
+    """The sizes that no other one holds, largest first: the rest need no comparison."""
+    maximal: list[Size] = []
     for size in sorted(set(sizes), reverse=True):
-        if not any(other.holds(size) for other in kept):
-            kept.append(size)
-    return tuple(kept)
+        if not any(other.holds(size) for other in maximal):
+            maximal.append(size)
+    return tuple(maximal)
 
 
 def warning(pod: Json, numa: Numa, known: Sequence[Size]) -> str | None:
-    """What to tell the author of a pod that is larger than every known NUMA node."""
+    """The warning for a pod that is larger than every known NUMA node, or None."""
     if numa.policy != _ONE_NODE or not known:
         return None
     try:
         want = _wanted(requests.effective({"spec": mapping(pod.get("spec"))}), numa)
     except requests.RequestError:
-        return None  # the API server refuses such a pod, with its own words
+        return None  # the API server rejects such a pod with a message of its own
     if any(size.holds(want) for size in known):
         return None
     beyond = [
-        f"{said} on one NUMA node, the largest known has {most}"
-        for said, most in (
+        f"{requested} on one NUMA node, the largest known has {most}"
+        for requested, most in (
             _beyond("cpu", want.cpu, max(size.cpu for size in known)),
             _beyond("memory", want.memory, max(size.memory for size in known)),
             _beyond("gpu", want.gpus, max(size.gpus for size in known)),
         )
-        if said
+        if requested
     ]
-    asked = ", and for ".join(beyond) or f"{_together(want)} on one NUMA node, no known one has all"
+    shortage = ", and ".join(beyond) or f"{_all(want)} on one NUMA node, no known one has all"
     return (
-        f"asks for {asked}: with {vocabulary.NUMA_POLICY_ANNOTATION} {_ONE_NODE} it waits for a "
-        "larger node; ask for less, or for restricted"
+        f"requests {shortage}: with {vocabulary.NUMA_POLICY_ANNOTATION} {_ONE_NODE} it waits for a "
+        "larger node; request less, or use restricted"
     )
 
 
@@ -117,18 +117,18 @@ def _wanted(amounts: Mapping[str, int], numa: Numa) -> Size:
 
 
 def _beyond(resource: str, want: int, most: int) -> tuple[str, str]:
-    """How much is asked for and how much there is at most; nothing where that is enough."""
+    """The requested amount and the most that a NUMA node has; empty where that is enough."""
     if want <= most:
         return "", ""
-    return _said(resource, want), _amount(resource, most)
+    return _with_unit(resource, want), _amount(resource, most)
 
 
-def _together(want: Size) -> str:
+def _all(want: Size) -> str:
     amounts = (("cpu", want.cpu), ("memory", want.memory), ("gpu", want.gpus))
-    return " and ".join(_said(resource, count) for resource, count in amounts if count)
+    return " and ".join(_with_unit(resource, count) for resource, count in amounts if count)
 
 
-def _said(resource: str, count: int) -> str:
+def _with_unit(resource: str, count: int) -> str:
     unit = {"cpu": " CPUs", "memory": " of memory", "gpu": " GPUs"}[resource]
     return f"{_amount(resource, count)}{unit}"
 
@@ -138,7 +138,7 @@ def _amount(resource: str, count: int) -> str:
 
 
 def _gpus(allocatable: Json) -> int:
-    """Whole GPUs that the node offers; an amount that is none counts as unsaid."""
+    """Whole GPUs that the node offers; an unreadable amount counts as 0."""
     total = 0
     for name in vocabulary.GPU_RESOURCES:
         try:

@@ -1,9 +1,8 @@
 """
-A policy that somebody is about to write: what would be wrong with it, among those in force.
+Built-in check of a policy or reservation being written: its faults, among the policies in force.
 
-The same reading, compiling and comparing as when policies are loaded, for one document. What is
-wrong with others is not held against it: it may be what puts them right. A reservation is judged
-by itself.
+The same reading, compiling and comparing as when policies are loaded, for one document. Faults of
+other documents do not deny it: it may be what corrects them. A reservation is checked by itself.
 """
 
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 from policies import vocabulary
 from policies.cel import engines
-from policies.documents import faults as telling
+from policies.documents import faults as document_faults
 from policies.documents.faults import Fault, Origin
 from policies.documents.reservation import ResourceReservation, shown
 from policies.engine import consistency, loader, status
@@ -48,16 +47,18 @@ def is_reservation(group: str, kind: str) -> bool:
 
 
 def reservation_faults(obj: Mapping[str, Any], *, now: datetime) -> tuple[Fault, ...]:
-    """Every fault of a reservation that somebody else than the scheduler writes."""
+    """Every fault of a reservation that another client than the scheduler writes."""
     origin = Origin(status.source(obj))
-    found = telling.read(ResourceReservation, {"spec": obj.get("spec")}, origin)
+    found = document_faults.read(ResourceReservation, {"spec": obj.get("spec")}, origin)
     if isinstance(found, list):
         return tuple(found)
     spec = found.spec
     if spec.pod_group is not None:
-        said = "written by the scheduler alone; reserve for a tenant: nodes, or count and resources"
-        return (origin.fault(("spec", "podGroup"), said),)
+        message = (
+            "written by the scheduler alone; reserve for a tenant: nodes, or count and resources"
+        )
+        return (origin.fault(("spec", "podGroup"), message),)
     if spec.until <= now:
-        said = f"found {shown(spec.until)}, which has passed; want a time after {shown(now)}"
-        return (origin.fault(("spec", "until"), said),)
+        message = f"found {shown(spec.until)}, which has passed; want a time after {shown(now)}"
+        return (origin.fault(("spec", "until"), message),)
     return ()

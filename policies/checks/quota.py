@@ -1,9 +1,9 @@
 """
-Whether what an object makes could ever run within its tenant's quota, were nothing else running.
+Built-in check: the pods that an object makes fit the quota of their tenant if nothing else runs.
 
 A pod counts by itself, a gang by as many members as must start together: the smallest ones, where
-they differ. Held against the tenant's own limits and those of every group above it. What does fit
-an empty quota and not today's is the scheduler's business: it waits there.
+they differ. The check compares them with the max of the tenant and of every group above it. Pods
+that fit an empty quota but not today's are admitted, and wait in the scheduler's queue.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,22 +18,22 @@ from policies.pods.members import Member
 RULE = "quota"
 
 
-def check(found: Sequence[Member], tenant: str, tables: PolicyTables) -> tuple[Problem, ...]:
-    """The limits that are broken whatever else runs; each once for a unit."""
+def check(members: Sequence[Member], tenant: str, tables: PolicyTables) -> tuple[Problem, ...]:
+    """The limits that each unit exceeds even alone, each once."""
     limits = tuple(_limits(tenant, tables))
-    if not limits or not found:
+    if not limits or not members:
         return ()
     problems: list[Problem] = []
-    for what, path, rows, size in _units(found):
-        for whose, name, allowed in limits:
-            asked = _least(rows, size, name)
-            if asked > allowed:
-                problems.append(_problem(what, path, whose, name, asked, allowed))
+    for unit, path, rows, size in _units(members):
+        for owner, resource, limit in limits:
+            requested = _smallest_total(rows, size, resource)
+            if requested > limit:
+                problems.append(_problem(unit, path, owner, resource, requested, limit))
     return tuple(problems)
 
 
 def _limits(tenant: str, tables: PolicyTables) -> Iterator[tuple[str, str, int]]:
-    """(whose, resource, amount), the tenant's own first, then upwards."""
+    """(tenant or group, resource, max), the tenant's own first, then upwards."""
     shares = {share.name: share for share in tables.sharing.tenants}
     name: str | None = tenant
     for _ in range(len(shares) + 1):
@@ -47,25 +47,25 @@ def _limits(tenant: str, tables: PolicyTables) -> Iterator[tuple[str, str, int]]
         name = share.parent if share else None
 
 
-_Row = tuple[Mapping[str, int], int]  # what one pod asks for, and how many such pods there are
+_Row = tuple[Mapping[str, int], int]  # requests of one pod, and how many such pods there are
 
 
-def _units(found: Sequence[Member]) -> Iterator[tuple[str, str, list[_Row], int]]:
-    """(what it is called, where it stands, its pods, how many must start together)."""
+def _units(members: Sequence[Member]) -> Iterator[tuple[str, str, list[_Row], int]]:
+    """(its name in messages, its path, its pods, how many must start together)."""
     gangs: dict[str, list[Member]] = {}
-    for member in found:
+    for member in members:
         gang = member.intent.gang
         if gang is None:
             path = member.template.place("spec")
             yield "one pod", path, [(_amounts(member), 1)], 1
         else:
             gangs.setdefault(gang.name, []).append(member)
-    for name, members in gangs.items():
-        stated = [m.intent.gang.min_available for m in members if m.intent.gang]
-        size = max((number for number in stated if number), default=1)
-        # Members that others make are not known here, and count for nothing.
-        rows = [(_amounts(member), _count(member, size)) for member in members]
-        yield f"group {name!r}, {size} pods,", members[0].template.place("spec"), rows, size
+    for name, group in gangs.items():
+        sizes = [m.intent.gang.min_available for m in group if m.intent.gang]
+        size = max((number for number in sizes if number), default=1)
+        # Members that other objects make are not known here, and count as 0.
+        rows = [(_amounts(member), _count(member, size)) for member in group]
+        yield f"group {name!r}, {size} pods,", group[0].template.place("spec"), rows, size
 
 
 def _count(member: Member, size: int) -> int:
@@ -78,11 +78,11 @@ def _amounts(member: Member) -> Mapping[str, int]:
     try:
         return requests.effective(member.template.pod)
     except (requests.RequestError, quantity.QuantityError):
-        return {}  # the API server says what is wrong with it
+        return {}  # the API server rejects it with a message of its own
 
 
-def _least(rows: Iterable[_Row], size: int, resource: str) -> int:
-    """What the smallest so many pods ask for together."""
+def _smallest_total(rows: Iterable[_Row], size: int, resource: str) -> int:
+    """The requests of the `size` smallest pods together."""
     total, left = 0, size
     for amounts, count in sorted(rows, key=lambda row: row[0].get(resource, 0)):
         taken = min(left, count)
@@ -91,13 +91,15 @@ def _least(rows: Iterable[_Row], size: int, resource: str) -> int:
     return total
 
 
-def _problem(what: str, path: str, whose: str, resource: str, asked: int, allowed: int) -> Problem:
+def _problem(
+    unit: str, path: str, owner: str, resource: str, requested: int, limit: int
+) -> Problem:
     return Problem(
         RULE,
         path,
-        f"{what} asks for {_show(resource, asked)} of {resource}, and {whose} may use"
-        f" {_show(resource, allowed)} at most",
-        f"ask for less, or have the quota of {whose} raised"
+        f"{unit} requests {_show(resource, requested)} of {resource}, above the quota of {owner}"
+        f" (max {_show(resource, limit)})",
+        f"request less, or have the quota of {owner} raised"
         f" ({vocabulary.POLICY_API_VERSION} TenantPolicy spec.quota.max)",
     )
 

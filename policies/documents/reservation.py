@@ -81,7 +81,7 @@ class Spec(Part):
                 " it takes tenant and until alone"
             )
         if self.pod_group is None and self.tenant is None:
-            raise ValueError("no tenant is named; say whose pods may use the room")
+            raise ValueError("no tenant is named; name the tenant whose pods may use the capacity")
         return self
 
     @model_validator(mode="after")
@@ -89,9 +89,9 @@ class Spec(Part):
         if self.pod_group is not None:
             return self
         if self.count is not None and not self.resources:
-            raise ValueError("count without resources; say what is kept so many times")
+            raise ValueError("count without resources; name the resources to reserve")
         if not (self.nodes or self.node_selector or self.resources):
-            raise ValueError("nothing says what is kept; want nodes, nodeSelector or resources")
+            raise ValueError("found nothing to reserve; want nodes, nodeSelector or resources")
         return self
 
     @model_validator(mode="after")

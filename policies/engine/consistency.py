@@ -210,7 +210,7 @@ def _quotas(entries: Sequence[Entry]) -> Iterator[Fault]:
                 if seen.setdefault(key, model.metadata.name) != model.metadata.name:
                     yield origin.fault(
                         ("spec", "quota", field, name),
-                        f"policy {seen[key]} of the same tenant says it already",
+                        f"policy {seen[key]} of the same tenant sets it already",
                     )
 
 

@@ -97,7 +97,7 @@ def _intents(workload: Json | None) -> dict[str, Intent]:
     found: dict[str, Intent] = {}
     for member in members_of(workload) if workload is not None else ():
         gang = member.intent.gang
-        if gang is not None and gang.min_available is None and not gang.size_stands_elsewhere:
+        if gang is not None and gang.min_available is None and not gang.size_in_pod_group:
             gang = replace(gang, min_available=size_from(workload, gang.name))
         found[member.template.path] = replace(member.intent, gang=gang)
     return found

@@ -7,7 +7,7 @@ The queue of Kueue that work stands in, and what it says of the tier. Pure: noth
 LocalQueues are of one namespace, so that nobody reaches another one's by naming it. Whoever may
 write LocalQueues could still point one anywhere; a ClusterQueue therefore counts only for the
 namespaces that its `namespaceSelector` takes, as it does for Kueue itself. A queue that leads
-nowhere says nothing of the tier, and why is said to the user.
+nowhere gives no tier, and why is said to the user.
 """
 
 from collections.abc import Iterable, Mapping
@@ -114,7 +114,7 @@ def says(
 
 
 def _silent(queue: Queue, why: str) -> QueueResult:
-    return QueueResult(trouble=f"queue {queue.name!r} says nothing of the tier: {why}")
+    return QueueResult(trouble=f"queue {queue.name!r} gives no tier: {why}")
 
 
 def _labels(obj: Json) -> Json:

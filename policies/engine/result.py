@@ -67,8 +67,8 @@ class Conflict:
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: {self.kept_by} says {self.kept!r} and goes first,"
-            f" {self.dropped_by} says {self.dropped!r}"
+            f"{self.path}: {self.kept_by} sets {self.kept!r} and wins by order,"
+            f" {self.dropped_by} sets {self.dropped!r}"
         )
 
 

@@ -1,7 +1,7 @@
 """
-What a TenantPolicy says by its fields rather than by expressions: gang and NUMA limits, params.
+The gang and NUMA limits, defaults and params of a TenantPolicy, which need no expressions.
 
-Limits are rules with names, so that exceptions can name them. Defaults by fields come after the
+Limits are rules with names, so that exceptions can name them. These defaults come after the
 policy's own `defaults`, which are more specific.
 """
 
@@ -22,7 +22,7 @@ _TIMEOUT: Final = ("metadata", "annotations", vocabulary.GANG_TIMEOUT_ANNOTATION
 
 
 def params(policies: Sequence[CompiledPolicy]) -> Mapping[str, Any] | None:
-    """The values that the tenant's policy hands to every expression."""
+    """The `params` of the tenant's policy, which every expression may read."""
     for policy in policies:
         if isinstance(policy.model, TenantPolicy) and policy.model.spec.params is not None:
             return policy.model.spec.params
@@ -51,7 +51,7 @@ def defaults(policy: CompiledPolicy, draft: Draft, bases: Sequence[Path]) -> Non
 
 
 def has_limits(policy: CompiledPolicy) -> bool:
-    """Whether there is anything to hold a pod's intent against; reading it costs."""
+    """Whether the policy limits a pod's intent at all; reading the intent costs."""
     spec = policy.model.spec
     return isinstance(spec, TenantSpec) and (
         spec.gang.max_size is not None
@@ -60,19 +60,19 @@ def has_limits(policy: CompiledPolicy) -> bool:
     )
 
 
-def limits(policy: CompiledPolicy, asked: Intent) -> Iterator[Failure]:
-    """Limits of the tenant that the pod goes beyond."""
+def limits(policy: CompiledPolicy, pod_intent: Intent) -> Iterator[Failure]:
+    """The limits of the tenant that the pod exceeds."""
     if not isinstance(policy.model, TenantPolicy):
         return
     spec, name = policy.model.spec, policy.name
-    size = asked.gang.min_available if asked.gang is not None else None
+    size = pod_intent.gang.min_available if pod_intent.gang is not None else None
     key = f"metadata.labels['{vocabulary.GANG_MIN_AVAILABLE_LABEL}']"
     if size is not None and spec.gang.max_size is not None and size > spec.gang.max_size:
         yield Failure(
             name,
             GANG_MAX,
-            f"the gang needs {size} members, tenant {policy.tenant} may have"
-            f" {spec.gang.max_size} at most",
+            f"the gang needs {size} members, above the limit of tenant {policy.tenant}"
+            f" (max {spec.gang.max_size})",
             path=key,
             fix="lower min-available, or ask the cluster admin for a larger gang",
         )
@@ -80,42 +80,42 @@ def limits(policy: CompiledPolicy, asked: Intent) -> Iterator[Failure]:
         yield Failure(
             name,
             GANG_MIN,
-            f"the gang needs {size} members, tenant {policy.tenant} must have"
-            f" {spec.gang.min_size} at least",
+            f"the gang needs {size} members, below the limit of tenant {policy.tenant}"
+            f" (min {spec.gang.min_size})",
             path=key,
             fix="raise min-available, or run the pods without a gang",
         )
-    numa = asked.numa.policy
+    numa = pod_intent.numa.policy
     if numa is not None and numa not in spec.numa.allowed:
         yield Failure(
             name,
             NUMA_ALLOWED,
-            f"found NUMA policy {numa!r}, tenant {policy.tenant} may ask for"
+            f"found NUMA policy {numa!r}, tenant {policy.tenant} may request"
             f" {', '.join(spec.numa.allowed)}",
             path=f"metadata.annotations['{vocabulary.NUMA_POLICY_ANNOTATION}']",
             fix="choose one of these, or remove the annotation",
         )
 
 
-def checked_value(setting: Setting, said: object) -> Any:
+def checked_value(setting: Setting, value: object) -> Any:
     """
     A computed value that suits its field; null suits every field, and sets nothing.
 
     The engine gives the keys of a map in any order; sorted, two replicas write the same bytes.
     """
-    if said is None:
+    if value is None:
         return None
     if setting.shape == "resource":
         try:
-            quantity.parse(said)
+            quantity.parse(value)
         except quantity.QuantityError as exc:
             raise EvaluationError("type", str(exc)) from exc
     elif setting.path == ("spec", "affinity"):
-        if not isinstance(said, dict):
-            raise EvaluationError("type", f"affinity must be a map, the expression gave {said!r}")
-    elif not isinstance(said, str):
-        raise EvaluationError("type", f"a text is wanted, the expression gave {said!r:.60}")
-    return _sorted(said)
+        if not isinstance(value, dict):
+            raise EvaluationError("type", f"affinity must be a map, the expression gave {value!r}")
+    elif not isinstance(value, str):
+        raise EvaluationError("type", f"want a string, the expression gave {value!r:.60}")
+    return _sorted(value)
 
 
 def _sorted(value: object) -> Any:

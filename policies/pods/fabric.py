@@ -1,16 +1,16 @@
 """
-How near a pod wants to be to the others of its group, and over what network.
+The topology and network requirements of a pod and its group.
 
     require-clique      true               the whole group in one clique
     co-locate           strict[:LEVEL]     the whole group in one domain of the level
                         preferred[:LEVEL]  there if it can be, before fewer nodes
                         none
     min-fabric-tier     a fabric type      no node with less
-    network-sensitive   true, false        rather nodes with a better fabric
-    spread-zones        true, false        rather zones with fewer pods of the same controller
+    network-sensitive   true, false        prefer nodes with a better fabric
+    spread-zones        true, false        prefer zones with fewer pods of the same controller
 
-A level is named as in the policies' `topologyLevels`; without a name the narrowest is meant.
-Admission and scheduling both read these keys here. Which levels there are is not known here.
+A level is named as in the policies' `topologyLevels`; without a name it is the narrowest.
+Admission and scheduler both read these keys here. The policies define which levels exist.
 """
 
 import re
@@ -26,7 +26,7 @@ _MODES: Final = {"strict": "strict", "required": "strict", "preferred": "preferr
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """What is asked; `NO_FABRIC`: nothing."""
+    """The requirements; `NO_FABRIC`: none."""
 
     clique: bool = False
     co_locate: str = ""
@@ -84,18 +84,18 @@ PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
 KEYS: Final = tuple(vocabulary.annotation(name) for name in PARSERS)
 
 
-def of(said: Mapping[str, object]) -> Fabric:
-    """From what the parsers made of those annotations that can be read."""
+def of(values: Mapping[str, object]) -> Fabric:
+    """From the parsed values of the annotations that can be read."""
     mode, level = "", ""
-    match said.get(vocabulary.CO_LOCATE_ANNOTATION):
+    match values.get(vocabulary.CO_LOCATE_ANNOTATION):
         case (str() as mode, str() as level):
             pass
-    sensitive = said.get(vocabulary.NETWORK_SENSITIVE_ANNOTATION)
+    sensitive = values.get(vocabulary.NETWORK_SENSITIVE_ANNOTATION)
     return Fabric(
-        clique=said.get(vocabulary.REQUIRE_CLIQUE_ANNOTATION) is True,
+        clique=values.get(vocabulary.REQUIRE_CLIQUE_ANNOTATION) is True,
         co_locate=mode,
         level=level,
-        least=str(said.get(vocabulary.MIN_FABRIC_TIER_ANNOTATION) or ""),
+        least=str(values.get(vocabulary.MIN_FABRIC_TIER_ANNOTATION) or ""),
         sensitive=sensitive if isinstance(sensitive, bool) else None,
-        spread_zones=said.get(vocabulary.SPREAD_ZONES_ANNOTATION) is True,
+        spread_zones=values.get(vocabulary.SPREAD_ZONES_ANNOTATION) is True,
     )

@@ -1,13 +1,13 @@
 """
-What a pod asks of placement, read once from its labels, annotations and spec.
+The intent of a pod: what it requests of placement in its labels, annotations and spec.
 
     metadata --families--> one canonical value --parse--> Intent
                   |                                |
-          two keys disagree                  cannot be obeyed        both are Problems, all reported
+          two keys disagree                  not accepted            both are Problems, all reported
 
-Admission and scheduling read pods with this same code, so what admission accepts is what
-scheduling obeys. A `Problem` names the key, what was found, what is accepted and a fix; reading
-never raises for what a user wrote. Whether a size suits its owner is a question for `rules`.
+Admission and scheduler read pods with this same code, so the scheduler does what admission accepts.
+A `Problem` names the key, what was found, what is accepted and a fix; reading never raises for what
+a user wrote. `policies.checks.gang` compares a size with the owner.
 """
 
 import re
@@ -35,7 +35,7 @@ _PLAIN_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that cannot be obeyed: which rule, where, what, and what to do."""
+    """A value that is not accepted: which rule, where, what, and what to do."""
 
     rule: str
     path: str
@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Membership of a group that is placed together; `min_available` None: nobody said."""
+    """Membership of a group that is placed together; `min_available` None: not set."""
 
     name: str
     min_available: int | None
@@ -58,12 +58,12 @@ class Gang:
 
     @property
     def is_locality_group(self) -> bool:
-        """Named only for locality: without a size anywhere it holds nobody back."""
+        """Named only for locality: without a size its pods do not wait for each other."""
         return self.name_key == vocabulary.annotation(vocabulary.GANG_GROUP_ANNOTATION)
 
     @property
-    def size_stands_elsewhere(self) -> bool:
-        """Its size is kept by a PodGroup object, not by its members."""
+    def size_in_pod_group(self) -> bool:
+        """A PodGroup object holds its size, not its members."""
         return self.name_key.name in (
             vocabulary.X_K8S_POD_GROUP,
             vocabulary.VOLCANO_GROUP_ANNOTATION,
@@ -73,7 +73,7 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class Numa:
-    """How a pod wants to sit on a host's NUMA nodes; `policy` None: nobody said."""
+    """A pod's requirements on the NUMA nodes of its host; `policy` None: not set."""
 
     policy: str | None = None
     resources: tuple[str, ...] | None = None
@@ -90,7 +90,7 @@ class Numa:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Everything a pod asks of placement besides its plain Kubernetes fields."""
+    """What a pod requests of placement besides its plain Kubernetes fields."""
 
     gang: Gang | None = None
     numa: Numa = Numa()
@@ -128,20 +128,20 @@ _NAMES: Final[Mapping[str, Mapping[str, Key]]] = {
     for place in ("labels", "annotations")
 }
 _NO_NUMA: Final = Numa()
-_NOTHING: Final = Intent()
+_EMPTY: Final = Intent()
 
 
 def read(pod: Json, *, path: str = "") -> Intent:
     """The pod's (or pod template's) intent; `path` is where it stands in its object."""
     spec = mapping(pod.get("spec"))
-    said = _said(mapping(pod.get("metadata")))
-    if not said and "schedulingGroup" not in spec:
-        return _NOTHING  # most pods
-    return _Reader(said, spec, path).read()
+    values = _known_values(mapping(pod.get("metadata")))
+    if not values and "schedulingGroup" not in spec:
+        return _EMPTY  # most pods
+    return _Reader(values, spec, path).read()
 
 
-def _said(metadata: Json) -> dict[Key, object]:
-    """The keys that mean something here, with their values."""
+def _known_values(metadata: Json) -> dict[Key, object]:
+    """The keys that this module reads, with their values."""
     found: dict[Key, object] = {}
     for place, names in _NAMES.items():
         values = mapping(metadata.get(place))
@@ -151,22 +151,25 @@ def _said(metadata: Json) -> dict[Key, object]:
 
 
 class _Reader:
-    def __init__(self, said: Mapping[Key, object], spec: Json, path: str) -> None:
-        self._said, self._spec = said, spec
+    def __init__(self, values: Mapping[Key, object], spec: Json, path: str) -> None:
+        self._values = values
+        self._spec = spec
         self._prefix = f"{path}." if path else ""
         self._problems: list[Problem] = []
 
     def read(self) -> Intent:
         gang = self._gang()
-        numa = _NO_NUMA if self._said.keys().isdisjoint(_NUMA_KEYS) else self._numa()
+        numa = _NO_NUMA if self._values.keys().isdisjoint(_NUMA_KEYS) else self._numa()
         vram = self._parsed(vocabulary.VRAM_FAMILIES, "vram", _vram)
         duration = self._parsed(
             (vocabulary.annotation(vocabulary.EXPECTED_DURATION_ANNOTATION),),
             "duration",
             durations.parse,
         )
-        near = NO_FABRIC if self._said.keys().isdisjoint(fabric.KEYS) else self._fabric()
-        return Intent(gang, numa, vram, duration, tuple(self._problems), near)
+        fabric_request = (
+            NO_FABRIC if self._values.keys().isdisjoint(fabric.KEYS) else self._fabric()
+        )
+        return Intent(gang, numa, vram, duration, tuple(self._problems), fabric_request)
 
     def _fabric(self) -> Fabric:
         parsers = fabric.PARSERS.items()
@@ -177,7 +180,7 @@ class _Reader:
     # --- gang ---
 
     def _gang(self) -> Gang | None:
-        found = self._one(self._gang_names(), "gang-families")
+        found = self._first(self._gang_names(), "gang-families")
         size = self._parsed(vocabulary.GANG_MIN_AVAILABLE_FAMILIES, "gang-size", _whole)
         if found is None:
             self._size_without_name(size)
@@ -203,7 +206,7 @@ class _Reader:
         return Gang(name, size, key, role or "worker", timeout)
 
     def _gang_names(self) -> Iterable[tuple[Key, str]]:
-        yield from self._values(vocabulary.GANG_NAME_FAMILIES)
+        yield from self._texts(vocabulary.GANG_NAME_FAMILIES)
         native = mapping(self._spec.get("schedulingGroup")).get("podGroupName")
         if isinstance(native, str):
             yield Key("fields", vocabulary.NATIVE_GROUP_FIELD), native
@@ -211,7 +214,7 @@ class _Reader:
     def _size_without_name(self, size: int | None) -> None:
         if size is None:
             return
-        key, text = next(iter(self._values(vocabulary.GANG_MIN_AVAILABLE_FAMILIES)))
+        key, text = next(iter(self._texts(vocabulary.GANG_MIN_AVAILABLE_FAMILIES)))
         self._problem(
             "gang-name",
             key,
@@ -273,19 +276,19 @@ class _Reader:
 
     # --- one value out of several families ---
 
-    def _values(self, families: Sequence[Key]) -> Iterable[tuple[Key, str]]:
+    def _texts(self, families: Sequence[Key]) -> Iterable[tuple[Key, str]]:
         for key in families:
-            found = self._said.get(key)
+            found = self._values.get(key)
             if isinstance(found, str):
                 yield key, found
             elif found is not None:
-                text = f"{key.name}: found {found!r:.60}, which is no text"
+                text = f"{key.name}: found {found!r:.60}, which is not a string"
                 self._problem("text", key, text, "put the value in quotes")
 
-    def _one(
+    def _first(
         self, found: Iterable[tuple[Key, str]], rule: str, same: Callable[[str], object] = str
     ) -> tuple[Key, str] | None:
-        """The first of the families; a later one that says otherwise is a problem."""
+        """The first of the families; a later one with another value is a problem."""
         first: tuple[Key, str] | None = None
         for key, value in found:
             if first is None:
@@ -294,20 +297,20 @@ class _Reader:
                 self._problem(
                     rule,
                     key,
-                    f"{first[0]} says {first[1]!r} and {key} says {value!r}",
-                    f"keep {first[0].name} alone, or make both say the same",
+                    f"{first[0]} is {first[1]!r} and {key} is {value!r}",
+                    f"keep {first[0].name} alone, or give both the same value",
                 )
         return first
 
     def _parsed(self, families: Sequence[Key], rule: str, parse: Callable[[str], T]) -> T | None:
         def meaning(text: str) -> object:
-            """Two spellings of one value agree: what was made canonical stands beside the other."""
+            """Two spellings of one value agree: admission adds the canonical key to the other."""
             try:
                 return parse(text)
             except ValueError:
                 return text
 
-        found = self._one(self._values(families), rule, meaning)
+        found = self._first(self._texts(families), rule, meaning)
         if found is None:
             return None
         key, text = found

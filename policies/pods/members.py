@@ -11,7 +11,7 @@ from policies.pods.workloads import PodTemplate, pods_of
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One template of the object with what it asks for."""
+    """One template of the object with its intent."""
 
     template: PodTemplate
     intent: Intent
@@ -35,13 +35,13 @@ def _read(template: PodTemplate) -> Intent:
 
 
 def size_from(owner: Json | None, name: str) -> int | None:
-    """The members of gang `name` that the owner makes at one time, where it says a number."""
+    """The members of gang `name` that the owner makes at one time, where that number is known."""
     counts = [
         member.template.count
         for member in (members_of(owner) if owner is not None else ())
         if member.intent.gang is not None and member.intent.gang.name == name
     ]
-    return _sum(counts) if counts else None
+    return total_count(counts) if counts else None
 
 
 def _is_owned(obj: Json) -> bool:
@@ -52,7 +52,7 @@ def _is_owned(obj: Json) -> bool:
     )
 
 
-def _sum(counts: Iterable[int | None]) -> int | None:
+def total_count(counts: Iterable[int | None]) -> int | None:
     total = 0
     for count in counts:
         if count is None:

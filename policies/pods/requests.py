@@ -1,13 +1,13 @@
 """
-What a pod asks for, by Kubernetes' own rule for the effective request.
+The effective requests of a pod, by Kubernetes' own rule.
 
     containers and sidecars run together            their requests add up
     a plain init container runs alone               it needs its own, plus the sidecars before it
     pod-level resources                             replace the sum for the resources they name
-    a pod being resized in place                    the largest of what is asked, what the kubelet
-                                                    has granted and what runs; a resize that it
-                                                    calls infeasible is asked in vain
-    overhead of the runtime class                   comes on top
+    a pod being resized in place                    the largest of the requested, the granted and
+                                                    the running amounts; an infeasible resize does
+                                                    not count
+    overhead of the runtime class                   is added
 
 Amounts are counted as the scheduler counts them: CPU in thousandths, everything else in whole
 units. Works on raw JSON; a field of the wrong shape raises `RequestError` naming its path.
@@ -44,22 +44,22 @@ class RequestError(ValueError):
 
 
 def effective(
-    pod: Json, *, what: str = "requests", unsaid: Mapping[str, int] = _NOTHING
+    pod: Json, *, what: str = "requests", defaults: Mapping[str, int] = _NOTHING
 ) -> Amounts:
     """
     The pod's effective requests (or limits), as kube-scheduler counts them.
 
-    `unsaid` is counted for every container that does not name the resource.
+    `defaults` count for every container that does not name the resource.
     """
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
 
-    def asked(container: Json, path: str) -> Amounts:
-        return {**unsaid, **_asked(container, path, what)}
+    def requested(container: Json, path: str) -> Amounts:
+        return {**defaults, **_requested(container, path, what)}
 
-    total = _together(spec, asked)
+    total = _peak(spec, requested)
     level = _level((spec.get("resources") or {}), "spec.resources", what)
     if what == "requests" and status:
-        total = _while_resizing(spec, status, total, asked, unsaid)
+        total = _while_resizing(spec, status, total, requested, defaults)
         level = _level_while_resizing(status, level)
     total.update(level)
     overhead = _amounts(spec.get("overhead"), "spec.overhead")
@@ -69,12 +69,12 @@ def effective(
 
 
 def gpus(amounts: Mapping[str, int]) -> int:
-    """Whole GPUs among the amounts, whoever makes them."""
+    """Whole GPUs among the amounts, of every vendor."""
     return sum(amounts.get(name, 0) for name in vocabulary.GPU_RESOURCES)
 
 
 def names_gpus(spec: Json) -> bool:
-    """Whether anything in the pod's spec asks for GPUs, be it for none of them."""
+    """Whether the pod's spec names a GPU resource, even with the amount 0."""
     asked = [container.get("resources") for _, container in all_containers(spec)]
     asked.append({"requests": spec.get("overhead")})
     return any(
@@ -101,8 +101,8 @@ def _containers(spec: Json, field: str) -> Iterator[tuple[str, Json]]:
         yield path, container
 
 
-def _together(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
-    """What all containers need at the worst moment, by this reading of each."""
+def _peak(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
+    """The peak requests of all containers; `read` gives those of each."""
     total: Amounts = {}
     for path, container in _containers(spec, "containers"):
         _add(total, read(container, path))
@@ -121,7 +121,7 @@ def _together(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
     return total
 
 
-def _asked(container: Json, path: str, what: str) -> Amounts:
+def _requested(container: Json, path: str, what: str) -> Amounts:
     resources = container.get("resources") or {}
     if not isinstance(resources, _MAPS):
         raise RequestError(f"{path}.resources", f"found {resources!r}, want a map")
@@ -141,7 +141,7 @@ def _while_resizing(
     status: Json,
     asked: Amounts,
     read: Callable[[Json, str], Amounts],
-    unsaid: Mapping[str, int],
+    defaults: Mapping[str, int],
 ) -> Amounts:
     infeasible = _infeasible(status)
     granted, running = _granted(status), _running(status)
@@ -158,12 +158,12 @@ def _while_resizing(
             row = rows.get(str(container.get("name")), {})
             for reading in readings:
                 if (amounts := reading(row)) is not None:
-                    return {**unsaid, **amounts}
-            return dict(unsaid) if infeasible else read(container, path)
+                    return {**defaults, **amounts}
+            return dict(defaults) if infeasible else read(container, path)
 
         found = [
-            _together(spec, lambda container, path: held(container, path, _granted)),
-            _together(spec, lambda container, path: held(container, path, _running, _granted)),
+            _peak(spec, lambda container, path: held(container, path, _granted)),
+            _peak(spec, lambda container, path: held(container, path, _running, _granted)),
         ]
     total: Amounts = {} if infeasible else asked
     for amounts in found:
@@ -181,7 +181,7 @@ def _level_while_resizing(status: Json, level: Amounts) -> Amounts:
 
 
 def _infeasible(status: Json) -> bool:
-    """The kubelet says that this node can never grant the resize."""
+    """Whether the kubelet reports that this node can never grant the resize."""
     for row in status.get("conditions") or ():
         if row.get("type") == "PodResizePending":
             return bool(row.get("reason") == "Infeasible")
@@ -197,7 +197,7 @@ def _statuses(status: Json) -> dict[str, Json]:
 
 
 def _differ(spec: Json, rows: Mapping[str, Json]) -> bool:
-    """Whether a container has been granted, or runs with, something else than it asks for."""
+    """Whether a container has been granted, or runs with, other resources than it requests."""
     for field in ("containers", "initContainers"):
         for _, container in _containers(spec, field):
             row = rows.get(str(container.get("name")), {})
@@ -224,7 +224,7 @@ def _running(row: Json) -> Amounts | None:
 
 
 def _level(resources: object, path: str, what: str) -> Amounts:
-    """What the pod itself asks for, beside its containers."""
+    """The pod-level requests."""
     if not isinstance(resources, _MAPS):
         raise RequestError(path, f"found {resources!r}, want a map")
     amounts = _amounts(resources.get(what), f"{path}.{what}")
@@ -255,7 +255,7 @@ def _amounts(found: object, path: str) -> Amounts:
 
 @lru_cache(maxsize=4096)
 def _count(name: str, value: str) -> int:
-    """The same few amounts are asked for again and again."""
+    """Cached: pods repeat the same few amounts."""
     return quantity.amount(name, value)
 
 

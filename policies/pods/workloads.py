@@ -3,10 +3,10 @@ Where each kind of workload keeps its pod templates, and how many pods it makes 
 
 One table; adding a kind is adding a row. `pods_of` turns an object of a known kind into
 `PodTemplate` values: the path of the template inside the object, the template itself shaped as
-a pod, and the number of pods that will exist at the same time (None where nobody can know, and
-at least that many where an autoscaler may add to them).
+a pod, and the number of pods that will exist at the same time (None where admission cannot know,
+and at least that many where an autoscaler may add to them).
 An unknown kind has no templates; so has a known kind whose fields are missing.
-`scaled` says what an object is after a write to its `scale`, which carries nothing but a number.
+`scaled` is an object after a write to its `scale`, which carries a number only.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ class PodTemplate:
     """Labels and annotations stand at `path` itself, not in a `metadata` below it."""
     together: str = ""
     """The setting that would start the pods together, where they start one after another."""
-    aside: bool = False
-    """Does no work of its own, so that nobody misses it in a gang."""
+    auxiliary: bool = False
+    """Does no work of its own, so that a gang is complete without it."""
 
     def place(self, field: str) -> str:
         """Where a field of the pod stands in the object."""
@@ -98,7 +98,7 @@ def _stateful(obj: Json) -> Iterator[PodTemplate]:
 
 
 def _uncounted(*path: str) -> Finder:
-    """Pods of the template at `path`, in a number that nobody can know at admission."""
+    """Pods of the template at `path`, in a number that admission cannot know."""
 
     def find(obj: Json) -> Iterator[PodTemplate]:
         yield from _template(obj, path, None)
@@ -175,14 +175,14 @@ def _ray_job(obj: Json) -> Iterator[PodTemplate]:
     """The cluster's pods, and the one that only hands the work to them."""
     yield from _ray("spec", "rayClusterSpec")(obj)
     for part in _template(obj, ("spec", "submitterPodTemplate"), 1, "submitter"):
-        yield replace(part, aside=True)
+        yield replace(part, auxiliary=True)
 
 
 def _spark(*prefix: str) -> Finder:
     """
     Spark has a driver and an executor block with a pod's labels and annotations.
 
-    A block may hold a pod template too; what the block says itself comes first.
+    A block may hold a pod template too; the block's own fields win.
     """
 
     def find(obj: Json) -> Iterator[PodTemplate]:
@@ -203,7 +203,7 @@ def _spark(*prefix: str) -> Finder:
 
 
 def _merged(layers: Iterable[object]) -> Json:
-    """One pod of several layers that each say something of it; the later ones win."""
+    """One pod of several layers with parts of it; the later ones win."""
     labels: dict[str, Any] = {}
     annotations: dict[str, Any] = {}
     spec: dict[str, Any] = {}
@@ -211,11 +211,11 @@ def _merged(layers: Iterable[object]) -> Json:
         labels.update(mapping(_at(layer, "metadata", "labels")))
         annotations.update(mapping(_at(layer, "metadata", "annotations")))
         spec.update(mapping(_at(layer, "spec")))
-    said = {"labels": labels, "annotations": annotations}
-    return {"metadata": {key: value for key, value in said.items() if value}, "spec": spec}
+    metadata = {"labels": labels, "annotations": annotations}
+    return {"metadata": {key: value for key, value in metadata.items() if value}, "spec": spec}
 
 
-# Jobs of Kubeflow's runtimes that run one pod whatever the runtime says of the others.
+# Jobs of Kubeflow's runtimes that always run one pod.
 _SINGLE_JOBS: Final = frozenset({"dataset-initializer", "model-initializer", "launcher"})
 
 
@@ -224,7 +224,7 @@ def _train_job(obj: Json) -> Iterator[PodTemplate]:
     A TrainJob has no pod templates: it patches those of a runtime, which is another object.
 
     One template for each job that it patches, and one for the job `node`, which does the training;
-    what only the runtime says is unknown. Two generations of the API patch in two ways.
+    what only the runtime defines is unknown. Two generations of the API patch in two ways.
     """
     patches: dict[str, list[tuple[str, object]]] = {}  # job -> where and what, the later ones win
     for path, job, patch in (*_overrides(obj), *_runtime_patches(obj)):
@@ -260,9 +260,9 @@ def _runtime_patches(obj: Json) -> Iterator[tuple[str, str, object]]:
 
 
 def _trainer_spec(trainer: object) -> Json:
-    """The training container as far as the TrainJob says it."""
-    said = {"image": _at(trainer, "image"), "resources": _at(trainer, "resourcesPerNode")}
-    known = {key: value for key, value in said.items() if value is not None}
+    """The training container as far as the TrainJob defines it."""
+    fields = {"image": _at(trainer, "image"), "resources": _at(trainer, "resourcesPerNode")}
+    known = {key: value for key, value in fields.items() if value is not None}
     return {"containers": [{"name": "node", **known}]} if known else {}
 
 
@@ -346,7 +346,7 @@ def scaled_kind(group: str, resource: str) -> str | None:
 
 
 def scaled(obj: Json, count: int) -> Json:
-    """The object once its `scale` says so many; a kind without one stays as it is."""
+    """The object once its `scale` is `count`; a kind without one stays as it is."""
     group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
     path = SCALED.get((group, str(obj.get("kind") or "")))
     return _with(obj, path, count) if path else obj

@@ -255,7 +255,7 @@ def _default_requests(obj: Json, amounts: Mapping[str, int]) -> tuple[int, int]:
     ]
     if all(DEFAULT_REQUESTS.keys() <= names for names in requested):
         return 0, 0
-    whole_pod = requests.effective(obj, unsaid=DEFAULT_REQUESTS)
+    whole_pod = requests.effective(obj, defaults=DEFAULT_REQUESTS)
     cpu, memory = (whole_pod.get(name, 0) - amounts.get(name, 0) for name in DEFAULT_REQUESTS)
     return max(0, cpu), max(0, memory)
 
@@ -274,7 +274,7 @@ def _gang(key: PodKey, requested: intent.Gang | None) -> tuple[Gang | None, tupl
         return None, ()
     size = requested.min_available
     problems: tuple[str, ...] = ()
-    if size is None and not requested.size_stands_elsewhere:
+    if size is None and not requested.size_in_pod_group:
         if not requested.is_locality_group:
             problems = (
                 unsupported_text(f"pod group {requested.name} whose size is given by nothing"),

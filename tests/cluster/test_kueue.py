@@ -33,7 +33,7 @@ API = "kueue.x-k8s.io/v1beta2"
 QUEUE, TIER = vocabulary.QUEUE_NAME_LABEL, vocabulary.TIER_LABEL
 GATES = ("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology")
 HOST, RACK = vocabulary.HOSTNAME_LABEL, vocabulary.RACK_LABEL
-SILENT = "Warning: queue 'gpu' says nothing of the tier: "
+SILENT = "Warning: queue 'gpu' gives no tier: "
 
 
 class Queues:

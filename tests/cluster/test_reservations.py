@@ -341,7 +341,7 @@ def test_who_may_write_in_a_namespace_keeps_no_room_there(
     [
         pytest.param(
             {"tenant": "a", "until": "2099-01-01T00:00:00Z"},
-            "nothing says what is kept; want nodes, nodeSelector or resources (spec)",
+            "found nothing to reserve; want nodes, nodeSelector or resources (spec)",
             id="nothing is kept",
         ),
         pytest.param(

@@ -335,4 +335,6 @@ def test_what_never_fits_is_refused_where_it_is_applied(
     )
 
 
-REFUSED = "kubenexus/quota: group 'wide', 8 pods, asks for 8 of cpu, and {tenant} may use 4 at most"
+REFUSED = (
+    "kubenexus/quota: group 'wide', 8 pods, requests 8 of cpu, above the quota of {tenant} (max 4)"
+)

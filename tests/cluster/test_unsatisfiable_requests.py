@@ -74,15 +74,15 @@ def applied(kubectl: Kubectl, obj: Json) -> tuple[bool, list[str]]:
         pytest.param(
             {**in_gang("g"), f"{SIGS}/name": "h"},
             {},
-            f"gang-families: label {NAME} says 'g' and label {SIGS}/name says 'h' "
-            f"({LABELS}['{SIGS}/name']): keep {NAME} alone, or make both say the same",
+            f"gang-families: label {NAME} is 'g' and label {SIGS}/name is 'h' "
+            f"({LABELS}['{SIGS}/name']): keep {NAME} alone, or give both the same value",
             id="two families that name two groups",
         ),
         pytest.param(
             {**in_gang(), f"{SIGS}/min-available": "3"},
             {},
-            f"gang-size: label {MIN} says '4' and label {SIGS}/min-available says '3' "
-            f"({LABELS}['{SIGS}/min-available']): keep {MIN} alone, or make both say the same",
+            f"gang-size: label {MIN} is '4' and label {SIGS}/min-available is '3' "
+            f"({LABELS}['{SIGS}/min-available']): keep {MIN} alone, or give both the same value",
             id="two families that say two sizes",
         ),
         pytest.param(
@@ -215,7 +215,7 @@ def test_a_gang_above_the_tenants_limit_is_refused_at_the_workload(
 ) -> None:
     obj = job(namespace, in_gang(size=size))
     line = (
-        f"{limit}/gang-max-size: the gang needs 4 members, tenant tenant-{namespace} may have 3 at most "
+        f"{limit}/gang-max-size: the gang needs 4 members, above the limit of tenant tenant-{namespace} (max 3) "
         f"({LABELS}['{MIN}']): lower min-available, or ask the cluster admin for a larger gang"
     )
     eventually(lambda: applied(kubectl, obj) == (False, [line]), "the limit in force")
@@ -247,8 +247,8 @@ def test_a_pod_larger_than_any_numa_node_is_warned_about(
 ) -> None:
     wish = {NUMA: "single-numa"}
     line = (
-        "Warning: spec.template asks for 40 CPUs on one NUMA node, the largest known has 32: "
-        f"with {NUMA} single-numa it waits for a larger node; ask for less, or for restricted"
+        "Warning: spec.template requests 40 CPUs on one NUMA node, the largest known has 32: "
+        f"with {NUMA} single-numa it waits for a larger node; request less, or use restricted"
     )
     large = job(namespace, annotations=wish, cpu="40")
     eventually(lambda: applied(kubectl, large) == (True, [line]), "the node known")

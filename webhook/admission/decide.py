@@ -97,7 +97,7 @@ def needs_owner(review: Review) -> bool:
     if not mapping(review.object.get("metadata")).get("ownerReferences"):
         return False  # it has none, and reading what a pod asks for costs
     gang = intent.read(review.object).gang
-    return gang is not None and gang.min_available is None and not gang.size_stands_elsewhere
+    return gang is not None and gang.min_available is None and not gang.size_in_pod_group
 
 
 def needs_queue(review: Review) -> bool:
@@ -326,7 +326,7 @@ def _admission(
 
 def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
     gang = asked.gang
-    if gang is None or gang.size_stands_elsewhere:
+    if gang is None or gang.size_in_pod_group:
         return None
     size = gang.min_available or size_from(facts.owner, gang.name)
     if size is None:

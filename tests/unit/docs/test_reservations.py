@@ -28,8 +28,8 @@ def reservation_warnings() -> list[str]:
         {"nodeSelector": {"disk": "fast"}},
         {"count": 5, "resources": {"cpu": "3"}},
     )
-    ground = reservation.ReservationFacts.of(hosts, (), (), but="")
-    crowded = reservation.ReservationFacts.of(hosts, others, ("vision",), but="")
+    ground = reservation.ReservationFacts.of(hosts, (), (), exclude="")
+    crowded = reservation.ReservationFacts.of(hosts, others, ("vision",), exclude="")
     now = datetime(2026, 6, 1, tzinfo=UTC)
     objects = [{"spec": {"tenant": "vision", "until": until, **spec}} for spec in specs]
     said = [text for one in objects for text in reservation.warnings(one, ground, now=now)]

@@ -71,7 +71,7 @@ GANG = a_pod(labels=in_gang())
 UNSIZED = a_pod(labels=in_gang(size=None))
 LOCAL = a_pod(annotations={vocabulary.GANG_GROUP_ANNOTATION: "g"})
 WARNED = (
-    "group 'g' has no size: its pods are kept close but not held back; "
+    "group 'g' has no size: its pods are placed close together, each as soon as it fits; "
     f"set {MIN} to place them all or none"
 )
 
@@ -280,7 +280,7 @@ WARNED = (
             a_job(pod=with_number(UNSIZED), parallelism=4),
             None,
             [
-                f"text: {MIN}: found 4, which is no text "
+                f"text: {MIN}: found 4, which is not a string "
                 f"(spec.template.metadata.labels['{MIN}']): put the value in quotes"
             ],
             [],
@@ -302,9 +302,9 @@ def test_findings(obj: Json, owner: Json | None, problems: list[str], warnings: 
 
 
 TOO_LARGE = (
-    "asks for 40 CPUs on one NUMA node, the largest known has 32: with "
+    "requests 40 CPUs on one NUMA node, the largest known has 32: with "
     f"{vocabulary.NUMA_POLICY_ANNOTATION} single-numa it waits for a larger node; "
-    "ask for less, or for restricted"
+    "request less, or use restricted"
 )
 
 

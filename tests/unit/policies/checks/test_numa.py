@@ -14,7 +14,7 @@ LABEL = vocabulary.numa_node_label
 POLICY = vocabulary.NUMA_POLICY_ANNOTATION
 RESOURCES = vocabulary.NUMA_RESOURCES_ANNOTATION
 WIDE, DEEP = Size(32000, 128 * GI, 4), Size(16000, 512 * GI, 4)
-FIX = f": with {POLICY} single-numa it waits for a larger node; ask for less, or for restricted"
+FIX = f": with {POLICY} single-numa it waits for a larger node; request less, or use restricted"
 
 
 def a_wish(policy: str = "single-numa", *, resources: str | None = None, **asked: str) -> Json:
@@ -31,26 +31,26 @@ def a_wish(policy: str = "single-numa", *, resources: str | None = None, **asked
         pytest.param(
             a_wish(cpu="40"),
             [WIDE, DEEP],
-            "asks for 40 CPUs on one NUMA node, the largest known has 32",
+            "requests 40 CPUs on one NUMA node, the largest known has 32",
             id="more CPUs than any has",
         ),
         pytest.param(
             a_wish(memory="1Ti"),
             [WIDE, DEEP],
-            "asks for 1Ti of memory on one NUMA node, the largest known has 512Gi",
+            "requests 1Ti of memory on one NUMA node, the largest known has 512Gi",
             id="more memory than any has",
         ),
         pytest.param(
             a_wish(cpu="33500m", gpu="8"),
             [WIDE, DEEP],
-            "asks for 33500m CPUs on one NUMA node, the largest known has 32, "
-            "and for 8 GPUs on one NUMA node, the largest known has 4",
+            "requests 33500m CPUs on one NUMA node, the largest known has 32, "
+            "and 8 GPUs on one NUMA node, the largest known has 4",
             id="more of two resources",
         ),
         pytest.param(
             a_wish(cpu="32", memory="512Gi"),
             [WIDE, DEEP],
-            "asks for 32 CPUs and 512Gi of memory on one NUMA node, no known one has all",
+            "requests 32 CPUs and 512Gi of memory on one NUMA node, no known one has all",
             id="each amount exists, but not on one",
         ),
         pytest.param(

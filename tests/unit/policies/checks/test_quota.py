@@ -55,7 +55,7 @@ def single(**more: Any) -> dict[str, Any]:
 
 
 FIX = (
-    "ask for less, or have the quota of {} raised (policy.kubenexus.io/v1alpha1 TenantPolicy"
+    "request less, or have the quota of {} raised (policy.kubenexus.io/v1alpha1 TenantPolicy"
     " spec.quota.max)"
 )
 

@@ -38,7 +38,7 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
         pytest.param(
             reservation(nodes=["m"], tenant="b"),
             [],
-            ["no namespace or policy names tenant 'b': the room is kept for nobody"],
+            ["no namespace or policy names tenant 'b': no pod can use the reserved capacity"],
             id="nobody is of that tenant",
         ),
         pytest.param(
@@ -47,33 +47,33 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
         pytest.param(
             reservation(nodeSelector={"disk": "slow"}),
             [],
-            ["no node that is meant has the labels disk=slow"],
+            ["no selected node has the labels disk=slow"],
             id="no node has the labels",
         ),
         pytest.param(
             reservation(nodes=["n"], nodeSelector={"disk": "fast"}),
             [],
-            ["no node that is meant has the labels disk=fast"],
+            ["no selected node has the labels disk=fast"],
             id="a node without the labels",
         ),
         pytest.param(
             reservation(count=5, resources={"cpu": "3"}),
             [],
-            ["2 nodes would have room for 4 of 5 if nothing ran there"],
+            ["2 nodes could hold 4 of 5 if nothing ran there"],
             id="more places than fit",
         ),
         pytest.param(
             reservation(nodes=["m"], resources={"nvidia.com/gpu": "1"}),
             [],
-            ["1 node would have room for 0 of 1 if nothing ran there"],
+            ["1 node could hold 0 of 1 if nothing ran there"],
             id="a resource that is not there",
         ),
         pytest.param(
             reservation(count=2, resources={"cpu": "6"}),
             [reservation("s", nodes=["m"])],
             [
-                "together with 1 other it keeps 20 of cpu from 2026-06-01T00:00:00Z on,"
-                " and the cluster has 16"
+                "together with 1 other it reserves 20 of cpu from 2026-06-01T00:00:00Z on,"
+                " the cluster has 16"
             ],
             id="more than there is, with another",
         ),
@@ -84,8 +84,8 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
                 reservation("t", resources={"cpu": "5"}, **{"from": "2026-06-10T00:00:00Z"}),
             ],
             [
-                "together with 2 others it keeps 18 of cpu from 2026-06-20T00:00:00Z on,"
-                " and the cluster has 16"
+                "together with 2 others it reserves 18 of cpu from 2026-06-20T00:00:00Z on,"
+                " the cluster has 16"
             ],
             id="more than there is, from the time that the last begins",
         ),
@@ -111,5 +111,5 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
     ],
 )
 def test_warnings(obj: Json, others: list[Json], said: list[str]) -> None:
-    ground = ReservationFacts.of(NODES, others, {"a"}, but="ns/r")
+    ground = ReservationFacts.of(NODES, others, {"a"}, exclude="ns/r")
     assert reservation_rules.warnings(obj, ground, now=NOW) == said

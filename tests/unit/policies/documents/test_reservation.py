@@ -32,17 +32,17 @@ GROUP = {"name": "g", "leader": "uid", "members": 1, "resources": {"cpu": 1}, "p
         ),
         pytest.param(
             TENANT,
-            ["spec: nothing says what is kept; want nodes, nodeSelector or resources"],
+            ["spec: found nothing to reserve; want nodes, nodeSelector or resources"],
             id="nothing",
         ),
         pytest.param(
             {"nodes": ["n"], "until": UNTIL},
-            ["spec: no tenant is named; say whose pods may use the room"],
+            ["spec: no tenant is named; name the tenant whose pods may use the capacity"],
             id="nobody",
         ),
         pytest.param(
             {**TENANT, "count": 2, "nodes": ["n"]},
-            ["spec: count without resources; say what is kept so many times"],
+            ["spec: count without resources; name the resources to reserve"],
             id="so many of nothing",
         ),
         pytest.param(

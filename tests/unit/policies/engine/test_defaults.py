@@ -192,7 +192,7 @@ def test_a_conflict_names_both_sides() -> None:
         a_platform_policy("c", defaults=[sets("1")]), a_tenant_policy("t", defaults=[sets("2")])
     )
     assert found.warnings == (
-        "conflict: metadata.labels.x: c/defaults[0] says '1' and goes first, t/defaults[0] says"
+        "conflict: metadata.labels.x: c/defaults[0] sets '1' and wins by order, t/defaults[0] sets"
         " '2'",
     )
 
@@ -245,7 +245,7 @@ def test_defaults_that_never_settle_are_refused(rules: list[Json]) -> None:
     ("expression", "want"),
     [
         pytest.param("object.spec.nodeName", 'Key not found in map : "nodeName"', id="an error"),
-        pytest.param("dyn(5)", "a text is wanted, the expression gave 5", id="no text"),
+        pytest.param("dyn(5)", "want a string, the expression gave 5", id="no text"),
     ],
 )
 def test_a_value_that_cannot_be_had_refuses(expression: str, want: str) -> None:

@@ -14,7 +14,7 @@ NAME = "kueue.x-k8s.io/queue-name"
 TIER = "tenant.kubenexus.io/tier"
 TIERS = ("gold", "silver", "bronze")
 LABELS = {"kubernetes.io/metadata.name": "team-a", "team": "vision"}
-SILENT = "queue 'gpu' says nothing of the tier: "
+SILENT = "queue 'gpu' gives no tier: "
 
 
 def a_cluster_queue(tier: str | None = "gold", selector: Json | None = None) -> Json:

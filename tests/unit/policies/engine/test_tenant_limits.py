@@ -15,7 +15,7 @@ NAMED = in_gang(size=None)
 
 def beyond(size: int, path: str = "spec.template.metadata.labels") -> str:
     return (
-        f"t/gang-max-size: the gang needs {size} members, tenant a may have 2 at most"
+        f"t/gang-max-size: the gang needs {size} members, above the limit of tenant a (max 2)"
         f" ({path}['pod-group.scheduling.kubenexus.io/min-available']):"
         " lower min-available, or ask the cluster admin for a larger gang"
     )

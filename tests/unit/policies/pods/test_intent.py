@@ -124,7 +124,7 @@ def test_the_native_group_is_read_from_the_spec() -> None:
     gang = intent.read(pod).gang
     assert gang == Gang("g", None, Key("fields", vocabulary.NATIVE_GROUP_FIELD))
     assert gang is not None
-    assert gang.size_stands_elsewhere
+    assert gang.size_in_pod_group
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,10 @@ def test_numa(annotations: dict[str, str], want: Numa) -> None:
         pytest.param(
             in_gang() | {f"{SIGS}/name": "other"},
             {},
-            "p/gang-families: label pod-group.scheduling.kubenexus.io/name says 'g' and label "
-            "pod-group.scheduling.sigs.k8s.io/name says 'other' "
+            "p/gang-families: label pod-group.scheduling.kubenexus.io/name is 'g' and label "
+            "pod-group.scheduling.sigs.k8s.io/name is 'other' "
             "(metadata.labels['pod-group.scheduling.sigs.k8s.io/name']): "
-            "keep pod-group.scheduling.kubenexus.io/name alone, or make both say the same",
+            "keep pod-group.scheduling.kubenexus.io/name alone, or give both the same value",
             id="families that disagree",
         ),
         pytest.param(

@@ -190,8 +190,10 @@ def test_resizes_in_place(spec: Json, status: Json, want: int) -> None:
         ),
     ],
 )
-def test_what_is_left_unsaid(spec: Json, want: dict[str, int]) -> None:
-    assert requests.effective({"spec": spec}, unsaid={"cpu": 100, "memory": 9}) == want
+def test_defaults_count_for_containers_without_the_resource(
+    spec: Json, want: dict[str, int]
+) -> None:
+    assert requests.effective({"spec": spec}, defaults={"cpu": 100, "memory": 9}) == want
 
 
 def test_overhead_raises_only_limits_that_exist() -> None:

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 MANAGER, ANYBODY = TrustedUsers(manages_tenants=True), TrustedUsers()
 NODE: Json = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "8"}}}
-GROUND = ReservationFacts.of([NODE], [], {"a"}, but="ns/r")
+GROUND = ReservationFacts.of([NODE], [], {"a"}, exclude="ns/r")
 NONE = PolicySet()
 HOME = a_namespace("ns")
 WHOLE: Json = {"tenant": "a", "nodes": ["n"], "until": "2026-07-01T00:00:00Z"}
@@ -100,7 +100,7 @@ PAST = (
             MANAGER,
             GROUND,
             [],
-            ["no namespace or policy names tenant 'b': the room is kept for nobody"],
+            ["no namespace or policy names tenant 'b': no pod can use the reserved capacity"],
             id="for nobody",
         ),
         pytest.param(

@@ -25,7 +25,7 @@ PREMIUM = {vocabulary.HARDWARE_TIER_LABEL: "premium"}
 GOLD = Queue("gpu", "research", ClusterQueue("gold", Selector()))
 LOST = Queue("gpu")
 WARNING = (
-    "queue 'gpu' says nothing of the tier: namespace 'team-a' has no LocalQueue of that name; "
+    "queue 'gpu' gives no tier: namespace 'team-a' has no LocalQueue of that name; "
     "create it, or correct the label kueue.x-k8s.io/queue-name"
 )
 POLICIES = loaded(

@@ -68,8 +68,8 @@ FIX = (
             single(gpus=9),
             "vision",
             [
-                "kubenexus/quota: one pod asks for 9 of nvidia.com/gpu, and vision may use 8 at"
-                f" most (spec): {FIX.format('vision')}"
+                "kubenexus/quota: one pod requests 9 of nvidia.com/gpu, above the quota of vision (max 8)"
+                f" (spec): {FIX.format('vision')}"
             ],
             id="a pod beyond the limit",
         ),
@@ -81,8 +81,8 @@ FIX = (
             job(5, pod(2, name="g", min_available="5")),
             "vision",
             [
-                "kubenexus/quota: group 'g', 5 pods, asks for 10 of nvidia.com/gpu, and vision may"
-                f" use 8 at most (spec.template.spec): {FIX.format('vision')}"
+                "kubenexus/quota: group 'g', 5 pods, requests 10 of nvidia.com/gpu, above the quota of vision (max 8)"
+                f" (spec.template.spec): {FIX.format('vision')}"
             ],
             id="a gang counts as a whole",
         ),
@@ -97,8 +97,8 @@ FIX = (
             job(8, pod(0, cpu="1", name="g", min_available="8")),
             "vision",
             [
-                "kubenexus/quota: group 'g', 8 pods, asks for 8 of cpu, and research may use 6 at"
-                f" most (spec.template.spec): {FIX.format('research')}"
+                "kubenexus/quota: group 'g', 8 pods, requests 8 of cpu, above the quota of research (max 6)"
+                f" (spec.template.spec): {FIX.format('research')}"
             ],
             id="the limit of a group above",
         ),

@@ -141,7 +141,7 @@ class Scheduler:
             recorder=actuators.recorder,
         )
         self.tenancy = TenancyManager(context, self._memo)
-        asked = self.tenancy.preempting.asked
+        asked = self.tenancy.preempting.in_progress
         self.provisioning = ProvisioningController(
             actuators.provisioner,
             context,
@@ -405,7 +405,7 @@ class Scheduler:
     def _tell_misfit(self, unit: Unit, found: NoFit) -> None:
         """Who lacks room is told apart from who is beyond the tenant's quota."""
         with self.reservations.uncounted(unit.key):
-            allowed = self.accounts.allow(unit)
+            allowed = self.accounts.within_quota(unit)
             within = allowed if isinstance(allowed, Unit) else unit
             over = self.accounts.excess_members(unit, within) if within is not unit else None
         asked = self.provisioning.misfit(within, found)

@@ -54,9 +54,15 @@ SCHEDULING: Final[tuple[Row, ...]] = (
         events.QUOTA_EXCEEDED,
         "Warning",
         "the tenant's quota, or that of a group above it, keeps the pod waiting; the note says"
-        " what is asked, used and allowed",
+        " what is requested, used and allowed",
     ),
-    (events.PREEMPTED, "Warning", "the pod is ended so that another pod or gang can be placed"),
+    (
+        events.PREEMPTED,
+        "Warning",
+        "the scheduler evicts the pod so that another pod or gang fits; the note names the"
+        " preemptor and the reason: higher priority, reclaim of a guarantee, a preemptible pod, or"
+        " an overrun of the expected duration",
+    ),
     (
         events.RESERVATION_ENDED,
         "Normal",

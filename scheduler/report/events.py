@@ -54,8 +54,8 @@ def quota_exceeded(pod: Pod, why: NoFit) -> correlator.EventReport:
     )
 
 
-def preempted(pod: Pod, unit: Unit) -> correlator.EventReport:
-    note = f"Preempted by {_unit(unit)}"
+def preempted(pod: Pod, preemptor: Unit, reason: str) -> correlator.EventReport:
+    note = f"Preempted by {_unit(preemptor)}: {reason}"
     return correlator.report(_about(pod), PREEMPTED, note, action="Preempting", warning=True)
 
 

@@ -24,6 +24,7 @@ from scheduler.plan.memo import Memo
 from scheduler.tenancy.backfill.controller import BackfillActions, BackfillController
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.decay import ShareDecay
+from scheduler.tenancy.preemption.context import PreemptionContext
 from scheduler.tenancy.preemption.controller import PreemptionController
 from scheduler.tenancy.preemption.preemptor_quota import PreemptorQuota
 from scheduler.tenancy.quota.enforcer import QuotaConstraint, QuotaEnforcer
@@ -42,10 +43,15 @@ class TenancyManager:
         self._context = context
         self._memo = memo
         self._reserved = context.cache.reserved
-        pledges = PreemptorQuota(context.cache, context.accounts, lambda: self.preempting.attempts)
+        preemptor_quota = PreemptorQuota(
+            context.cache, context.accounts, lambda: self.preempting.attempts
+        )
         self.decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
         self.quotas = QuotaEnforcer(
-            context.cache, context.accounts, context.queue, pledged=pledges.allow
+            context.cache,
+            context.accounts,
+            context.queue,
+            within_preemptor_quota=preemptor_quota.within_quota,
         )
         self.wanting = EntitlementTracker(context.cache, context.accounts, context.queue)
         self.reservations = context.reservations
@@ -60,31 +66,32 @@ class TenancyManager:
             record=context.record,
         )
         self.preempting = PreemptionController(
-            cache=context.cache,
-            accounts=context.accounts,
-            budgets=context.budgets,
-            reservations=context.reservations,
-            queue=context.queue,
-            holds=self._reserved,
-            evictor=context.evictor,
-            metrics=context.metrics,
-            scheduler=context.scheduler,
-            plan=self._attempt,
-            rank=lambda tier: context.cache.snapshot.tables.rank(tier) or 0,
-            group=context.group,
-            now=context.now,
-            epoch=context.epoch,
-            wake=context.wake,
-            freed=self._opened,
-            tasks=context.tasks,
-            start_reservations=lambda: self.backfill.start_reservations(),
+            PreemptionContext(
+                scheduler=context.scheduler,
+                cache=context.cache,
+                accounts=context.accounts,
+                budgets=context.budgets,
+                reservations=context.reservations,
+                queue=context.queue,
+                metrics=context.metrics,
+                evictor=context.evictor,
+                plan=self._attempt,
+                tier_rank=lambda tier: context.cache.snapshot.tables.rank(tier) or 0,
+                pod_group=context.group,
+                now=context.now,
+                epoch=context.epoch,
+                wake=context.wake,
+                freed=self._opened,
+                tasks=context.tasks,
+                start_reservations=lambda: self.backfill.start_reservations(),
+            )
         )
         evictor, preempting = context.evictor, self.preempting
         means = BackfillActions(
             plan=self._attempt,
             with_placeholders=context.reservations.extended,
-            evict=preempting.oust,
-            is_preempting=preempting.asked,
+            evict=preempting.evict,
+            is_preempting=preempting.in_progress,
             record=(lambda report: None) if evictor is None else evictor.record,
             wake=context.wake,
             freed=context.freed,
@@ -211,9 +218,9 @@ class TenancyManager:
     def _beyond_guarantee(self, unit: Unit) -> frozenset[str] | None:
         """Nodes on which the unit exceeds its tenant's guarantee; None: on all."""
         accounts = self._context.accounts
-        if accounts.plain:
+        if accounts.tree.empty:
             return None
-        return accounts.beyond(unit, self._context.cache.snapshot.table.rows)
+        return accounts.nodes_beyond_guarantee(unit, self._context.cache.snapshot.table.rows)
 
     # --- what becomes of units and pods ---
 
@@ -224,7 +231,7 @@ class TenancyManager:
     def misfit(self, unit: Unit) -> None:
         # Nobody goes for a leader alone: it would wait on for room for its members.
         whole = self.reservations.extended(unit)
-        if not self.preempting.consider(whole):
+        if not self.preempting.preempt(whole):
             self.backfill.misfit(whole)
             self.wanting.misfit(whole)
 

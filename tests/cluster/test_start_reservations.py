@@ -178,6 +178,8 @@ def test_work_that_overruns_is_ended_where_it_yields_and_else_moves_the_promise(
     why = re.escape(f": {space}/stays overran its expected duration")
     found = told(node_pool, "StartDelayed", "right")
     assert re.fullmatch(rf"{moved}[-0-9]{{10}}T[:0-9]{{8}}Z{why}", found), found
-    assert told(node_pool, "Preempted", "yields") == f"Preempted by {unit % 'left'}"
+    assert told(node_pool, "Preempted", "yields") == (
+        f"Preempted by {unit % 'left'}: this pod overran its expected duration"
+    )
     bound = tenant_env.bound(space, "stays", "left0", "left1")
     assert {bound["left0"], bound["left1"]} == {nodes["left"]}

@@ -81,7 +81,8 @@ def test_what_was_borrowed_goes_for_a_promise_and_both_sides_are_told(
     [(victim, kind, note)] = tenant_env.told(tenant_env.b, "Preempted")
     assert (kind, note) == (
         "Warning",
-        f"Preempted by pod {tenant_env.a}/mine of tenant {tenant_env.a}",
+        f"Preempted by pod {tenant_env.a}/mine of tenant {tenant_env.a}:"
+        " reclaim of the preemptor's guarantee",
     )
     assert tenant_env.told(tenant_env.a, "Preempting") == [
         (

@@ -161,7 +161,7 @@ class KubeNexusStrategy:
     @property
     def busy(self) -> bool:
         """Evictions are being asked for: let the event loop run, then decide again."""
-        return self._tenancy is not None and self._tenancy.preempting.asking
+        return self._tenancy is not None and self._tenancy.preempting.writing
 
     def next_at(self) -> float | None:
         due = [self.queue.next_at(), self._tenancy.next_at() if self._tenancy else None]

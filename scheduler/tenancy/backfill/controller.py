@@ -45,7 +45,7 @@ from scheduler.tenancy.backfill.start_time import (
     starts_in_time,
 )
 from scheduler.tenancy.fairshare.shares import FairShareOrder
-from scheduler.tenancy.preemption.candidates import overdue_bundles
+from scheduler.tenancy.preemption.candidates import overdue_victim_groups
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimSearch
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 from scheduler.tenancy.quota.tree import Amounts, Pairs
@@ -416,7 +416,7 @@ class BackfillController:
 
     def _evict_overdue(self, reservation: StartReservation, overdue: Sequence[Placement]) -> bool:
         """Whether enough preemptible pods that overran are evicted for the unit."""
-        unit, groups = self._unit(reservation.key), overdue_bundles(self._cache, overdue)
+        unit, groups = self._unit(reservation.key), overdue_victim_groups(self._cache, overdue)
         if unit is None or not groups:
             return False
         plan = partial(self._actions.plan, unit, self._reserved_nodes(unit.key))

@@ -1,15 +1,15 @@
 """
-What tenants used, kept where a successor finds it: in the status of the policy objects.
+Writes the decayed shares of tenants to the status of policy objects, for a successor to read.
 
-    leader ──now and then, where it changed──▶ TenantPolicy.status.usage      of its tenant
-                                               PlatformPolicy.status.shares    groups, other tenants
-    start, takeover ──▶ recall: shares as they were, faded since
+    leader ──every minute, if changed──▶ TenantPolicy.status.usage      of its tenant
+                                         PlatformPolicy.status.shares   groups, other tenants
+    start, takeover ──▶ recall: the written shares, decayed since
 
-A tenant whose policy is a file has its memory in the PlatformPolicy that says how tenants share;
-without one it has none, and starts anew. Amounts in use are there for people: they are counted from
-the pods after a restart. A share that does not change is written again before it would seem old:
-whoever reads it lets it fade from then on. Writing holds nothing up, and what cannot be written is
-written the next time.
+The share of a tenant whose policy is a file is in the PlatformPolicy with `spec.sharing`; without
+such an object the share starts at 0 after a restart. Amounts in use are written for people: after a
+restart the scheduler counts them from the pods. An unchanged share is written again several times
+per half-life, because a reader lets it decay from its time on. A failed write is retried by the
+next one.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from policies.json_fields import mapping
 from policies.text import timestamp
 from scheduler.model.fields import instant, rows
 from scheduler.tenancy.fairshare.shares import DecayedShare, FairShares
-from scheduler.tenancy.quota.tree import NOBODY
+from scheduler.tenancy.quota.tree import NO_TENANT
 
 logger = logging.getLogger(__name__)
 
 EVERY: Final = 60.0  # seconds
-_RENEWALS: Final = 12  # times in one half-life that an unchanged share is written
+_RENEWALS: Final = 12  # writes of an unchanged share per half-life
 
 Json = dict[str, Any]
 Objects = Callable[[], Iterable[Mapping[str, Any]]]
 
 
 class UsagePersistence:
-    """`objects` are the policy objects as the API server has them; `epoch` is the time of day."""
+    """`objects` lists the policy objects in the API server; `epoch` is the time of day."""
 
     def __init__(
         self,
@@ -47,14 +47,18 @@ class UsagePersistence:
         epoch: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._api, self._fair_shares, self._objects = api, shares, objects
-        self._may_write, self._epoch, self._sleep = may_write, epoch, sleep
-        self._knows = False  # what a predecessor wrote, so that it may be written over
+        self._api = api
+        self._shares = shares
+        self._objects = objects
+        self._may_write = may_write
+        self._epoch = epoch
+        self._sleep = sleep
+        self._recalled = False  # a predecessor's shares, which `write` overwrites
 
     def recall(self) -> None:
-        """Take over what a predecessor remembered; nothing is written before."""
-        self._knows = True
-        self._fair_shares.recall(recalled(self._objects()), self._epoch())
+        """Take over a predecessor's shares; nothing is written before."""
+        self._recalled = True
+        self._shares.recall(recalled(self._objects()), self._epoch())
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -63,29 +67,31 @@ class UsagePersistence:
             await self.write()
 
     async def write(self) -> None:
-        """Whatever changed since it was last written."""
-        if not (self._knows and self._may_write()):
+        """Write what changed since the last write."""
+        if not (self._recalled and self._may_write()):
             return
         for resource, name, body in self._due():
             try:
                 await self._api.patch_status(resource, name, {"status": body})
             except errors.KubeError as error:
-                logger.warning("usage not written", extra={"policy": name, "error": str(error)})
+                logger.warning(
+                    "usage status not written", extra={"policy": name, "error": str(error)}
+                )
 
     def _due(self) -> list[tuple[resources.Resource, str, Json]]:
-        shares = self._fair_shares.remember()
+        shares = self._shares.remember()
         homes, common = _homes(self._objects())
-        found = []
+        due = []
         for tenant, obj in homes.items():
             body = self._usage(tenant, obj, shares)
             if body is not None:
-                found.append((resources.TENANT_POLICIES, _name(obj), body))
+                due.append((resources.TENANT_POLICIES, _name(obj), body))
         if common is not None:
-            others = {name: one for name, one in shares.items() if name not in homes}
-            rest = self._shares(common, others)
+            others = {name: share for name, share in shares.items() if name not in homes}
+            rest = self._common_shares(common, others)
             if rest is not None:
-                found.append((resources.PLATFORM_POLICIES, _name(common), rest))
-        return found
+                due.append((resources.PLATFORM_POLICIES, _name(common), rest))
+        return due
 
     def _usage(
         self, tenant: str, obj: Mapping[str, Any], shares: Mapping[str, DecayedShare]
@@ -93,55 +99,57 @@ class UsagePersistence:
         before = mapping(mapping(obj.get("status")).get("usage"))
         used = {
             name: quantity.show(name, amount)
-            for name, amount in sorted(self._fair_shares.ledger.used(tenant).items())
+            for name, amount in sorted(self._shares.ledger.used(tenant).items())
         }
-        memory = shares.get(tenant, DecayedShare(0.0, self._epoch()))
-        share = _share(memory)
+        decayed = shares.get(tenant, DecayedShare(0.0, self._epoch()))
+        share = _share(decayed)
         same = before.get("share") == share and mapping(before.get("used")) == used
-        if (same or not (before or used)) and not self._old(before, memory):
+        if (same or not (before or used)) and not self._old(before, decayed):
             return None
         gone = dict.fromkeys(mapping(before.get("used")).keys() - used.keys())
-        return {"usage": {"used": {**used, **gone}, "share": share, "at": timestamp(memory.at)}}
+        return {"usage": {"used": {**used, **gone}, "share": share, "at": timestamp(decayed.at)}}
 
-    def _shares(self, common: Mapping[str, Any], shares: Mapping[str, DecayedShare]) -> Json | None:
+    def _common_shares(
+        self, common: Mapping[str, Any], shares: Mapping[str, DecayedShare]
+    ) -> Json | None:
         before = {
             str(row.get("name")): row for row in rows(mapping(common.get("status")).get("shares"))
         }
-        said = {name: _share(memory) for name, memory in shares.items() if name != NOBODY}
-        same = said == {name: row.get("share") for name, row in before.items()}
-        if same and not any(self._old(before[name], shares[name]) for name in said):
+        current = {name: _share(decayed) for name, decayed in shares.items() if name != NO_TENANT}
+        same = current == {name: row.get("share") for name, row in before.items()}
+        if same and not any(self._old(before[name], shares[name]) for name in current):
             return None
         return {
             "shares": [
                 {"name": name, "share": share, "at": timestamp(shares[name].at)}
-                for name, share in sorted(said.items())
+                for name, share in sorted(current.items())
             ]
         }
 
-    def _old(self, before: Mapping[str, Any], memory: DecayedShare) -> bool:
-        renewed = max(EVERY, self._fair_shares.ledger.tree.half_life / _RENEWALS)
-        return memory.share > 0 and memory.at - instant(before.get("at")) >= renewed
+    def _old(self, before: Mapping[str, Any], decayed: DecayedShare) -> bool:
+        renewed = max(EVERY, self._shares.ledger.tree.half_life / _RENEWALS)
+        return decayed.share > 0 and decayed.at - instant(before.get("at")) >= renewed
 
 
 def recalled(objects: Iterable[Mapping[str, Any]]) -> dict[str, DecayedShare]:
-    """Member -> its newest memory."""
-    found: dict[str, DecayedShare] = {}
+    """Member -> its newest share."""
+    newest: dict[str, DecayedShare] = {}
     for obj in objects:
         status = mapping(obj.get("status"))
-        known = [(str(row.get("name")), row) for row in rows(status.get("shares"))]
+        written = [(str(row.get("name")), row) for row in rows(status.get("shares"))]
         if "usage" in status:
-            known.append((_tenant(obj), mapping(status.get("usage"))))
-        for name, row in known:
-            memory = DecayedShare(_number(row.get("share")), instant(row.get("at")))
-            if name not in found or found[name].at < memory.at:
-                found[name] = memory
-    return found
+            written.append((_tenant(obj), mapping(status.get("usage"))))
+        for name, row in written:
+            decayed = DecayedShare(_number(row.get("share")), instant(row.get("at")))
+            if name not in newest or newest[name].at < decayed.at:
+                newest[name] = decayed
+    return newest
 
 
 def _homes(
     objects: Iterable[Mapping[str, Any]],
 ) -> tuple[dict[str, Mapping[str, Any]], Mapping[str, Any] | None]:
-    """Tenants with an object of their own, the first by name; and the one for all others."""
+    """The object of each tenant, the first by name; and the object for all others."""
     homes: dict[str, Mapping[str, Any]] = {}
     common: Mapping[str, Any] | None = None
     for obj in sorted(objects, key=_name):
@@ -160,9 +168,9 @@ def _tenant(obj: Mapping[str, Any]) -> str:
     return str(mapping(mapping(obj.get("spec")).get("tenant")).get("name"))
 
 
-def _share(memory: DecayedShare) -> str:
-    """As many digits as tell tenants apart: each further one would be one more write."""
-    return f"{memory.share:.3f}"
+def _share(decayed: DecayedShare) -> str:
+    """Three digits distinguish tenants; each further digit would cause more writes."""
+    return f"{decayed.share:.3f}"
 
 
 def _number(value: object) -> float:

@@ -1,14 +1,14 @@
 """
-Whose turn it is between tenants: promises first, then the lowest share for its weight.
+The fair-share order of tenants: guarantees first, then the lowest share by weight.
 
-    order = (below its promise of what is asked? first), (share / weight at the top, …, tenant's)
+    order = (not below its guarantee), (share / weight of the top group, …, of the tenant)
 
-A share is the largest part that a member uses of any resource of the cluster. It is remembered and
-fades: after one half-life, what was used then counts half. What is used now counts beside what was
-used before, so that a tenant which has waited long goes ahead, and one that starts much at once
-does not stay ahead until memory catches up. Siblings are compared, level by level from the top, so
-a group with many tenants is served like one with few. `remember` and `recall` keep the memory
-across restarts. No clock of its own: times come from outside, as seconds since the epoch.
+A share is the largest part of any cluster resource that a member uses (dominant share). It decays:
+usage of one half-life ago counts half. Usage now counts beside the decayed usage, so that a tenant
+that waited long goes first, and one that starts many pods at once does not stay first until its
+decayed usage catches up. Siblings are compared level by level from the top, so that a group of many
+tenants gets as much as a group of few. `remember` and `recall` carry the shares across restarts.
+Times come from outside, as seconds since the epoch.
 """
 
 from collections.abc import Mapping
@@ -20,41 +20,44 @@ from scheduler.tenancy.quota.tree import Amounts
 
 FairShareOrder = tuple[bool, tuple[tuple[float, str], ...]]
 
-NOW_COUNTS: Final = 0.5
-"""How much of a share is what is used now; the rest is what is remembered."""
+WEIGHT_OF_NOW: Final = 0.5
+"""The weight of usage now; the rest is the weight of decayed usage."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecayedShare:
-    """A faded share, and when it was reckoned."""
+    """A decayed share, and its time."""
 
     share: float
     at: float
 
 
 class FairShares:
-    """Reads the ledger; `totals` are what the cluster has of each resource."""
+    """Reads the ledger; `totals` are the capacity of the cluster by resource."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._memory: dict[str, DecayedShare] = {}
+        self._decayed: dict[str, DecayedShare] = {}
         self._totals: Amounts = {}
 
     def advance(self, totals: Amounts, now: float) -> None:
-        """Let time pass: what members use now has been used since the last call."""
+        """Let time pass: members have used since the last call what they use now."""
         self._totals = totals
-        names = {*self._memory, *self.ledger.members()}
+        names = {*self._decayed, *self.ledger.members()}
         for name in names:
-            memory = self._memory.get(name, DecayedShare(0.0, now))
-            kept = 0.5 ** (max(0.0, now - memory.at) / self.ledger.tree.half_life)
-            share = memory.share * kept + self.share(name) * (1 - kept)
+            before = self._decayed.get(name, DecayedShare(0.0, now))
+            factor = self._decay(now - before.at)
+            share = before.share * factor + self.share(name) * (1 - factor)
             if share < 1e-6 and name not in self.ledger.members():
-                self._memory.pop(name, None)
+                self._decayed.pop(name, None)
             else:
-                self._memory[name] = DecayedShare(share, now)
+                self._decayed[name] = DecayedShare(share, now)
+
+    def _decay(self, seconds: float) -> float:
+        return float(0.5 ** (max(0.0, seconds) / self.ledger.tree.half_life))
 
     def share(self, member: str) -> float:
-        """The largest part that the member uses now of anything that the cluster has."""
+        """The largest part of any cluster resource that the member uses now."""
         used = self.ledger.used(member)
         return max(
             (
@@ -66,27 +69,27 @@ class FairShares:
         )
 
     def order(self, tenant: str, requested: Amounts) -> FairShareOrder:
-        """Of somebody who asks for this; the lowest goes first, equal only for one tenant."""
+        """The lowest goes first; equal only for one tenant."""
         path = tuple(
             (self._weighted(member.name, member.weight), member.name)
             for member in reversed(self.ledger.tree.path(tenant))
         )
-        return not self.ledger.below(tenant, requested), path
+        return not self.ledger.below_guarantee(tenant, requested), path
 
     def _weighted(self, name: str, weight: int) -> float:
-        memory = self._memory.get(name)
-        faded = memory.share if memory else 0.0
-        return (NOW_COUNTS * self.share(name) + (1 - NOW_COUNTS) * faded) / weight
+        before = self._decayed.get(name)
+        decayed = before.share if before else 0.0
+        return (WEIGHT_OF_NOW * self.share(name) + (1 - WEIGHT_OF_NOW) * decayed) / weight
 
     # --- across restarts ---
 
     def remember(self) -> Mapping[str, DecayedShare]:
-        return dict(self._memory)
+        return dict(self._decayed)
 
     def recall(self, known: Mapping[str, DecayedShare], now: float) -> None:
-        """What a predecessor remembered; it has faded since, unless something was seen since."""
-        for name, memory in known.items():
-            mine = self._memory.get(name)
-            if mine is None or mine.at < memory.at:
-                kept = 0.5 ** (max(0.0, now - memory.at) / self.ledger.tree.half_life)
-                self._memory[name] = DecayedShare(max(0.0, memory.share) * kept, now)
+        """Take over a predecessor's shares, decayed since; newer own ones stay."""
+        for name, written in known.items():
+            own = self._decayed.get(name)
+            if own is None or own.at < written.at:
+                share = max(0.0, written.share) * self._decay(now - written.at)
+                self._decayed[name] = DecayedShare(share, now)

@@ -2,15 +2,14 @@
 Preemption: candidates, minimal victim sets, eviction.
 
     attempt          one preemption in progress
-    candidates       who may be preempted, as bundles (takes overruns.py); bundles of overdue backfi
+    candidates       which pods a preemptor may evict, as victim groups
+    context          what preemption needs of the scheduler around it
     controller       preemption state machine
-    evaluator        find victims for a unit (kube: Evaluator)
-    executor         dry run, nominate, evict (kube: executor.go); clear nominations
+    evaluator        finds victims for a preemptor
+    executor         dry run, nomination, eviction through the API server
     guarantees       victims that leave guarantees intact
-    nominating       ?
-    overruns         ?
     pdb              PodDisruptionBudgets
-    preemptor_quota  quota reserved for preemptors whose victims terminate
+    preemptor_quota  quota reserved for preemptors until their victims have terminated
     rate_limit       how often victims are searched
     victims          minimal victim set on trials
 """

@@ -1,15 +1,14 @@
 """
-Who may be asked to go for a unit, and as what: the bundles that a search chooses from.
+Which pods a preemptor may evict, as the victim groups that a search chooses from.
 
-    never           pods of a DaemonSet, mirrors, pods of the cluster itself, of other schedulers,
-                    those that are going already, the unit's own gang
-    same tenant     whoever has a lower priority
-    other tenants   what is marked preemptible, for a unit that is not; and what was borrowed, for
-                    a unit that stays within its promise
+    never           DaemonSet and mirror pods, system-critical pods, pods of other schedulers,
+                    terminating pods, the preemptor's own gang
+    same tenant     pods of a lower priority
+    other tenants   preemptible pods, unless the preemptor is preemptible itself; any pod, if the
+                    preemptor reclaims its tenant's guarantee
 
-Across tenants priority alone decides nothing. A unit whose pods say `preemptionPolicy: Never`, or
-that is backfill, asks nobody. What tenants were promised is `victims.spared`'s business, budgets
-are the API server's.
+Across tenants priority alone decides nothing. A unit with `preemptionPolicy: Never` evicts no pod.
+`victims.within_guarantees` keeps the guarantees of other tenants, `pdb` the disruption budgets.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,142 +20,154 @@ from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod, from_daemon_set
 from scheduler.model.unit import Unit, size_of
-from scheduler.tenancy.preemption.victims import VictimGroup
+from scheduler.tenancy.preemption.victims import PreemptionReason, VictimGroup
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionGrounds:
-    """What a unit may ask of others."""
+class PreemptionRule:
+    """Which pods a preemptor may evict."""
 
     tenant: str
     priority: int
     gang: GangKey | None
-    entitled: bool
-    """It stays within what its tenant was promised."""
-    yields: bool
-    """It is preemptible itself, or backfill."""
+    reclaims: bool
+    """The preemptor stays within its tenant's guarantee."""
+    preemptible: bool
+    """The preemptor is preemptible itself, or backfill."""
 
 
-def claim(unit: Unit, *, entitled: bool) -> PreemptionGrounds | None:
-    """None: the unit asks nobody to go."""
+def rule_for(unit: Unit, *, reclaims: bool) -> PreemptionRule | None:
+    """None: the unit evicts no pod."""
     if not all(pod.attributes.may_preempt for pod in unit.pods):
         return None
-    return PreemptionGrounds(
+    return PreemptionRule(
         unit.tenant,
         unit.priority,
         unit.key if isinstance(unit.key, GangKey) else None,
-        entitled,
+        reclaims,
         any(pod.attributes.preemptible or pod.attributes.backfill for pod in unit.pods),
     )
 
 
-def may_go(pod: Pod, asks: PreemptionGrounds, *, scheduler: str) -> bool:
-    """Whether this pod may be asked to go."""
+def is_candidate(pod: Pod, rule: PreemptionRule, *, scheduler: str) -> bool:
     if pod.terminating or pod.attributes.mirror or pod.priority >= SYSTEM_CRITICAL:
         return False
     if pod.scheduler != scheduler or from_daemon_set(pod):
         return False
-    if asks.gang is not None and pod.gang is not None and pod.gang.key == asks.gang:
+    if rule.gang is not None and pod.gang is not None and pod.gang.key == rule.gang:
         return False
-    if pod.attributes.tenant == asks.tenant:
-        return pod.priority < asks.priority
-    return (pod.attributes.preemptible and not asks.yields) or asks.entitled
+    if pod.attributes.tenant == rule.tenant:
+        return pod.priority < rule.priority
+    return (pod.attributes.preemptible and not rule.preemptible) or rule.reclaims
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateContext:
-    """What the search has to know beside the pods; `now` is the time of day."""
+    """What a search knows besides the pods; `now` is the time of day."""
 
     scheduler: str
     now: float
-    rank: Callable[[str], int] = lambda tier: 0
-    """Of a tier; the higher, the dearer."""
-    group: Callable[[GangKey], PodGroup | None] = lambda key: None
-    """What the gang's PodGroup object says."""
+    tier_rank: Callable[[str], int] = lambda tier: 0
+    """Higher is more expensive."""
+    pod_group: Callable[[GangKey], PodGroup | None] = lambda key: None
     protected: Callable[[Pod], bool] = lambda pod: False
-    """Pods whose eviction was refused a short while ago."""
+    """Pods whose eviction the API server refused a short while ago."""
 
-    def may_go(self, pod: Pod, asks: PreemptionGrounds) -> bool:
-        return may_go(pod, asks, scheduler=self.scheduler) and not self.protected(pod)
+    def is_candidate(self, pod: Pod, rule: PreemptionRule) -> bool:
+        return is_candidate(pod, rule, scheduler=self.scheduler) and not self.protected(pod)
 
 
-def bundles(
-    pods: Iterable[Placement], asks: PreemptionGrounds, view: CandidateContext
+def victim_groups(
+    placements: Iterable[Placement], rule: PreemptionRule, context: CandidateContext
 ) -> list[VictimGroup]:
-    """
-    What may go, as it would go.
-
-    A gang goes as a whole only if every one of its placed members may go.
-    """
-    found: list[VictimGroup] = []
+    """A gang's core is a candidate only if every placed member of the gang is one."""
+    groups: list[VictimGroup] = []
     gangs: dict[GangKey, list[Placement]] = {}
-    for one in pods:
-        if one.pod.gang is not None:
-            gangs.setdefault(one.pod.gang.key, []).append(one)
-        elif view.may_go(one.pod, asks):
-            found.append(_bundle(one.pod.uid, (one,), asks, view))
+    for placement in placements:
+        if placement.pod.gang is not None:
+            gangs.setdefault(placement.pod.gang.key, []).append(placement)
+        elif context.is_candidate(placement.pod, rule):
+            groups.append(_group(placement.pod.uid, (placement,), rule, context))
     for key, members in gangs.items():
-        found += _of_gang(key, members, asks, view)
-    return found
+        groups += _of_gang(key, members, rule, context)
+    return groups
 
 
 def _of_gang(
-    key: GangKey, members: list[Placement], asks: PreemptionGrounds, view: CandidateContext
+    key: GangKey, members: list[Placement], rule: PreemptionRule, context: CandidateContext
 ) -> Iterable[VictimGroup]:
-    staying = [one for one in members if not one.pod.terminating]
-    free = [one for one in staying if view.may_go(one.pod, asks)]
-    stated = (one.pod.gang.min_available for one in staying if one.pod.gang)
-    # Where the size is not known, nobody is above it.
-    size = size_of(stated, view.group(key)) or len(staying)
-    # The latest to come is the first to go; a leader stays as long as its gang does.
-    free.sort(key=lambda one: (one.pod.created, one.pod.uid), reverse=True)
-    surplus = [one for one in free if not _leads(one)][: max(0, len(staying) - size)]
-    for one in surplus:
-        yield _bundle(f"{key}+{one.pod.uid}", (one,), asks, view, gang=key)
-    core = tuple(one for one in free if one not in surplus)
-    if core and len(free) == len(staying):
-        yield _bundle(str(key), core, asks, view, gang=key, core=True)
+    running = [member for member in members if not member.pod.terminating]
+    able = [member for member in running if context.is_candidate(member.pod, rule)]
+    stated = (member.pod.gang.min_available for member in running if member.pod.gang)
+    # Without a known size there is no surplus.
+    size = size_of(stated, context.pod_group(key)) or len(running)
+    # The newest member is evicted first; a leader stays as long as its gang does.
+    able.sort(key=lambda member: (member.pod.created, member.pod.uid), reverse=True)
+    surplus = [member for member in able if not _is_leader(member)][: max(0, len(running) - size)]
+    for member in surplus:
+        yield _group(f"{key}+{member.pod.uid}", (member,), rule, context, gang=key)
+    core = tuple(member for member in able if member not in surplus)
+    if core and len(able) == len(running):
+        yield _group(str(key), core, rule, context, gang=key, core=True)
 
 
-def _leads(one: Placement) -> bool:
-    return bool(one.pod.gang and one.pod.gang.leader)
+def _is_leader(member: Placement) -> bool:
+    return bool(member.pod.gang and member.pod.gang.leader)
 
 
-def _bundle(
+def _group(
     key: str,
     pods: tuple[Placement, ...],
-    asks: PreemptionGrounds,
-    view: CandidateContext,
+    rule: PreemptionRule,
+    context: CandidateContext,
     *,
     gang: GangKey | None = None,
     core: bool = False,
 ) -> VictimGroup:
-    starts = (one.pod.attributes.started_at for one in pods)
+    starts = (victim.pod.attributes.started_at for victim in pods)
     return VictimGroup(
         key,
         pods,
         gang=gang,
         core=core,
-        tier=max(view.rank(one.pod.attributes.tier) for one in pods),
-        priority=max(one.pod.priority for one in pods),
-        lost=sum(max(0.0, view.now - start) for start in starts if start),
-        foreign=pods[0].pod.attributes.tenant != asks.tenant,
+        tier=max(context.tier_rank(victim.pod.attributes.tier) for victim in pods),
+        priority=max(victim.pod.priority for victim in pods),
+        work_lost=sum(max(0.0, context.now - start) for start in starts if start),
+        other_tenant=pods[0].pod.attributes.tenant != rule.tenant,
+        reason=_reason(pods[0].pod, rule),
     )
 
 
-def overdue_bundles(cache: Cache, overdue: Sequence[Placement]) -> list[VictimGroup]:
-    yielding = [one for one in overdue if _yields(one.pod)]
-    gangs = {one.pod.gang.key for one in yielding if one.pod.gang is not None}
-    found = [VictimGroup(o.pod.uid, (o,)) for o in yielding if o.pod.gang is None]
+def _reason(pod: Pod, rule: PreemptionRule) -> PreemptionReason:
+    if pod.attributes.tenant == rule.tenant:
+        return PreemptionReason.PRIORITY
+    return PreemptionReason.RECLAIM if rule.reclaims else PreemptionReason.PREEMPTIBLE
+
+
+def overdue_victim_groups(cache: Cache, overdue: Sequence[Placement]) -> list[VictimGroup]:
+    """Backfill and preemptible pods that overran; a gang with one such member is one group."""
+    able = [placement for placement in overdue if _is_evictable(placement.pod)]
+    gangs = {placement.pod.gang.key for placement in able if placement.pod.gang is not None}
+    reason = PreemptionReason.OVERRUN
+    groups = [
+        VictimGroup(placement.pod.uid, (placement,), reason=reason)
+        for placement in able
+        if placement.pod.gang is None
+    ]
     for gang in sorted(gangs):
-        found.append(VictimGroup(str(gang), _members(cache, gang), gang=gang, core=True))
-    return found
+        members = _members(cache, gang)
+        groups.append(VictimGroup(str(gang), members, gang=gang, core=True, reason=reason))
+    return groups
 
 
 def _members(cache: Cache, gang: GangKey) -> tuple[Placement, ...]:
     nodes = {node for _, node in cache.bound_members(gang)}
-    return tuple(o for o in cache.on(nodes) if o.pod.gang and o.pod.gang.key == gang)
+    return tuple(
+        placement
+        for placement in cache.on(nodes)
+        if placement.pod.gang and placement.pod.gang.key == gang
+    )
 
 
-def _yields(pod: Pod) -> bool:
+def _is_evictable(pod: Pod) -> bool:
     return (pod.attributes.backfill or pod.attributes.preemptible) and not pod.attributes.mirror

@@ -1,148 +1,73 @@
 """
-Making room for a unit that does not fit: deciding, evicting, and keeping the room until it binds.
+Preempts for a unit that does not fit: finds victims, evicts them, and reserves the capacity.
 
-    does not fit ──somebody could go──▶ rehearsed ──▶ nominated ──▶ evicted ──▶ victims gone
-         ▲                                  │ refused                   │            │
-         └───── nobody went: as before ─────┘                           │       planned, bound
-                                                                        ▼            │ failed
-           refused after others went, or it does not fit after all ──▶ looked for again ◀┘
-           too long ──▶ the room is open, it waits like others; evictions were in vain
+    does not fit ──victims found──▶ dry run ──▶ nominated ──▶ evicted ──▶ victims gone
+         ▲                             │ refused                 │            │
+         └──── no pod was evicted ─────┘                         │      planned, bound
+                                                                 ▼            │ failed
+            refused after evictions, or it still does not fit ──▶ searched again ◀┘
+            deadline passed ──▶ the reserved capacity is freed; the evictions were wasted
 
-One search for a unit at a time, and none while its victims are going: evicting more would not make
-them go faster. Where more have to go, those who are going count as gone, and the fewest more go.
-The room is kept by counting the unit's pods on their nodes (`holds`), so that nobody takes what was
-freed for it, until its binds are answered. For whom it is kept is written down before anybody goes
-(nominatedNodeName): a successor keeps the same room and goes on with the victims that are left.
+A unit has one search at a time, and none while its victims terminate: more evictions would not make
+them faster. If more victims are needed, terminating ones count as gone and the smallest additional
+set is evicted. The preemptor's pods are charged on their nodes (`reserved_capacity`), so that no
+other unit takes the freed capacity before they are bound. The preemptor's nodes are written before
+the first eviction (nominatedNodeName): a successor reserves the same capacity and goes on with the
+remaining victims.
 
-Room is kept for a minute beyond the victims' grace. A pod that ignores its grace cannot be taken
-back, and nobody else can use its room: as long as it is ending, and the unit would fit without it,
-the room is kept on, up to ten minutes, by which time a node that died has been found out.
+Capacity stays reserved for a minute beyond the victims' grace period. A pod that outlives its grace
+period cannot be brought back, and no other unit can use its capacity. As long as it terminates, and
+the preemptor fits without it, the capacity stays reserved for up to ten minutes. By then the node
+lifecycle controller has detected a dead node.
 """
 
 import asyncio
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from cluster import backoff
-from scheduler.background import BackgroundTasks
-from scheduler.cache.cache import Cache
-from scheduler.cache.reserved_capacity import ReservedCapacity
 from scheduler.model.assignment import NO_ASSIGNMENT
-from scheduler.model.gang import GangKey, PodGroup
 from scheduler.model.placeholder import is_placeholder
-from scheduler.model.plan import Placement, Plan
+from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
-from scheduler.model.unit import StartReservation, Unit, UnitKey
-from scheduler.plan.memo import Memo
-from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.report.metrics import Metrics
+from scheduler.model.unit import Unit, UnitKey
+from scheduler.tenancy.preemption.attempt import Attempt
+from scheduler.tenancy.preemption.context import PreemptionContext
 from scheduler.tenancy.preemption.evaluator import Evaluator
-from scheduler.tenancy.preemption.executor import EvictionProgress, Evictor, NominationClearer
-from scheduler.tenancy.preemption.pdb import DisruptionBudgets
+from scheduler.tenancy.preemption.executor import EvictionProgress, NominationClearer
 from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, SearchRateLimit
 from scheduler.tenancy.preemption.victims import PreemptionPlan
-from scheduler.tenancy.quota.accounting import QuotaAccounts
 
-WAIT_SECONDS: Final = 60.0  # for victims to go, beyond their grace
-LONGEST_WAIT: Final = 600.0  # for victims that ignore their grace
-INHERITED: Final = 15.0  # for a unit to be complete that a predecessor promised nodes
-LEFT_ALONE: Final = 60.0  # a pod whose eviction was refused
-LEFT_ALONE_SHORTLY: Final = 5.0  # the same, while others are going already
-NEXT_LOOK: Final = 1.0  # for a unit whose victims were not enough; doubled every time
-LATEST_LOOK: Final = 10.0
-
-
-@dataclass(slots=True)
-class Attempt:
-    unit: Unit
-    until: float
-    """The room is kept so long, and longer only while somebody is ending."""
-    latest: float
-    """The room is kept so long at the most."""
-    places: tuple[Placement, ...] = ()
-    victims: set[str] = field(default_factory=set)
-    """uids of those who have to go and have not gone yet"""
-    told: tuple[Placement, ...] = ()
-    """Where pods were told that they are to be."""
-    evicted: int = 0
-    task: asyncio.Task[None] | None = None
-    look_at: float = math.inf
-    """When it is looked at whether those who go are enough."""
-    pause: float = 0.0
-    """How long it was until then, after a look."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether evictions are being asked for."""
-        return self.task is not None and not self.task.done()
-
-
-class PendingMembers(Protocol):
-    """Reservations for gang members that are not created yet."""
-
-    def extended(self, unit: Unit) -> Unit:
-        """The unit with placeholders for these members."""
-        ...
-
-    def kept(self, key: UnitKey) -> tuple[Placement, ...]: ...
-
-    def get(self, key: UnitKey) -> object | None: ...
+WAIT_SECONDS: Final = 60.0  # for victims, beyond their grace period
+LONGEST_WAIT: Final = 600.0  # for victims that outlive their grace period
+RESUMED_WAIT: Final = 15.0  # for a preemptor of a predecessor to be complete
+PROTECTED: Final = 60.0  # a pod whose eviction was refused
+PROTECTED_AFTER_EVICTIONS: Final = 5.0  # the same, after other victims were evicted
+FIRST_PAUSE: Final = 1.0  # between searches while victims are not sufficient; doubles
+LONGEST_PAUSE: Final = 10.0
 
 
 class PreemptionController:
-    """`plan` places a unit on the snapshot, away from closed nodes; `epoch` is the time of day."""
-
-    def __init__(
-        self,
-        *,
-        cache: Cache,
-        accounts: QuotaAccounts,
-        budgets: DisruptionBudgets,
-        reservations: PendingMembers,
-        queue: SchedulingQueue,
-        holds: ReservedCapacity,
-        evictor: Evictor | None,
-        metrics: Metrics,
-        scheduler: str,
-        plan: Callable[[Unit, frozenset[str], Memo], Plan],
-        rank: Callable[[str], int],
-        group: Callable[[GangKey], PodGroup | None],
-        now: Callable[[], float],
-        epoch: Callable[[], float],
-        wake: Callable[[], None],
-        freed: Callable[[Iterable[str]], None],
-        start_reservations: Callable[[], Iterable[StartReservation]],
-        tasks: BackgroundTasks,
-    ) -> None:
-        self._tasks = tasks
-        self._cache, self._queue, self._holds, self._evictor = cache, queue, holds, evictor
-        self._metrics, self._now, self._wake, self._freed = metrics, now, wake, freed
-        self._budgets = budgets
-        self._reservations = reservations
-        self._searching = Evaluator(
-            cache,
-            accounts=accounts,
-            budgets=budgets,
-            metrics=metrics,
-            scheduler=scheduler,
-            plan=plan,
-            rank=rank,
-            group=group,
-            now=now,
-            epoch=epoch,
-            asked=self._asked,
-            start_reservations=start_reservations,
-        )
+    def __init__(self, context: PreemptionContext) -> None:
+        self._context = context
+        self._cache = context.cache
+        self._queue = context.queue
+        self._reserved = context.cache.reserved
+        self._reservations = context.reservations
+        self._evictor = context.evictor
+        self._metrics = context.metrics
+        self._now = context.now
+        self._evaluator = Evaluator(context, nominated=self.nominated_victims)
         self._attempts: dict[UnitKey, Attempt] = {}
-        self._flying: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}  # being bound
-        self._pacing = SearchRateLimit()
-        self._nominating = NominationClearer(evictor, self._done, tasks)
+        self._binding: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}
+        self._rate_limit = SearchRateLimit()
+        self._nomination_clearer = NominationClearer(
+            context.evictor, self._task_done, context.tasks
+        )
         self._resumed = False
 
     def __len__(self) -> int:
-        """Units whose victims are going."""
+        """Preemptors whose victims terminate."""
         return len(self._attempts)
 
     @property
@@ -150,242 +75,253 @@ class PreemptionController:
         return self._attempts.values()
 
     @property
-    def asking(self) -> bool:
-        """Whether evictions are being asked for."""
-        return self._nominating.busy or any(one.busy for one in self._attempts.values())
+    def writing(self) -> bool:
+        """Whether calls to the API server are in progress."""
+        evicting = any(attempt.evicting for attempt in self._attempts.values())
+        return self._nomination_clearer.busy or evicting
 
-    def _asked(self) -> Iterator[str]:
+    def nominated_victims(self) -> Iterator[str]:
+        """uids of victims that have not left their nodes, of all preemptors."""
         for attempt in self._attempts.values():
             yield from attempt.victims
 
-    def _asked_on(self, nodes: set[str]) -> list[str]:
-        """Whoever was asked to go from these nodes, for anybody, and is still there."""
-        found = ((uid, self._cache.held(uid)) for uid in self._asked())
-        return [uid for uid, held in found if held is not None and held.node in nodes]
+    def _nominated_victims_on(self, nodes: set[str]) -> list[str]:
+        held = ((uid, self._cache.held(uid)) for uid in self.nominated_victims())
+        return [uid for uid, pod in held if pod is not None and pod.node in nodes]
 
     # --- in the cycle ---
 
-    def consider(self, unit: Unit) -> bool:
-        """Called for a unit that did not fit; whether somebody goes for it."""
+    def preempt(self, unit: Unit) -> bool:
+        """Called for a unit that did not fit; whether a preemption is in progress for it."""
         now = self._now()
         if self._evictor is None:
             return False
         attempt = self._attempts.get(unit.key)
         if attempt is not None:
-            # It should have fitted by now: looked at in the next tick.
-            if not (attempt.victims or attempt.busy or attempt.pause):
-                attempt.look_at = now
+            # It should fit by now: the next tick searches again.
+            if not (attempt.victims or attempt.evicting or attempt.search_pause):
+                attempt.search_at = now
             return True
-        grounds = self._searching.grounds(unit)
-        like = self._searching.like(unit, grounds) if grounds else None
-        if not grounds or not self._pacing.may(unit.key, like, now):
+        rules = self._evaluator.rules(unit)
+        unit_class = self._evaluator.unit_class(unit, rules) if rules else None
+        if not rules or not self._rate_limit.may_search(unit.key, unit_class, now):
             return False
-        verdict = self._searching.look(unit, grounds)
-        self._pacing.took(now, self._now())
-        if verdict is None:
-            entitled = any(asks.entitled for asks, _ in grounds)
-            self._pacing.failed(unit.key, like, now, latest=FIRST if entitled else LATEST)
+        plan = self._evaluator.search(unit, rules)
+        self._rate_limit.searched(now, self._now())
+        if plan is None:
+            latest = FIRST if any(rule.reclaims for rule, _ in rules) else LATEST
+            self._rate_limit.failed(unit.key, unit_class, now, latest=latest)
             return False
-        self._begin(unit, verdict, now)
+        self._start(unit, plan, now)
         return True
 
-    def oust(self, unit: Unit, verdict: PreemptionPlan) -> bool:
-        """Who goes was decided elsewhere; whether they do."""
+    def evict(self, unit: Unit, plan: PreemptionPlan) -> bool:
+        """Evict victims that the caller chose; whether a preemption is in progress for the unit."""
         if self._evictor is None:
             return False
         if unit.key not in self._attempts:
-            self._begin(unit, verdict, self._now())
+            self._start(unit, plan, self._now())
         return True
 
-    def asked(self, key: UnitKey) -> bool:
-        """Whether somebody goes for the unit."""
+    def in_progress(self, key: UnitKey) -> bool:
         return key in self._attempts
 
-    def _begin(self, unit: Unit, verdict: PreemptionPlan, now: float) -> None:
-        attempt = Attempt(unit, now, now + grace(verdict) + LONGEST_WAIT)
+    def _start(self, unit: Unit, plan: PreemptionPlan, now: float) -> None:
+        attempt = Attempt(unit, now, now + longest_grace_period(plan) + LONGEST_WAIT)
         self._attempts[unit.key] = attempt
-        self._pursue(attempt, verdict, now)
+        self._execute(attempt, plan, now)
 
-    def _pursue(self, attempt: Attempt, verdict: PreemptionPlan, now: float) -> None:
-        """Keep the room that the verdict gives, and ask whoever has to go for it."""
-        attempt.places = tuple(
-            Placement(one.pod, one.node, one.assignment) for one in verdict.plan.placements
+    def _execute(self, attempt: Attempt, plan: PreemptionPlan, now: float) -> None:
+        """Reserve the capacity of the plan, and evict its victims."""
+        attempt.placements = tuple(
+            Placement(one.pod, one.node, one.assignment) for one in plan.plan.placements
         )
-        self._holds.put(attempt.unit.key, attempt.places)
-        victims = [one.pod for one in verdict.pods]
-        attempt.victims.update(self._asked_on({one.node for one in attempt.places}))
-        if victims:
-            attempt.victims.update(pod.uid for pod in victims)
-            until = max(attempt.until, now + grace(verdict) + WAIT_SECONDS)
-            attempt.until = min(until, attempt.latest)
-            attempt.pause = 0.0
-            attempt.task = self._tasks.start(self._carry_out(attempt, victims))
-            attempt.task.add_done_callback(self._done)
+        self._reserved.put(attempt.unit.key, attempt.placements)
+        attempt.victims.update(self._nominated_victims_on({p.node for p in attempt.placements}))
+        if plan.groups:
+            attempt.victims.update(victim.pod.uid for victim in plan.victims)
+            deadline = max(attempt.deadline, now + longest_grace_period(plan) + WAIT_SECONDS)
+            attempt.deadline = min(deadline, attempt.last_deadline)
+            attempt.search_pause = 0.0
+            attempt.task = self._context.tasks.start(self._evict(attempt, plan))
+            attempt.task.add_done_callback(self._task_done)
         elif attempt.evicted == 0:
-            attempt.until = min(now + WAIT_SECONDS, attempt.latest)
-        attempt.look_at = max(attempt.until, now + LATEST_LOOK)
+            attempt.deadline = min(now + WAIT_SECONDS, attempt.last_deadline)
+        attempt.search_at = max(attempt.deadline, now + LONGEST_PAUSE)
 
-    # --- asking ---
+    # --- evictions ---
 
-    async def _carry_out(self, attempt: Attempt, victims: Sequence[Pod]) -> None:
+    async def _evict(self, attempt: Attempt, plan: PreemptionPlan) -> None:
         assert self._evictor is not None
+        victims = [victim.pod for victim in plan.victims]
         left = {pod.uid for pod in victims}
 
-        def went(pod: Pod) -> None:
+        def evicted(pod: Pod) -> None:
             left.discard(pod.uid)
             attempt.evicted += 1
             self._metrics.preemption.labels("evicted").inc()
 
-        watched = EvictionProgress(
-            wanted=lambda: self._stands(attempt) and self._now() < attempt.until,
-            ends=self._ends,
-            guarded=lambda pod: bool(self._budgets.of(pod)),
-            went=went,
-            anybody=lambda: attempt.evicted > 0,
+        progress = EvictionProgress(
+            is_needed=lambda: self._is_current(attempt) and self._now() < attempt.deadline,
+            is_leaving=self._is_leaving,
+            has_budget=lambda pod: bool(self._context.budgets.of(pod)),
+            evicted=evicted,
+            any_evicted=lambda: attempt.evicted > 0,
         )
-        staying = await self._evictor.rehearse(victims)
-        if not staying and await self._evictor.nominate(newly_told(attempt), wanted=watched.wanted):
-            staying = await self._evictor.evict(attempt.unit, victims, watched)
-        if self._stands(attempt):
-            self._stay(left)
-            self._take(attempt, staying, whole=not left)
-        self._wake()
+        refused = await self._evictor.dry_run(victims)
+        if not refused and await self._evictor.nominate(
+            attempt.nominate(), is_needed=progress.is_needed
+        ):
+            refused = await self._evictor.evict(
+                attempt.unit, victims, progress, reasons=plan.reasons
+            )
+        if self._is_current(attempt):
+            self._victims_stay(left)
+            self._evictions_answered(attempt, refused, all_evicted=not left)
+        self._context.wake()
 
-    def _stands(self, attempt: Attempt) -> bool:
+    def _is_current(self, attempt: Attempt) -> bool:
         return self._attempts.get(attempt.unit.key) is attempt
 
-    def _ends(self, pod: Pod) -> bool:
-        """As far as the watch has said."""
+    def _is_leaving(self, pod: Pod) -> bool:
         held = self._cache.held(pod.uid)
         return held is None or held.pod.terminating
 
-    def _take(self, attempt: Attempt, staying: Sequence[Pod], *, whole: bool) -> None:
-        """`whole`: everybody is going; those who stay were refused."""
+    def _evictions_answered(
+        self, attempt: Attempt, refused: Sequence[Pod], *, all_evicted: bool
+    ) -> None:
         now, key = self._now(), attempt.unit.key
-        for pod in staying:
+        for pod in refused:
             self._metrics.preemption.labels("refused").inc()
-            seconds = LEFT_ALONE_SHORTLY if attempt.evicted else LEFT_ALONE
-            self._searching.leave_alone(pod, seconds)
-        if whole:
+            self._evaluator.protect(
+                pod, PROTECTED_AFTER_EVICTIONS if attempt.evicted else PROTECTED
+            )
+        if all_evicted:
             if not attempt.victims:
-                self._all_gone(attempt)
+                self._victims_gone(attempt)
         elif attempt.evicted:
-            attempt.look_at = now
+            attempt.search_at = now
         else:
             self._end(key)
-            if staying:
-                self._pacing.free(key)
+            if refused:
+                self._rate_limit.reset(key)
                 self._queue.retry(key, now)
             else:
-                self._pacing.failed(key, key, now)
+                self._rate_limit.failed(key, key, now)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._wake()
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._context.wake()
 
-    # --- what happens meanwhile ---
+    # --- cluster events ---
 
     def gone(self, uid: str) -> None:
         """The pod left its node."""
-        self._searching.forget(uid)
+        self._evaluator.forget(uid)
         for attempt in self._attempts.values():
             if uid in attempt.victims:
                 attempt.victims.discard(uid)
                 if not attempt.victims:
-                    self._all_gone(attempt)
+                    self._victims_gone(attempt)
 
-    def _all_gone(self, attempt: Attempt) -> None:
-        """Time to be planned, however long they took."""
+    def _victims_gone(self, attempt: Attempt) -> None:
+        """Plan the preemptor, also after its deadline."""
         now = self._now()
-        attempt.until = max(attempt.until, now + LATEST_LOOK)
-        attempt.latest = max(attempt.latest, attempt.until)
+        attempt.deadline = max(attempt.deadline, now + LONGEST_PAUSE)
+        attempt.last_deadline = max(attempt.last_deadline, attempt.deadline)
         self._queue.retry(attempt.unit.key, now)
-        self._wake()
+        self._context.wake()
 
     def placed(self, key: UnitKey, placements: Sequence[Placement] = ()) -> None:
-        """The unit has its nodes; what was kept for it is its own, if it is bound."""
-        self._pacing.forget(key)
+        """The unit has its nodes; its reserved capacity ends while its pods are bound."""
+        self._rate_limit.forget(key)
         attempt = self._attempts.pop(key, None)
         if attempt is None:
             return
-        self._stay(uid for uid in attempt.victims if not self._is_ending(uid))
-        self._holds.end(key)
-        places = tuple(Placement(one.pod, one.node, one.assignment) for one in placements)
-        self._flying[key] = attempt, places
+        self._victims_stay(uid for uid in attempt.victims if not self._is_terminating(uid))
+        self._reserved.end(key)
+        self._binding[key] = (
+            attempt,
+            tuple(Placement(one.pod, one.node, one.assignment) for one in placements),
+        )
 
     def tick(self) -> None:
-        """Open what was kept too long; look again where it is time."""
+        """End attempts after their deadline; search again where it is time."""
         now = self._now()
         if not self._resumed:
             self._resume(now)
-        for key in self._pacing.due(now):
+        for key in self._rate_limit.due(now):
             if self._queue.unit(key) is None:
-                self._pacing.forget(key)
+                self._rate_limit.forget(key)
             else:
                 self._queue.retry(key, now)
-        if self._flying:
-            for key in list(self._flying):
-                self._land(key, now)
+        if self._binding:
+            for key in list(self._binding):
+                self._check_binds(key, now)
         if self._attempts:
             for key, attempt in list(self._attempts.items()):
-                self._look_after(key, attempt, now)
+                self._check_attempt(key, attempt, now)
 
-    def _land(self, key: UnitKey, now: float) -> None:
-        """Binds were answered: the room of those that failed is kept once more."""
-        attempt, places = self._flying[key]
-        held = [self._cache.held(one.pod.uid) for one in places]
-        if any(one is not None and one.assumed for one in held):
+    def _check_binds(self, key: UnitKey, now: float) -> None:
+        """Reserve the capacity again for pods whose bind failed."""
+        attempt, placements = self._binding[key]
+        held = [self._cache.held(placement.pod.uid) for placement in placements]
+        if any(pod is not None and pod.assumed for pod in held):
             return
-        del self._flying[key]
+        del self._binding[key]
         failed = tuple(
-            one
-            for one, there in zip(places, held, strict=True)
-            if there is None and one.pod.uid in self._queue
+            placement
+            for placement, pod in zip(placements, held, strict=True)
+            if pod is None and placement.pod.uid in self._queue
         )
-        if not failed or key in self._attempts or key in self._holds:
+        if not failed or key in self._attempts or key in self._reserved:
             self._metrics.preemption.labels("placed").inc()
             return
-        to_come = (one for one in attempt.places if is_placeholder(one.pod))
-        attempt.places, attempt.victims = (*failed, *to_come), set()
-        attempt.until = max(attempt.until, now + WAIT_SECONDS)
-        attempt.latest = max(attempt.latest, attempt.until)
-        attempt.look_at = attempt.until
-        self._holds.put(key, attempt.places)
+        placeholders = (one for one in attempt.placements if is_placeholder(one.pod))
+        attempt.placements = (*failed, *placeholders)
+        attempt.victims = set()
+        attempt.deadline = max(attempt.deadline, now + WAIT_SECONDS)
+        attempt.last_deadline = max(attempt.last_deadline, attempt.deadline)
+        attempt.search_at = attempt.deadline
+        self._reserved.put(key, attempt.placements)
         self._attempts[key] = attempt
 
-    def _look_after(self, key: UnitKey, attempt: Attempt, now: float) -> None:
-        late = now >= attempt.until and not any(map(self._is_ending, attempt.victims))
-        if late or now >= attempt.latest or self._queue.unit(key) is None:
+    def _check_attempt(self, key: UnitKey, attempt: Attempt, now: float) -> None:
+        late = now >= attempt.deadline and not any(map(self._is_terminating, attempt.victims))
+        if late or now >= attempt.last_deadline or self._queue.unit(key) is None:
             self._give_up(key, attempt)
-        elif now >= attempt.look_at and not attempt.busy:
-            self._look_again(key, attempt, now)
+        elif now >= attempt.search_at and not attempt.evicting:
+            self._search_again(key, attempt, now)
 
-    def _is_ending(self, uid: str) -> bool:
+    def _is_terminating(self, uid: str) -> bool:
         held = self._cache.held(uid)
         return held is not None and held.pod.terminating
 
-    def _look_again(self, key: UnitKey, attempt: Attempt, now: float) -> None:
-        """Those who go were not enough, or take too long, or a predecessor chose them."""
-        attempt.pause = backoff.doubled(attempt.pause, first=NEXT_LOOK, most=LATEST_LOOK)
-        attempt.look_at = now + attempt.pause
+    def _search_again(self, key: UnitKey, attempt: Attempt, now: float) -> None:
+        """The victims are not sufficient, take too long, or are a predecessor's."""
+        attempt.search_pause = backoff.doubled(
+            attempt.search_pause, first=FIRST_PAUSE, most=LONGEST_PAUSE
+        )
+        attempt.search_at = now + attempt.search_pause
         unit = self._queue.unit(key)
         if unit is None or not unit.plannable:
             return
         attempt.unit = self._reservations.extended(unit)
-        nodes = frozenset(one.node for one in attempt.places)
-        verdict = self._searching.again(attempt.unit, nodes)
-        if verdict is not None:
-            self._pursue(attempt, verdict, now)
-            if not (attempt.victims or attempt.busy):
+        nodes = frozenset(placement.node for placement in attempt.placements)
+        plan = self._evaluator.search_again(attempt.unit, nodes)
+        if plan is not None:
+            self._execute(attempt, plan, now)
+            if not (attempt.victims or attempt.evicting):
                 self._queue.retry(key, now)
         elif not (attempt.victims or attempt.evicted):
             self._give_up(key, attempt)
 
     def next_at(self) -> float | None:
-        """When `tick` next has something to do."""
-        due = [self._pacing.next_at()]
-        for one in self._attempts.values():
-            ends = one.latest if one.until <= self._now() else one.until
-            due.append(ends if one.busy else min(ends, one.look_at))
+        """When `tick` next has work."""
+        due = [self._rate_limit.next_at()]
+        for attempt in self._attempts.values():
+            passed = attempt.deadline <= self._now()
+            ends = attempt.last_deadline if passed else attempt.deadline
+            due.append(ends if attempt.evicting else min(ends, attempt.search_at))
         return min((at for at in due if at is not None), default=None)
 
     def _give_up(self, key: UnitKey, attempt: Attempt) -> None:
@@ -393,70 +329,62 @@ class PreemptionController:
             self._metrics.preemption.labels("wasted").inc(attempt.evicted)
         self._end(key)
 
-    def _stay(self, uids: Iterable[str]) -> None:
-        """They do not go after all: whoever counted on it looks again."""
+    def _victims_stay(self, uids: Iterable[str]) -> None:
+        """These pods are not evicted after all: attempts that count on them search again."""
         staying = set(uids)
         for attempt in self._attempts.values() if staying else ():
             if not attempt.victims.isdisjoint(staying):
                 attempt.victims -= staying
-                attempt.look_at = min(attempt.look_at, self._now())
+                attempt.search_at = min(attempt.search_at, self._now())
 
     def _end(self, key: UnitKey) -> None:
         attempt = self._attempts.pop(key)
-        self._stay(uid for uid in attempt.victims if not self._is_ending(uid))
-        kept = self._reservations.kept(key)
-        self._freed(self._holds.end(key))
-        if kept and self._reservations.get(key) is not None:
-            self._holds.put(key, kept)
-        if attempt.told:
-            self._nominating.clear(attempt.told, after=attempt.task)
+        self._victims_stay(uid for uid in attempt.victims if not self._is_terminating(uid))
+        members = self._reservations.kept(key)
+        self._context.freed(self._reserved.end(key))
+        if members and self._reservations.get(key) is not None:
+            self._reserved.put(key, members)
+        if attempt.nominated:
+            self._nomination_clearer.clear(attempt.nominated, after=attempt.task)
 
     # --- after a restart ---
 
     def _resume(self, now: float) -> None:
-        """Keep what a predecessor kept, as far as the pods still say so, and go on from there."""
+        """Reserve the capacity that a predecessor nominated, and go on with its victims."""
         self._resumed = True
         if self._evictor is None:
             return
         for key, pods in sorted(self._queue.nominated().items(), key=lambda row: str(row[0])):
             unit = self._queue.unit(key)
-            places = tuple(
+            placements = tuple(
                 Placement(pod, pod.nominated, NO_ASSIGNMENT)
                 for pod in sorted(pods, key=lambda pod: pod.uid)
             )
-            if unit is None or key in self._holds:
-                self._nominating.clear(places)
+            if unit is None or key in self._reserved:
+                self._nomination_clearer.clear(placements)
                 continue
-            nodes = {one.node for one in places}
-            going = [
+            nodes = {placement.node for placement in placements}
+            victims = [
                 one.pod
                 for one in self._cache.occupants()
                 if one.pod.terminating and one.node in nodes
             ]
             wait = max(
-                (pod.attributes.grace_period + WAIT_SECONDS for pod in going), default=INHERITED
+                (pod.attributes.grace_period + WAIT_SECONDS for pod in victims),
+                default=RESUMED_WAIT,
             )
-            attempt = Attempt(
+            self._reserved.put(key, placements)
+            self._attempts[key] = Attempt(
                 unit,
                 now + wait,
                 now + wait + LONGEST_WAIT,
-                places,
-                {pod.uid for pod in going},
-                places,
-                len(going),
-                look_at=now,
+                placements,
+                {pod.uid for pod in victims},
+                placements,
+                len(victims),
+                search_at=now,
             )
-            self._holds.put(key, places)
-            self._attempts[key] = attempt
 
 
-def grace(verdict: PreemptionPlan) -> float:
-    """The longest of those who go."""
-    return max((one.pod.attributes.grace_period for one in verdict.pods), default=0.0)
-
-
-def newly_told(attempt: Attempt) -> list[tuple[Pod, str]]:
-    """Pods that exist and were not told yet where they are to be; from now on they are."""
-    known = {one.pod.uid: one.node for one in attempt.told}
-    attempt.told = tuple(one for one in attempt.places if not is_placeholder(one.pod))
-    return [(one.pod, one.node) for one in attempt.told if known.get(one.pod.uid) != one.node]
+def longest_grace_period(plan: PreemptionPlan) -> float:
+    return max((victim.pod.attributes.grace_period for victim in plan.victims), default=0.0)

@@ -1,203 +1,189 @@
 """
-Who has to go for a unit, as things stand: rights, promises and budgets in one search.
+Finds victims for a preemptor: rules, guarantees and disruption budgets in one search.
 
-    grounds   by what right a unit may ask whom; none: nobody has to be searched for
-    look      a unit that does not fit: who goes for it
-    again     a unit for which some are going already: where more have to go, those on the same
-              nodes come first
+    rules          which pods the unit may evict, and on which nodes; none: no search is needed
+    search         victims for a unit that does not fit
+    search_again   further victims for a unit whose victims terminate; on the same nodes first
 
-The room of those who were asked to go counts as free, whoever it was for: what is kept for others
-counts beside it. So it may be that nobody else has to go, and the unit only waits.
-Pods whose eviction was refused are left out for a while. Nobody is evicted here: see `preempting`.
+Capacity of nominated victims counts as free, for every preemptor they were chosen for; the reserved
+capacity of other preemptors is charged. A search can therefore end without new victims. Pods whose
+eviction the API server refused are protected for a while. `controller` evicts the victims.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
-from scheduler.cache.cache import Cache
-from scheduler.model.gang import GangKey, PodGroup
-from scheduler.model.plan import Placement, Plan
+from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
-from scheduler.model.unit import StartReservation, Unit
-from scheduler.plan.memo import Memo
-from scheduler.report.metrics import Metrics
+from scheduler.model.unit import Unit
 from scheduler.tenancy.preemption import candidates, pdb
+from scheduler.tenancy.preemption.candidates import PreemptionRule
+from scheduler.tenancy.preemption.context import PreemptionContext
 from scheduler.tenancy.preemption.guarantees import GuaranteeKeeper
-from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch
-from scheduler.tenancy.quota.accounting import QuotaAccounts
-from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import total
 
-_MOST_LEFT_ALONE: Final = 4096
+_MAX_PROTECTED: Final = 4096
 
-Ground = tuple[candidates.PreemptionGrounds, frozenset[str]]
+RuleOnNodes = tuple[PreemptionRule, frozenset[str]]
+"""A rule, and the nodes on which it does not hold."""
 
 
 class Evaluator:
-    """`plan` places a unit on the snapshot, away from closed nodes; `asked` lists pods who are
-    being asked to go, `start_reservations` lists what backfill reserved, `epoch` the time of
-    day."""
+    """`nominated` lists the uids of victims that have not left their nodes."""
 
     def __init__(
-        self,
-        cache: Cache,
-        *,
-        accounts: QuotaAccounts,
-        budgets: DisruptionBudgets,
-        metrics: Metrics,
-        scheduler: str,
-        plan: Callable[[Unit, frozenset[str], Memo], Plan],
-        rank: Callable[[str], int],
-        group: Callable[[GangKey], PodGroup | None],
-        now: Callable[[], float],
-        epoch: Callable[[], float],
-        asked: Callable[[], Iterable[str]],
-        start_reservations: Callable[[], Iterable[StartReservation]],
+        self, context: PreemptionContext, *, nominated: Callable[[], Iterable[str]]
     ) -> None:
-        self._cache = cache
-        self._accounts = accounts
-        self._budgets = budgets
-        self._metrics = metrics
-        self._scheduler = scheduler
-        self._plan, self._rank, self._group = plan, rank, group
-        self._now, self._epoch, self._asked = now, epoch, asked
-        self._start_reservations = start_reservations
-        self._left_alone: dict[str, float] = {}  # pod uid -> until when
+        self._context = context
+        self._cache = context.cache
+        self._accounts = context.accounts
+        self._nominated = nominated
+        self._protected: dict[str, float] = {}  # pod uid -> until when
 
-    def leave_alone(self, pod: Pod, seconds: float) -> None:
-        if len(self._left_alone) >= _MOST_LEFT_ALONE:
-            self._left_alone.clear()
-        self._left_alone[pod.uid] = self._now() + seconds
+    def protect(self, pod: Pod, seconds: float) -> None:
+        if len(self._protected) >= _MAX_PROTECTED:
+            self._protected.clear()
+        self._protected[pod.uid] = self._context.now() + seconds
 
     def forget(self, uid: str) -> None:
         """The pod left its node."""
-        self._left_alone.pop(uid, None)
+        self._protected.pop(uid, None)
 
-    def grounds(self, unit: Unit) -> list[Ground]:
+    def rules(self, unit: Unit) -> list[RuleOnNodes]:
         """
-        By what right somebody may be asked to go, and the nodes on which it is none.
+        The rules by which the unit may evict pods.
 
-        That of its tenant's promise first, on the nodes that are within it; then the others, on any
-        node on which no start was promised to somebody of at least this priority.
+        First reclaim, on the nodes that are within its tenant's guarantee. Then priority and
+        preemptible pods, on nodes without a start reservation of at least the unit's priority.
         """
-        accounts = self._accounts
-        beyond = accounts.beyond(unit, self._cache.snapshot.table.rows)
-        rights = [(True, beyond)] if beyond is not None else []
+        beyond = self._accounts.nodes_beyond_guarantee(unit, self._cache.snapshot.table.rows)
+        closed_nodes = [(True, beyond)] if beyond is not None else []
         if beyond is None or beyond:
-            rights.append((False, self._shut(unit)))
-        claims = ((candidates.claim(unit, entitled=right), closed) for right, closed in rights)
+            closed_nodes.append((False, self._nodes_of_start_reservations(unit)))
+        rules = (
+            (candidates.rule_for(unit, reclaims=reclaims), closed)
+            for reclaims, closed in closed_nodes
+        )
         return [
-            (asks, closed)
-            for asks, closed in claims
-            if asks is not None and self._somebody(asks, accounts.ledger)
+            (rule, closed)
+            for rule, closed in rules
+            if rule is not None and self._may_have_candidates(rule)
         ]
 
-    def _shut(self, unit: Unit) -> frozenset[str]:
-        others = (one for one in self._start_reservations() if one.key != unit.key)
+    def _nodes_of_start_reservations(self, unit: Unit) -> frozenset[str]:
+        others = (one for one in self._context.start_reservations() if one.key != unit.key)
         return frozenset().union(*(one.nodes for one in others if one.priority >= unit.priority))
 
-    def like(self, unit: Unit, grounds: Sequence[Ground]) -> Hashable:
-        """Equal for units that a search answers alike."""
+    def unit_class(self, unit: Unit, rules: Sequence[RuleOnNodes]) -> Hashable:
+        """Equal for units whose searches have the same result."""
         if unit.bound:
             return unit.key
         specs = {pod.spec: pod for pod in unit.pods}
         signatures = frozenset((s, self._cache.snapshot.signature(p)) for s, p in specs.items())
-        rights = tuple((asks.entitled, asks.yields) for asks, _ in grounds)
-        return unit.tenant, unit.priority, unit.need, signatures, rights
+        flags = tuple((rule.reclaims, rule.preemptible) for rule, _ in rules)
+        return unit.tenant, unit.priority, unit.need, signatures, flags
 
-    def look(self, unit: Unit, grounds: Sequence[Ground]) -> PreemptionPlan | None:
-        """Who goes. Nobody, where those are enough who were asked to go for others."""
-        going = self._going()
-        plan = self._searched(unit, frozenset(), going).fits() if going else None
-        return PreemptionPlan((), plan) if plan is not None else self._look(unit, grounds, going)
+    def search(self, unit: Unit, rules: Sequence[RuleOnNodes]) -> PreemptionPlan | None:
+        """Without new victims, if those nominated for other units are sufficient."""
+        nominated = self._nominated_victims()
+        if nominated:
+            plan = self._victim_search(unit, frozenset(), nominated).plan_without_victims()
+            if plan is not None:
+                return PreemptionPlan((), plan)
+        return self._first_plan(unit, rules, nominated)
 
-    def again(self, unit: Unit, nodes: frozenset[str]) -> PreemptionPlan | None:
-        """Who else goes, maybe nobody; on these nodes first."""
-        going = self._going()
-        plan = self._searched(unit, frozenset(), going).fits()
+    def search_again(self, unit: Unit, nodes: frozenset[str]) -> PreemptionPlan | None:
+        """Further victims, if any are needed; those on `nodes` first."""
+        nominated = self._nominated_victims()
+        plan = self._victim_search(unit, frozenset(), nominated).plan_without_victims()
         if plan is not None:
             return PreemptionPlan((), plan)
-        grounds = self.grounds(unit)
-        near = self._look(unit, grounds, going, near=nodes)
-        return self._look(unit, grounds, going) if near is None else near
+        rules = self.rules(unit)
+        near = self._first_plan(unit, rules, nominated, near=nodes)
+        return self._first_plan(unit, rules, nominated) if near is None else near
 
-    def _going(self) -> list[Placement]:
-        """Whoever was asked to go, and is still there."""
-        found = (self._cache.held(uid) for uid in sorted(set(self._asked())))
-        return [Placement(one.pod, one.node, one.assignment) for one in found if one is not None]
+    def _nominated_victims(self) -> list[Placement]:
+        """Those that have not left their nodes."""
+        held = (self._cache.held(uid) for uid in sorted(set(self._nominated())))
+        return [Placement(one.pod, one.node, one.assignment) for one in held if one is not None]
 
-    def _look(
+    def _first_plan(
         self,
         unit: Unit,
-        grounds: Sequence[Ground],
-        going: Sequence[Placement],
+        rules: Sequence[RuleOnNodes],
+        nominated: Sequence[Placement],
         near: frozenset[str] | None = None,
     ) -> PreemptionPlan | None:
-        found = (self._search(unit, asks, closed, going, near) for asks, closed in grounds)
-        return next((one for one in found if one is not None), None)
+        plans = (self._search(unit, rule, closed, nominated, near) for rule, closed in rules)
+        return next((plan for plan in plans if plan is not None), None)
 
     def _search(
         self,
         unit: Unit,
-        asks: candidates.PreemptionGrounds,
+        rule: PreemptionRule,
         closed: frozenset[str],
-        going: Sequence[Placement],
+        nominated: Sequence[Placement],
         near: frozenset[str] | None,
     ) -> PreemptionPlan | None:
-        self._metrics.preemption.labels("search").inc()
-        pods, now = self._cache.occupants(), self._now()
-        waited = {one.pod.uid for one in going}
-        view = candidates.CandidateContext(
-            self._scheduler,
-            self._epoch(),
-            self._rank,
-            self._group,
-            lambda pod: pod.uid in waited or self._left_alone.get(pod.uid, 0.0) > now,
+        context, accounts = self._context, self._accounts
+        context.metrics.preemption.labels("search").inc()
+        placements, now = self._cache.occupants(), context.now()
+        uids = {victim.pod.uid for victim in nominated}
+        leaving = [one for one in placements if one.pod.terminating or one.pod.uid in uids]
+        groups = candidates.victim_groups(
+            placements,
+            rule,
+            candidates.CandidateContext(
+                context.scheduler,
+                context.epoch(),
+                context.tier_rank,
+                context.pod_group,
+                lambda pod: pod.uid in uids or self._protected.get(pod.uid, 0.0) > now,
+            ),
         )
-        leaving = [one for one in pods if one.pod.terminating or one.pod.uid in waited]
-        found = candidates.bundles(pods, asks, view)
         if near is not None:
-            found = _near(found, near)
-        accounts = self._accounts
-        sparing = GuaranteeKeeper(
+            groups = _near(groups, near)
+        guarantees = GuaranteeKeeper(
             accounts.ledger,
-            lambda one: accounts.amounts(one.pod, one.node),
-            unit=(unit.tenant, total(accounts.amounts(pod) for pod in unit.pods[: unit.need])),
-            going=leaving,
+            lambda victim: accounts.amounts(victim.pod, victim.node),
+            preemptor=(unit.tenant, total(accounts.amounts(pod) for pod in unit.pods[: unit.need])),
+            leaving=leaving,
         )
-        return sparing.choose(
-            found,
-            lambda able: pdb.within(
-                self._budgets,
+        return guarantees.choose(
+            groups,
+            lambda able: pdb.choose_within_budgets(
+                context.budgets,
                 able,
-                lambda: self._searched(unit, closed, going),
-                asked=[one.pod for one in leaving if not one.pod.terminating],
+                lambda: self._victim_search(unit, closed, nominated),
+                nominated=[one.pod for one in leaving if not one.pod.terminating],
             ),
         )
 
-    def _searched(
-        self, unit: Unit, closed: frozenset[str], going: Sequence[Placement]
+    def _victim_search(
+        self, unit: Unit, closed: frozenset[str], nominated: Sequence[Placement]
     ) -> VictimSearch:
         return VictimSearch(
             self._cache.snapshot,
-            lambda memo: self._plan(unit, closed, memo),
+            lambda memo: self._context.plan(unit, closed, memo),
             unit.need,
-            going=going,
+            nominated=nominated,
         )
 
-    def _somebody(self, asks: candidates.PreemptionGrounds, ledger: Ledger) -> bool:
-        """A quick look: most units that do not fit have nobody to ask."""
-        lowest = self._cache.lowest(asks.tenant)
-        if lowest is not None and lowest < asks.priority:
+    def _may_have_candidates(self, rule: PreemptionRule) -> bool:
+        """A quick check: most units that do not fit have no candidates."""
+        lowest = self._cache.lowest(rule.tenant)
+        if lowest is not None and lowest < rule.priority:
             return True
-        if self._cache.preemptible and not asks.yields:
+        if self._cache.preemptible and not rule.preemptible:
             return True
-        return asks.entitled and any(name != asks.tenant for name in ledger.members())
+        members = self._accounts.ledger.members()
+        return rule.reclaims and any(name != rule.tenant for name in members)
 
 
-def _near(bundles: Sequence[VictimGroup], nodes: frozenset[str]) -> list[VictimGroup]:
-    """Those with a pod on these nodes, and whatever else belongs to their gangs."""
-    there = [b for b in bundles if any(one.node in nodes for one in b.pods)]
-    keys, gangs = {b.key for b in there}, {b.gang for b in there if b.gang is not None}
-    return [b for b in bundles if b.key in keys or b.gang in gangs]
+def _near(groups: Sequence[VictimGroup], nodes: frozenset[str]) -> list[VictimGroup]:
+    """Groups with a pod on these nodes, and the other groups of their gangs."""
+    there = [group for group in groups if any(victim.node in nodes for victim in group.pods)]
+    keys = {group.key for group in there}
+    gangs = {group.gang for group in there if group.gang is not None}
+    return [group for group in groups if group.key in keys or group.gang in gangs]

@@ -1,24 +1,25 @@
 """
-Asking the API server to end pods, so that a unit can be placed.
+Evicts victims through the API server, so that a preemptor can be placed.
 
-    rehearse    every eviction as a dry run; one refused: nobody is evicted
-    nominate    the pods that wait are told their nodes: a successor knows for whom who goes
-    evict       those under a disruption budget first, one by one, and one of the others before
-                all others at once; each is told, and asked again until it goes. A refusal counts
-                at once as long as nobody went; after that when it was repeated for a while
+    dry_run     every eviction as a dry run; if one is refused, no pod is evicted
+    nominate    writes the preemptor's nodes, so that a successor knows for whom pods terminate
+    evict       victims under a disruption budget first, one by one, then one of the others, then
+                all others at once; each eviction is retried. Before the first eviction a refusal
+                is final at once, later after several refusals
 
-Evictions respect grace periods and disruption budgets, and name the pod's uid, so that a namesake
-is never met. The API server marks the pod with the condition `DisruptionTarget`. An answer that did
-not come says nothing: the pod may be going all the same, and the watch is asked before the server
-is asked again. A refusal after others went is told to whoever asked, who looks for another way.
+Evictions respect grace periods and disruption budgets. They name the pod's uid, so that a new pod
+of the same name is never evicted. The API server sets the condition `DisruptionTarget`. After a
+lost answer the pod may terminate all the same, so the watch is read before each retry. A refusal
+after other evictions is returned to the caller, which searches again.
 
-`status.nominatedNodeName` is as by kube-scheduler: autoscalers look at it.
+`status.nominatedNodeName` has kube-scheduler's meaning: autoscalers read it.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from cluster import backoff, errors, resources, verbs
@@ -32,12 +33,12 @@ from scheduler.report import events
 logger = logging.getLogger(__name__)
 
 _TRIES: Final = 4
-_REFUSALS: Final = 6  # of one pod, while others are going
+_REFUSALS: Final = 6  # of one victim, after other evictions
 _PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 6.0
-_LONGEST_ASKED: Final = 30.0  # seconds that a server may ask to be left alone
-_AT_ONCE: Final = 16  # pods that are told their nodes
-_CALL_SECONDS: Final = 5.0  # no longer than a lease lasts beyond the last moment to write
+_LONGEST_RETRY_AFTER: Final = 30.0  # seconds
+_NOMINATIONS_AT_ONCE: Final = 16
+_CALL_SECONDS: Final = 5.0  # shorter than a lease outlasts the last permission to write
 
 
 class EvictionClient(verbs.Evicts, verbs.PatchesStatus, Protocol):
@@ -46,22 +47,21 @@ class EvictionClient(verbs.Evicts, verbs.PatchesStatus, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvictionProgress:
-    """What became of evictions meanwhile."""
+    """What the evictor reads and reports between two calls."""
 
-    wanted: Callable[[], bool]
-    """Whether anybody still has to go."""
-    ends: Callable[[Pod], bool]
-    """Whether the pod is ending or gone, as far as the watch has said."""
-    guarded: Callable[[Pod], bool] = lambda pod: False
-    """Whether a disruption budget speaks for the pod."""
-    went: Callable[[Pod], None] = lambda pod: None
-    """Told of each pod that is going."""
-    anybody: Callable[[], bool] = lambda: False
-    """Whether somebody is going already."""
+    is_needed: Callable[[], bool]
+    """Whether the preemptor still needs its victims evicted."""
+    is_leaving: Callable[[Pod], bool]
+    """Whether the watch shows the pod as terminating or gone."""
+    has_budget: Callable[[Pod], bool] = lambda pod: False
+    """Whether a disruption budget selects the pod."""
+    evicted: Callable[[Pod], None] = lambda pod: None
+    """Called for each pod that terminates."""
+    any_evicted: Callable[[], bool] = lambda: False
 
 
 class Evictor:
-    """`may_write` is asked before each write."""
+    """Calls `may_write` before each write."""
 
     def __init__(
         self,
@@ -71,74 +71,88 @@ class Evictor:
         may_write: Callable[[], bool],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._api, self.record = api, record
-        self._may_write, self._sleep = may_write, sleep
+        self._api = api
+        self.record = record
+        self._may_write = may_write
+        self._sleep = sleep
 
-    async def rehearse(self, victims: Sequence[Pod]) -> tuple[Pod, ...]:
-        """Who may not be evicted, the first one met; nobody: all may."""
+    async def dry_run(self, victims: Sequence[Pod]) -> tuple[Pod, ...]:
+        """The first victim that the API server refuses to evict; empty: it refuses none."""
         for pod in victims:
-            why = ""
+            refusal = ""
             for attempt in range(_TRIES):
-                why, final, pause = await self._try(pod, attempt, dry_run=True)
+                refusal, final, pause = await self._try(pod, attempt, dry_run=True)
                 if final or attempt + 1 == _TRIES:
                     break
                 await self._sleep(pause)
-            if why:
-                logger.info("not evicted", extra={"pod": str(pod.key), "why": why})
+            if refusal:
+                logger.info("eviction refused", extra={"pod": str(pod.key), "why": refusal})
                 return (pod,)
         return ()
 
     async def evict(
-        self, unit: Unit, victims: Sequence[Pod], watched: EvictionProgress
+        self,
+        preemptor: Unit,
+        victims: Sequence[Pod],
+        progress: EvictionProgress,
+        *,
+        reasons: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[Pod, ...]:
-        """Who did not go: the first one met, or those of the last at once."""
-        order = sorted(victims, key=lambda pod: not watched.guarded(pod))
-        alone = max(1, sum(map(watched.guarded, order)))
+        """The victims that stay. `reasons`: why each is evicted, by uid."""
+        order = sorted(victims, key=lambda pod: not progress.has_budget(pod))
+        alone = max(1, sum(map(progress.has_budget, order)))
         staying: tuple[Pod, ...] = ()
-        going: list[Pod] = []
-        for part in (*((pod,) for pod in order[:alone]), order[alone:]):
-            answers = await asyncio.gather(*(self._ask(unit, pod, watched) for pod in part))
-            going += [pod for pod, why in zip(part, answers, strict=True) if not why]
-            staying = tuple(pod for pod, why in zip(part, answers, strict=True) if why)
+        evicted: list[Pod] = []
+        for batch in (*((pod,) for pod in order[:alone]), order[alone:]):
+            refusals = await asyncio.gather(
+                *(
+                    self._evict_one(preemptor, pod, progress, reasons.get(pod.uid, ""))
+                    for pod in batch
+                )
+            )
+            evicted += [pod for pod, why in zip(batch, refusals, strict=True) if not why]
+            staying = tuple(pod for pod, why in zip(batch, refusals, strict=True) if why)
             if staying:
                 break
-        if going:
-            self.record(events.preempting(unit, going))
-            logger.info("evicted", extra={"unit": str(unit.key), "pods": len(going)})
+        if evicted:
+            self.record(events.preempting(preemptor, evicted))
+            extra = {"preemptor": str(preemptor.key), "victims": len(evicted)}
+            logger.info("evicted victims", extra=extra)
         return staying
 
-    async def _ask(self, unit: Unit, pod: Pod, watched: EvictionProgress) -> str:
-        """Empty: the pod is going, or gone. Asked until it does, as long as that is wanted."""
-        why, attempt, refusals = "nobody has to go any more", 0, 0
+    async def _evict_one(
+        self, preemptor: Unit, pod: Pod, progress: EvictionProgress, reason: str
+    ) -> str:
+        """Why the pod stays; empty: it terminates or is gone. Retries as long as is needed."""
+        refusal, attempt, refusals = "the preemptor needs no victims any more", 0, 0
         while True:
-            if watched.ends(pod):
-                why = ""
+            if progress.is_leaving(pod):
+                refusal = ""
                 break
-            if not watched.wanted():
+            if not progress.is_needed():
                 break
-            why, final, pause = await self._try(pod, attempt)
+            refusal, final, pause = await self._try(pod, attempt)
             refusals += final
-            if not why or (final and self._counts(refusals, watched)):
+            if not refusal or (final and self._is_final(refusals, progress)):
                 break
             attempt += 1
             await self._sleep(pause)
-        if why:
-            logger.info("not evicted", extra={"pod": str(pod.key), "why": why})
+        if refusal:
+            logger.info("eviction refused", extra={"pod": str(pod.key), "why": refusal})
         else:
-            watched.went(pod)
-            self.record(events.preempted(pod, unit))
-        return why
+            progress.evicted(pod)
+            self.record(events.preempted(pod, preemptor, reason))
+        return refusal
 
-    def _counts(self, refusals: int, watched: EvictionProgress) -> bool:
-        """Whether a refusal is one, and not a moment's."""
-        return not watched.anybody() or refusals >= _REFUSALS or not self._may_write()
+    def _is_final(self, refusals: int, progress: EvictionProgress) -> bool:
+        return not progress.any_evicted() or refusals >= _REFUSALS or not self._may_write()
 
     async def _try(
         self, pod: Pod, attempt: int, *, dry_run: bool = False
     ) -> tuple[str, bool, float]:
-        """Why the pod stays, empty: it does not; whether that is final; when to ask again."""
+        """Why the pod stays, empty: it does not; whether a retry is useless; the pause before."""
         if not self._may_write():
-            return "another scheduler leads", True, _PAUSE
+            return "another scheduler is the leader", True, _PAUSE
         try:
             await self._api.evict(
                 pod.key.namespace,
@@ -148,29 +162,25 @@ class Evictor:
                 timeout=_CALL_SECONDS,
             )
         except (errors.Gone, errors.Conflict):
-            return "", True, 0.0  # gone already, or a namesake has taken its place
+            return "", True, 0.0  # gone, or replaced by a new pod of the same name
         except errors.Retry as error:
-            return str(error), by_budget(error), _pause(attempt, error)
+            return str(error), refused_by_budget(error), _pause(attempt, error)
         except errors.KubeError as error:
             return str(error), True, _pause(attempt, error)
         return "", True, 0.0
 
     async def nominate(
-        self, places: Sequence[tuple[Pod, str]], *, wanted: Callable[[], bool]
+        self, nominations: Sequence[tuple[Pod, str]], *, is_needed: Callable[[], bool]
     ) -> bool:
-        """
-        Tell each pod its node, or none ("") any more, as long as that is wanted.
-
-        Whether all of them were told.
-        """
-        told = True
-        for start in range(0, len(places), _AT_ONCE):
-            if not wanted():
+        """Write each pod's nominated node, "" for none; whether all writes succeeded."""
+        written = True
+        for start in range(0, len(nominations), _NOMINATIONS_AT_ONCE):
+            if not is_needed():
                 return False
-            part = places[start : start + _AT_ONCE]
-            answers = await asyncio.gather(*(self._nominate(pod, node) for pod, node in part))
-            told = told and all(answers)
-        return told
+            batch = nominations[start : start + _NOMINATIONS_AT_ONCE]
+            results = await asyncio.gather(*(self._nominate(pod, node) for pod, node in batch))
+            written = written and all(results)
+        return written
 
     async def _nominate(self, pod: Pod, node: str) -> bool:
         for attempt in range(_TRIES):
@@ -185,7 +195,8 @@ class Evictor:
                     kind=verbs.PatchKind.STRATEGIC,
                 )
             except errors.KubeError as error:
-                logger.info("not nominated", extra={"pod": str(pod.key), "error": str(error)})
+                extra = {"pod": str(pod.key), "error": str(error)}
+                logger.info("nomination not written", extra=extra)
                 if not isinstance(error, errors.Retry) or attempt + 1 == _TRIES:
                     return False
                 await self._sleep(_pause(attempt, error))
@@ -195,21 +206,21 @@ class Evictor:
 
 
 def _pause(attempt: int, error: errors.KubeError) -> float:
-    """Doubled every time; longer where the server asked for it."""
+    """Doubles with each attempt; the server's Retry-After can make it longer."""
     pause = backoff.exponential(attempt, first=_PAUSE, most=_LONGEST_PAUSE)
-    asked = error.retry_after if isinstance(error, errors.Retry) else None
-    return min(max(pause, asked or 0.0), _LONGEST_ASKED)
+    retry_after = error.retry_after if isinstance(error, errors.Retry) else None
+    return min(max(pause, retry_after or 0.0), _LONGEST_RETRY_AFTER)
 
 
-def by_budget(error: errors.KubeError) -> bool:
-    """A disruption budget stands in the way; waiting a moment would not help."""
+def refused_by_budget(error: errors.KubeError) -> bool:
+    """A disruption budget refuses the eviction: a retry at once is useless."""
     causes = error.details.get("causes")
     rows = causes if isinstance(causes, list) else []
     return any(isinstance(row, dict) and row.get("reason") == "DisruptionBudget" for row in rows)
 
 
 class NominationClearer:
-    """`done` hears of each task that ended."""
+    """Calls `done` for each task that ended."""
 
     def __init__(
         self,
@@ -227,21 +238,22 @@ class NominationClearer:
         return bool(self._tasks)
 
     def clear(
-        self, places: Sequence[Placement], *, after: asyncio.Task[None] | None = None
+        self, placements: Sequence[Placement], *, after: asyncio.Task[None] | None = None
     ) -> None:
-        """The pods are promised no node any more; once `after`, which may tell them so, ended."""
+        """Clear the nominations of these pods, once `after`, which may write them, has ended."""
         if self._evictor is not None:
             waits = after if after is not asyncio.current_task() else None
-            task = self._background.start(self._clear(self._evictor, places, waits))
+            task = self._background.start(self._clear(self._evictor, placements, waits))
             self._tasks.add(task)
             task.add_done_callback(self._cleared)
 
     async def _clear(
-        self, evictor: Evictor, places: Sequence[Placement], after: asyncio.Task[None] | None
+        self, evictor: Evictor, placements: Sequence[Placement], after: asyncio.Task[None] | None
     ) -> None:
         if after is not None:
             await asyncio.wait([after])
-        await evictor.nominate([(one.pod, "") for one in places], wanted=lambda: True)
+        nominations = [(placement.pod, "") for placement in placements]
+        await evictor.nominate(nominations, is_needed=lambda: True)
 
     def _cleared(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -1,102 +1,107 @@
 """
-Who goes, without touching what other tenants were promised.
+Victims that leave the guarantees of other tenants intact.
 
-    the cheapest of each tenant, as far as it can spare them ──somebody suffices──▶ they go
-            │ nobody does
+    1. the cheapest groups of each tenant, up to the amount it borrows ──sufficient──▶ victims
+            │ not sufficient
             ▼
-    anybody who may go ──who suffices?──▶ spared by all ──▶ they go
-            ▲                    │ a tenant would fall below its promise
-            └── without one of its pods, each in turn, the dearest first
+    2. all groups ──sufficient?──▶ no guarantee breached ──▶ victims
+            ▲              │ a tenant or group falls below its guarantee
+            └── again without one of its groups, each in turn, most expensive first
 
-The first way takes one look, and is what happens as a rule: what a tenant can spare is an amount,
-and which of its pods add up to it does not matter until only some of them are in the way. Whatever
-the second way finds missing in a choice that robs somebody is missing in every other choice that
-does not, so nothing is overlooked but for the number of looks. Nobody is evicted here.
+The first pass takes one search and is the usual case: a tenant borrows an amount, and it rarely
+matters which of its pods add up to it. The second pass excludes one offending victim group at a
+time. It finds a valid set if one exists, up to `MAX_SEARCHES` searches.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from scheduler.model.plan import Placement
-from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, spared
+from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, within_guarantees
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts, total
 
-LOOKS: Final = 16
-"""Searches for one unit."""
+MAX_SEARCHES: Final = 16  # per preemptor
 
-Reckon = Callable[[Placement], Amounts]
-Choose = Callable[[list[VictimGroup]], PreemptionPlan | None]
+AmountsOf = Callable[[Placement], Amounts]
+Search = Callable[[list[VictimGroup]], PreemptionPlan | None]
 
 
 class GuaranteeKeeper:
     """
-    `amounts` is what a pod counts for; `unit` names the tenant that gets room, and how much: a
-    group above it and a victim loses only the difference. What is `going` is in use no more.
+    `amounts` is the charge of a pod; `preemptor` its tenant and its request.
+
+    A group above both the preemptor and a victim loses only the difference. Pods that are
+    `leaving` no longer count as used.
     """
 
     def __init__(
         self,
         ledger: Ledger,
-        amounts: Reckon,
+        amounts: AmountsOf,
         *,
-        unit: tuple[str, Amounts] = ("", {}),
-        going: Iterable[Placement] = (),
+        preemptor: tuple[str, Amounts] = ("", {}),
+        leaving: Iterable[Placement] = (),
     ) -> None:
-        self._ledger, self._amounts, self._unit = ledger, amounts, unit
-        self._going = tuple(going)
+        self._ledger = ledger
+        self._amounts = amounts
+        self._preemptor = preemptor
+        self._leaving = tuple(leaving)
 
-    def choose(self, bundles: Sequence[VictimGroup], choose: Choose) -> PreemptionPlan | None:
-        """`choose` finds who of some bundles suffices; None: nobody may be asked, or all of
-        them together are not enough."""
-        ledger, (tenant, needed) = self._ledger, self._unit
-        with ledger.trial():
-            ledger.charge(tenant, needed.items())
-            able = spared(bundles, ledger, self._amounts, going=self._going)
-            found = choose(able)
-            if found is not None or len(able) == len(bundles):
-                return found
-            return self._look(list(bundles), choose)
+    def choose(self, groups: Sequence[VictimGroup], search: Search) -> PreemptionPlan | None:
+        """`search` finds a sufficient set among some groups; None: there is no valid set."""
+        tenant, requested = self._preemptor
+        with self._ledger.trial():
+            self._ledger.charge(tenant, requested.items())
+            able = within_guarantees(groups, self._ledger, self._amounts, leaving=self._leaving)
+            plan = search(able)
+            if plan is not None or len(able) == len(groups):
+                return plan
+            return self._exclude_offenders(list(groups), search)
 
-    def _look(self, bundles: list[VictimGroup], choose: Choose) -> PreemptionPlan | None:
-        seen: set[frozenset[str]] = set()
-        stack = [bundles]
-        while stack and len(seen) < LOOKS:
+    def _exclude_offenders(
+        self, groups: list[VictimGroup], search: Search
+    ) -> PreemptionPlan | None:
+        searched: set[frozenset[str]] = set()
+        stack = [groups]
+        while stack and len(searched) < MAX_SEARCHES:
             able = stack.pop()
-            keys = frozenset(bundle.key for bundle in able)
-            if keys in seen:
+            keys = frozenset(group.key for group in able)
+            if keys in searched:
                 continue
-            seen.add(keys)
-            found = choose(able)
-            if found is None:
+            searched.add(keys)
+            plan = search(able)
+            if plan is None:
                 continue
-            robbed = self._robbed(found.bundles)
-            if not robbed:
-                return found
-            # The last one is looked at first.
-            stack += [_without(one, able) for one in sorted(robbed, key=lambda one: one.cost)]
+            offenders = self._offenders(plan.groups)
+            if not offenders:
+                return plan
+            # The top of the stack is searched first: without the most expensive offender.
+            stack += [_without(group, able) for group in sorted(offenders, key=lambda g: g.cost)]
         return None
 
-    def _robbed(self, chosen: Sequence[VictimGroup]) -> list[VictimGroup]:
-        """Bundles of a tenant, or of a group, that falls below its promise without them."""
-        foreign = [bundle for bundle in chosen if bundle.foreign]
-        less = [(_tenant(b), total(self._amounts(one) for one in b.pods)) for b in foreign]
-        gone = [(one.pod.attributes.tenant, self._amounts(one)) for one in self._going]
-        member = self._ledger.robbed(less, gone)
-        if member is None:
+    def _offenders(self, chosen: Sequence[VictimGroup]) -> list[VictimGroup]:
+        """Groups of a tenant, or of a group of tenants, that falls below its guarantee."""
+        others = [group for group in chosen if group.other_tenant]
+        released = [
+            (group.tenant, total(self._amounts(victim) for victim in group.pods))
+            for group in others
+        ]
+        leaving = [(one.pod.attributes.tenant, self._amounts(one)) for one in self._leaving]
+        breached = self._ledger.breached_guarantee(released, leaving)
+        if breached is None:
             return []
         path = self._ledger.tree.path
-        return [b for b in foreign if any(one.name == member for one in path(_tenant(b)))]
+        return [
+            group for group in others if any(one.name == breached for one in path(group.tenant))
+        ]
 
 
-def _tenant(bundle: VictimGroup) -> str:
-    return bundle.pods[0].pod.attributes.tenant
-
-
-def _without(staying: VictimGroup, bundles: Sequence[VictimGroup]) -> list[VictimGroup]:
-    """A gang of which somebody above its minimum must stay cannot go as a whole."""
+def _without(excluded: VictimGroup, groups: Sequence[VictimGroup]) -> list[VictimGroup]:
+    """Also without the core of a gang whose surplus is excluded."""
     return [
-        b
-        for b in bundles
-        if b.key != staying.key and not (b.core and b.gang is not None and b.gang == staying.gang)
+        group
+        for group in groups
+        if group.key != excluded.key
+        and not (group.core and group.gang is not None and group.gang == excluded.gang)
     ]

@@ -1,13 +1,13 @@
 """
-How many pods may be evicted at once: the PodDisruptionBudgets, as the API server last told them.
+PodDisruptionBudgets, as the API server last reported them.
 
-    allows(pods)      whether these may go together
-    beyond(bundles)   the dearest of them that must stay, so that the rest may go together
+    allows(pods)        whether these pods can be evicted together
+    exceeding(groups)   the most expensive groups beyond a budget
 
-The API server decides; this is read so that a search does not choose whom it would refuse, and so
-that no pod goes for nothing because the next one under the same budget must stay. A pod under two
-budgets is never evicted by the API server. What its budget says of pods that are not ready is not
-looked at: they count like others.
+The API server decides. The scheduler reads the budgets so that a search does not choose victims
+that the API server would refuse, and so that no pod is evicted in vain because the next one under
+the same budget must stay. The API server never evicts a pod under two budgets. Pods that are not
+ready count like others: `unhealthyPodEvictionPolicy` is not read.
 """
 
 from collections import Counter
@@ -21,9 +21,14 @@ from scheduler.feed import Feed
 from scheduler.model import label_selector
 from scheduler.model.fields import whole
 from scheduler.model.pod import Pod
-from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch
+from scheduler.tenancy.preemption.victims import (
+    PreemptionPlan,
+    VictimGroup,
+    VictimSearch,
+    drop_partial_gangs,
+)
 
-_ROUNDS: Final = 4  # searches until one keeps within the budgets
+_MAX_SEARCHES: Final = 4  # until one stays within the budgets
 
 Key = tuple[str, str]  # namespace, name
 
@@ -40,7 +45,7 @@ class DisruptionBudget:
         about, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
         key = (str(about.get("namespace") or "default"), str(about.get("name") or ""))
         allowed = whole(status.get("disruptionsAllowed"))
-        # A budget that was changed and not looked at since allows nothing, as in the API server.
+        # A status older than the spec allows nothing, as in the API server.
         if whole(status.get("observedGeneration")) < whole(about.get("generation")):
             allowed = 0
         return cls(key, label_selector.read(spec.get("selector")), allowed)
@@ -50,95 +55,93 @@ class DisruptionBudgets:
     """Every budget of the cluster, by namespace."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[Key, DisruptionBudget]] = {}
+        self._by_namespace: dict[str, dict[Key, DisruptionBudget]] = {}
 
     def put(self, budget: DisruptionBudget) -> bool:
-        """False: no unit that waits for a node is helped by it alone."""
-        self._known.setdefault(budget.key[0], {})[budget.key] = budget
+        """False: a budget alone makes no pending unit schedulable."""
+        self._by_namespace.setdefault(budget.key[0], {})[budget.key] = budget
         return False
 
     def drop(self, budget: DisruptionBudget) -> bool:
-        self._known.get(budget.key[0], {}).pop(budget.key, None)
+        self._by_namespace.get(budget.key[0], {}).pop(budget.key, None)
         return False
 
     def feed(self) -> Feed:
         return Feed(resources.POD_DISRUPTION_BUDGETS, DisruptionBudget.read, self.put, self.drop)
 
     def of(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
-        known = self._known.get(pod.key.namespace)
-        if not known:
+        budgets = self._by_namespace.get(pod.key.namespace)
+        if not budgets:
             return ()
         labels = dict(pod.labels)
-        return tuple(one for one in known.values() if label_selector.selects(one.selector, labels))
+        return tuple(
+            budget for budget in budgets.values() if label_selector.selects(budget.selector, labels)
+        )
 
-    def allows(self, pods: Iterable[Pod], asked: Iterable[Pod] = ()) -> bool:
-        """Beside those who were `asked` to go, of whom the budgets do not know yet."""
-        return not self._known or self._fit(pods, self._count(asked))
+    def allows(self, pods: Iterable[Pod], nominated: Iterable[Pod] = ()) -> bool:
+        """Besides `nominated` victims, whose eviction the budgets do not show yet."""
+        return not self._by_namespace or self._fit(pods, self._count(nominated))
 
-    def beyond(
-        self, bundles: Iterable[VictimGroup], asked: Iterable[Pod] = ()
+    def exceeding(
+        self, groups: Iterable[VictimGroup], nominated: Iterable[Pod] = ()
     ) -> list[VictimGroup]:
-        """The dearest that go beyond a budget, counted from the cheapest on."""
-        if not self._known:
+        """The groups beyond a budget, counted from the cheapest on."""
+        if not self._by_namespace:
             return []
-        going = self._count(asked)
-        ordered = sorted(bundles, key=lambda one: one.cost)
-        return [b for b in ordered if not self._fit((one.pod for one in b.pods), going)]
+        evicted = self._count(nominated)
+        ordered = sorted(groups, key=lambda group: group.cost)
+        return [
+            group for group in ordered if not self._fit((one.pod for one in group.pods), evicted)
+        ]
 
     def _count(self, pods: Iterable[Pod]) -> Counter[Key]:
         return Counter(budget.key for pod in pods for budget in self.of(pod))
 
-    def _fit(self, pods: Iterable[Pod], going: Counter[Key]) -> bool:
-        """Counts them in `going`, if they fit."""
+    def _fit(self, pods: Iterable[Pod], evicted: Counter[Key]) -> bool:
+        """Adds the pods to `evicted`, if the budgets allow them."""
         more: Counter[Key] = Counter()
         for pod in pods:
-            found = self.of(pod)
-            if len(found) > 1:
+            budgets = self.of(pod)
+            if len(budgets) > 1:
                 return False
-            for budget in found:
+            for budget in budgets:
                 more[budget.key] += 1
-                if going[budget.key] + more[budget.key] > budget.allowed:
+                if evicted[budget.key] + more[budget.key] > budget.allowed:
                     return False
-        going.update(more)
+        evicted.update(more)
         return True
 
 
-def within(
+def choose_within_budgets(
     budgets: DisruptionBudgets,
-    bundles: Sequence[VictimGroup],
+    groups: Sequence[VictimGroup],
     search: Callable[[], VictimSearch],
     *,
-    asked: Sequence[Pod] = (),
+    nominated: Sequence[Pod] = (),
 ) -> PreemptionPlan | None:
     """
-    Who goes, within the budgets.
+    The victims, within the budgets.
 
-    Looked for without them first: a budget of one for many pods lets any of them go, and only the
-    search knows which one helps. Where it takes too many, the dearest of these stay the next time.
-    Those who were `asked` to go and of whom the budgets do not know yet are counted.
+    The first search ignores shared budgets: a budget of one for many pods allows any of them, and
+    only the search knows which one helps. If the victims exceed a budget, the next search excludes
+    the most expensive of them. `nominated` victims, whose eviction the budgets do not show yet,
+    are counted.
     """
-    able = [b for b in bundles if budgets.allows((one.pod for one in b.pods), asked)]
-    able = _whole(able, bundles)
-    for left in reversed(range(_ROUNDS)):
+    able = [g for g in groups if budgets.allows((victim.pod for victim in g.pods), nominated)]
+    able = drop_partial_gangs(able, groups)
+    for left in reversed(range(_MAX_SEARCHES)):
         if not left:
-            able = _without(able, budgets.beyond(able, asked))
-        found = search().run(able)
-        if found is None or not found.bundles:
-            return None  # also where nobody is in the way, but something else is
-        staying = budgets.beyond(found.bundles, asked)
-        if not staying:
-            return found
-        able = _without(able, staying)
+            able = _without(able, budgets.exceeding(able, nominated))
+        plan = search().run(able)
+        if plan is None or not plan.groups:
+            return None  # also where no pod is in the way, but something else is
+        exceeding = budgets.exceeding(plan.groups, nominated)
+        if not exceeding:
+            return plan
+        able = _without(able, exceeding)
     return None
 
 
-def _without(bundles: Sequence[VictimGroup], staying: Sequence[VictimGroup]) -> list[VictimGroup]:
-    kept = {bundle.key for bundle in staying}
-    return _whole([b for b in bundles if b.key not in kept], bundles)
-
-
-def _whole(able: Sequence[VictimGroup], all_of_them: Sequence[VictimGroup]) -> list[VictimGroup]:
-    """A gang whose surplus must stay cannot go as a whole."""
-    keys = {bundle.key for bundle in able}
-    short = {b.gang for b in all_of_them if b.gang is not None and b.key not in keys}
-    return [b for b in able if not (b.core and b.gang in short)]
+def _without(groups: Sequence[VictimGroup], excluded: Sequence[VictimGroup]) -> list[VictimGroup]:
+    keys = {group.key for group in excluded}
+    return drop_partial_gangs([group for group in groups if group.key not in keys], groups)

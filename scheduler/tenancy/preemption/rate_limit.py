@@ -1,13 +1,13 @@
 """
-When a search for somebody to go is made: not too often for one unit, for equal ones, or in all.
+Rate-limits victim searches: per unit, per equivalence class, and overall.
 
-    a unit whose search found nobody      again after 5 s, then 10 s, … at most a minute; every 5 s
-                                          while it is within its tenant's promise
-    its equals                            not before 5 s: what did not help one helps no other
-    all of them                           a fifth of the time at most, so that placing goes on
+    unit whose search found no victims   again after 5 s, then 10 s, … at most 60 s; every 5 s while
+                                         the unit is within its tenant's guarantee
+    units of the same class              not before 5 s: the same search finds no victims either
+    all units                            a fifth of the time at most, so that placing goes on
 
-Whoever may not search yet is called again when it may: who could go changes without a node showing
-it. Clocks come from outside.
+`due` lists the units that may search again: candidates change without an event of a node. Clocks
+come from outside.
 """
 
 import math
@@ -19,75 +19,79 @@ from scheduler.model.unit import UnitKey
 
 FIRST: Final = 5.0
 LATEST: Final = 60.0
-REST: Final = 4.0  # times as long as a search took
-MOST: Final = 4096  # units, and classes of them, that are remembered
+REST: Final = 4.0  # times the duration of a search
+MAX_REMEMBERED: Final = 4096  # units, and classes
 
 
 class SearchRateLimit:
-    """`like` is equal for units that a search answers alike."""
+    """`unit_class` is equal for units whose searches have the same result."""
 
     def __init__(self) -> None:
         self._units: dict[UnitKey, tuple[float, float, Hashable]] = {}
-        """Not before, the pause it was, and what the unit was like: another one may search."""
-        self._likes: dict[Hashable, float] = {}  # not before
-        self._anybody = -math.inf  # not before
-        self._calls: dict[UnitKey, float] = {}
+        """Not before, the last pause, and the class: a unit that changed may search."""
+        self._classes: dict[Hashable, float] = {}  # not before
+        self._overall = -math.inf  # not before
+        self._wakeups: dict[UnitKey, float] = {}
         self._next = math.inf
 
     def __len__(self) -> int:
         """Units that are remembered."""
-        return len(self._units) + len(self._calls)
+        return len(self._units) + len(self._wakeups)
 
-    def may(self, key: UnitKey, like: Hashable, now: float) -> bool:
-        """False: the unit is called when it may."""
-        own, _, was = self._units.get(key, (-math.inf, 0.0, like))
-        at = max(self._likes.get(like, -math.inf), self._anybody)
-        if was in (like, key):
-            at = max(at, own)
-        if now >= at:
+    def may_search(self, key: UnitKey, unit_class: Hashable, now: float) -> bool:
+        """False: the unit is `due` when it may search."""
+        own, _, last_class = self._units.get(key, (-math.inf, 0.0, unit_class))
+        not_before = max(self._classes.get(unit_class, -math.inf), self._overall)
+        if last_class in (unit_class, key):
+            not_before = max(not_before, own)
+        if now >= not_before:
             return True
-        self._call(key, at)
+        self._wake_at(key, not_before)
         return False
 
-    def took(self, began: float, ended: float) -> None:
-        self._anybody = max(self._anybody, ended + REST * (ended - began))
+    def searched(self, began: float, ended: float) -> None:
+        self._overall = max(self._overall, ended + REST * (ended - began))
 
-    def failed(self, key: UnitKey, like: Hashable, now: float, *, latest: float = LATEST) -> None:
-        """The search for this unit found nobody; the pause grows up to `latest`."""
-        if len(self._units) >= MOST:
+    def failed(
+        self, key: UnitKey, unit_class: Hashable, now: float, *, latest: float = LATEST
+    ) -> None:
+        """The search for this unit found no victims; its pause doubles up to `latest`."""
+        if len(self._units) >= MAX_REMEMBERED:
             self._units.clear()
-        if len(self._likes) >= MOST:
-            self._likes = {one: at for one, at in self._likes.items() if at > now}
-        _, before, was = self._units.get(key, (0.0, 0.0, like))
-        pause = backoff.doubled(before, first=FIRST, most=latest) if was == like else FIRST
-        self._units[key] = (now + pause, pause, like)
-        self._likes[like] = now + FIRST
-        self._call(key, now + pause)
+        if len(self._classes) >= MAX_REMEMBERED:
+            self._classes = {one: at for one, at in self._classes.items() if at > now}
+        _, before, last_class = self._units.get(key, (0.0, 0.0, unit_class))
+        pause = FIRST
+        if last_class == unit_class:
+            pause = backoff.doubled(before, first=FIRST, most=latest)
+        self._units[key] = (now + pause, pause, unit_class)
+        self._classes[unit_class] = now + FIRST
+        self._wake_at(key, now + pause)
 
-    def free(self, key: UnitKey) -> None:
-        """The unit may search again at once, as far as it alone is concerned."""
+    def reset(self, key: UnitKey) -> None:
+        """The unit's own pause ends."""
         self._units.pop(key, None)
 
     def forget(self, key: UnitKey) -> None:
         """The unit is placed, or gone."""
-        if self._units or self._calls:
+        if self._units or self._wakeups:
             self._units.pop(key, None)
-            self._calls.pop(key, None)
+            self._wakeups.pop(key, None)
 
     def due(self, now: float) -> list[UnitKey]:
-        """Units that are called now, the first that were told first."""
+        """Units that may search now, in the order in which they had to wait."""
         if now < self._next:
             return []
-        found = [key for key, at in self._calls.items() if at <= now]
-        for key in found:
-            del self._calls[key]
-        self._next = min(self._calls.values(), default=math.inf)
-        return found
+        due = [key for key, at in self._wakeups.items() if at <= now]
+        for key in due:
+            del self._wakeups[key]
+        self._next = min(self._wakeups.values(), default=math.inf)
+        return due
 
     def next_at(self) -> float | None:
-        return self._next if self._calls else None
+        return self._next if self._wakeups else None
 
-    def _call(self, key: UnitKey, at: float) -> None:
-        if key in self._calls or len(self._calls) < MOST:
-            self._calls[key] = at
+    def _wake_at(self, key: UnitKey, at: float) -> None:
+        if key in self._wakeups or len(self._wakeups) < MAX_REMEMBERED:
+            self._wakeups[key] = at
             self._next = min(self._next, at)

@@ -1,21 +1,22 @@
 """
-Who has to go so that a unit can be placed. Pure: nobody is evicted here.
+The smallest set of victims that lets a preemptor fit. Pure: nothing is evicted here.
 
-    bundles     what may go, each as it would go: a single pod, a member above its gang's minimum,
-                or the rest of a gang as a whole
-    1. all of them away, on a trial: is the unit placed? If not, nobody goes
-    2. the fewest of the cheapest first that suffice, by halving
-    3. reprieve: whoever the plan does not touch stays, then each in turn, the dearest first,
-       until putting any one back makes the plan fail
+    victim group   pods that are evicted together: a single pod, a member above its gang's minimum,
+                   or the rest of a gang
+    1. evict all groups on a trial; if the preemptor still does not fit, there are no victims
+    2. halve: the shortest prefix of the groups, cheapest first, with which the preemptor fits
+    3. reprieve: groups that the plan does not touch, then one group at a time, most expensive
+       first, until the preemptor does not fit without any one of the rest
 
-Cheap means: no gang disrupted, then a lower tier, a lower priority, less work lost; the key ends
-every tie. What a gang has above its minimum goes before the gang: `core` bundles go only together
-with the gang's surplus. Of what a tenant was promised nothing goes to another tenant: `spared`
-leaves out what all victims together may not take.
+Cost order: groups that leave their gang complete, then lower tier, lower priority, less work lost;
+the key breaks ties. The members above a gang's minimum are evicted before the gang: a `core` group
+is evicted only together with its gang's surplus. `within_guarantees` drops the groups whose
+eviction would take a tenant below its guarantee.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from scheduler.cache.snapshot import Snapshot
@@ -25,159 +26,188 @@ from scheduler.plan.memo import Memo
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import Amounts, total
 
-_MOST_TRIALS: Final = 200  # plans made for one search
+_MAX_TRIALS: Final = 200  # plans per search
+
+
+class PreemptionReason(StrEnum):
+    """Why a victim is evicted, as its Event words it."""
+
+    PRIORITY = "higher priority"
+    RECLAIM = "reclaim of the preemptor's guarantee"
+    PREEMPTIBLE = "this pod is preemptible"
+    OVERRUN = "this pod overran its expected duration"
 
 
 @dataclass(frozen=True, slots=True)
 class VictimGroup:
-    """Pods that go together or stay together."""
+    """Pods that are evicted together or not at all."""
 
     key: str
     pods: tuple[Placement, ...]
     gang: GangKey | None = None
     core: bool = False
-    """What keeps its gang alive: without it the whole gang goes."""
+    """The members without which the gang is incomplete."""
     tier: int = 0
-    """Rank of the tenant's tier; the lower, the cheaper."""
+    """Rank of the tenant's tier; lower is cheaper."""
     priority: int = 0
-    lost: float = 0.0
-    """Seconds of work that would be lost, over all pods."""
-    foreign: bool = False
-    """Of another tenant than the unit: goes only as far as the tenant can spare it."""
+    work_lost: float = 0.0
+    """Seconds of run time, over all pods."""
+    other_tenant: bool = False
+    """Not of the preemptor's tenant: its tenant's guarantee limits the eviction."""
+    reason: PreemptionReason = PreemptionReason.PRIORITY
 
     @property
     def cost(self) -> tuple[int, int, int, float, str]:
-        return (int(self.core), self.tier, self.priority, self.lost, self.key)
+        return (int(self.core), self.tier, self.priority, self.work_lost, self.key)
+
+    @property
+    def tenant(self) -> str:
+        return self.pods[0].pod.attributes.tenant
 
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlan:
-    """Who goes, and the plan that this makes possible."""
+    """The victims, and where the preemptor is placed without them."""
 
-    bundles: tuple[VictimGroup, ...]
+    groups: tuple[VictimGroup, ...]
     plan: Placed
 
     @property
-    def pods(self) -> tuple[Placement, ...]:
-        return tuple(one for bundle in self.bundles for one in bundle.pods)
+    def victims(self) -> tuple[Placement, ...]:
+        return tuple(victim for group in self.groups for victim in group.pods)
+
+    @property
+    def reasons(self) -> dict[str, PreemptionReason]:
+        """By uid of the victim."""
+        return {victim.pod.uid: group.reason for group in self.groups for victim in group.pods}
 
 
 @dataclass(slots=True)
 class VictimSearch:
-    """One search; `plan` places the unit on the snapshot as it stands, with the memo given."""
+    """One search; `plan` places the preemptor on the snapshot as it stands, with this memo."""
 
     snapshot: Snapshot
     plan: Callable[[Memo], Plan]
     need: int
-    """How many of the unit's pods a plan must place."""
+    """How many pods of the preemptor a plan must place."""
     statics: Memo = field(default_factory=Memo)
-    """What was derived from facts that evictions do not change."""
-    going: Sequence[Placement] = ()
-    """Pods that are on their way out: their room counts as free."""
+    """Results that evictions do not change."""
+    nominated: Sequence[Placement] = ()
+    """Victims of earlier searches: their capacity counts as free."""
     trials: int = 0
 
-    def fits(self) -> Placed | None:
-        """The plan, if nobody else has to go."""
+    def plan_without_victims(self) -> Placed | None:
+        """The plan, if the preemptor fits without further victims."""
         return self._try(())
 
-    def run(self, bundles: Iterable[VictimGroup]) -> PreemptionPlan | None:
-        """None: evicting would not help."""
-        order = sorted(bundles, key=lambda bundle: bundle.cost)
+    def run(self, groups: Iterable[VictimGroup]) -> PreemptionPlan | None:
+        """None: the preemptor does not fit with all of the groups evicted."""
+        order = sorted(groups, key=lambda group: group.cost)
         if not order or self._try(order) is None:
             return None
         chosen = self._fewest(order)
-        found = self._try(chosen)
-        if found is None:  # fewer pods in the way is not always better for a bounded search
-            chosen, found = order, self._try(order)
-        while found is not None:
-            better = self._reprieve(chosen, found)
-            if better is None:
-                return PreemptionPlan(tuple(chosen), found)
-            chosen, found = better
+        plan = self._try(chosen)
+        if plan is None:  # fewer pods in the way is not always better for a bounded search
+            chosen, plan = order, self._try(order)
+        while plan is not None:
+            smaller = self._reprieve(chosen, plan)
+            if smaller is None:
+                return PreemptionPlan(tuple(chosen), plan)
+            chosen, plan = smaller
         return None
 
-    def _try(self, going: Sequence[VictimGroup]) -> Placed | None:
+    def _try(self, evicted: Sequence[VictimGroup]) -> Placed | None:
         self.trials += 1
         memo = self.statics.for_trial()
         with self.snapshot.trial():
-            for one in (*self.going, *(one for bundle in going for one in bundle.pods)):
-                if one.node in self.snapshot:
-                    self.snapshot.suppose_gone(one.pod, one.node, one.assignment)
-            found = self.plan(memo)
-        placed = isinstance(found, Placed) and len(found.placements) >= self.need
-        return found if placed and isinstance(found, Placed) else None
+            for victim in (*self.nominated, *(pod for group in evicted for pod in group.pods)):
+                if victim.node in self.snapshot:
+                    self.snapshot.suppose_gone(victim.pod, victim.node, victim.assignment)
+            plan = self.plan(memo)
+        return plan if isinstance(plan, Placed) and len(plan.placements) >= self.need else None
 
     def _fewest(self, order: Sequence[VictimGroup]) -> list[VictimGroup]:
-        """The shortest beginning of the order that suffices, each with what must go with it."""
+        """The shortest sufficient prefix of the order, with the surplus of its gangs."""
         low, high = 1, len(order)
-        while low < high and self.trials < _MOST_TRIALS:
+        while low < high and self.trials < _MAX_TRIALS:
             middle = (low + high) // 2
-            if self._try(_closed(order[:middle], order)) is not None:
+            if self._try(_with_surplus(order[:middle], order)) is not None:
                 high = middle
             else:
                 low = middle + 1
-        return _closed(order[:high], order)
+        return _with_surplus(order[:high], order)
 
     def _reprieve(
-        self, chosen: list[VictimGroup], found: Placed
+        self, chosen: list[VictimGroup], plan: Placed
     ) -> tuple[list[VictimGroup], Placed] | None:
-        """A smaller choice that suffices; None: putting back any one makes the plan fail."""
-        nodes = {one.node for one in found.placements}
-        touched = [b for b in chosen if any(one.node in nodes for one in b.pods)]
+        """A smaller sufficient set; None: every group is needed."""
+        nodes = {placement.node for placement in plan.placements}
+        touched = [group for group in chosen if any(pod.node in nodes for pod in group.pods)]
         if len(touched) < len(chosen):
-            smaller = _closed(touched, chosen)
-            if len(smaller) < len(chosen) and (plan := self._try(smaller)) is not None:
-                return smaller, plan
-        for bundle in sorted(chosen, key=lambda one: one.cost, reverse=True):
-            if self.trials >= _MOST_TRIALS:
+            smaller = _with_surplus(touched, chosen)
+            if len(smaller) < len(chosen) and (found := self._try(smaller)) is not None:
+                return smaller, found
+        for group in sorted(chosen, key=lambda group: group.cost, reverse=True):
+            if self.trials >= _MAX_TRIALS:
                 break
-            rest = _without(bundle, chosen)
-            if rest is not None and (plan := self._try(rest)) is not None:
-                return rest, plan
+            rest = _without(group, chosen)
+            if rest is not None and (found := self._try(rest)) is not None:
+                return rest, found
         return None
 
 
-def _closed(going: Sequence[VictimGroup], among: Sequence[VictimGroup]) -> list[VictimGroup]:
-    """With a gang's core goes all of it."""
-    cores = {bundle.gang for bundle in going if bundle.core}
-    kept = {bundle.key for bundle in going}
-    return [b for b in among if b.key in kept or (b.gang is not None and b.gang in cores)]
+def _with_surplus(
+    evicted: Sequence[VictimGroup], among: Sequence[VictimGroup]
+) -> list[VictimGroup]:
+    """With a gang's core its surplus is evicted."""
+    cores = {group.gang for group in evicted if group.core}
+    keys = {group.key for group in evicted}
+    return [
+        group
+        for group in among
+        if group.key in keys or (group.gang is not None and group.gang in cores)
+    ]
 
 
-def _without(bundle: VictimGroup, chosen: Sequence[VictimGroup]) -> list[VictimGroup] | None:
-    """The others; None where this one must go with its gang."""
-    bound = bundle.gang is not None and not bundle.core
-    if bound and any(one.core and one.gang == bundle.gang for one in chosen):
+def _without(group: VictimGroup, chosen: Sequence[VictimGroup]) -> list[VictimGroup] | None:
+    """The other groups; None: this one is surplus of a gang whose core is evicted."""
+    surplus = group.gang is not None and not group.core
+    if surplus and any(other.core and other.gang == group.gang for other in chosen):
         return None
-    return [one for one in chosen if one.key != bundle.key]
+    return [other for other in chosen if other.key != group.key]
 
 
-def spared(
-    bundles: Sequence[VictimGroup],
+def drop_partial_gangs(
+    able: Sequence[VictimGroup], groups: Sequence[VictimGroup]
+) -> list[VictimGroup]:
+    """Without the core of a gang whose surplus is among `groups` and not `able`."""
+    keys = {group.key for group in able}
+    partial = {group.gang for group in groups if group.gang is not None and group.key not in keys}
+    return [group for group in able if not (group.core and group.gang in partial)]
+
+
+def within_guarantees(
+    groups: Sequence[VictimGroup],
     ledger: Ledger,
     amounts: Callable[[Placement], Amounts],
     *,
-    going: Iterable[Placement] = (),
+    leaving: Iterable[Placement] = (),
 ) -> list[VictimGroup]:
     """
-    The bundles that may go together without touching what their tenants were promised.
+    The groups that can be evicted together without taking a tenant below its guarantee.
 
-    The cheapest first; a bundle of the unit's own tenant is no matter of promises. What is `going`
-    already is in use no more, though it counts until it is gone.
+    Cheapest first. Groups of the preemptor's own tenant are not limited. Pods that are `leaving`
+    are charged until they are gone, and no longer count as used here.
     """
-    kept: list[VictimGroup] = []
+    able: list[VictimGroup] = []
     with ledger.trial():
-        for one in going:
-            ledger.uncharge(one.pod.attributes.tenant, amounts(one).items())
-        for bundle in sorted(bundles, key=lambda one: one.cost):
-            less = total(amounts(one) for one in bundle.pods)
-            tenant = bundle.pods[0].pod.attributes.tenant
-            if bundle.foreign and not ledger.spares(tenant, less):
+        for placement in leaving:
+            ledger.uncharge(placement.pod.attributes.tenant, amounts(placement).items())
+        for group in sorted(groups, key=lambda group: group.cost):
+            released = total(amounts(victim) for victim in group.pods)
+            if group.other_tenant and not ledger.all_borrowed(group.tenant, released):
                 continue
-            kept.append(bundle)
-            if bundle.foreign:
-                ledger.uncharge(tenant, less.items())
-    # A gang whose surplus must stay cannot go as a whole.
-    keys = {bundle.key for bundle in kept}
-    staying = {bundle.gang for bundle in bundles if bundle.key not in keys}
-    return [b for b in kept if not (b.core and b.gang in staying)]
+            able.append(group)
+            if group.other_tenant:
+                ledger.uncharge(group.tenant, released.items())
+    return drop_partial_gangs(able, groups)

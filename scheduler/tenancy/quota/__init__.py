@@ -5,6 +5,6 @@ Quotas: tenant tree, usage, checks.
     enforcer     plan within quota; units waiting for quota
     entitlement  units that come within their guarantee while waiting
     gpu_kinds    quota names of a node's GPUs
-    ledger       usage per tenant and group; gets `trial()` like the snapshot
+    ledger       usage per tenant and group, with trials
     tree         tenant tree, weights, quotas
 """

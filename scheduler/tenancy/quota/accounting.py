@@ -1,14 +1,14 @@
 """
-What tenants use, and what their quotas still allow.
+Charges pods to tenants, and checks units against quotas and guarantees.
 
-    charge, uncharge  a pod has its node, by decision or by what the API says; it is gone
-    allow           a unit as far as its tenant's quota goes, or why not even its minimum does
-    closed          nodes whose kind of GPU the tenant has used up
-    beyond          nodes on which a unit would be beyond its tenant's promise
+    charge, uncharge         a pod was placed; it is gone
+    within_quota             the members of a unit that its quota allows, or why it allows too few
+    nodes_without_quota      nodes whose kind of GPU the tenant has used up
+    nodes_beyond_guarantee   nodes on which a unit exceeds its tenant's guarantee
 
-What was taken is kept for each pod, so that giving back is exact whatever the node or the policies
-say by then. A gang counts as a whole: what it needs at the least is within the quota, or nothing
-of it is planned.
+The charge of each pod is remembered, so that the uncharge is exact when the node or the policies
+have changed since. A gang counts as a whole: its minimum is within the quota, or no member of it
+is planned.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,29 +24,28 @@ from scheduler.tenancy.quota.tree import Pairs, TenantTree, total
 
 
 class QuotaAccounts:
-    """`kinds` tells under which names a quota counts the GPUs of a node."""
+    """`gpu_kinds` lists the names under which a quota counts the GPUs of a node."""
 
-    def __init__(self, kinds: Callable[[str], tuple[str, ...]] = lambda _: ()) -> None:
+    def __init__(self, gpu_kinds: Callable[[str], tuple[str, ...]] = lambda _: ()) -> None:
         self.ledger = Ledger()
         self.changes = 0
-        """Counts what may help a unit that is over its quota."""
-        self.kinds = kinds
+        """Counts changes that may bring a unit within its quota."""
+        self.gpu_kinds = gpu_kinds
         self._charged: dict[str, tuple[str, Pairs]] = {}  # pod uid -> tenant, amounts
 
     def adopt(self, tables: PolicyTables) -> None:
         """Other policies are in force."""
-        self.ledger.regrow(TenantTree.of(tables))
+        self.ledger.change_tree(TenantTree.of(tables))
         self.quota_changed()
 
     @property
-    def plain(self) -> bool:
-        """No policy says anything about tenants."""
-        return self.ledger.tree.plain
+    def tree(self) -> TenantTree:
+        return self.ledger.tree
 
     @property
     def depends_on_nodes(self) -> bool:
         """Whether a quota names kinds of GPUs, which a pod gets with its node."""
-        return bool(self.ledger.tree.kinds)
+        return bool(self.tree.gpu_kinds)
 
     def charge(self, pod: Pod, node: str) -> None:
         self.uncharge(pod.uid)
@@ -75,107 +74,110 @@ class QuotaAccounts:
         self.changes += 1
 
     def amounts(self, pod: Pod, node: str = "") -> dict[str, int]:
-        """What the pod counts for; on a node its GPUs count by model and tier as well."""
-        found = dict(pod.spec.requests)
+        """The amounts for which the pod is charged; on a node its GPUs count by kind as well."""
+        amounts = dict(pod.spec.requests)
         gpus = pod.spec.host_request.gpus
-        if node and gpus and self.ledger.tree.kinds:
-            found |= {name: gpus for name in self.kinds(node) if name in self.ledger.tree.kinds}
-        return found
+        if node and gpus and self.tree.gpu_kinds:
+            amounts |= dict.fromkeys(self._counted_kinds(node), gpus)
+        return amounts
 
-    # --- what is allowed ---
+    def _counted_kinds(self, node: str) -> tuple[str, ...]:
+        """Kinds of the node's GPUs that a quota names."""
+        return tuple(kind for kind in self.gpu_kinds(node) if kind in self.tree.gpu_kinds)
 
-    def allow(self, unit: Unit) -> Unit | OverQuota:
-        """The unit with as many members as the quota allows, at least those that it needs."""
-        tenant = unit.pods[0].attributes.tenant
-        if not self.ledger.tree.limited:
+    # --- quota ---
+
+    def within_quota(self, unit: Unit) -> Unit | OverQuota:
+        """The unit with as many members as its quota allows, at least its minimum."""
+        if not self.tree.limited:
             return unit
-        every = total(self.amounts(pod) for pod in unit.pods)
-        if self.ledger.excess(tenant, every) is None:
+        if self._excess(unit.tenant, unit.pods) is None:
             return unit
-        least = unit.pods[: unit.need]
-        needed = total(self.amounts(pod) for pod in least)
-        if (excess := self.ledger.excess(tenant, needed)) is not None:
-            return self._over_quota(tenant, excess)
-        allowed = list(least)
+        minimum = unit.pods[: unit.need]
+        requested = total(self.amounts(pod) for pod in minimum)
+        if (excess := self.ledger.excess(unit.tenant, requested)) is not None:
+            return self._over_quota(unit.tenant, excess)
+        allowed = list(minimum)
         for pod in unit.pods[unit.need :]:
-            more = total((needed, self.amounts(pod)))
-            if self.ledger.excess(tenant, more) is None:
-                needed = more
+            more = total((requested, self.amounts(pod)))
+            if self.ledger.excess(unit.tenant, more) is None:
+                requested = more
                 allowed.append(pod)
         return replace(unit, pods=tuple(allowed))
 
     def excess_members(self, unit: Unit, within: Unit) -> OverQuota | None:
         """Why the members of the unit beyond those `within` the quota wait."""
-        requested = total(self.amounts(pod) for pod in unit.pods)
-        excess = self.ledger.excess(unit.tenant, requested)
+        excess = self._excess(unit.tenant, unit.pods)
         if excess is None:
             return None
         allowed = f"{len(within.pods)} of {len(unit.pods)} pods of pod group {unit.key.name}"
         return replace(self._over_quota(unit.tenant, excess), within=allowed)
 
-    def over(self, placements: Iterable[tuple[Pod, str]]) -> OverQuota | None:
-        """Whether a plan goes beyond what the tenant may use of a kind of GPU."""
+    def _excess(self, tenant: str, pods: Iterable[Pod]) -> Excess | None:
+        return self.ledger.excess(tenant, total(self.amounts(pod) for pod in pods))
+
+    def over_quota(self, placements: Iterable[tuple[Pod, str]]) -> OverQuota | None:
+        """Whether a plan exceeds a quota that names a kind of GPU."""
         placed = tuple(placements)
-        if not placed or not self.ledger.tree.kinds:
+        if not placed or not self.tree.gpu_kinds:
             return None
         tenant = placed[0][0].attributes.tenant
-        excess = self.ledger.excess(tenant, total(self.amounts(*one) for one in placed))
+        requested = total(self.amounts(pod, node) for pod, node in placed)
+        excess = self.ledger.excess(tenant, requested)
         return None if excess is None else self._over_quota(tenant, excess)
 
-    def closed(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str]:
-        """Nodes whose GPUs are of a kind of which the tenant may not have one pod's worth more."""
-        tree, tenant = self.ledger.tree, unit.pods[0].attributes.tenant
-        asked = min(
+    def nodes_without_quota(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str]:
+        """Nodes of a GPU kind of which the quota does not allow the smallest pod."""
+        smallest = min(
             (pod.spec.host_request.gpus for pod in unit.pods if pod.spec.host_request.gpus),
             default=0,
         )
-        if not asked or not tree.kinds:
+        if not smallest or not self.tree.gpu_kinds:
             return frozenset()
-        full = {
-            name
-            for name in tree.kinds
-            if (room := self.ledger.room(tenant, name)) is not None and room < asked
+        used_up = {
+            kind
+            for kind in self.tree.gpu_kinds
+            if (remaining := self.ledger.remaining(unit.tenant, kind)) is not None
+            and remaining < smallest
         }
-        if not full:
+        if not used_up:
             return frozenset()
-        return frozenset(node for node in nodes if full.intersection(self.kinds(node)))
-
-    # --- what was promised ---
-
-    def beyond(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str] | None:
-        """
-        Nodes on which what the unit needs would be beyond its tenant's promise; None: on all.
-
-        Empty where the promise names no kind of GPU: then it does not matter where.
-        """
-        pods = unit.pods[: unit.need]
-        needed = total(self.amounts(pod) for pod in pods)
-        gpus = sum(pod.spec.host_request.gpus for pod in pods)
-        if not (gpus and self.ledger.tree.kinds):
-            return frozenset() if self.ledger.entitled(unit.tenant, needed) else None
-        verdicts: dict[tuple[str, ...], bool] = {}
-        within, beyond = False, []
-        for node in nodes:
-            kinds = tuple(name for name in self.kinds(node) if name in self.ledger.tree.kinds)
-            if kinds not in verdicts:
-                there = {**needed, **dict.fromkeys(kinds, gpus)}
-                verdicts[kinds] = self.ledger.entitled(unit.tenant, there)
-            if verdicts[kinds]:
-                within = True
-            else:
-                beyond.append(node)
-        return frozenset(beyond) if within else None
+        return frozenset(node for node in nodes if used_up.intersection(self.gpu_kinds(node)))
 
     def _over_quota(self, tenant: str, excess: Excess) -> OverQuota:
-        """Whoever else uses what a group may use together; a limit of its own is nobody else's."""
-        if excess.member == tenant:
+        """With the borrowers of the group, if the limit is that of a group."""
+        if not excess.is_group:
             return OverQuota(tenant, excess)
-        rows = [
-            row
-            for row in self.ledger.borrowers(excess.resource, but=tenant)
-            if any(member.name == excess.member for member in self.ledger.tree.path(row[0]))
+        borrowers = [
+            (name, amount)
+            for name, amount in self.ledger.borrowers(excess.resource, except_for=tenant)
+            if any(member.name == excess.member for member in self.tree.path(name))
         ]
-        return OverQuota(tenant, excess, tuple(rows))
+        return OverQuota(tenant, excess, tuple(borrowers))
+
+    # --- guarantees ---
+
+    def nodes_beyond_guarantee(self, unit: Unit, nodes: Iterable[str]) -> frozenset[str] | None:
+        """
+        Nodes on which the unit's minimum exceeds its tenant's guarantee; None: on all.
+
+        Empty where the guarantee names no kind of GPU: then all nodes are alike.
+        """
+        pods = unit.pods[: unit.need]
+        requested = total(self.amounts(pod) for pod in pods)
+        gpus = sum(pod.spec.host_request.gpus for pod in pods)
+        if not (gpus and self.tree.gpu_kinds):
+            return frozenset() if self.ledger.within_guarantee(unit.tenant, requested) else None
+        within: dict[tuple[str, ...], bool] = {}
+        beyond = []
+        for node in nodes:
+            kinds = self._counted_kinds(node)
+            if kinds not in within:
+                there = {**requested, **dict.fromkeys(kinds, gpus)}
+                within[kinds] = self.ledger.within_guarantee(unit.tenant, there)
+            if not within[kinds]:
+                beyond.append(node)
+        return frozenset(beyond) if any(within.values()) else None
 
     def state(self) -> dict[str, dict[str, int]]:
         return self.ledger.state()

@@ -1,12 +1,12 @@
 """
-Planning within quotas, and the units that wait for one.
+Plans within quotas, and retries units that wait for quota.
 
-    unit ──allowed in whole or in part──▶ planned ──kinds of GPUs within limits──▶ plan
-      │                                      └──beyond──▶ without these nodes, once more
-      └──not even its minimum──▶ held back, until somebody gives back or policies change
+    unit ──within quota, in whole or in part──▶ planned ──GPU kinds within quota──▶ plan
+      │                                            └──exceeded──▶ planned again without that kind
+      └──the minimum exceeds the quota──▶ over quota, until usage falls or policies change
 
-What a quota says in amounts is known before planning; what it says of a kind of GPU only from the
-plan, which is then made again without the nodes of that kind.
+A quota of amounts is checked before planning. A quota of a GPU kind is checked on the plan, because
+the kind depends on the node.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from scheduler.model.unit import Unit
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
-_MOST_LOOKED_AT: Final = 256  # units that are held back, for each change
+_CHECKED: Final = 256  # units over quota, per change
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class QuotaConstraint:
 
 
 class QuotaEnforcer:
-    """`pledged` cuts a unit down to what leaves preemptors their quota."""
+    """`within_preemptor_quota` cuts a unit down to what leaves preemptors their quota."""
 
     def __init__(
         self,
@@ -42,12 +42,12 @@ class QuotaEnforcer:
         accounts: QuotaAccounts,
         queue: SchedulingQueue,
         *,
-        pledged: Callable[[Unit], Unit | OverQuota] = lambda unit: unit,
+        within_preemptor_quota: Callable[[Unit], Unit | OverQuota] = lambda unit: unit,
     ) -> None:
         self._cache = cache
         self._accounts = accounts
         self._queue = queue
-        self._pledged = pledged
+        self._within_preemptor_quota = within_preemptor_quota
         self._seen_changes = 0
 
     def tick(self, now: float) -> None:
@@ -55,18 +55,18 @@ class QuotaEnforcer:
         if self._seen_changes == self._accounts.changes:
             return
         self._seen_changes = self._accounts.changes
-        for unit in self._queue.over_quota()[:_MOST_LOOKED_AT]:
-            if not isinstance(self._allow(unit), OverQuota):
+        for unit in self._queue.over_quota()[:_CHECKED]:
+            if not isinstance(self._within_quota(unit), OverQuota):
                 self._queue.retry_over_quota(unit.key, now)
 
     def constraint(self, unit: Unit) -> QuotaConstraint | NoFit:
         """What the quota allows of the unit before it is planned."""
-        if self._accounts.plain:
+        if self._accounts.tree.empty:
             return QuotaConstraint(unit)
-        allowed = self._allow(unit)
+        allowed = self._within_quota(unit)
         if isinstance(allowed, OverQuota):
             return NoFit(len(self._cache.snapshot), over_quota=allowed.text)
-        closed = self._accounts.closed(allowed, self._cache.snapshot.table.rows)
+        closed = self._accounts.nodes_without_quota(allowed, self._cache.snapshot.table.rows)
         return QuotaConstraint(allowed, closed)
 
     def inspect(self, constraint: QuotaConstraint, found: Plan) -> QuotaConstraint | Plan:
@@ -78,17 +78,19 @@ class QuotaEnforcer:
             return found if exceeded is None else NoFit(len(snapshot), over_quota=exceeded.text)
         kind = over.excess.resource
         nodes = snapshot.table.rows
-        more = {node for node in nodes if kind in self._accounts.kinds(node)} - constraint.closed
+        more = {
+            node for node in nodes if kind in self._accounts.gpu_kinds(node)
+        } - constraint.closed
         if not more:
             return NoFit(len(snapshot), over_quota=over.text)
         return replace(constraint, closed=constraint.closed | more, exceeded=over)
 
-    def _allow(self, unit: Unit) -> Unit | OverQuota:
-        """By what is used now, and by what others are going to use."""
-        allowed = self._accounts.allow(unit)
-        return allowed if isinstance(allowed, OverQuota) else self._pledged(allowed)
+    def _within_quota(self, unit: Unit) -> Unit | OverQuota:
+        """By the usage now, and with the quota that is reserved for preemptors."""
+        allowed = self._accounts.within_quota(unit)
+        return allowed if isinstance(allowed, OverQuota) else self._within_preemptor_quota(allowed)
 
     def _over(self, found: Plan) -> OverQuota | None:
         if not isinstance(found, Placed):
             return None
-        return self._accounts.over((one.pod, one.node) for one in found.placements)
+        return self._accounts.over_quota((one.pod, one.node) for one in found.placements)

@@ -1,11 +1,11 @@
 """
-Units that wait beyond their tenant's promise, and come to be within it while they wait.
+Retries units that become entitled to reclaim because their tenant's usage fell below its guarantee.
 
-    did not fit, beyond the promise ──the tenant gives something back──▶ within it: tried at once
+    does not fit, beyond the guarantee ──the tenant's usage falls──▶ within the guarantee: retried
 
-A pod that ends may leave no room in which such a unit fits, so no node calls it; but what others
-borrowed is to be taken back for it from then on. A unit within its promise from the start is none
-of this: see `pacing` for when it is looked at again.
+A pod that ends may free too little capacity for such a unit, so no node event activates it; but
+from then on the scheduler may reclaim borrowed quota for it. `preemption.rate_limit` activates
+units that are within their guarantee from the start.
 """
 
 from typing import Final
@@ -15,8 +15,8 @@ from scheduler.model.unit import Unit, UnitKey
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
-MOST: Final = 4096  # units that are remembered
-_LOOKED_AT: Final = 256  # for each change
+MAX_UNITS: Final = 4096
+_CHECKED: Final = 256  # units per change
 
 
 class EntitlementTracker:
@@ -31,10 +31,11 @@ class EntitlementTracker:
         return len(self._beyond)
 
     def misfit(self, unit: Unit) -> None:
-        if self._accounts.plain or unit.key in self._beyond or len(self._beyond) >= MOST:
+        tree = self._accounts.tree
+        if tree.empty or unit.key in self._beyond or len(self._beyond) >= MAX_UNITS:
             return
-        promised = any(one.guaranteed for one in self._accounts.ledger.tree.path(unit.tenant))
-        if promised and self._is_beyond(unit):
+        has_guarantee = any(member.guaranteed for member in tree.path(unit.tenant))
+        if has_guarantee and self._is_beyond(unit):
             self._beyond[unit.key] = None
 
     def placed(self, key: UnitKey) -> None:
@@ -45,15 +46,16 @@ class EntitlementTracker:
         if self._seen_changes == self._accounts.changes:
             return
         self._seen_changes = self._accounts.changes
-        for key in list(self._beyond)[:_LOOKED_AT]:
+        for key in list(self._beyond)[:_CHECKED]:
             unit = self._queue.unit(key)
             del self._beyond[key]
             if unit is None:
                 continue
             if self._is_beyond(unit):
-                self._beyond[key] = None  # behind those that are looked at next time
+                self._beyond[key] = None  # behind the units that the next tick checks
             else:
                 self._queue.retry(key, now)
 
     def _is_beyond(self, unit: Unit) -> bool:
-        return self._accounts.beyond(unit, self._cache.snapshot.table.rows) is None
+        nodes = self._cache.snapshot.table.rows
+        return self._accounts.nodes_beyond_guarantee(unit, nodes) is None

@@ -1,9 +1,8 @@
 """
-Under which names a quota counts the GPUs of a node: its model, by every name of it, and its tier.
+The names under which a quota counts the GPUs of a node: every name of its model, and its tier.
 
-A model has several names in the policies' table (`H100`, `NVIDIA-H100-80GB-HBM3`); a quota that
-says one of them counts nodes that are labelled with another. Names that no quota says are left to
-whoever asks.
+A model has several names in the policies' table (`H100`, `NVIDIA-H100-80GB-HBM3`): a quota for one
+of them counts nodes with the label of another. The caller drops names that no quota uses.
 """
 
 from policies import vocabulary
@@ -16,7 +15,7 @@ _TIERS = {code: name for name, code in CODES.items()}
 
 
 class GpuKinds:
-    """Reads the snapshot's nodes and tables; remembers nothing."""
+    """Reads the snapshot's nodes and tables."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -26,17 +25,17 @@ class GpuKinds:
         row = snapshot.table.rows.get(name)
         if row is None:
             return ()
-        found = [GPU_MODEL + alias for alias in self._aliases(snapshot.table.nodes[name])]
+        kinds = [GPU_MODEL + alias for alias in self._aliases(snapshot.table.nodes[name])]
         tier = int(snapshot.placement_policy.hardware.tiers()[row])
         if tier != UNKNOWN:
-            found.append(HARDWARE_TIER + _TIERS[tier])
-        return tuple(found)
+            kinds.append(HARDWARE_TIER + _TIERS[tier])
+        return tuple(kinds)
 
     def _aliases(self, node: Node) -> tuple[str, ...]:
         labels = dict(node.labels)
-        said = [labels.get(vocabulary.GFD_PRODUCT_LABEL), labels.get(vocabulary.GPU_MODEL_LABEL)]
-        said += [gpu.model for gpu in (node.topology.gpus[:1] if node.topology else ())]
-        model = next((name for name in said if name), None)
+        stated = [labels.get(vocabulary.GFD_PRODUCT_LABEL), labels.get(vocabulary.GPU_MODEL_LABEL)]
+        stated += [gpu.model for gpu in (node.topology.gpus[:1] if node.topology else ())]
+        model = next((name for name in stated if name), None)
         if model is None:
             return ()
         row = self._snapshot.tables.policy.gpu_models.get(model.removesuffix("-SHARED"))

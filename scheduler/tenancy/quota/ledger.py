@@ -1,18 +1,18 @@
 """
-What every tenant uses, and what its quota says to more of it.
+Usage of every tenant and every group above it, against quotas and guarantees.
 
-    charge, uncharge a pod got its node, by decision or by what the API says; it left
-    trial            charges that are undone at its end
-    excess           the first limit on the way to the top that an amount more would break
-    below            somebody on the way uses less of what is asked for than was promised
-    entitled         an amount more stays within what somebody on the way was promised
-    borrowed         what is used beyond the promise; nothing else may be taken back
+    charge, uncharge     a pod was placed; it is gone
+    trial                charges that are undone at its end
+    excess               the first limit on the path to the top that a request exceeds
+    below_guarantee      a member on the path uses less of the requested resources than guaranteed
+    within_guarantee     a request stays within the guarantee of a member on the path
+    borrowed             usage above the guarantee; only that may be reclaimed
 
-A pod counts from the moment its placement is decided until it is gone, so that binds in flight,
-and pods that are being ended, count: a limit is kept at every instant. Rebuilt from the pods after
-a restart like every other book. A promise that names no GPUs promises none: it is no ground to go
-first, or to take something back, for pods that ask for GPUs. Other things go along with what a
-promise names. Nothing here waits or orders: see `shares` for whose turn it is.
+A pod is charged from the decision to place it until it is gone. In-flight binds and terminating
+pods are therefore charged, and a limit holds at every instant. After a restart the ledger is
+rebuilt from the pods. A guarantee without GPUs guarantees none: it gives pods that request GPUs no
+right to go first or to reclaim. Resources that a guarantee does not name go along with those that
+it names. `fairshare.shares` orders the tenants.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,18 +25,21 @@ from scheduler.tenancy.quota.tree import Amounts, Pairs, TenantNode, TenantTree
 
 
 class Ledger:
-    """Amounts in use, for every tenant and every group above it."""
+    """Amounts in use, by tenant and by group."""
 
     def __init__(self, tree: TenantTree | None = None) -> None:
         self.tree = tree or TenantTree()
         self._used: dict[str, dict[str, int]] = {}
         self._own: dict[str, dict[str, int]] = {}  # tenants alone, to move to another tree
         self._trials = 0
-        self._trail: list[tuple[str, Pairs, int]] = []  # moves to undo when the trial ends
+        self._trail: list[tuple[str, Pairs, int]] = []  # charges to undo when the trial ends
 
-    def regrow(self, tree: TenantTree) -> None:
-        """Take over another tree; what is used stays."""
-        own, self._own, self._used, self.tree = self._own, {}, {}, tree
+    def change_tree(self, tree: TenantTree) -> None:
+        """The usage stays."""
+        own = self._own
+        self._own = {}
+        self._used = {}
+        self.tree = tree
         for tenant, amounts in own.items():
             self._add(tenant, tuple(amounts.items()), +1)
 
@@ -67,115 +70,116 @@ class Ledger:
         return self._used.get(member, {})
 
     def members(self) -> Iterable[str]:
-        """Whoever uses something."""
+        """Tenants and groups with usage."""
         return self._used.keys()
 
     # --- limits ---
 
-    def excess(self, tenant: str, more: Amounts) -> Excess | None:
-        """None: the amounts stay within every limit from the tenant up to the top."""
+    def excess(self, tenant: str, requested: Amounts) -> Excess | None:
+        """None: the request stays within every limit from the tenant up to the top."""
         for member in self.tree.path(tenant):
             used = self.used(member.name)
             for name, limit in member.max:
-                requested = more.get(name, 0)
-                if requested > 0 and used.get(name, 0) + requested > limit:
+                amount = requested.get(name, 0)
+                if amount > 0 and used.get(name, 0) + amount > limit:
                     is_group = member.name != tenant
-                    return Excess(member.name, name, requested, used.get(name, 0), limit, is_group)
+                    return Excess(member.name, name, amount, used.get(name, 0), limit, is_group)
         return None
 
-    def room(self, tenant: str, resource: str) -> int | None:
-        """How much more of it the tenant may use; None: as much as there is."""
-        left = [
-            allowed - self.used(member.name).get(resource, 0)
+    def remaining(self, tenant: str, resource: str) -> int | None:
+        """How much more the tenant may use; None: no limit."""
+        remaining = [
+            limit - self.used(member.name).get(resource, 0)
             for member in self.tree.path(tenant)
-            for name, allowed in member.max
+            for name, limit in member.max
             if name == resource
         ]
-        return min(left, default=None)
+        return min(remaining, default=None)
 
-    # --- promises ---
+    # --- guarantees ---
 
-    def below(self, tenant: str, more: Amounts) -> bool:
-        """Whether somebody on the way to the top uses less than was promised of what is asked."""
-        asks_gpus = requests.gpus(more) > 0
+    def below_guarantee(self, tenant: str, requested: Amounts) -> bool:
+        """Whether a member on the path uses less of a requested resource than guaranteed."""
+        has_gpus = requests.gpus(requested) > 0
         return any(
             self.used(member.name).get(name, 0) < amount
             for member in self.tree.path(tenant)
             for name, amount in member.guaranteed
-            if (_counts_gpus(name) if asks_gpus else more.get(name, 0) > 0)
+            if (_counts_gpus(name) if has_gpus else requested.get(name, 0) > 0)
         )
 
-    def entitled(self, tenant: str, more: Amounts) -> bool:
+    def within_guarantee(self, tenant: str, requested: Amounts) -> bool:
         """
-        Whether the amounts stay within a promise, that of the tenant or of a group above it.
+        Whether the request stays within the guarantee of the tenant, or of a group above it.
 
-        GPUs of a kind count by that kind too, where the amounts say on which nodes they would be.
+        GPUs count by their kind too, where the request names the kinds of the nodes.
         """
-        return any(self._within(member, more) for member in self.tree.path(tenant))
+        return any(self._within(member, requested) for member in self.tree.path(tenant))
 
-    def _within(self, member: TenantNode, more: Amounts) -> bool:
+    def _within(self, member: TenantNode, requested: Amounts) -> bool:
         used = self.used(member.name)
-        asked = [(name, amount) for name, amount in member.guaranteed if more.get(name, 0) > 0]
-        if requests.gpus(more) and not any(_counts_gpus(name) for name, _ in asked):
+        named = [(name, amount) for name, amount in member.guaranteed if requested.get(name, 0) > 0]
+        if requests.gpus(requested) and not any(_counts_gpus(name) for name, _ in named):
             return False
-        return bool(asked) and all(
-            used.get(name, 0) + more[name] <= amount for name, amount in asked
+        return bool(named) and all(
+            used.get(name, 0) + requested[name] <= amount for name, amount in named
         )
 
     def borrowed(self, member: str) -> dict[str, int]:
-        """What the member uses beyond its promise, for each resource."""
-        promised = dict(self.tree.member(member).guaranteed)
-        beyond = {
-            name: amount - promised.get(name, 0) for name, amount in self.used(member).items()
+        """Usage above the member's guarantee, by resource."""
+        guaranteed = dict(self.tree.member(member).guaranteed)
+        above = {
+            name: amount - guaranteed.get(name, 0) for name, amount in self.used(member).items()
         }
-        return {name: amount for name, amount in sorted(beyond.items()) if amount > 0}
+        return {name: amount for name, amount in sorted(above.items()) if amount > 0}
 
-    def spares(self, tenant: str, less: Amounts) -> bool:
-        """Whether giving up the amounts leaves the tenant, and groups above it, what they were
-        promised: all of it was borrowed. What no promise names is borrowed."""
+    def all_borrowed(self, tenant: str, released: Amounts) -> bool:
+        """Whether the tenant, and each group above it, keeps its guarantee without the amounts."""
         for member in self.tree.path(tenant):
             used = self.used(member.name)
-            for name, amount in member.guaranteed:
-                taken = less.get(name, 0)
-                if taken > 0 and used.get(name, 0) - taken < amount:
+            for name, guaranteed in member.guaranteed:
+                amount = released.get(name, 0)
+                if amount > 0 and used.get(name, 0) - amount < guaranteed:
                     return False
         return True
 
-    def robbed(
-        self, less: Iterable[tuple[str, Amounts]], gone: Iterable[tuple[str, Amounts]] = ()
+    def breached_guarantee(
+        self,
+        released: Iterable[tuple[str, Amounts]],
+        leaving: Iterable[tuple[str, Amounts]] = (),
     ) -> str | None:
         """
-        Who would fall below its promise if tenants gave up these amounts: a tenant or a group.
+        The tenant or group that falls below its guarantee if tenants release these amounts.
 
-        What is `gone` is in use no more, whoever is asked.
+        Amounts that are `leaving` no longer count as used, and breach no guarantee alone.
         """
-        taken: dict[tuple[str, str], int] = {}
-        for tenant, amounts in less:
+        lost: dict[tuple[str, str], int] = {}
+        for tenant, amounts in released:
             for member in self.tree.path(tenant):
                 for name, amount in amounts.items():
                     key = (member.name, name)
-                    taken[key] = taken.get(key, 0) + amount
-        for tenant, amounts in gone:
+                    lost[key] = lost.get(key, 0) + amount
+        for tenant, amounts in leaving:
             for member in self.tree.path(tenant):
                 for name, amount in amounts.items():
-                    if (member.name, name) in taken:
-                        taken[member.name, name] += amount
-        for (who, name), amount in sorted(taken.items()):
-            promised = dict(self.tree.member(who).guaranteed).get(name, 0)
-            if amount > 0 and self.used(who).get(name, 0) - amount < promised:
-                return who
+                    if (member.name, name) in lost:
+                        lost[member.name, name] += amount
+        for (member_name, name), amount in sorted(lost.items()):
+            guaranteed = dict(self.tree.member(member_name).guaranteed).get(name, 0)
+            if amount > 0 and self.used(member_name).get(name, 0) - amount < guaranteed:
+                return member_name
         return None
 
-    def borrowers(self, resource: str, *, but: str) -> list[tuple[str, int]]:
-        """Tenants that use more of it than they were promised, the most first."""
-        found = [
+    def borrowers(self, resource: str, *, except_for: str) -> list[tuple[str, int]]:
+        """Tenants above their guarantee, and by how much; the most first."""
+        amounts = [
             (name, self.borrowed(name).get(resource, 0))
             for name in self._own
-            if name != but and name not in self.tree.groups
+            if name != except_for and name not in self.tree.groups
         ]
-        return sorted((row for row in found if row[1] > 0), key=lambda row: (-row[1], row[0]))
+        return sorted((row for row in amounts if row[1] > 0), key=lambda row: (-row[1], row[0]))
 
-    # --- books ---
+    # --- state ---
 
     def _move(self, tenant: str, amounts: Pairs, sign: int) -> None:
         if self._trials:
@@ -187,24 +191,24 @@ class Ledger:
         if not self._own[tenant]:
             del self._own[tenant]
         for member in self.tree.path(tenant):
-            book = self._used.setdefault(member.name, {})
-            _add(book, amounts, sign)
-            if not book:
+            used = self._used.setdefault(member.name, {})
+            _add(used, amounts, sign)
+            if not used:
                 del self._used[member.name]
 
     def state(self) -> dict[str, dict[str, int]]:
-        """What tenants use, for comparing two moments."""
-        return {name: dict(sorted(book.items())) for name, book in sorted(self._own.items())}
+        """Usage of tenants, to compare two moments."""
+        return {name: dict(sorted(used.items())) for name, used in sorted(self._own.items())}
 
 
 def _counts_gpus(name: str) -> bool:
     return name.startswith((GPU_MODEL, HARDWARE_TIER)) or requests.gpus({name: 1}) > 0
 
 
-def _add(book: dict[str, int], pairs: Iterable[tuple[str, int]], sign: int) -> None:
-    for name, amount in pairs:
-        left = book.get(name, 0) + sign * amount
-        if left:
-            book[name] = left
+def _add(used: dict[str, int], amounts: Pairs, sign: int) -> None:
+    for name, amount in amounts:
+        total = used.get(name, 0) + sign * amount
+        if total:
+            used[name] = total
         else:
-            book.pop(name, None)
+            used.pop(name, None)

@@ -1,13 +1,12 @@
 """
-Tenants and groups of tenants, as the policies lay them down: who is whose child, weights, quotas.
+The tree of tenants and groups of tenants in the policies: parents, weights, quotas.
 
     top ─┬─ research (weight 3) ─┬─ vision   (guaranteed 16 GPUs, max 32)
          │                       └─ language
          └─ services (weight 1)
 
-A tenant that is not listed stands at the top with the weight of its tier, or 1. Pods
-without a tenant belong to `NOBODY`, which stands at the top like any other. What is *used* is not
-known here: see `ledger`.
+A tenant that is not listed is at the top, with the weight of its tier, or 1. Pods without a tenant
+belong to `NO_TENANT`, which is at the top too. `ledger` has the usage.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,8 +20,9 @@ from policies.engine.policyset import PolicyTables
 Amounts = Mapping[str, int]  # resource name -> amount; CPU in thousandths
 Pairs = tuple[tuple[str, int], ...]
 
-NOBODY: Final = ""
+NO_TENANT: Final = ""
 HALF_LIFE: Final = 3600.0
+_MAX_PATHS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +37,32 @@ class TenantNode:
 
 
 class TenantTree:
-    """Found by name; immutable."""
+    """Immutable."""
 
     def __init__(self, members: Iterable[TenantNode] = (), *, half_life: float = HALF_LIFE) -> None:
         self.half_life = half_life
         self._members = {member.name: member for member in members}
         self._paths: dict[str, tuple[TenantNode, ...]] = {}
         self.groups = frozenset(m.parent for m in self._members.values() if m.parent is not None)
-        self.kinds = frozenset(
+        self.gpu_kinds = frozenset(
             name
             for member in self._members.values()
             for name, _ in (*member.guaranteed, *member.max)
             if name.startswith((GPU_MODEL, HARDWARE_TIER))
         )
-        """Kinds of GPUs that some quota counts, as it names them."""
+        """Kinds of GPUs that a quota names."""
 
     @classmethod
     def of(cls, tables: PolicyTables) -> Self:
-        """What the policies say; a quota of a tenant's own goes before its row in the tree."""
+        """A tenant's own quota takes precedence over its row in the tree."""
         return cls(
             _members(tables),
             half_life=duration.parse(tables.sharing.half_life),
         )
 
     @property
-    def plain(self) -> bool:
-        """Nobody is listed: there is nothing to decide between tenants but the order."""
+    def empty(self) -> bool:
+        """Without quotas, guarantees and weights only the fair-share order applies."""
         return not self._members
 
     @property
@@ -76,19 +76,19 @@ class TenantTree:
         return self._members.get(name) or TenantNode(name)
 
     def path(self, tenant: str) -> tuple[TenantNode, ...]:
-        """The tenant, the group that it belongs to, and so on up to the top."""
-        known = self._paths.get(tenant)
-        if known is None:
-            if len(self._paths) > 4096:
+        """The tenant, its group, and so on up to the top."""
+        path = self._paths.get(tenant)
+        if path is None:
+            if len(self._paths) > _MAX_PATHS:
                 self._paths.clear()
-            known = self._paths[tenant] = self._climb(tenant)
-        return known
+            path = self._paths[tenant] = self._climb(tenant)
+        return path
 
     def _climb(self, tenant: str) -> tuple[TenantNode, ...]:
-        found = [self.member(tenant)]
-        while (parent := found[-1].parent) is not None and len(found) <= len(self._members):
-            found.append(self.member(parent))
-        return tuple(found)
+        path = [self.member(tenant)]
+        while (parent := path[-1].parent) is not None and len(path) <= len(self._members):
+            path.append(self.member(parent))
+        return tuple(path)
 
 
 def _members(tables: PolicyTables) -> Iterable[TenantNode]:
@@ -96,8 +96,8 @@ def _members(tables: PolicyTables) -> Iterable[TenantNode]:
     listed = {share.name: share for share in tables.sharing.tenants}
     quotas = {name: quota for name, quota in tables.quotas.items() if quota.guaranteed or quota.max}
     tiers = {name: tables.tiers[t] for name, t in tables.tenants.items() if t and t in tables.tiers}
-    weighty = {name for name, tier in tiers.items() if tier.weight != 1}
-    for name in sorted({*listed, *quotas, *weighty}):
+    weighted = {name for name, tier in tiers.items() if tier.weight != 1}
+    for name in sorted({*listed, *quotas, *weighted}):
         share, own = listed.get(name), quotas.get(name)
         shared = share.quota if share else Quota()
         yield TenantNode(
@@ -114,9 +114,9 @@ def _pairs(amounts: Mapping[str, object]) -> Pairs:
 
 
 def total(amounts: Iterable[Amounts]) -> dict[str, int]:
-    """All of them together."""
-    found: dict[str, int] = {}
-    for one in amounts:
-        for name, amount in one.items():
-            found[name] = found.get(name, 0) + amount
-    return found
+    """The sum by resource."""
+    sums: dict[str, int] = {}
+    for row in amounts:
+        for name, amount in row.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums

@@ -43,6 +43,7 @@ from scheduler.plugins.volumes import binding, csi_limits, pod_claims
 from scheduler.plugins.volumes import plugin as volume_rules
 from scheduler.queueing.entry import QueueState, UnitView
 from scheduler.report import conditions, events
+from scheduler.tenancy.preemption.victims import PreemptionReason
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.pages import ROOT
 from tests.unit.scheduler.builders import a_gang, a_node
@@ -355,7 +356,7 @@ def said_by_the_scheduler() -> list[str]:
             Excess("vision", "cpu", 2000, 1000, 4000),
             reserved=("team-a/train", 2000),
         ).text,
-        events.preempted(pod_of(), waits).note,
+        events.preempted(pod_of(), waits, PreemptionReason.PRIORITY).note,
         events.preempting(waits, [pod_of()]).note,
         events.member_reservation_ended(pod_of(), "train", "REASON").note,
     ]

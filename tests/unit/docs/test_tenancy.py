@@ -20,6 +20,7 @@ from scheduler.model import unit as units
 from scheduler.model.over_quota import Excess, OverQuota
 from scheduler.model.pod import Pod
 from scheduler.report import events
+from scheduler.tenancy.preemption.victims import PreemptionReason
 from scheduler.tenancy.reservation import objects
 from scheduler.tenancy.reservation.members import KEPT_SECONDS
 from tests.pages import ROOT
@@ -106,7 +107,7 @@ def told() -> list[correlator.EventReport]:
         if report.reason in (events.START_ESTIMATED, events.START_DELAYED)
     ]
     return [
-        events.preempted(other, unit),
+        events.preempted(other, unit, PreemptionReason.RECLAIM),
         events.preempting(unit, [other]),
         *starts,
         events.member_reservation_ended(driver, "etl", "all members exist"),

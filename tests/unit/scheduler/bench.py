@@ -169,7 +169,7 @@ class Bench:
 
     def _busy(self) -> bool:
         parts = self.scheduler
-        return parts.binding > 0 or parts.recovery.evicting > 0 or parts.tenancy.preempting.asking
+        return parts.binding > 0 or parts.recovery.evicting > 0 or parts.tenancy.preempting.writing
 
     async def lift(self) -> None:
         """Let the gates be lifted that were asked to be, and the watch show it."""

@@ -50,7 +50,7 @@ class Picture:
             tuple((one.pod, one.node) for one in cache.on()),
             tuple(kept),
             tuple(story.bench.scheduler.tenancy.backfill.start_reservations()),
-            frozenset(story.bench.scheduler.tenancy.preempting._asked()),
+            frozenset(story.bench.scheduler.tenancy.preempting.nominated_victims()),
         )
 
     def fits(self, unit: Unit, gone: Iterable[str] = (), *, heeds: bool = False) -> bool:
@@ -202,16 +202,16 @@ def record(story: Story) -> list[Begun]:
     """Every preemption of this scheduler that begins from now on."""
     begun: list[Begun] = []
     preempting = story.bench.scheduler.tenancy.preempting
-    consider: Callable[[Unit], bool] = preempting.consider
+    consider: Callable[[Unit], bool] = preempting.preempt
 
     def looked(unit: Unit) -> bool:
-        known, picture = preempting.asked(unit.key), Picture.of(story)
+        known, picture = preempting.in_progress(unit.key), Picture.of(story)
         found = consider(unit)
         if found and not known:
             begun.append(Begun(unit, picture, len(story.told(events.PREEMPTED))))
         return found
 
-    preempting.consider = looked  # type: ignore[method-assign]  # looks over its shoulder
+    preempting.preempt = looked  # type: ignore[method-assign]  # looks over its shoulder
     return begun
 
 

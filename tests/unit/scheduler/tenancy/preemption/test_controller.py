@@ -184,16 +184,31 @@ def test_stories(story: Story, evicted: list[str], placed: str) -> None:
     assert (sorted(bench.api.evicted), found, len(drifted)) == (evicted, placed, 0)
 
 
-def test_both_sides_are_told() -> None:
+@pytest.mark.parametrize(
+    ("story", "victim", "reason"),
+    [
+        pytest.param(a_lower_priority_goes, "low", "higher priority", id="priority"),
+        pytest.param(
+            what_is_marked_goes_across_tenants, "marked", "this pod is preemptible", id="marked"
+        ),
+        pytest.param(
+            what_was_borrowed_goes_for_a_promise,
+            "b1",
+            "reclaim of the preemptor's guarantee",
+            id="reclaim",
+        ),
+    ],
+)
+def test_events_name_preemptor_reason_and_victims(story: Story, victim: str, reason: str) -> None:
     async def run() -> Bench:
         bench = Bench()
-        await a_lower_priority_goes(bench)
+        await story(bench)
         return bench
 
     bench = asyncio.run(run())
     assert (bench.told("Preempted"), bench.told("Preempting")) == (
-        [("low", "Preempted by pod ns/new of tenant a")],
-        [("new", "pod ns/new of tenant a waits for 1 pod to end: ns/low")],
+        [(victim, f"Preempted by pod ns/new of tenant a: {reason}")],
+        [("new", f"pod ns/new of tenant a waits for 1 pod to end: ns/{victim}")],
     )
 
 

@@ -53,7 +53,7 @@ class Counting(FarSide):
     def victims(self) -> list[Pod]:
         return [Pod.read(pod) for pod in self.pods.values()]
 
-    def ends(self, pod: Pod) -> bool:
+    def is_leaving(self, pod: Pod) -> bool:
         return "deletionTimestamp" in self.pods[pod.key.name]["metadata"]
 
 
@@ -62,7 +62,7 @@ def names(pods: tuple[Pod, ...]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("answers", "leads", "wanted", "calls", "staying"),
+    ("answers", "leads", "needed", "calls", "staying"),
     [
         pytest.param([], ALWAYS, True, "v w", "", id="each is asked once"),
         pytest.param([BROKEN], ALWAYS, True, "v v w", "", id="one that stays is asked again"),
@@ -76,12 +76,13 @@ def names(pods: tuple[Pod, ...]) -> str:
     ],
 )
 def test_evictions(
-    answers: list[Exception], leads: int, wanted: bool, calls: str, staying: str
+    answers: list[Exception], leads: int, needed: bool, calls: str, staying: str
 ) -> None:
     api = Counting("v w", leads=leads)
     api.in_earnest["v"] = deque(answers)
-    watched, new = EvictionProgress(wanted=lambda: wanted, ends=api.ends), a_pod("new")
-    found = asyncio.run(api.evictor().evict(Unit(new.key, (new,)), api.victims(), watched))
+    progress = EvictionProgress(is_needed=lambda: needed, is_leaving=api.is_leaving)
+    new = a_pod("new")
+    found = asyncio.run(api.evictor().evict(Unit(new.key, (new,)), api.victims(), progress))
     assert (" ".join(api.calls), names(found)) == (calls, staying)
 
 
@@ -92,9 +93,9 @@ def test_evictions(
         pytest.param(1, "v", "w", id="another scheduler leads after the first"),
     ],
 )
-def test_rehearsals(leads: int, calls: str, staying: str) -> None:
+def test_dry_runs(leads: int, calls: str, staying: str) -> None:
     api = Counting("v w", leads=leads)
-    found = asyncio.run(api.evictor().rehearse(api.victims()))
+    found = asyncio.run(api.evictor().dry_run(api.victims()))
     assert (" ".join(api.calls), names(found), api.evicted) == (calls, staying, [])
 
 
@@ -109,5 +110,5 @@ def test_pods_are_told_their_nodes(leads: int, calls: str, told: bool) -> None:
     api = Counting("v", leads=leads)
     api.patch_faults.append(BROKEN)
     places = [(pod, "n") for pod in api.victims()]
-    found = asyncio.run(api.evictor().nominate(places, wanted=lambda: True))
+    found = asyncio.run(api.evictor().nominate(places, is_needed=lambda: True))
     assert (" ".join(api.calls), found) == (calls, told)

@@ -33,7 +33,7 @@ def bundles(names: str, ledger: Ledger) -> list[VictimGroup]:
     for name in names.split():
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": name[0]})
         ledger.charge(name[0], [(GPU, 1)])
-        found.append(VictimGroup(name, (Placement(pod, "n", NO_ASSIGNMENT),), foreign=True))
+        found.append(VictimGroup(name, (Placement(pod, "n", NO_ASSIGNMENT),), other_tenant=True))
     return found
 
 
@@ -59,9 +59,9 @@ def test_who_goes(promises: dict[str, int], pods: str, unit: str, wanted: str, f
         chosen = tuple(one for one in among if one.key in needed)
         return PreemptionPlan(chosen, Placed(())) if len(chosen) == len(needed) else None
 
-    sparing = GuaranteeKeeper(ledger, lambda one: {GPU: 1}, unit=(unit, {GPU: 1}))
+    sparing = GuaranteeKeeper(ledger, lambda one: {GPU: 1}, preemptor=(unit, {GPU: 1}))
     verdict = sparing.choose(able, choose)
-    names = " ".join(one.key for one in verdict.bundles) if verdict else ""
+    names = " ".join(one.key for one in verdict.groups) if verdict else ""
     assert (names, ledger.state()) == (found, before)
 
 
@@ -79,4 +79,4 @@ def test_who_is_robbed(less: dict[str, int], gone: dict[str, int], who: str | No
     ledger = group(a=1, g=3)
     bundles("a1 a2 b1 b2 c1", ledger)
     rows, going = ([(t, {GPU: n}) for t, n in one.items()] for one in (less, gone))
-    assert ledger.robbed(rows, going) == who
+    assert ledger.breached_guarantee(rows, going) == who

@@ -7,61 +7,64 @@ A, B = PodKey("ns", "a"), PodKey("ns", "b")
 
 
 def test_a_unit_waits_longer_after_every_search_that_found_nobody() -> None:
-    pacing, now, pauses = SearchRateLimit(), 0.0, []
+    limit, now, pauses = SearchRateLimit(), 0.0, []
     for _ in range(6):
-        assert pacing.may(A, "like", now)
-        pacing.failed(A, "like", now)
-        called = pacing.next_at()
+        assert limit.may_search(A, "like", now)
+        limit.failed(A, "like", now)
+        called = limit.next_at()
         assert called is not None
-        assert (pacing.may(A, "like", called - 0.1), pacing.due(called - 0.1)) == (False, [])
-        assert pacing.due(called) == [A]
+        assert (limit.may_search(A, "like", called - 0.1), limit.due(called - 0.1)) == (False, [])
+        assert limit.due(called) == [A]
         pauses.append(called - now)
         now = called
     assert pauses == [FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST, LATEST, LATEST]
 
 
 def test_an_equal_waits_for_a_short_while_and_is_called() -> None:
-    pacing = SearchRateLimit()
-    pacing.failed(A, "like", 0.0)
-    assert (pacing.may(B, "like", 1.0), pacing.may(B, "other", 1.0)) == (False, True)
-    assert (pacing.due(FIRST), pacing.may(B, "like", FIRST)) == ([A, B], True)
+    limit = SearchRateLimit()
+    limit.failed(A, "like", 0.0)
+    assert (limit.may_search(B, "like", 1.0), limit.may_search(B, "other", 1.0)) == (False, True)
+    assert (limit.due(FIRST), limit.may_search(B, "like", FIRST)) == ([A, B], True)
 
 
 def test_searching_leaves_time_for_placing() -> None:
-    pacing = SearchRateLimit()
-    pacing.took(10.0, 11.0)
+    limit = SearchRateLimit()
+    limit.searched(10.0, 11.0)
     later = 11.0 + REST
-    assert (pacing.may(A, "like", later - 0.1), pacing.next_at()) == (False, later)
-    assert (pacing.due(later), pacing.may(A, "like", later)) == ([A], True)
+    assert (limit.may_search(A, "like", later - 0.1), limit.next_at()) == (False, later)
+    assert (limit.due(later), limit.may_search(A, "like", later)) == ([A], True)
 
 
 def test_whoever_is_placed_is_forgotten_and_whoever_was_refused_starts_anew() -> None:
-    pacing = SearchRateLimit()
-    pacing.failed(A, "like", 0.0)
-    pacing.failed(B, "other", 0.0)
-    pacing.forget(A)
-    pacing.free(B)
-    assert (pacing.due(FIRST), pacing.may(B, "third", 1.0), len(pacing)) == ([B], True, 0)
+    limit = SearchRateLimit()
+    limit.failed(A, "like", 0.0)
+    limit.failed(B, "other", 0.0)
+    limit.forget(A)
+    limit.reset(B)
+    assert (limit.due(FIRST), limit.may_search(B, "third", 1.0), len(limit)) == ([B], True, 0)
 
 
 def test_a_pause_ends_when_the_rights_of_the_unit_are_others() -> None:
     """What did not help by the old ones may help by the new; the pause begins anew with them."""
-    pacing = SearchRateLimit()
+    limit = SearchRateLimit()
     for now in (0.0, 5.0, 15.0):
-        pacing.failed(A, "beyond its promise", now)
-    found = (pacing.may(A, "beyond its promise", 21.0), pacing.may(A, "within its promise", 21.0))
-    pacing.failed(A, "within its promise", 21.0)
+        limit.failed(A, "beyond its promise", now)
+    found = (
+        limit.may_search(A, "beyond its promise", 21.0),
+        limit.may_search(A, "within its promise", 21.0),
+    )
+    limit.failed(A, "within its promise", 21.0)
     again = 21.0 + FIRST
     later = (
-        pacing.may(A, "within its promise", again - 0.1),
-        pacing.may(A, "within its promise", again),
+        limit.may_search(A, "within its promise", again - 0.1),
+        limit.may_search(A, "within its promise", again),
     )
     assert (found, later) == ((False, True), (False, True))
 
 
 def test_a_unit_for_which_nobody_could_be_asked_pauses_whatever_its_rights() -> None:
     """It failed by itself and not by what it is like: its equals may search."""
-    pacing = SearchRateLimit()
-    pacing.failed(A, A, 0.0)
-    found = [pacing.may(key, "like", now) for key, now in ((A, 1.0), (B, 1.0), (A, FIRST))]
+    limit = SearchRateLimit()
+    limit.failed(A, A, 0.0)
+    found = [limit.may_search(key, "like", now) for key, now in ((A, 1.0), (B, 1.0), (A, FIRST))]
     assert found == [False, True, True]

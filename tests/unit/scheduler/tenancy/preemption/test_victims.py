@@ -13,7 +13,12 @@ from scheduler.model.plan import Placed, Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
 from scheduler.plan import planner
-from scheduler.tenancy.preemption.victims import PreemptionPlan, VictimGroup, VictimSearch, spared
+from scheduler.tenancy.preemption.victims import (
+    PreemptionPlan,
+    VictimGroup,
+    VictimSearch,
+    within_guarantees,
+)
 from scheduler.tenancy.quota.ledger import Ledger
 from scheduler.tenancy.quota.tree import TenantNode, TenantTree
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
@@ -113,7 +118,7 @@ def test_who_goes(
     before = snapshot.state()
     verdict = found.run(bundles)
     assert snapshot.state() == before
-    assert (verdict and sorted(bundle.key for bundle in verdict.bundles)) == gone
+    assert (verdict and sorted(bundle.key for bundle in verdict.groups)) == gone
 
 
 CASES = st.fixed_dictionaries(
@@ -151,9 +156,9 @@ def test_no_eviction_without_a_place_and_no_victim_too_many(case: dict[str, Any]
     if verdict is None:
         return
     assert len(verdict.plan.placements) >= unit.need
-    keys = {bundle.key for bundle in verdict.bundles}
-    for bundle in verdict.bundles:
-        rest = [b for b in verdict.bundles if b.key != bundle.key]
+    keys = {bundle.key for bundle in verdict.groups}
+    for bundle in verdict.groups:
+        rest = [b for b in verdict.groups if b.key != bundle.key]
         if bundle.key.startswith("g+") and "g" in keys:
             continue  # goes with its gang
         assert not isinstance(one._try(rest), Placed), f"{bundle.key} went for nothing"
@@ -165,13 +170,13 @@ def test_nothing_of_a_promise_goes() -> None:
     for name, tenant in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("own", "me")):
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": tenant})
         ledger.charge(tenant, [(GPU, 1)])
-        bundles.append(VictimGroup(name, (occupant(pod, "n"),), foreign=tenant != "me"))
+        bundles.append(VictimGroup(name, (occupant(pod, "n"),), other_tenant=tenant != "me"))
     before = ledger.state()
-    kept = spared(bundles, ledger, lambda one: {GPU: 1})
+    kept = within_guarantees(bundles, ledger, lambda one: {GPU: 1})
     assert ([bundle.key for bundle in kept], ledger.state()) == (["a1", "b1", "own"], before)
 
 
 def test_a_verdict_lists_its_pods() -> None:
     bundles = gang("g", ["n1", "n1"], size=1)
     verdict = PreemptionPlan(tuple(bundles), Placed(()))
-    assert sorted(one.pod.key.name for one in verdict.pods) == ["g-0", "g-1"]
+    assert sorted(one.pod.key.name for one in verdict.victims) == ["g-0", "g-1"]

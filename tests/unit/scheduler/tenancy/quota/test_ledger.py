@@ -90,7 +90,7 @@ def test_a_limit_is_kept(used: dict[str, int], tenant: str, more: Any, found: An
     ],
 )
 def test_who_is_entitled(used: dict[str, int], tenant: str, more: Any, expected: bool) -> None:
-    assert ledger(**used).entitled(tenant, more) is expected
+    assert ledger(**used).within_guarantee(tenant, more) is expected
 
 
 def test_what_is_borrowed_may_go_and_nothing_else() -> None:
@@ -98,10 +98,10 @@ def test_what_is_borrowed_may_go_and_nothing_else() -> None:
     assert {
         "borrowed by vision": book.borrowed("vision"),
         "borrowed by research": book.borrowed("research"),
-        "vision spares 1": book.spares("vision", {GPU: 1}),
-        "vision spares 2, research does not": book.spares("vision", {GPU: 2}),
-        "web spares all": book.spares("web", {GPU: 2}),
-        "borrowers": book.borrowers(GPU, but="speech"),
+        "vision spares 1": book.all_borrowed("vision", {GPU: 1}),
+        "vision spares 2, research does not": book.all_borrowed("vision", {GPU: 2}),
+        "web spares all": book.all_borrowed("web", {GPU: 2}),
+        "borrowers": book.borrowers(GPU, except_for="speech"),
     } == {
         "borrowed by vision": {GPU: 2},
         "borrowed by research": {GPU: 1},
@@ -125,7 +125,7 @@ def test_giving_back_leaves_nothing_behind_and_a_new_tree_changes_no_amount(
     for tenant, gpus in moves:
         book.charge(tenant, [(GPU, gpus), ("cpu", 7)])
     full = book.state()
-    book.regrow(TenantTree([TenantNode("vision", "a"), TenantNode("a", "b"), TenantNode("b")]))
+    book.change_tree(TenantTree([TenantNode("vision", "a"), TenantNode("a", "b"), TenantNode("b")]))
     assert book.state() == full
     assert book.used("b") == book.used("vision")
     for tenant, gpus in moves:

@@ -31,7 +31,7 @@ from scheduler.options import CycleSettings, Options
 from scheduler.plugins.dra import informers as device_feeds
 from scheduler.plugins.dra.plugin import DynamicResources
 from scheduler.plugins.dra.prebind import ClaimPreBind
-from scheduler.plugins.interpod import informers as peer_feeds
+from scheduler.plugins.interpod import informers as interpod_informers
 from scheduler.plugins.volumes import informers as volume_feeds
 from scheduler.plugins.volumes.plugin import VolumePlugin
 from scheduler.plugins.volumes.prebind import VolumePreBind
@@ -228,8 +228,8 @@ class Wiring:
         snapshot = self.scheduler.cache.snapshot
 
         feeds = (
-            peer_feeds.namespaces(snapshot.interpod),
-            *peer_feeds.serving(snapshot.interpod),
+            interpod_informers.namespaces(snapshot.interpod),
+            *interpod_informers.workloads(snapshot.interpod),
             *volume_feeds.feeds(snapshot.volumes.facts),
             self.scheduler.budgets.feed(),
         )

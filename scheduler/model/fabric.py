@@ -95,9 +95,9 @@ def spread_over_zones(
 ) -> InterPodConstraints:
     """Adds a soft spread over zones, unless the pod has a constraint on zones already."""
     common = {key: value for key, value in labels.items() if key not in _REPLICA_LABELS}
-    spreads = (*constraints.hard, *constraints.soft)
-    if not common or any(spread.key == vocabulary.ZONE_LABEL for spread in spreads):
+    spreads = (*constraints.hard_spread, *constraints.soft_spread)
+    if not common or any(spread.topology_key == vocabulary.ZONE_LABEL for spread in spreads):
         return constraints
     selector = label_selector.joined(label_selector.equals(common))
     zones = SpreadConstraint(vocabulary.ZONE_LABEL, 1, selector)
-    return replace(constraints, soft=(*constraints.soft, zones))
+    return replace(constraints, soft_spread=(*constraints.soft_spread, zones))

@@ -32,20 +32,20 @@ class PodAffinityTerm(NamedTuple):
 
     scope: NamespaceScope
     selector: Selector
-    key: str
+    topology_key: str
 
 
 class SpreadConstraint(NamedTuple):
     """The selected pods, evenly over the domains of a topology key."""
 
-    key: str
-    skew: int
+    topology_key: str
+    max_skew: int
     selector: Selector
-    domains: int = 1
-    by_affinity: bool = True
-    """Only nodes that the pod's node affinity allows are counted."""
-    by_taints: bool = False
-    """Only nodes whose taints the pod tolerates are counted."""
+    min_domains: int = 1
+    honor_affinity: bool = True
+    """Only nodes that match the pod's node affinity count."""
+    honor_taints: bool = False
+    """Only nodes whose taints the pod tolerates count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +53,31 @@ class InterPodConstraints:
     """Empty: the placement does not depend on other pods."""
 
     affinity: tuple[PodAffinityTerm, ...] = ()
-    anti: tuple[PodAffinityTerm, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[tuple[PodAffinityTerm, int], ...] = ()
     """With weights; below zero for preferred anti-affinity."""
-    hard: tuple[SpreadConstraint, ...] = ()
-    soft: tuple[SpreadConstraint, ...] = ()
+    hard_spread: tuple[SpreadConstraint, ...] = ()
+    soft_spread: tuple[SpreadConstraint, ...] = ()
     digest: int = field(init=False, repr=False, compare=False)
     """The hash, computed once: plugins look constraints up for every pod that they charge."""
 
     def __post_init__(self) -> None:
-        parts = (self.affinity, self.anti, self.preferred, self.hard, self.soft)
+        parts = (
+            self.affinity,
+            self.anti_affinity,
+            self.preferred,
+            self.hard_spread,
+            self.soft_spread,
+        )
         object.__setattr__(self, "digest", hash(parts))
 
     def __hash__(self) -> int:
         return self.digest
 
     @property
-    def binding(self) -> bool:
+    def is_hard(self) -> bool:
         """They can filter nodes out, not only lower scores."""
-        return bool(self.affinity or self.anti or self.hard)
+        return bool(self.affinity or self.anti_affinity or self.hard_spread)
 
 
 NO_INTER_POD: Final = InterPodConstraints()
@@ -87,13 +93,13 @@ def read(namespace: str, labels: tuple[tuple[str, str], ...], spec: Json) -> Int
     near, far = mapping(affinity.get("podAffinity")), mapping(affinity.get("podAntiAffinity"))
     constraints = InterPodConstraints(
         affinity=tuple(_term(namespace, own, row) for row in rows(near.get(_REQUIRED))),
-        anti=tuple(_term(namespace, own, row) for row in rows(far.get(_REQUIRED))),
+        anti_affinity=tuple(_term(namespace, own, row) for row in rows(far.get(_REQUIRED))),
         preferred=(
             *_weighted(namespace, own, rows(near.get(_PREFERRED)), +1),
             *_weighted(namespace, own, rows(far.get(_PREFERRED)), -1),
         ),
-        hard=tuple(_spread(own, row) for row in spreads if _is_hard(row)),
-        soft=tuple(_spread(own, row) for row in spreads if not _is_hard(row)),
+        hard_spread=tuple(_spread(own, row) for row in spreads if _is_hard(row)),
+        soft_spread=tuple(_spread(own, row) for row in spreads if not _is_hard(row)),
     )
     return NO_INTER_POD if constraints == NO_INTER_POD else constraints
 
@@ -133,12 +139,12 @@ def _spread(own: Mapping[str, str], row: Json) -> SpreadConstraint:
     if selector is not None:
         selector = joined(selector, _own_values(own, row.get("matchLabelKeys"), "In"))
     return SpreadConstraint(
-        key=str(row.get("topologyKey") or ""),
-        skew=whole(row.get("maxSkew")),
+        topology_key=str(row.get("topologyKey") or ""),
+        max_skew=whole(row.get("maxSkew")),
         selector=selector,
-        domains=whole(row.get("minDomains")) or 1,
-        by_affinity=row.get("nodeAffinityPolicy") != "Ignore",
-        by_taints=row.get("nodeTaintsPolicy") == "Honor",
+        min_domains=whole(row.get("minDomains")) or 1,
+        honor_affinity=row.get("nodeAffinityPolicy") != "Ignore",
+        honor_taints=row.get("nodeTaintsPolicy") == "Honor",
     )
 
 

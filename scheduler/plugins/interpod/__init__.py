@@ -2,12 +2,11 @@
 Inter-pod affinity and topology spread.
 
     affinity         InterPodAffinity
-    default_spread   default spreading constraints by Service/ReplicaSet
-    existing_terms   affinity terms of placed pods
+    default_spread   default spread constraints by Service and controller
+    existing_terms   affinity terms of the pods on rows
     informers        namespaces, services, controllers to watch
-    plugin           entry point of affinity and spread
-    pod_counts       pods selected per row (with kinds.py); records of the counts
-    pod_records      ?
+    plugin           the plugin: affinity and spread
+    pod_counts       pods per row, by selector
     selector_index   which selectors in use match a pod
     topology_spread  PodTopologySpread
 """

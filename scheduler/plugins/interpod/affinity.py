@@ -1,13 +1,13 @@
 """
-Pod affinity and anti-affinity: who must, may not, and would rather be in one domain.
+Inter-pod affinity and anti-affinity: pods that must, must not, or should share a domain.
 
     affinity         for every term the node's domain holds a pod that matches all terms together;
-                     the first of a group that matches its own terms needs nobody
+                     the first pod of a group that matches its own terms fits without another pod
     anti-affinity    no term's domain holds a pod that the term selects
-    of others        no pod with a term that selects this one is in the term's domain
+    existing pods    no pod with an anti-affinity term that selects this one is in the term's domain
 
 A node without the topology key is in no domain: it satisfies no affinity, and breaks no
-anti-affinity. Terminating pods count until they are gone.
+anti-affinity. Terminating pods count until they are deleted.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ import numpy as np
 from scheduler.columns.node_table import ABSENT, Bools, Codes, Ints, NodeTable
 from scheduler.model.pod import Pod
 from scheduler.model.pod_affinity import PodAffinityTerm
-from scheduler.plugins.interpod.existing_terms import KEEPS_OUT, ExistingTerms
+from scheduler.plugins.interpod.existing_terms import ANTI_AFFINITY, ExistingTerms
 from scheduler.plugins.interpod.pod_counts import (
     Column,
     ExistingTerm,
@@ -27,131 +27,135 @@ from scheduler.plugins.interpod.pod_counts import (
     SelectorCount,
 )
 
-NOT_NEAR: Final = "node(s) didn't match pod affinity rules"
-TOO_NEAR: Final = "node(s) didn't match pod anti-affinity rules"
-KEPT_OUT: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+NO_AFFINITY: Final = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_BROKEN: Final = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _BEST: Final = 100
 
 
 class InterPodAffinity:
-    """Required terms refuse, preferred ones score; so do those of the pods on rows."""
+    """Required terms filter, preferred terms score; so do the terms of the pods on rows."""
 
-    def __init__(self, table: NodeTable, counts: PodCounts, owners: ExistingTerms) -> None:
+    def __init__(self, table: NodeTable, counts: PodCounts, existing: ExistingTerms) -> None:
         self._table = table
         self._counts = counts
-        self._owners = owners
+        self._existing = existing
 
-    def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
-        wish = pod.spec.inter_pod
+    def filter(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
+        constraints = pod.spec.inter_pod
         left = rows
-        if wish.affinity:
-            alone = left & ~self._near(wish.affinity, kind, left)
-            left = left & ~alone
-            yield NOT_NEAR, alone
-        if wish.anti:
-            close = np.zeros_like(left)
-            for term in wish.anti:
-                here = np.flatnonzero(self._column(term))
-                close |= _sharing(self._table.codes(term.key), here)
-            close &= left
-            left = left & ~close
-            yield TOO_NEAR, close
-        barred = self._barred(kind)
-        if barred is not None:
-            yield KEPT_OUT, left & barred
+        if constraints.affinity:
+            rejected = left & ~self._satisfying(constraints.affinity, kind, left)
+            left = left & ~rejected
+            yield NO_AFFINITY, rejected
+        if constraints.anti_affinity:
+            rejected = np.zeros_like(left)
+            for term in constraints.anti_affinity:
+                occupied = np.flatnonzero(self._column(term))
+                rejected |= _in_same_domain(self._table.codes(term.topology_key), occupied)
+            rejected &= left
+            left = left & ~rejected
+            yield ANTI_AFFINITY_BROKEN, rejected
+        excluded = self._excluded_by_existing(kind)
+        if excluded is not None:
+            yield EXISTING_ANTI_AFFINITY, left & excluded
 
-    def keeps_out(self, kind: PodKind) -> bool:
-        """Whether somebody on some row has a word against such pods."""
-        return any(owned.weight == KEEPS_OUT and owned.rows for owned in self._owners.about(kind))
+    def excluded_by_existing(self, kind: PodKind) -> bool:
+        """Whether a pod on any row has an anti-affinity term that selects such pods."""
+        terms = self._existing.selecting(kind)
+        return any(term.weight == ANTI_AFFINITY and term.rows for term in terms)
 
     def score(self, pod: Pod, kind: PodKind, rows: Bools) -> Ints | None:
-        """0 to 100 over the rows; None when nobody has a preference that bears on the pod."""
+        """0 to 100 over the rows; None: no preference applies to the pod."""
         total: Ints | None = None
         for term, weight in pod.spec.inter_pod.preferred:
             column = self._column(term)
-            here = np.flatnonzero(column)
-            total = self._weigh(total, term, here, column[here].astype(np.int64) * weight)
-        for owned in self._owners.about(kind):
-            if owned.weight != KEEPS_OUT and owned.rows:
-                here, many = _owners_of(owned)
-                total = self._weigh(total, owned.term, here, many * owned.weight)
+            occupied = np.flatnonzero(column)
+            counts = column[occupied].astype(np.int64)
+            total = self._weigh(total, term, occupied, counts * weight)
+        for existing in self._existing.selecting(kind):
+            if existing.weight != ANTI_AFFINITY and existing.rows:
+                occupied, counts = _rows_and_counts(existing)
+                total = self._weigh(total, existing.term, occupied, counts * existing.weight)
         if total is None:
             return None
-        return _normal(total, rows)
+        return _normalized(total, rows)
 
     def prepare(self, pod: Pod) -> None:
-        """Have the counts that the pod's own wish asks for."""
-        wish = pod.spec.inter_pod
-        if wish.affinity:
-            self._count(wish.affinity)
-        for term in (*wish.anti, *(term for term, _ in wish.preferred)):
+        """Open the counts of the pod's own terms."""
+        constraints = pod.spec.inter_pod
+        if constraints.affinity:
+            self._count(constraints.affinity)
+        preferred = (term for term, _ in constraints.preferred)
+        for term in (*constraints.anti_affinity, *preferred):
             self._count((term,))
 
     def _weigh(
-        self, total: Ints | None, term: PodAffinityTerm, here: Ints, weights: Ints
+        self, total: Ints | None, term: PodAffinityTerm, occupied: Ints, weights: Ints
     ) -> Ints | None:
-        if len(here) == 0:
+        if len(occupied) == 0:
             return total
-        codes = self._table.codes(term.key)
-        by_domain = np.bincount(codes[here], weights=weights, minlength=int(codes.max()) + 1)
+        codes = self._table.codes(term.topology_key)
+        by_domain = np.bincount(codes[occupied], weights=weights, minlength=int(codes.max()) + 1)
         by_domain[ABSENT] = 0
-        found: Ints = by_domain[codes].astype(np.int64)
-        return found if total is None else total + found
+        points: Ints = by_domain[codes].astype(np.int64)
+        return points if total is None else total + points
 
-    def _near(self, terms: tuple[PodAffinityTerm, ...], kind: PodKind, rows: Bools) -> Bools:
+    def _satisfying(self, terms: tuple[PodAffinityTerm, ...], kind: PodKind, rows: Bools) -> Bools:
         count = self._count(terms)
-        here = np.flatnonzero(count.fit(len(rows)))
-        near, keyed = rows, rows
-        somebody = False
+        occupied = np.flatnonzero(count.fit(len(rows)))
+        matching, labelled = rows, rows
+        any_match = False
         for term in terms:
-            codes = self._table.codes(term.key)
-            keyed = keyed & (codes != ABSENT)
-            near = near & _sharing(codes, here)
-            somebody = somebody or bool((codes[here] != ABSENT).any())
-        first = not somebody and self._counts.selects(count, kind)
-        return keyed if first else near
+            codes = self._table.codes(term.topology_key)
+            labelled = labelled & (codes != ABSENT)
+            matching = matching & _in_same_domain(codes, occupied)
+            any_match = any_match or bool((codes[occupied] != ABSENT).any())
+        is_first = not any_match and self._counts.selects(count, kind)
+        return labelled if is_first else matching
 
-    def _barred(self, kind: PodKind) -> Bools | None:
-        barred: Bools | None = None
-        for owned in self._owners.about(kind):
-            if owned.weight == KEEPS_OUT and owned.rows:
-                here, _ = _owners_of(owned)
-                found = _sharing(self._table.codes(owned.term.key), here)
-                barred = found if barred is None else barred | found
-        return barred
+    def _excluded_by_existing(self, kind: PodKind) -> Bools | None:
+        excluded: Bools | None = None
+        for existing in self._existing.selecting(kind):
+            if existing.weight == ANTI_AFFINITY and existing.rows:
+                occupied, _ = _rows_and_counts(existing)
+                codes = self._table.codes(existing.term.topology_key)
+                rows = _in_same_domain(codes, occupied)
+                excluded = rows if excluded is None else excluded | rows
+        return excluded
 
     def _count(self, terms: tuple[PodAffinityTerm, ...]) -> SelectorCount:
         group = tuple((term.scope, term.selector) for term in terms)
-        return self._counts.count(group, staying=False)
+        return self._counts.count(group, with_terminating=True)
 
     def _column(self, term: PodAffinityTerm) -> Column:
         return self._count((term,)).fit(len(self._table.alive))
 
 
-def _sharing(codes: Codes, here: Ints) -> Bools:
-    """The rows in one domain with one of these."""
-    held = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.bool_)
-    held[codes[here]] = True
-    held[ABSENT] = False
-    found: Bools = held[codes]
-    return found
+def _in_same_domain(codes: Codes, occupied: Ints) -> Bools:
+    """The rows that share a domain with one of the occupied rows."""
+    domains = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.bool_)
+    domains[codes[occupied]] = True
+    domains[ABSENT] = False
+    rows: Bools = domains[codes]
+    return rows
 
 
-def _owners_of(owned: ExistingTerm) -> tuple[Ints, Ints]:
-    size = len(owned.rows)
+def _rows_and_counts(term: ExistingTerm) -> tuple[Ints, Ints]:
+    size = len(term.rows)
     return (
-        np.fromiter(owned.rows.keys(), dtype=np.int64, count=size),
-        np.fromiter(owned.rows.values(), dtype=np.int64, count=size),
+        np.fromiter(term.rows.keys(), dtype=np.int64, count=size),
+        np.fromiter(term.rows.values(), dtype=np.int64, count=size),
     )
 
 
-def _normal(total: Ints, rows: Bools) -> Ints:
-    marks = np.zeros(len(total), dtype=np.int64)
-    mine = total[rows]
-    if len(mine) == 0:
-        return marks
-    least, most = int(mine.min()), int(mine.max())
+def _normalized(total: Ints, rows: Bools) -> Ints:
+    scores = np.zeros(len(total), dtype=np.int64)
+    points = total[rows]
+    if len(points) == 0:
+        return scores
+    least, most = int(points.min()), int(points.max())
     if most > least:
-        marks[rows] = (_BEST * ((mine - least) / (most - least))).astype(np.int64)
-    return marks
+        scores[rows] = (_BEST * ((points - least) / (most - least))).astype(np.int64)
+    return scores

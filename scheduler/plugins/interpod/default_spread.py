@@ -1,8 +1,8 @@
 """
-The spreading that pods get without asking: over hosts and zones, those that serve together.
+Default spread constraints: the pods of one workload over hosts and zones.
 
-Who serves together is told by the Services that select the pod, and by its ReplicaSet, StatefulSet
-or ReplicationController. A pod of none of them is not spread.
+The Services that select the pod define the workload, together with its ReplicaSet, StatefulSet or
+ReplicationController. A pod without any of them gets no default constraint.
 """
 
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from scheduler.model.pod_affinity import SpreadConstraint
 from scheduler.plugins.interpod.topology_spread import HOST
 
 SERVICE: Final = "Service"
-_PLAIN: Final = frozenset({SERVICE, "ReplicationController"})  # their selector is a plain map
+_MAP_SELECTORS: Final = frozenset({SERVICE, "ReplicationController"})  # no LabelSelector
 _ZONE: Final = "topology.kubernetes.io/zone"
 _HOST_SKEW: Final = 3
 _ZONE_SKEW: Final = 5
-_KEPT: Final = 4096
+_CACHE_SIZE: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSelector:
-    """A Service or a controller, and the pods that are its own."""
+    """A Service or a controller, and the selector of its pods."""
 
     kind: str
     namespace: str
@@ -35,12 +35,13 @@ class WorkloadSelector:
     @classmethod
     def read(cls, kind: str, obj: Json) -> Self:
         """From a Service, ReplicationController, ReplicaSet or StatefulSet."""
-        about, found = mapping(obj.get("metadata")), mapping(obj.get("spec")).get("selector")
+        about = mapping(obj.get("metadata"))
+        value = mapping(obj.get("spec")).get("selector")
         selector: Selector = label_selector.NOTHING
-        if kind not in _PLAIN:
-            selector = label_selector.read(found)
-        elif found is not None:
-            selector = label_selector.joined(label_selector.equals(found))
+        if kind not in _MAP_SELECTORS:
+            selector = label_selector.read(value)
+        elif value is not None:
+            selector = label_selector.joined(label_selector.equals(value))
         return cls(kind, str(about.get("namespace") or ""), str(about.get("name")), selector)
 
 
@@ -49,46 +50,51 @@ class DefaultSpread:
 
     def __init__(self) -> None:
         self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
-        self._known: dict[tuple[object, ...], tuple[SpreadConstraint, ...]] = {}
+        self._cache: dict[tuple[object, ...], tuple[SpreadConstraint, ...]] = {}
 
-    def put(self, one: WorkloadSelector) -> bool:
+    def put(self, workload: WorkloadSelector) -> bool:
         """True when something changed."""
-        mine = self._selectors.setdefault((one.kind, one.namespace), {})
-        if one.name in mine and mine[one.name] == one.selector:
+        selectors = self._selectors.setdefault((workload.kind, workload.namespace), {})
+        if workload.name in selectors and selectors[workload.name] == workload.selector:
             return False
-        mine[one.name] = one.selector
-        self._known.clear()
+        selectors[workload.name] = workload.selector
+        self._cache.clear()
         return True
 
-    def drop(self, one: WorkloadSelector) -> bool:
-        gone = self._selectors.get((one.kind, one.namespace), {}).pop(one.name, None) is not None
-        if gone:
-            self._known.clear()
-        return gone
+    def drop(self, workload: WorkloadSelector) -> bool:
+        selectors = self._selectors.get((workload.kind, workload.namespace), {})
+        dropped = selectors.pop(workload.name, None) is not None
+        if dropped:
+            self._cache.clear()
+        return dropped
 
     def of(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
-        """What holds for the pod when it asks for no spreading itself."""
+        """The constraints of a pod that has no spread constraints of its own."""
         if not self._selectors:
             return ()
         key = (pod.key.namespace, pod.labels, pod.owner and (pod.owner.kind, pod.owner.name))
-        found = self._known.get(key)
-        if found is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            found = self._known[key] = self._spreads(pod)
-        return found
+        constraints = self._cache.get(key)
+        if constraints is None:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            constraints = self._cache[key] = self._constraints(pod)
+        return constraints
 
-    def _spreads(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
+    def _constraints(self, pod: Pod) -> tuple[SpreadConstraint, ...]:
         namespace, labels = pod.key.namespace, dict(pod.labels)
         services = self._selectors.get((SERVICE, namespace), {})
-        parts = [one for one in services.values() if one is not None]
-        parts = [one for one in parts if label_selector.selects(one, labels)]
+        parts = [
+            selector
+            for selector in services.values()
+            if selector is not None and label_selector.selects(selector, labels)
+        ]
         if pod.owner is not None and pod.owner.kind != SERVICE:
             owner = self._selectors.get((pod.owner.kind, namespace), {}).get(pod.owner.name)
             parts.append(owner or ())
         selector = label_selector.joined(*parts)
         if not selector:
             return ()
-        return SpreadConstraint(HOST, _HOST_SKEW, selector), SpreadConstraint(
-            _ZONE, _ZONE_SKEW, selector
+        return (
+            SpreadConstraint(HOST, _HOST_SKEW, selector),
+            SpreadConstraint(_ZONE, _ZONE_SKEW, selector),
         )

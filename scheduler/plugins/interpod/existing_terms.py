@@ -1,9 +1,9 @@
 """
-Terms of pods that are on rows, and which of them select a pod that comes.
+Affinity terms of the pods on rows, and which of them select an incoming pod.
 
-An existing pod's required anti-affinity keeps others out of its domain, and its required affinity
-and its preferences draw them in or push them away. Terms are found by the label they require, so a
-pod that nobody has a term about pays for a look at its own labels.
+An existing pod's required anti-affinity excludes selected pods from its domain. Its required
+affinity and its preferences raise or lower their scores there. The index finds terms by a label
+that they require, so a pod that no term selects costs one lookup per label of its own.
 """
 
 from collections.abc import Iterator
@@ -13,95 +13,99 @@ from scheduler.model.pod_affinity import InterPodConstraints, PodAffinityTerm
 from scheduler.plugins.interpod.pod_counts import ExistingTerm, PodKind
 from scheduler.plugins.interpod.selector_index import NamespaceLabels, SelectorIndex
 
-KEEPS_OUT: Final = 0
+ANTI_AFFINITY: Final = 0
 _REQUIRED_WEIGHT: Final = 1  # kube-scheduler's hardPodAffinityWeight
-_IDLE: Final = 1024  # terms without owners that are kept before they are looked through
+_IDLE: Final = 1024  # terms without pods that are kept before a sweep
 
 
 class ExistingTerms:
-    """One record for each distinct (term, weight) that some pod has or had."""
+    """One record for each distinct (term, weight) that a pod has or had."""
 
     def __init__(self, namespaces: NamespaceLabels) -> None:
         self._namespaces = namespaces
         self._version = 0
-        self._owned: dict[tuple[PodAffinityTerm, int], ExistingTerm] = {}
+        self._terms: dict[tuple[PodAffinityTerm, int], ExistingTerm] = {}
         self._index: SelectorIndex[ExistingTerm] = SelectorIndex()
-        self._by_wish: dict[InterPodConstraints, tuple[ExistingTerm, ...]] = {}
+        self._by_constraints: dict[InterPodConstraints, tuple[ExistingTerm, ...]] = {}
         self._sweep_at = _IDLE
         self._numbers = 0
 
     def __len__(self) -> int:
-        return len(self._owned)
+        return len(self._terms)
 
-    def take(self, wish: InterPodConstraints, row: int) -> None:
-        for owned in self._of(wish):
-            owned.rows[row] = owned.rows.get(row, 0) + 1
+    def charge(self, constraints: InterPodConstraints, row: int) -> None:
+        for existing in self._of(constraints):
+            existing.rows[row] = existing.rows.get(row, 0) + 1
 
-    def give(self, wish: InterPodConstraints, row: int) -> None:
-        for owned in self._of(wish):
-            left = owned.rows[row] - 1
+    def uncharge(self, constraints: InterPodConstraints, row: int) -> None:
+        for existing in self._of(constraints):
+            left = existing.rows[row] - 1
             if left:
-                owned.rows[row] = left
+                existing.rows[row] = left
             else:
-                del owned.rows[row]
+                del existing.rows[row]
 
     def drop(self, row: int) -> None:
-        for owned in self._owned.values():
-            owned.rows.pop(row, None)
+        for existing in self._terms.values():
+            existing.rows.pop(row, None)
 
     def on(self, row: int) -> dict[tuple[PodAffinityTerm, int], int]:
-        return {key: owned.rows[row] for key, owned in self._owned.items() if row in owned.rows}
+        return {
+            key: existing.rows[row] for key, existing in self._terms.items() if row in existing.rows
+        }
 
-    def about(self, kind: PodKind) -> tuple[ExistingTerm, ...]:
-        """The terms that select such pods, with owners or without."""
-        if kind.owned_at != self._version:
-            kind.owned = tuple(
-                owned for owned in self._index.candidates(kind.pairs) if self._selects(owned, kind)
+    def selecting(self, kind: PodKind) -> tuple[ExistingTerm, ...]:
+        """The terms that select such pods; a term may have no pods on rows any more."""
+        if kind.terms_at != self._version:
+            kind.terms = tuple(
+                existing
+                for existing in self._index.candidates(kind.pairs)
+                if self._selects(existing, kind)
             )
-            kind.owned_at = self._version
-        return kind.owned
+            kind.terms_at = self._version
+        return kind.terms
 
     def renew(self) -> None:
-        """Namespaces changed: who is selected is asked again."""
+        """Namespaces changed: match the terms again."""
         self._version += 1
 
-    def _selects(self, owned: ExistingTerm, kind: PodKind) -> bool:
-        group = ((owned.term.scope, owned.term.selector),)
+    def _selects(self, existing: ExistingTerm, kind: PodKind) -> bool:
+        group = ((existing.term.scope, existing.term.selector),)
         return self._namespaces.selected(group, kind.namespace, kind.labels)
 
-    def _of(self, wish: InterPodConstraints) -> tuple[ExistingTerm, ...]:
-        found = self._by_wish.get(wish)
-        if found is None:
-            if len(self._owned) >= self._sweep_at or len(self._by_wish) >= self._sweep_at:
+    def _of(self, constraints: InterPodConstraints) -> tuple[ExistingTerm, ...]:
+        terms = self._by_constraints.get(constraints)
+        if terms is None:
+            if len(self._terms) >= self._sweep_at or len(self._by_constraints) >= self._sweep_at:
                 self._sweep()
-            found = tuple(self._record(term, weight) for term, weight in _terms(wish))
-            self._by_wish[wish] = found
-        return found
+            terms = tuple(self._record(term, weight) for term, weight in _terms(constraints))
+            self._by_constraints[constraints] = terms
+        return terms
 
     def _record(self, term: PodAffinityTerm, weight: int) -> ExistingTerm:
-        owned = self._owned.get((term, weight))
-        if owned is None:
+        existing = self._terms.get((term, weight))
+        if existing is None:
             self._numbers += 1
-            owned = ExistingTerm(self._numbers, term, weight)
-            self._owned[term, weight] = owned
-            self._index.add(owned, ((term.scope, term.selector),))
+            existing = ExistingTerm(self._numbers, term, weight)
+            self._terms[term, weight] = existing
+            self._index.add(existing, ((term.scope, term.selector),))
             self._version += 1
-        return owned
+        return existing
 
     def _sweep(self) -> None:
-        """Records with owners stay the same objects; the others are made again when needed."""
-        self._owned = {key: owned for key, owned in self._owned.items() if owned.rows}
-        self._by_wish = {}
+        """Keep the records that have pods on rows; the others are created again on use."""
+        self._terms = {key: existing for key, existing in self._terms.items() if existing.rows}
+        self._by_constraints = {}
         self._index.clear()
-        for owned in self._owned.values():
-            self._index.add(owned, ((owned.term.scope, owned.term.selector),))
-        self._sweep_at = 2 * len(self._owned) + _IDLE
+        for existing in self._terms.values():
+            self._index.add(existing, ((existing.term.scope, existing.term.selector),))
+        self._sweep_at = 2 * len(self._terms) + _IDLE
         self._version += 1
 
 
-def _terms(wish: InterPodConstraints) -> Iterator[tuple[PodAffinityTerm, int]]:
-    for term in wish.anti:
-        yield term, KEEPS_OUT
-    for term in wish.affinity:
+def _terms(constraints: InterPodConstraints) -> Iterator[tuple[PodAffinityTerm, int]]:
+    for term in constraints.anti_affinity:
+        yield term, ANTI_AFFINITY
+    for term in constraints.affinity:
         yield term, _REQUIRED_WEIGHT
-    yield from wish.preferred
+    yield from constraints.preferred

@@ -1,9 +1,9 @@
 """
-What must be watched for rules about other pods, beside nodes and pods themselves.
+Resources to watch for inter-pod constraints, beside nodes and pods.
 
-Namespaces answer namespace selectors: without them a pod may be placed against a rule. Services and
-controllers only say who serves together, for the spreading that nobody asked for: missing them
-makes a placement worse, not wrong.
+Namespace selectors need the labels of namespaces: without them a placement may break a constraint.
+Services and controllers only define default spread constraints: without them a placement is less
+even, but valid.
 """
 
 from dataclasses import dataclass
@@ -30,22 +30,27 @@ class Namespace:
         return cls(str(about.get("name")), pairs(about.get("labels")))
 
 
-def namespaces(peers: InterPod) -> Feed:
-    """Must be in sync before pods are planned."""
+def namespaces(interpod: InterPod) -> Feed:
+    """Must be in sync before the scheduler plans pods."""
 
-    def put(found: Namespace) -> bool:
-        return peers.put_namespace(found.name, found.labels)
+    def put(namespace: Namespace) -> bool:
+        return interpod.put_namespace(namespace.name, namespace.labels)
 
-    def drop(found: Namespace) -> bool:
-        return peers.drop_namespace(found.name)
+    def drop(namespace: Namespace) -> bool:
+        return interpod.drop_namespace(namespace.name)
 
     return Feed(resources.NAMESPACES, Namespace.read, put, drop)
 
 
-def serving(peers: InterPod) -> tuple[Feed, ...]:
+def workloads(interpod: InterPod) -> tuple[Feed, ...]:
     return tuple(
-        Feed(one, partial(WorkloadSelector.read, one.kind), peers.defaults.put, peers.defaults.drop)
-        for one in (
+        Feed(
+            resource,
+            partial(WorkloadSelector.read, resource.kind),
+            interpod.defaults.put,
+            interpod.defaults.drop,
+        )
+        for resource in (
             resources.SERVICES,
             resources.REPLICATION_CONTROLLERS,
             resources.REPLICA_SETS,

@@ -1,14 +1,14 @@
 """
-Pods and the pods around them: (anti-)affinity and topology spread.
+Inter-pod affinity and topology spread as one plugin.
 
-    selectors, kinds    which selectors in use select a pod
-    counts              how many pods a selector selects on each row
-    owners              the terms of pods that are on rows
-    spread, affinity    the rules over these numbers
-    defaults            the spreading that nobody wrote down
+    selector_index             which selectors in use select a pod
+    pod_counts                 how many pods a selector selects on each row
+    existing_terms             the affinity terms of the pods on rows
+    topology_spread, affinity  filters and scores over these counts
+    default_spread             spread constraints of pods without their own
 
-Placing a pod changes the numbers at once, taking it back restores them exactly; so the members of a
-gang see each other inside a plan. A pod that no selector selects costs one look at its labels.
+`charge` updates the counts at once and `uncharge` restores them exactly, so the members of a gang
+see each other within one plan. A pod that no selector selects costs one lookup per label.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from scheduler.plugins.interpod.topology_spread import TopologySpread
 from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
 
 WEIGHT: Final = 2
-_KEPT: Final = 1024
+_CACHE_SIZE: Final = 1024
 
 
 class InterPod(Plugin):
@@ -43,32 +43,32 @@ class InterPod(Plugin):
         self.defaults = DefaultSpread()
         self._namespaces = NamespaceLabels()
         self._counts = PodCounts(table, self._namespaces)
-        self._owners = ExistingTerms(self._namespaces)
-        self._spreading = TopologySpread(table, self._counts)
-        self._nearness = InterPodAffinity(table, self._counts, self._owners)
-        self._prepared: dict[InterPodConstraints, int] = {}  # wish -> the epoch of its counts
+        self._existing = ExistingTerms(self._namespaces)
+        self._spread = TopologySpread(table, self._counts)
+        self._affinity = InterPodAffinity(table, self._counts, self._existing)
+        self._prepared: dict[InterPodConstraints, int] = {}  # -> the epoch of its counts
 
     # --- state ---
 
     def charge(self, pod: Pod, row: int, assignment: Assignment) -> None:
-        self._counts.take(pod, row)
+        self._counts.charge(pod, row)
         if pod.spec.inter_pod is not NO_INTER_POD:
-            self._owners.take(pod.spec.inter_pod, row)
+            self._existing.charge(pod.spec.inter_pod, row)
 
     def uncharge(self, pod: Pod, row: int, assignment: Assignment) -> None:
-        self._counts.give(pod, row)
+        self._counts.uncharge(pod, row)
         if pod.spec.inter_pod is not NO_INTER_POD:
-            self._owners.give(pod.spec.inter_pod, row)
+            self._existing.uncharge(pod.spec.inter_pod, row)
 
     def drop(self, row: int) -> None:
         self._counts.drop(row)
-        self._owners.drop(row)
+        self._existing.drop(row)
 
     def state(self, row: int) -> tuple[object, ...]:
-        return self._counts.on(row), self._owners.on(row)
+        return self._counts.on(row), self._existing.on(row)
 
     def put_namespace(self, name: str, labels: Labels) -> bool:
-        """Namespace selectors are answered by these labels. True when something changed."""
+        """Set the labels that namespace selectors match. True when something changed."""
         return self._namespaces.put(name, labels) and self._renew()
 
     def drop_namespace(self, name: str) -> bool:
@@ -76,7 +76,7 @@ class InterPod(Plugin):
 
     def _renew(self) -> bool:
         self._counts.forget()
-        self._owners.renew()
+        self._existing.renew()
         return True
 
     # --- filters ---
@@ -86,25 +86,28 @@ class InterPod(Plugin):
             return
         kind = self._counts.kind(pod)
         left = rows
-        for reason, refused in self._spreading.refuse(pod, kind, rows):
-            left = left & ~refused
-            yield reason, refused
-        yield from self._nearness.refuse(pod, kind, left)
+        for reason, rejected in self._spread.filter(pod, kind, rows):
+            left = left & ~rejected
+            yield reason, rejected
+        yield from self._affinity.filter(pod, kind, left)
 
     def depends_on_pods(self, pod: Pod) -> bool:
-        """Whether where this pod may go depends on other pods: by its own wish or by theirs."""
-        if pod.spec.inter_pod.binding:
+        """By the pod's own constraints, or by anti-affinity of the pods on rows."""
+        if pod.spec.inter_pod.is_hard:
             return True
-        return bool(len(self._owners)) and self._nearness.keeps_out(self._counts.kind(pod))
+        if not len(self._existing):
+            return False
+        return self._affinity.excluded_by_existing(self._counts.kind(pod))
 
     def signature(self, pod: Pod) -> tuple[int, ...]:
-        """Which known selectors match the pod: pods of one shape and signature are alike."""
+        """The selectors in use that select the pod, and the existing terms, as negative numbers."""
         self._prepare(pod)
-        if not (len(self._counts) or len(self._owners)):
+        if not (len(self._counts) or len(self._existing)):
             return ()
         kind = self._counts.kind(pod)
         counted = sorted(count.number for count in kind.counts)
-        return (*counted, *sorted(-owned.number for owned in self._owners.about(kind)))
+        # Terms are numbered apart from counts: the sign keeps the two from being mixed up.
+        return (*counted, *sorted(-term.number for term in self._existing.selecting(kind)))
 
     def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
         if spec.inter_pod != NO_INTER_POD:
@@ -119,25 +122,29 @@ class InterPod(Plugin):
 
     def scores(self, pod: Pod, rows: Bools) -> tuple[Ints, Ints] | None:
         """(spread, affinity), each 0 to 100 over the rows, 0 elsewhere; None: nothing applies."""
-        wish = pod.spec.inter_pod
+        constraints = pod.spec.inter_pod
+        own = constraints.soft_spread
         spread: Ints | None = None
-        if soft := wish.soft or (() if wish.hard else self.defaults.of(pod)):
-            spread = self._spreading.score(pod, rows, soft, every_key=bool(wish.soft))
-        near: Ints | None = None
-        if wish.preferred or len(self._owners):
-            near = self._nearness.score(pod, self._counts.kind(pod), rows)
-        if spread is None and near is None:
+        if soft := own or (() if constraints.hard_spread else self.defaults.of(pod)):
+            spread = self._spread.score(pod, rows, soft, every_key=bool(own))
+        affinity: Ints | None = None
+        if constraints.preferred or len(self._existing):
+            affinity = self._affinity.score(pod, self._counts.kind(pod), rows)
+        if spread is None and affinity is None:
             return None
         nothing = np.zeros(len(rows), dtype=np.int64)
-        return nothing if spread is None else spread, nothing if near is None else near
+        return (
+            nothing if spread is None else spread,
+            nothing if affinity is None else affinity,
+        )
 
     def _prepare(self, pod: Pod) -> None:
-        """The counts that the pod's own wish asks for, so that it is known which it is part of."""
-        wish = pod.spec.inter_pod
-        if wish is NO_INTER_POD or self._prepared.get(wish) == self._counts.epoch:
+        """Open the counts of the pod's own constraints, which may select the pod itself."""
+        constraints = pod.spec.inter_pod
+        if constraints is NO_INTER_POD or self._prepared.get(constraints) == self._counts.epoch:
             return
-        if len(self._prepared) >= _KEPT:
+        if len(self._prepared) >= _CACHE_SIZE:
             self._prepared.clear()
-        self._spreading.prepare(pod)
-        self._nearness.prepare(pod)
-        self._prepared[wish] = self._counts.epoch
+        self._spread.prepare(pod)
+        self._affinity.prepare(pod)
+        self._prepared[constraints] = self._counts.epoch

@@ -1,12 +1,12 @@
 """
-How many pods each selector in use selects on each row, kept while pods come and go.
+How many pods each selector in use selects on each row, kept up to date with every placement.
 
-    take, give    add a pod's kind to a row, and take it away again: exact opposites
-    count         the count of a group, filled from the kinds on rows when it is first asked for
+    charge, uncharge    add a pod's kind to a row and remove it again: exact opposites
+    count               the count of a selector group, filled from the kinds on rows on first use
 
-What holds at every moment: a count's column is the sum of the rows of the kinds that it selects. So
-it does not matter whether a count was known before a pod came, or after. Memory is bounded: when
-the columns are too many they are all forgotten, and filled again as they are asked for.
+Invariant: a count's column is the sum of the rows of the kinds that it selects. So the order of
+opening a count and placing a pod does not matter. Memory is bounded: when there are too many
+columns, `forget` drops all of them, and `count` fills them again on use.
 """
 
 from collections.abc import Collection
@@ -28,67 +28,67 @@ from scheduler.plugins.interpod.selector_index import (
 
 _BYTES: Final = 32 * 2**20  # of all columns together
 _FEWEST: Final = 64
-_IDLE: Final = 4096  # kinds without pods that are kept before they are looked through
+_IDLE: Final = 4096  # kinds without pods that are kept before a sweep
 
 Column = NDArray[np.int32]
 
 
 class PodKind:
-    """Namespace, labels, and whether the pods stay: terminating ones do not count for spreading."""
+    """Pods of one namespace with equal labels; terminating pods are a kind of their own."""
 
     __slots__ = (
         "counts",
         "counts_at",
         "namespace",
-        "owned",
-        "owned_at",
         "pairs",
         "rows",
-        "staying",
+        "terminating",
+        "terms",
+        "terms_at",
     )
 
-    def __init__(self, namespace: str, pairs: Labels, *, staying: bool) -> None:
+    def __init__(self, namespace: str, pairs: Labels, *, terminating: bool) -> None:
         self.namespace = namespace
         self.pairs = pairs
-        self.staying = staying
-        self.rows: dict[int, int] = {}  # row -> how many
-        self.counts: tuple[SelectorCount, ...] = ()  # those that select it
-        self.counts_at = -1  # and the version of all counts for which that holds
-        self.owned: tuple[ExistingTerm, ...] = ()  # the terms of others that select it
-        self.owned_at = -1
+        self.terminating = terminating
+        self.rows: dict[int, int] = {}  # row -> number of pods
+        self.counts: tuple[SelectorCount, ...] = ()  # the counts that select it
+        self.counts_at = -1  # the version of PodCounts that `counts` is valid for
+        self.terms: tuple[ExistingTerm, ...] = ()  # existing terms that select it
+        self.terms_at = -1
 
     @property
     def labels(self) -> dict[str, str]:
-        """Made anew each time: kinds are as many as pods where every pod has labels of its own."""
+        """Not cached: where every pod has labels of its own there are as many kinds as pods."""
         return dict(self.pairs)
 
 
 class SelectorCount:
-    """`column[row]` is how many pods on the row the group selects."""
+    """`column[row]` is the number of pods on the row that the group selects."""
 
-    __slots__ = ("column", "group", "number", "staying")
+    __slots__ = ("column", "group", "number", "with_terminating")
 
-    def __init__(self, number: int, group: Group, size: int, *, staying: bool) -> None:
+    def __init__(self, number: int, group: Group, size: int, *, with_terminating: bool) -> None:
         self.number = number
         self.group = group
-        self.staying = staying
+        self.with_terminating = with_terminating
         self.column: Column = np.zeros(size, dtype=np.int32)
 
-    def add(self, row: int, many: int) -> None:
+    def add(self, row: int, pods: int) -> None:
         if row >= len(self.column):
             self.fit(2 * (row + 1))
-        self.column[row] += many
+        self.column[row] += pods
 
     def fit(self, size: int) -> Column:
-        """The column, at least so long."""
-        short = size - len(self.column)
-        if short > 0:
-            self.column = np.concatenate([self.column, np.zeros(short, dtype=np.int32)])
+        """The column, extended to at least this size."""
+        missing = size - len(self.column)
+        if missing > 0:
+            self.column = np.concatenate([self.column, np.zeros(missing, dtype=np.int32)])
         return self.column
 
 
 class PodCounts:
-    """`version` changes with the set of counts, `epoch` when counts handed out are void."""
+    """`version` changes with the set of counts, `epoch` when existing counts become invalid."""
 
     def __init__(self, table: NodeTable, namespaces: NamespaceLabels) -> None:
         self.version = 0
@@ -119,13 +119,13 @@ class PodCounts:
             kind.counts_at = self.version
         return kind
 
-    def take(self, pod: Pod, row: int) -> None:
+    def charge(self, pod: Pod, row: int) -> None:
         kind = self.kind(pod)
         kind.rows[row] = kind.rows.get(row, 0) + 1
         for count in kind.counts:
             count.add(row, +1)
 
-    def give(self, pod: Pod, row: int) -> None:
+    def uncharge(self, pod: Pod, row: int) -> None:
         kind = self.kind(pod)
         left = kind.rows[row] - 1
         if left:
@@ -143,58 +143,59 @@ class PodCounts:
                 count.column[row] = 0
 
     def on(self, row: int) -> dict[tuple[str, Labels, bool], int]:
-        """Who is on a row, by kind."""
+        """The number of pods on a row, by kind."""
         return {key: kind.rows[row] for key, kind in self._kinds.items() if row in kind.rows}
 
     # --- counts ---
 
-    def count(self, group: Group, *, staying: bool) -> SelectorCount:
-        """`staying`: terminating pods are left out."""
-        found = self._counts.get((group, staying))
-        return self._open(group, staying=staying) if found is None else found
+    def count(self, group: Group, *, with_terminating: bool) -> SelectorCount:
+        count = self._counts.get((group, with_terminating))
+        if count is None:
+            return self._open(group, with_terminating=with_terminating)
+        return count
 
     def selects(self, count: SelectorCount, kind: PodKind) -> bool:
-        if count.staying and not kind.staying:
+        if kind.terminating and not count.with_terminating:
             return False
         return self._namespaces.selected(count.group, kind.namespace, kind.labels)
 
     def forget(self) -> None:
-        """Every count is filled anew when next asked for."""
+        """Drop all counts; `count` fills them again on use."""
         self._counts.clear()
         self._index.clear()
         self.version += 1
         self.epoch += 1
 
-    def _open(self, group: Group, *, staying: bool) -> SelectorCount:
+    def _open(self, group: Group, *, with_terminating: bool) -> SelectorCount:
         size = len(self._table.alive)
         if len(self._counts) >= max(_FEWEST, _BYTES // (4 * size)):
             self.forget()
         self._numbers += 1
-        count = SelectorCount(self._numbers, group, size, staying=staying)
+        count = SelectorCount(self._numbers, group, size, with_terminating=with_terminating)
         for namespace, kinds in self._in.items():
             if all(self._namespaces.within(scope, namespace) for scope, _ in group):
                 self._fill(count, kinds)
-        self._counts[group, staying] = count
+        self._counts[group, with_terminating] = count
         self._index.add(count, group)
         self.version += 1
         return count
 
     def _fill(self, count: SelectorCount, kinds: Collection[PodKind]) -> None:
-        exact = anchor(count.group)
-        if exact is not None:
-            wanted = [(exact.key, value) for value in exact.values]
-            kinds = [kind for pair in wanted for kind in kinds if pair in kind.pairs]
+        required = anchor(count.group)
+        if required is not None:
+            pairs = [(required.key, value) for value in required.values]
+            kinds = [kind for pair in pairs for kind in kinds if pair in kind.pairs]
         for kind in kinds:
             if kind.rows and self.selects(count, kind):
-                for row, many in kind.rows.items():
-                    count.add(row, many)
+                for row, pods in kind.rows.items():
+                    count.add(row, pods)
 
     # --- kinds ---
 
     def _new_kind(self, pod: Pod) -> PodKind:
         if len(self._kinds) >= self._sweep_at:
             self._sweep()
-        kind = PodKind(pod.key.namespace, pod.labels, staying=not pod.terminating)
+        kind = PodKind(pod.key.namespace, pod.labels, terminating=pod.terminating)
         self._kinds[pod.key.namespace, pod.labels, pod.terminating] = kind
         self._in.setdefault(kind.namespace, set()).add(kind)
         return kind
@@ -209,8 +210,8 @@ class PodCounts:
 
 class ExistingTerm:
     """
-    A term that pods on rows have. `weight` is what a pod that the term selects gains in its
-    domain by each owner; 0: it may not be there at all.
+    An affinity term of pods on rows. Each of these pods adds `weight` to the score of a selected
+    pod in its domain; 0: anti-affinity excludes the selected pod.
     """
 
     __slots__ = ("number", "rows", "term", "weight")
@@ -219,4 +220,4 @@ class ExistingTerm:
         self.number = number
         self.term = term
         self.weight = weight
-        self.rows: dict[int, int] = {}  # row -> how many owners
+        self.rows: dict[int, int] = {}  # row -> number of pods with the term

@@ -1,11 +1,11 @@
 """
-Which selectors in use select a pod, without asking every one of them.
+Which selectors in use select a pod, without trying each of them.
 
-    Group        (scope, selector) pairs that must all select the pod
-    Namespaces   what scopes are answered by; a namespace that was never told has no labels
-    Index        entries found by a label that whoever they select must carry
+    Group            (scope, selector) pairs that must all select the pod
+    NamespaceLabels  the labels of namespaces, for scopes; an unknown namespace has no labels
+    SelectorIndex    entries by a label that every selected pod has
 
-Thousands of workloads each have a selector of their own (`app=x`), and a pod is selected by a few.
+Thousands of workloads each have a selector of their own (`app=x`), and only a few select one pod.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ class NamespaceLabels:
 
     def put(self, name: str, labels: Labels) -> bool:
         """True when something changed."""
-        fresh = dict(labels)
-        changed = self._labels.get(name, {}) != fresh
-        self._labels[name] = fresh
+        new = dict(labels)
+        changed = self._labels.get(name, {}) != new
+        self._labels[name] = new
         return changed
 
     def drop(self, name: str) -> bool:
@@ -47,42 +47,42 @@ class NamespaceLabels:
 
 
 class SelectorIndex(Generic[T]):
-    """Entries, each filed under one label that it requires, or under none."""
+    """Entries, each under a label that it requires, or unanchored."""
 
     def __init__(self) -> None:
-        self._filed: dict[tuple[str, str], list[T]] = {}
-        self._loose: list[T] = []
+        self._by_label: dict[tuple[str, str], list[T]] = {}
+        self._unanchored: list[T] = []
 
     def add(self, entry: T, group: Group) -> None:
-        for place in self._places(group):
-            place.append(entry)
+        for bucket in self._buckets(group):
+            bucket.append(entry)
 
     def clear(self) -> None:
-        self._filed.clear()
-        self._loose.clear()
+        self._by_label.clear()
+        self._unanchored.clear()
 
     def candidates(self, labels: Labels) -> Iterator[T]:
-        """Everything that may select a pod with these labels, each once: a label has one value."""
+        """Every entry that may select a pod with these labels, each once: a label has one value."""
         for pair in labels:
-            if found := self._filed.get(pair):
-                yield from found
-        yield from self._loose
+            if entries := self._by_label.get(pair):
+                yield from entries
+        yield from self._unanchored
 
-    def _places(self, group: Group) -> list[list[T]]:
+    def _buckets(self, group: Group) -> list[list[T]]:
         if any(selector is None for _, selector in group):
             return []
-        exact = anchor(group)
-        if exact is None:
-            return [self._loose]
-        return [self._filed.setdefault((exact.key, value), []) for value in exact.values]
+        required = anchor(group)
+        if required is None:
+            return [self._unanchored]
+        return [self._by_label.setdefault((required.key, value), []) for value in required.values]
 
 
 def anchor(group: Group) -> LabelRequirement | None:
-    """A label and few values of which whoever is selected must have one."""
-    exact = [
+    """The requirement with the fewest values that every selected pod has; None: there is none."""
+    listed = [
         requirement
         for _, selector in group
         for requirement in selector or ()
         if requirement.operator == "In"
     ]
-    return min(exact, key=lambda one: (len(one.values), one), default=None)
+    return min(listed, key=lambda requirement: (len(requirement.values), requirement), default=None)

@@ -1,13 +1,13 @@
 """
-Topology spread: pods alike, evenly over the domains of a topology key.
+Topology spread: the selected pods, evenly over the domains of a topology key.
 
-    a node counts        when it has every key of the constraints, and the constraint's policies let
-                         it: the pod's node affinity (as a rule) and taints (on request)
+    a node counts        when it has every key of the constraints, and the constraint's policies
+                         allow it: node affinity (by default) and taints (on request)
     a domain             the nodes that share a value of the key; it exists when one of them counts
-    a node is refused    when its domain would hold more than the emptiest one by above `skew`
+    a node is rejected   when its domain would exceed the emptiest one by more than `max_skew`
 
-A selector that selects everything counts no pod, yet selects the pod itself: kube-scheduler has it
-so. Terminating pods are not counted. What depends on nodes alone is kept while they stand still.
+As in kube-scheduler a selector that selects everything counts no pod, yet selects the pod itself.
+Terminating pods do not count. Values that depend only on nodes are cached until the nodes change.
 """
 
 import math
@@ -32,144 +32,155 @@ HOST: Final = "kubernetes.io/hostname"
 Floats = NDArray[np.float64]
 
 _BEST: Final = 100
-_KEPT: Final = 128
+_CACHE_SIZE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
 class _ConstraintDomains:
-    """What nodes alone say of one constraint of one shape."""
+    """The domains of one constraint for one scheduling spec, from the nodes alone."""
 
     codes: Codes
     counting: Codes
-    """The codes again, `ABSENT` for nodes that do not count."""
-    domains: Codes
-    """The codes of domains that exist."""
+    """`codes`, but `ABSENT` for nodes that do not count."""
+    existing: Codes
+    """The codes of the domains that exist."""
 
 
 class TopologySpread:
-    """Hard constraints refuse, soft ones score."""
+    """Hard constraints filter, soft constraints score."""
 
     def __init__(self, table: NodeTable, counts: PodCounts) -> None:
         self._table = table
         self._counts = counts
-        self._grounds: dict[tuple[object, ...], tuple[int, tuple[_ConstraintDomains, ...]]] = {}
+        self._cache: dict[tuple[object, ...], tuple[int, tuple[_ConstraintDomains, ...]]] = {}
 
-    def refuse(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
+    def filter(self, pod: Pod, kind: PodKind, rows: Bools) -> Iterator[tuple[str, Bools]]:
         """The first constraint that a node breaks gives the reason."""
-        hard = pod.spec.inter_pod.hard
+        hard = pod.spec.inter_pod.hard_spread
         left = rows
-        for wish, ground in zip(hard, self._all(pod.spec, hard, every_key=True), strict=True):
-            without = left & (ground.codes == ABSENT)
-            left = left & ~without
-            yield UNLABELLED, without
-            over = left & self._skewed(wish, ground, pod.key.namespace, kind)
-            left = left & ~over
-            yield SKEWED, over
+        all_domains = self._all_domains(pod.spec, hard, every_key=True)
+        for constraint, domains in zip(hard, all_domains, strict=True):
+            unlabelled = left & (domains.codes == ABSENT)
+            left = left & ~unlabelled
+            yield UNLABELLED, unlabelled
+            skewed = left & self._skewed(constraint, domains, pod.key.namespace, kind)
+            left = left & ~skewed
+            yield SKEWED, skewed
 
     def _skewed(
-        self, wish: SpreadConstraint, ground: _ConstraintDomains, namespace: str, kind: PodKind
+        self,
+        constraint: SpreadConstraint,
+        domains: _ConstraintDomains,
+        namespace: str,
+        kind: PodKind,
     ) -> Bools:
-        count = self.count(namespace, wish)
+        count = self.count(namespace, constraint)
         if count is None:
-            # The pod itself is one at most, and a skew of one is always allowed.
-            return np.zeros(len(ground.codes), dtype=np.bool_)
-        held = _held(ground, count.fit(len(ground.codes)))
+            # The pod itself counts as one at most, and every constraint allows a skew of one.
+            return np.zeros(len(domains.codes), dtype=np.bool_)
+        pods = _pods_by_domain(domains, count.fit(len(domains.codes)))
         least = 0.0
-        if len(ground.domains) >= wish.domains:
-            least = held[ground.domains].min()
+        if len(domains.existing) >= constraint.min_domains:
+            least = pods[domains.existing].min()
         own = self._counts.selects(count, kind)
-        found: Bools = (held + own - least > wish.skew)[ground.codes]
-        return found
+        skewed: Bools = (pods + own - least > constraint.max_skew)[domains.codes]
+        return skewed
 
     def score(
-        self, pod: Pod, rows: Bools, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+        self, pod: Pod, rows: Bools, constraints: tuple[SpreadConstraint, ...], *, every_key: bool
     ) -> Ints:
         """
-        0 to 100 over the rows, best where the domains are emptiest. Without `every_key` a node that
-        lacks a key is judged by the others: so it is for the defaults that nobody wrote down.
+        0 to 100 over the rows, best where the domains are emptiest. Without `every_key`, as for
+        default constraints, a node that lacks one key is scored by the others.
         """
-        grounds = self._all(pod.spec, wishes, every_key=every_key)
-        judged = rows
+        all_domains = self._all_domains(pod.spec, constraints, every_key=every_key)
+        scored = rows
         if every_key:
-            for ground in grounds:
-                judged = judged & (ground.codes != ABSENT)
-        if not judged.any():
+            for domains in all_domains:
+                scored = scored & (domains.codes != ABSENT)
+        if not scored.any():
             return np.zeros(len(rows), dtype=np.int64)
         total = np.zeros(len(rows))
-        for wish, ground in zip(wishes, grounds, strict=True):
-            points = self._points(pod.key.namespace, wish, ground, judged)
-            total += np.where(ground.codes != ABSENT, points, 0)
+        for constraint, domains in zip(constraints, all_domains, strict=True):
+            points = self._points(pod.key.namespace, constraint, domains, scored)
+            total += np.where(domains.codes != ABSENT, points, 0)
         sums = np.floor(total + 0.5).astype(np.int64)
-        most, least = int(sums[judged].max()), int(sums[judged].min())
-        marks = _BEST * (most + least - sums) // most if most else np.full_like(sums, _BEST)
-        return np.where(judged, marks, 0)
+        most, least = int(sums[scored].max()), int(sums[scored].min())
+        scores = _BEST * (most + least - sums) // most if most else np.full_like(sums, _BEST)
+        return np.where(scored, scores, 0)
 
     def _points(
-        self, namespace: str, wish: SpreadConstraint, ground: _ConstraintDomains, judged: Bools
+        self,
+        namespace: str,
+        constraint: SpreadConstraint,
+        domains: _ConstraintDomains,
+        scored: Bools,
     ) -> Floats:
-        """More where more pods are; scarce domains weigh more, so that many do not drown them."""
-        count = self.count(namespace, wish)
+        """More for more pods; a key with few domains weighs less than one with many."""
+        count = self.count(namespace, constraint)
         if count is None:
-            return np.full(len(judged), wish.skew - 1, dtype=np.float64)
-        column = count.fit(len(judged))
-        if wish.key == HOST:
-            size, here = int(judged.sum()), column.astype(np.float64)
+            return np.full(len(scored), constraint.max_skew - 1, dtype=np.float64)
+        column = count.fit(len(scored))
+        if constraint.topology_key == HOST:
+            size, pods = int(scored.sum()), column.astype(np.float64)
         else:
-            size = int(np.count_nonzero(np.bincount(ground.codes[judged])))
-            here = _held(ground, column)[ground.codes]
-        return here * math.log(size + 2) + (wish.skew - 1)
+            size = int(np.count_nonzero(np.bincount(domains.codes[scored])))
+            pods = _pods_by_domain(domains, column)[domains.codes]
+        return pods * math.log(size + 2) + (constraint.max_skew - 1)
 
-    def count(self, namespace: str, wish: SpreadConstraint) -> SelectorCount | None:
-        """None: nobody is counted."""
-        if not wish.selector:
+    def count(self, namespace: str, constraint: SpreadConstraint) -> SelectorCount | None:
+        """None: the constraint counts no pods."""
+        if not constraint.selector:
             return None
-        return self._counts.count(((NamespaceScope((namespace,)), wish.selector),), staying=True)
+        group = ((NamespaceScope((namespace,)), constraint.selector),)
+        return self._counts.count(group, with_terminating=False)
 
     def prepare(self, pod: Pod) -> None:
-        """Have the counts that the pod's own wish asks for."""
-        for wish in (*pod.spec.inter_pod.hard, *pod.spec.inter_pod.soft):
-            self.count(pod.key.namespace, wish)
+        """Open the counts of the pod's own constraints."""
+        constraints = pod.spec.inter_pod
+        for constraint in (*constraints.hard_spread, *constraints.soft_spread):
+            self.count(pod.key.namespace, constraint)
 
     # --- nodes alone ---
 
-    def _all(
-        self, spec: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+    def _all_domains(
+        self, spec: SchedulingSpec, constraints: tuple[SpreadConstraint, ...], *, every_key: bool
     ) -> tuple[_ConstraintDomains, ...]:
-        key = (wishes, every_key, spec.selector, spec.tolerations, spec.node_constraints)
-        known = self._grounds.get(key)
+        key = (constraints, every_key, spec.selector, spec.tolerations, spec.node_constraints)
+        known = self._cache.get(key)
         if known is not None and known[0] == self._table.statics:
             return known[1]
-        grounds = tuple(self._ground(spec, wishes, every_key=every_key))
-        if len(self._grounds) >= _KEPT:
-            self._grounds.clear()
-        self._grounds[key] = (self._table.statics, grounds)
-        return grounds
+        domains = tuple(self._domains(spec, constraints, every_key=every_key))
+        if len(self._cache) >= _CACHE_SIZE:
+            self._cache.clear()
+        self._cache[key] = (self._table.statics, domains)
+        return domains
 
-    def _ground(
-        self, spec: SchedulingSpec, wishes: tuple[SpreadConstraint, ...], *, every_key: bool
+    def _domains(
+        self, spec: SchedulingSpec, constraints: tuple[SpreadConstraint, ...], *, every_key: bool
     ) -> Iterator[_ConstraintDomains]:
         table = self._table
-        keyed = table.alive
-        for wish in wishes if every_key else ():
-            keyed = keyed & (table.codes(wish.key) != ABSENT)
-        for wish in wishes:
-            counting = keyed
-            if wish.by_affinity:
+        labelled = table.alive
+        for constraint in constraints if every_key else ():
+            labelled = labelled & (table.codes(constraint.topology_key) != ABSENT)
+        for constraint in constraints:
+            counting = labelled
+            if constraint.honor_affinity:
                 counting = counting & node_affinity.matching(table, spec)
-            if wish.by_taints:
+            if constraint.honor_taints:
                 counting = counting & _tolerable(table, spec)
-            codes = table.codes(wish.key)
-            mine = np.where(counting, codes, np.int32(ABSENT))
-            domains = np.unique(mine)
-            yield _ConstraintDomains(codes, mine, domains[domains != ABSENT])
+            codes = table.codes(constraint.topology_key)
+            counted = np.where(counting, codes, np.int32(ABSENT))
+            existing = np.unique(counted)
+            yield _ConstraintDomains(codes, counted, existing[existing != ABSENT])
 
 
-def _held(ground: _ConstraintDomains, column: Column) -> Floats:
-    """How many pods each domain holds, by its code; nodes that do not count hold none."""
-    most = int(ground.codes.max(initial=0))
-    held = np.bincount(ground.counting, weights=column, minlength=most + 1).astype(np.float64)
-    held[ABSENT] = 0
-    return held
+def _pods_by_domain(domains: _ConstraintDomains, column: Column) -> Floats:
+    """The number of pods in each domain, by its code; pods of other nodes do not count."""
+    size = int(domains.codes.max(initial=0)) + 1
+    pods = np.bincount(domains.counting, weights=column, minlength=size).astype(np.float64)
+    pods[ABSENT] = 0
+    return pods
 
 
 def _tolerable(table: NodeTable, spec: SchedulingSpec) -> Bools:

@@ -45,12 +45,16 @@ WISHES = [
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, namespaces=["b", "a", "b"]))},
-        InterPodConstraints(anti=(PodAffinityTerm(NamespaceScope(("a", "b")), (IS_X,), ZONE),)),
+        InterPodConstraints(
+            anti_affinity=(PodAffinityTerm(NamespaceScope(("a", "b")), (IS_X,), ZONE),)
+        ),
         id="or those that are named",
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, namespaceSelector={}))},
-        InterPodConstraints(anti=(PodAffinityTerm(NamespaceScope((), ()), (IS_X,), ZONE),)),
+        InterPodConstraints(
+            anti_affinity=(PodAffinityTerm(NamespaceScope((), ()), (IS_X,), ZONE),)
+        ),
         id="or all",
     ),
     pytest.param(
@@ -73,7 +77,7 @@ WISHES = [
             )
         },
         InterPodConstraints(
-            anti=(
+            anti_affinity=(
                 PodAffinityTerm(
                     OWN,
                     (
@@ -98,13 +102,15 @@ WISHES = [
             )
         },
         InterPodConstraints(
-            anti=(PodAffinityTerm(OWN, (LabelRequirement("version", "In", ("0",)),), ZONE),)
+            anti_affinity=(
+                PodAffinityTerm(OWN, (LabelRequirement("version", "In", ("0",)),), ZONE),
+            )
         ),
         id="what the API server resolved when the pod was made is left alone",
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, None, matchLabelKeys=["version"]))},
-        InterPodConstraints(anti=(PodAffinityTerm(OWN, None, ZONE),)),
+        InterPodConstraints(anti_affinity=(PodAffinityTerm(OWN, None, ZONE),)),
         id="no selector stays none",
     ),
     pytest.param(
@@ -115,22 +121,24 @@ WISHES = [
             ]
         },
         InterPodConstraints(
-            hard=(
+            hard_spread=(
                 SpreadConstraint(
                     ZONE,
                     1,
                     (IS_X, LabelRequirement("version", "In", ("1",))),
-                    domains=3,
-                    by_taints=True,
+                    min_domains=3,
+                    honor_taints=True,
                 ),
             ),
-            soft=(SpreadConstraint(HOST, 1, (IS_X,), by_affinity=False),),
+            soft_spread=(SpreadConstraint(HOST, 1, (IS_X,), honor_affinity=False),),
         ),
         id="spread with its policies",
     ),
     pytest.param(
         {"affinity": apart(term(ZONE, {"matchExpressions": [{"key": "app", "operator": "Near"}]}))},
-        InterPodConstraints(anti=(PodAffinityTerm(OWN, (LabelRequirement("app", "Near"),), ZONE),)),
+        InterPodConstraints(
+            anti_affinity=(PodAffinityTerm(OWN, (LabelRequirement("app", "Near"),), ZONE),)
+        ),
         id="an operator that is not known stays, and selects nobody",
     ),
 ]

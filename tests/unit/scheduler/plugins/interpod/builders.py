@@ -17,9 +17,9 @@ HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 SKEWED = "node(s) didn't match pod topology spread constraints"
 UNLABELLED = "node(s) didn't match pod topology spread constraints (missing required label)"
-NOT_NEAR = "node(s) didn't match pod affinity rules"
-TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
-KEPT_OUT = "node(s) didn't satisfy existing pods anti-affinity rules"
+NO_AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_BROKEN = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 X = {"matchLabels": {"app": "x"}}
 Y = {"matchLabels": {"app": "y"}}

@@ -9,11 +9,11 @@ from scheduler.model.unit import units
 from scheduler.plan import planner
 from tests.unit.scheduler.builders import a_node
 from tests.unit.scheduler.plugins.interpod.builders import (
+    ANTI_AFFINITY_BROKEN,
+    EXISTING_ANTI_AFFINITY,
     HOST,
-    KEPT_OUT,
-    NOT_NEAR,
+    NO_AFFINITY,
     SKEWED,
-    TOO_NEAR,
     UNLABELLED,
     ZONE,
     Y,
@@ -33,43 +33,43 @@ AFFINITY = [
     pytest.param(
         [(a_peer("e"), "a1")],
         a_peer(affinity=near(term(ZONE))),
-        everywhere(NOT_NEAR, "a1", "a2"),
+        everywhere(NO_AFFINITY, "a1", "a2"),
         id="in the zone of a pod that matches",
     ),
     pytest.param(
         [(a_peer("e", deleted=True), "a1")],
         a_peer(affinity=near(term(HOST))),
-        everywhere(NOT_NEAR, "a1"),
+        everywhere(NO_AFFINITY, "a1"),
         id="a terminating pod is still company",
     ),
     pytest.param(
         [(a_peer("e"), "bare")],
         a_peer("p", "", affinity=near(term(ZONE))),
-        everywhere(NOT_NEAR),
+        everywhere(NO_AFFINITY),
         id="a pod on a node without the key is near to nobody",
     ),
     pytest.param(
         [],
         a_peer("p", "x", affinity=near(term(ZONE))),
-        {"bare": NOT_NEAR},
+        {"bare": NO_AFFINITY},
         id="the first of a group needs nobody, but a node with the key",
     ),
     pytest.param(
         [],
         a_peer("p", "y", affinity=near(term(ZONE))),
-        everywhere(NOT_NEAR),
+        everywhere(NO_AFFINITY),
         id="whoever does not match its own terms is not the first",
     ),
     pytest.param(
         [(a_peer("e"), "bare")],
         a_peer("p", "x", affinity=near(term(ZONE))),
-        {"bare": NOT_NEAR},
+        {"bare": NO_AFFINITY},
         id="a pod that is in no domain does not end the exception of the first",
     ),
     pytest.param(
         [(a_peer("e"), "a1"), (a_peer("f", "y"), "a1")],
         a_peer("p", "", affinity=near(term(ZONE), term(HOST, Y))),
-        everywhere(NOT_NEAR),
+        everywhere(NO_AFFINITY),
         id="one pod must match all terms, not one pod each",
     ),
     pytest.param(
@@ -79,25 +79,25 @@ AFFINITY = [
             "",
             affinity=near(term(ZONE), term(HOST, {"matchLabels": {"app": "x", "tier": "t"}})),
         ),
-        everywhere(NOT_NEAR, "a1"),
+        everywhere(NO_AFFINITY, "a1"),
         id="every term in its own domain",
     ),
     pytest.param(
         [(a_peer("e", ns="other"), "a1")],
         a_peer("p", "", affinity=near(term(ZONE))),
-        everywhere(NOT_NEAR),
+        everywhere(NO_AFFINITY),
         id="pods of other namespaces are not meant",
     ),
     pytest.param(
         [(a_peer("e", ns="other"), "a1")],
         a_peer("p", "", affinity=near(term(ZONE, namespaces=["other"]))),
-        everywhere(NOT_NEAR, "a1", "a2"),
+        everywhere(NO_AFFINITY, "a1", "a2"),
         id="unless they are named",
     ),
     pytest.param(
         [(a_peer("e", ns="other"), "a1")],
         a_peer("p", "", affinity=near(term(ZONE, namespaceSelector={}))),
-        everywhere(NOT_NEAR, "a1", "a2"),
+        everywhere(NO_AFFINITY, "a1", "a2"),
         id="or all namespaces are meant",
     ),
     pytest.param(
@@ -107,19 +107,19 @@ AFFINITY = [
             "",
             affinity=near(term(ZONE, namespaceSelector={"matchLabels": {"team": "blue"}})),
         ),
-        everywhere(NOT_NEAR, "a1", "a2"),
+        everywhere(NO_AFFINITY, "a1", "a2"),
         id="or those with a label, and then not its own",
     ),
     pytest.param(
         [(a_peer("e"), "a1")],
         a_peer("p", "", affinity=near(term(ZONE, None))),
-        everywhere(NOT_NEAR),
+        everywhere(NO_AFFINITY),
         id="an absent selector selects nobody",
     ),
     pytest.param(
         [(a_peer("e"), "a1")],
         a_peer("p", affinity=apart(term(HOST))),
-        {"a1": TOO_NEAR},
+        {"a1": ANTI_AFFINITY_BROKEN},
         id="not on the host of a pod that matches",
     ),
     pytest.param(
@@ -131,13 +131,13 @@ AFFINITY = [
     pytest.param(
         [(a_peer("e"), "a1"), (a_peer("f", "y"), "b1")],
         a_peer("p", affinity=apart(term(ZONE), term(HOST, Y))),
-        {"a1": TOO_NEAR, "a2": TOO_NEAR, "b1": TOO_NEAR},
+        {"a1": ANTI_AFFINITY_BROKEN, "a2": ANTI_AFFINITY_BROKEN, "b1": ANTI_AFFINITY_BROKEN},
         id="any term keeps apart",
     ),
     pytest.param(
         [(a_peer("e", "y", affinity=apart(term(ZONE))), "a1")],
         a_peer("p"),
-        {"a1": KEPT_OUT, "a2": KEPT_OUT},
+        {"a1": EXISTING_ANTI_AFFINITY, "a2": EXISTING_ANTI_AFFINITY},
         id="an existing pod keeps others out of its zone",
     ),
     pytest.param(
@@ -159,13 +159,13 @@ AFFINITY = [
             )
         ],
         a_peer("p"),
-        {"a1": KEPT_OUT, "a2": KEPT_OUT},
+        {"a1": EXISTING_ANTI_AFFINITY, "a2": EXISTING_ANTI_AFFINITY},
         id="and those of namespaces it selects",
     ),
     pytest.param(
         [(a_peer("e", affinity=apart(term(HOST))), "a1"), (a_peer("f"), "b1")],
         a_peer("p", affinity=near(term(ZONE)) | apart(term(HOST))),
-        {"bare": NOT_NEAR, "a1": TOO_NEAR, "b1": TOO_NEAR},
+        {"bare": NO_AFFINITY, "a1": ANTI_AFFINITY_BROKEN, "b1": ANTI_AFFINITY_BROKEN},
         id="affinity speaks before anti-affinity, and that before the others'",
     ),
     pytest.param(
@@ -272,7 +272,7 @@ SPREAD = [
     pytest.param(
         [*ON_A, (a_peer("f", "y", affinity=apart(term(HOST))), "b1")],
         a_peer(topologySpreadConstraints=[spread(ZONE)]),
-        {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED, "b1": KEPT_OUT},
+        {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED, "b1": EXISTING_ANTI_AFFINITY},
         id="spread speaks before affinity",
     ),
 ]

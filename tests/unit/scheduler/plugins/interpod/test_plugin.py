@@ -9,9 +9,9 @@ from scheduler.plan import planner
 from scheduler.plugins.interpod import existing_terms, informers, pod_counts
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 from tests.unit.scheduler.plugins.interpod.builders import (
+    ANTI_AFFINITY_BROKEN,
+    EXISTING_ANTI_AFFINITY,
     HOST,
-    KEPT_OUT,
-    TOO_NEAR,
     ZONE,
     a_peer,
     apart,
@@ -89,7 +89,7 @@ def test_the_books_of_a_node_that_went_are_empty_when_it_returns() -> None:
     before = reasons(snapshot, pod)
     snapshot.drop_node("a1")
     snapshot.put_node(nodes()[0])
-    assert (before, reasons(snapshot, pod)) == ({"a1": TOO_NEAR}, {})
+    assert (before, reasons(snapshot, pod)) == ({"a1": ANTI_AFFINITY_BROKEN}, {})
 
 
 def test_a_namespace_that_is_labelled_anew_is_selected_anew() -> None:
@@ -99,7 +99,7 @@ def test_a_namespace_that_is_labelled_anew_is_selected_anew() -> None:
     snapshot.interpod.put_namespace("other", pairs({"team": "x"}))
     meanwhile = reasons(snapshot, pod)
     snapshot.interpod.drop_namespace("other")
-    assert (before, meanwhile, reasons(snapshot, pod)) == ({}, {"a1": TOO_NEAR}, {})
+    assert (before, meanwhile, reasons(snapshot, pod)) == ({}, {"a1": ANTI_AFFINITY_BROKEN}, {})
 
 
 def test_more_selectors_than_are_kept_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,11 @@ def test_terms_that_come_after_a_pod_was_looked_at_concern_it() -> None:
     snapshot.charge(a_peer("f", "y", affinity=apart(term(HOST))), "b1")
     snapshot.charge(a_peer("g", "y", affinity=apart(term(HOST, NOT_X))), "b2")
     found = reasons(snapshot, a_peer()), reasons(snapshot, a_peer("p", ""))
-    assert (before, *found) == ({}, {"b1": KEPT_OUT}, {"a1": KEPT_OUT, "b2": KEPT_OUT})
+    assert (before, *found) == (
+        {},
+        {"b1": EXISTING_ANTI_AFFINITY},
+        {"a1": EXISTING_ANTI_AFFINITY, "b2": EXISTING_ANTI_AFFINITY},
+    )
 
 
 def test_terms_of_others_follow_the_labels_of_namespaces() -> None:
@@ -151,12 +155,12 @@ def test_terms_of_others_follow_the_labels_of_namespaces() -> None:
     snapshot = picture((a_peer("e", "y", affinity=wish), "a1"))
     before = reasons(snapshot, a_peer())
     snapshot.interpod.put_namespace("ns", pairs({"team": "new"}))
-    assert (before, reasons(snapshot, a_peer())) == ({}, {"a1": KEPT_OUT})
+    assert (before, reasons(snapshot, a_peer())) == ({}, {"a1": EXISTING_ANTI_AFFINITY})
 
 
 def test_namespaces_and_services_come_by_watches() -> None:
     snapshot = picture((a_peer("e", ns="far"), "a1"))
-    watched = [informers.namespaces(snapshot.interpod), *informers.serving(snapshot.interpod)]
+    watched = [informers.namespaces(snapshot.interpod), *informers.workloads(snapshot.interpod)]
     changes = []
     for feed in watched:
         about = {"name": "far", "namespace": "far", "labels": {"team": "new"}}

@@ -42,8 +42,10 @@ from scheduler.model.policy import PlacementTables
 from scheduler.model.unit import Unit
 from scheduler.options import CycleSettings
 from scheduler.plan import planner
+from scheduler.plugins import registry as plugin_registry
 from scheduler.plugins.dra.unready_pods import UnreadyPods
 from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
+from scheduler.plugins.registry import Registry
 from scheduler.provisioning.controller import ProvisioningController
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
@@ -77,11 +79,12 @@ class Scheduler:
         known: Callable[[], Iterable[Pod]] = tuple,
         epoch: Callable[[], float] = time.time,
         settings: CycleSettings = CycleSettings(),  # noqa: B008 (frozen, and without state)
+        registry: Registry = plugin_registry.DEFAULT,
     ) -> None:
         self._wake = asyncio.Event()
         self._tasks = BackgroundTasks()
         self._changed: set[str] = set()  # nodes on which something may have become possible
-        snapshot = Snapshot()
+        snapshot = Snapshot(registry)
         self.accounts = QuotaAccounts(GpuKinds(snapshot))
         self.shares = FairShares(self.accounts.ledger)
         self.budgets = DisruptionBudgets()

@@ -103,7 +103,8 @@ def choose(
     count = 1
     while nodes:
         some = nodes[:count]
-        emptied = Snapshot.of(some, [row for node in some for row in staying.get(node.name, ())])
+        pods = [row for node in some for row in staying.get(node.name, ())]
+        emptied = Snapshot.of(some, pods, registry=snapshot.registry)
         emptied.adopt(snapshot.tables)
         match planner.plan(unit, emptied):
             case Placed() as plan:

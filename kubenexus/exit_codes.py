@@ -1,4 +1,4 @@
-"""How a command ends that could not do its work: one line on standard error, and a code."""
+"""End a failed command with one line on standard error and an exit code."""
 
 from typing import Final
 

@@ -1,13 +1,13 @@
 """
-Writes the files that are made from code, so that they cannot say something else: `make generate`.
+Write the generated files: `make generate`.
 
     docs/schemas/*.json      JSON Schemas of policies and reservations, for editors
     docs/reference/*.md      reference pages: keys, documents, commands, metrics, Events
     deploy/crds/*.yaml       CustomResourceDefinitions
-    charts/kubenexus/**      what `kubenexus.install.chart` makes of the code and of values.yaml
+    charts/kubenexus/**      what `kubenexus.install.chart` generates
 
-A test compares the tree with `files()`. What comes from the chart is left out where there is none,
-as beside an installed wheel.
+A test compares the tree with `files()`. Files of the chart are left out where there is no chart,
+as in an installed wheel.
 """
 
 import json

@@ -1,5 +1,5 @@
 """
-Log lines of the services: one JSON object a line, the message and its fields side by side.
+Log lines of the services: one JSON object per line, with the message and its fields.
 
 Whole objects are never logged; a field is a name and a short value.
 """
@@ -9,7 +9,7 @@ import logging
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-# What every record carries; the rest came with `extra=` and belongs to the line.
+# Attributes of every record; the others came with `extra=` and are logged.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -35,5 +35,5 @@ def configure(stream: TextIO, *, level: int = logging.INFO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # Every probe and scrape would be a line of its own.
+    # Otherwise every probe and scrape would be a log line.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

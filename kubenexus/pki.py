@@ -2,7 +2,8 @@
 Certificates: an authority, server and client leaves under it, and a key pair that signs tokens.
 
 Pure but for the randomness of the keys: the time and the validity are passed in, PEM bytes come
-out. ECDSA P-256 throughout. Nothing here reads or writes a file, and nothing renews a certificate.
+out. ECDSA P-256 throughout. No files are read or written; see `install.cert_rotation`
+for renewal.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """
 Clusters described in one YAML file, for `kubenexus simulate` and `kubenexus dev up --cluster`.
 
-    file --documents--> values with places --clusterschema--> ClusterFile --expand--> Cluster
+    file --yaml_reader--> values with lines --schema--> ClusterFile --expand--> Cluster
                                                    |                         |
                                        unknown key, bad quantity      duplicate names
 
@@ -17,8 +17,7 @@ Clusters described in one YAML file, for `kubenexus simulate` and `kubenexus dev
         numa: {nodes: 2}      # or a list: [{cpus: 0-31, memory: 256Gi, gpus: [0, 1, 2, 3]}, …]
 
 A `Cluster` holds v1 Node and Namespace objects that an API server accepts as they are. Every
-refusal is a `documents.DocumentError` with the file, line and column. Nothing here talks to a
-cluster or decides about placement.
+mistake is a `yaml_reader.DocumentError` with file, line and column.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,14 +51,14 @@ _MIB: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The objects of a cluster before anybody works on it."""
+    """The nodes and namespaces of a cluster without workloads."""
 
     nodes: tuple[JsonDict, ...]
     namespaces: tuple[JsonDict, ...] = ()
 
 
 def load(path: Path) -> Cluster:
-    """The cluster that a file describes; raises `documents.DocumentError`."""
+    """The cluster that a file describes; raises `yaml_reader.DocumentError`."""
     found = yaml_reader.read(path)
     if not found:
         raise yaml_reader.DocumentError(
@@ -98,7 +97,7 @@ def _all_nodes(parsed: ClusterFile, document: yaml_reader.Document) -> tuple[Jso
             if name in nodes:
                 raise document.error(
                     ("nodes", index, "name"),
-                    f"a node called {name!r} stands above already; give each node its own name",
+                    f"a node called {name!r} is listed twice; give each node its own name",
                 )
             nodes[name] = _node(group, name)
         if len(nodes) > MOST_NODES:
@@ -114,13 +113,13 @@ def _all_namespaces(parsed: ClusterFile, document: yaml_reader.Document) -> tupl
         if entry.name in namespaces:
             raise document.error(
                 ("namespaces", index, "name"),
-                f"a namespace called {entry.name!r} stands above already; remove one",
+                f"a namespace called {entry.name!r} is listed twice; remove one",
             )
         namespaces[entry.name] = _namespace(entry)
     return tuple(namespaces.values())
 
 
-# --- From the models to objects. ---
+# --- from the models to objects ---
 
 
 def _names(stem: str, count: int) -> list[str]:
@@ -156,10 +155,12 @@ def _node(group: NodeGroup, name: str) -> JsonDict:
 
 
 def _capacity(group: NodeGroup) -> dict[str, str]:
-    asked = {**group.resources, "cpu": group.cpu, "memory": group.memory, "pods": str(group.pods)}
+    amounts = {**group.resources, "cpu": group.cpu, "memory": group.memory, "pods": str(group.pods)}
     if group.gpus:
-        asked[group.gpus.resource] = str(group.gpus.count)
-    return {name: quantity.show(name, quantity.amount(name, asked[name])) for name in sorted(asked)}
+        amounts[group.gpus.resource] = str(group.gpus.count)
+    return {
+        name: quantity.show(name, quantity.amount(name, amounts[name])) for name in sorted(amounts)
+    }
 
 
 def _labels(group: NodeGroup, name: str) -> Iterator[tuple[str, str]]:
@@ -183,7 +184,7 @@ def _labels(group: NodeGroup, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _gpu_labels(gpus: Gpus) -> Iterator[tuple[str, str]]:
-    """As NVIDIA's feature discovery tells them; other makers have none, so they get ours."""
+    """As NVIDIA's GPU feature discovery writes them; other vendors have none, so they get ours."""
     memory = quantity.units(gpus.memory)
     if gpus.resource == "nvidia.com/gpu":
         yield vocabulary.GFD_PRODUCT_LABEL, gpus.model
@@ -209,7 +210,7 @@ def _numa_labels(zones: Sequence[NumaZone]) -> Iterator[tuple[str, str]]:
 
 
 def _zones(group: NodeGroup) -> Sequence[NumaZone]:
-    """The NUMA nodes as listed, or the node dealt evenly: neighbours stay together."""
+    """The NUMA nodes as listed, or the node split evenly: neighbours stay together."""
     if not isinstance(group.numa, NumaSplit):
         return group.numa or ()
     parts = group.numa.nodes
@@ -233,9 +234,9 @@ def _memory_label(count: int) -> str:
     return text if quantity.units(text) == count else str(count)
 
 
-# --- From pydantic's first complaint to one line that a person can act on. ---
+# --- from the first pydantic error to one line for the user ---
 
-# The key above a map -> what may stand in it. `numa` tells its two spellings apart by a tag.
+# The key above a map -> its model. A tag tells the two spellings of `numa` apart.
 _MODELS: Final[dict[str, type[BaseModel]]] = {
     "": ClusterFile,
     "nodes": NodeGroup,
@@ -251,7 +252,7 @@ _MODELS: Final[dict[str, type[BaseModel]]] = {
 def _first_problem(
     exc: ValidationError, document: yaml_reader.Document
 ) -> yaml_reader.DocumentError:
-    """A misspelled key first: what it should have been is then missing only because of it."""
+    """A misspelled key first: it often explains the missing one."""
     problems = exc.errors(include_url=False)
     problem = min(problems, key=lambda found: found["type"] != "extra_forbidden")
     steps = problem["loc"]
@@ -295,7 +296,7 @@ _WANTED: Final = {
 
 
 def _wanted(kind: str, message: str) -> str:
-    """What is accepted; for the rest pydantic's own `Input should be …` says it well."""
+    """What is accepted; otherwise from pydantic's own `Input should be …`."""
     return _WANTED.get(kind) or message.replace("Input should be", "want")
 
 

@@ -1,9 +1,9 @@
 """
-What a cluster file may say: the pydantic models behind `clusterfile`, and so its JSON schema.
+The pydantic models of cluster.yaml.
 
-Unknown keys are refused. Amounts are Kubernetes quantities; names and label values are held to
-the API server's rules, so whatever passes here makes objects that a real cluster accepts.
-How the models become Node objects is `clusterfile`'s business.
+Unknown keys are errors. Amounts are Kubernetes quantities; names and label values follow the API
+server's rules, so that a valid file yields objects that a real cluster accepts. `load` turns the
+models into Node objects.
 """
 
 import re
@@ -127,7 +127,7 @@ class Gpus(_Strict):
 
 
 class NumaSplit(_Strict):
-    """The node's CPUs, memory and GPUs, dealt evenly to so many NUMA nodes."""
+    """The node's CPUs, memory and GPUs, split evenly over so many NUMA nodes."""
 
     nodes: Annotated[StrictInt, Field(ge=1, le=64)]
 
@@ -141,11 +141,11 @@ class NumaZone(_Strict):
     bandwidth: Annotated[StrictInt, Field(ge=1)] | None = None
     """Of its memory, in MB/s."""
     distances: tuple[Annotated[StrictInt, Field(ge=10, le=255)], ...] = ()
-    """To NUMA node 0, 1, …, as the firmware tells them: 10 is the node itself."""
+    """To NUMA node 0, 1, …, as the firmware reports them: 10 is the node itself."""
 
 
 class Fabric(_Strict):
-    """The network between nodes that a gang can be kept within."""
+    """The network between nodes that a gang can be placed within."""
 
     type: LabelValue
     id: LabelValue
@@ -206,7 +206,7 @@ class NodeGroup(_Strict):
         cpu = quantity.parse(self.cpu)
         if cpu % nodes:
             raise ValueError(
-                f"{self.cpu} CPUs cannot be dealt evenly to {nodes} NUMA nodes; change cpu, or "
+                f"{self.cpu} CPUs cannot be split evenly over {nodes} NUMA nodes; change cpu, or "
                 "write numa as a list of {cpus, memory, gpus}"
             )
 
@@ -217,9 +217,7 @@ class NodeGroup(_Strict):
         if twice:
             raise ValueError(f"numa lists CPU {twice[0]} twice; give it to one NUMA node")
         if len(cpus) != quantity.parse(self.cpu):
-            raise ValueError(
-                f"numa lists {len(cpus)} CPUs and cpu says {self.cpu}; make them agree"
-            )
+            raise ValueError(f"numa lists {len(cpus)} CPUs and cpu is {self.cpu}; make them agree")
         if gpus != list(range(self.gpu_count)):
             raise ValueError(
                 f"numa lists GPUs {gpus} and the node has {self.gpu_count}; "

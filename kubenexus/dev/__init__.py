@@ -1,10 +1,18 @@
 """
-A real Kubernetes control plane on this machine, for people (`kubenexus dev`) and for tests.
+`kubenexus dev`: a real Kubernetes control plane on this machine, for people and for tests.
 
-    versions, manifest, toolchain, build, binaries   where the programs come from
-    certificates, rbac, flags, plane                 etcd, kube-apiserver and their peers
-    nodes, stack                                     fake nodes; the webhook and the scheduler
-    state, supervisor, cli                           what a person types and what stays running
+    cli         options -> run
+    lifecycle   start, inspect and stop a plane
+    supervisor  the process that owns a plane
+    state       what is known of a running plane, on disk
+    stack       the webhook and the scheduler on a plane
+    plane       etcd, kube-apiserver, kube-controller-manager, kwok
+    process     child processes that end with their parent
+    binaries    where the programs come from
+    api         a small blocking client
+    paths       the cache and the state, in XDG folders
+    errors      the error tree
 
-It is no way to run a production cluster: one etcd member, one API server, nodes that are fake.
+The programs are built from Go modules, for machines that cannot download binaries. It is no
+production cluster: one etcd member, one API server, fake nodes.
 """

@@ -1,8 +1,8 @@
 """
-The few calls that setting up a control plane takes, on kept-alive connections.
+A small blocking client for setting up a control plane, on keep-alive connections.
 
-Blocking and small, for programs that set up and tests; the programs that serve use `cluster`.
-Every thread has a connection of its own, so that many objects can be written at once.
+For set-up code and tests; the services use `cluster`. Every thread has its own connection, so that
+many objects can be written at once.
 """
 
 import http.client
@@ -45,7 +45,7 @@ def path_of(item: Object) -> str:
     return f"{root}{scope}/{PLURALS[kind]}/{metadata['name']}"
 
 
-# A connection that was closed while nobody used it shows itself in one of these.
+# An idle connection that the server closed raises one of these.
 _CUT: Final = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
 
 
@@ -76,8 +76,8 @@ class Api:
         payload = None if body is None else json.dumps(body)
         status, data = self._send(method, path, payload, content_type, timeout)
         if status >= 400:
-            said = _message(data)[:MESSAGE_LIMIT]
-            raise CallFailed(f"{method} {path}: {status} {said}", status=status)
+            message = _message(data)[:MESSAGE_LIMIT]
+            raise CallFailed(f"{method} {path}: {status} {message}", status=status)
         answer: Object = json.loads(data) if data.startswith(b"{") else {}
         return answer
 
@@ -89,7 +89,7 @@ class Api:
         return True
 
     def apply(self, item: Object) -> Object:
-        """Create or replace: what this program once wrote and `item` lacks is taken away."""
+        """Server-side apply: fields that this program wrote before and `item` lacks are removed."""
         return self.call(
             "PATCH",
             f"{path_of(item)}?fieldManager={MANAGER}&force=true",
@@ -113,8 +113,8 @@ class Api:
             self._local.connection = connection
             self._open.append(connection)
         connection.timeout = timeout  # of a socket that is opened for this call
-        kept = connection.sock is not None
-        if kept:
+        reused = connection.sock is not None
+        if reused:
             connection.sock.settimeout(timeout)
         try:
             connection.request(method, path, payload, {"Content-Type": content_type})
@@ -122,8 +122,8 @@ class Api:
             return response.status, response.read()
         except (OSError, http.client.HTTPException) as exc:
             connection.close()
-            # A kept connection that was closed meanwhile died with its server: once more, anew.
-            if not kept or not isinstance(exc, _CUT):
+            # The server closed an idle connection: retry once on a new one.
+            if not reused or not isinstance(exc, _CUT):
                 raise
         return self._send(method, path, payload, content_type, timeout)
 

@@ -1,13 +1,13 @@
 """
 `kubenexus dev`: options in, one call, exit code out.
 
-    build      have every program of a control plane ready
+    build      find or build every program of a control plane
     up, down   start and stop one, with fake nodes, the webhook and the scheduler
-    status     what runs, and whether it is well (exit code 1 when it is not)
+    status     its processes and their health (exit code 1 when one is not ready)
     kubectl    kubectl on it
-    logs       what its processes said
+    logs       the logs of its processes
 
-Nothing is decided here. Errors are one message on stderr; there are no tracebacks.
+Errors are one message on stderr, without a traceback.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from kubenexus.dev.binaries.progress import Bar, Lines, Show
 from kubenexus.dev.errors import DevError, UsageError
 from kubenexus.dev.lifecycle import Status
 from kubenexus.dev.plane.flags import Layout
-from kubenexus.dev.supervisor import Wanted
+from kubenexus.dev.supervisor import PlaneOptions
 from policies.documents import yaml_reader
 
 BAD_INPUT: Final = 2
@@ -52,7 +52,7 @@ class Output(StrEnum):
     JSON = "json"
 
 
-Name = Annotated[str, typer.Option(help="Which plane, where several run.")]
+Name = Annotated[str, typer.Option(help="The name of the plane, where several run.")]
 Kubernetes = Annotated[str, typer.Option(help=f"One of {', '.join(versions.KNOWN_KUBERNETES)}.")]
 
 
@@ -61,7 +61,7 @@ def _say(line: str) -> None:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _errors_as_messages() -> Iterator[None]:
     """Errors as one message and an exit code."""
     try:
         yield
@@ -72,7 +72,7 @@ def _told() -> Iterator[None]:
         _say(f"kubenexus: {exc}")
         raise typer.Exit(BAD_INPUT) from exc
     except KeyboardInterrupt as exc:
-        _say("kubenexus: interrupted; what is done is kept, and the same command goes on from it.")
+        _say("kubenexus: interrupted; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from exc
 
 
@@ -91,15 +91,15 @@ def build(
     kubernetes: Kubernetes = versions.DEFAULT_KUBERNETES,
     tool: Annotated[
         list[str] | None,
-        typer.Option(help=f"A tool to have ready as well: {', '.join(versions.tools())}."),
+        typer.Option(help=f"Also build this tool: {', '.join(versions.tools())}."),
     ] = None,
 ) -> None:
-    """Find or build every program of a control plane, and check what is there.
+    """Find or build every program of a control plane, and verify the cache.
 
     Taken from the folder KUBEBUILDER_ASSETS, else from the cache, else built from the Go module
     proxy: about 8 minutes on two cores, once. Safe to interrupt and to run twice at once.
     """
-    with _told(), _show() as show:
+    with _errors_as_messages(), _show() as show:
         asked = {name: versions.tool(name) for name in tool or ()}
         found = locate.get(kubernetes, env=os.environ, show=show)
         tools = {name: locate.tool(name, env=os.environ, show=show) for name in asked}
@@ -111,7 +111,7 @@ def build(
 @app.command()
 def up(
     nodes: Annotated[
-        int | None, typer.Option(min=0, max=10_000, help="So many plain nodes; default 4.")
+        int | None, typer.Option(min=0, max=10_000, help="Number of plain nodes; default 4.")
     ] = None,
     cluster: Annotated[
         Path | None, typer.Option(help="A YAML file that describes the nodes and namespaces.")
@@ -121,16 +121,16 @@ def up(
     webhook: Annotated[bool, typer.Option(help="Start the KubeNexus webhook.")] = True,
     scheduler: Annotated[bool, typer.Option(help="Start the KubeNexus scheduler.")] = True,
     kube_scheduler: Annotated[
-        bool, typer.Option(help="Start the stock scheduler, for pods that name no other.")
+        bool, typer.Option(help="Start kube-scheduler, for pods without another scheduler.")
     ] = True,
     foreground: Annotated[
-        bool, typer.Option("--foreground", help="Stay, and stop everything on Ctrl-C.")
+        bool, typer.Option("--foreground", help="Stay in the foreground; Ctrl-C stops everything.")
     ] = False,
 ) -> None:
     """Start a control plane with fake nodes, the webhook and the scheduler."""
-    with _told():
+    with _errors_as_messages():
         folder = state.folder_of(name, os.environ)
-        wanted = Wanted(
+        wanted = PlaneOptions(
             kubernetes=_known(kubernetes),
             nodes=PLAIN_NODES if nodes is None else nodes,
             cluster=_only_one(nodes, cluster),
@@ -159,12 +159,12 @@ def _known(kubernetes: str) -> str:
 
 def _only_one(nodes: int | None, cluster: Path | None) -> Path | None:
     if nodes is not None and cluster is not None:
-        raise UsageError("--nodes and --cluster were both given; the file says how many nodes.")
+        raise UsageError("pass --nodes or --cluster, not both.")
     return cluster.absolute() if cluster else None
 
 
-def _arguments(name: str, wanted: Wanted) -> list[str]:
-    """The same wishes as options of `supervise`."""
+def _arguments(name: str, wanted: PlaneOptions) -> list[str]:
+    """The same options for `supervise`."""
     return [
         f"--name={name}",
         f"--kubernetes={wanted.kubernetes}",
@@ -193,10 +193,10 @@ def supervise(
     scheduler: bool = True,
     kube_scheduler: bool = True,
 ) -> None:
-    """What `up` leaves running."""
-    with _told():
+    """The process that `up` starts."""
+    with _errors_as_messages():
         folder = state.folder_of(name, os.environ)
-        wanted = Wanted(
+        wanted = PlaneOptions(
             kubernetes=_known(kubernetes),
             nodes=PLAIN_NODES if nodes is None else nodes,
             cluster=_only_one(nodes, cluster),
@@ -212,8 +212,8 @@ def status(
     name: Name = "default",
     output: Annotated[Output, typer.Option("--output", "-o", help="text or json.")] = Output.TEXT,
 ) -> None:
-    """Show every process of a plane. Ends with 0 when all is well, else with 1."""
-    with _told():
+    """Show every process of a plane. Ends with 0 when all are ready, else with 1."""
+    with _errors_as_messages():
         found = lifecycle.inspect(name, state.folder_of(name, os.environ))
     if output is Output.JSON:
         typer.echo(json.dumps(found.as_dict(), indent=2))
@@ -231,7 +231,7 @@ def _print_status(found: Status) -> None:
     typer.echo(f"\n{'PROCESS':<26}{'PID':<10}{'READY':<8}{'RESTARTS':<10}HEALTH")
     typer.echo(f"{'supervisor':<26}{found.supervisor:<10}{'yes':<8}{0:<10}")
     for each in found.components:
-        ready = "yes" if each.ready else "no" if each.alive else "ended"
+        ready = "yes" if each.ready else "no" if each.alive else "exited"
         process = each.process
         typer.echo(
             f"{process.name:<26}{process.pid:<10}{ready:<8}{process.restarts:<10}{process.url}"
@@ -241,7 +241,7 @@ def _print_status(found: Status) -> None:
 @app.command()
 def down(name: Name = "default") -> None:
     """Stop a plane and remove its data. The logs stay."""
-    with _told():
+    with _errors_as_messages():
         folder = state.folder_of(name, os.environ)
         stopped = lifecycle.stop(folder)
     if stopped:
@@ -265,7 +265,7 @@ def kubectl(
     as_user: Annotated[str, typer.Option(help="Run as this user of the cluster.")] = rbac.ADMIN,
 ) -> None:
     """Run kubectl on a plane; all arguments and the exit code are kubectl's."""
-    with _told():
+    with _errors_as_messages():
         program, path = lifecycle.kubectl(state.folder_of(name, os.environ), name, as_user)
     sys.stdout.flush()
     os.execve(program, [program, *context.args], {**os.environ, "KUBECONFIG": str(path)})
@@ -274,13 +274,13 @@ def kubectl(
 @app.command()
 def logs(
     component: Annotated[
-        str | None, typer.Argument(help="One of the processes; without it, what there is.")
+        str | None, typer.Argument(help="The process; without it, the list of logs.")
     ] = None,
     name: Name = "default",
     lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = LOG_LINES,
 ) -> None:
-    """Show what a process of a plane said last."""
-    with _told():
+    """Show the last log lines of a process."""
+    with _errors_as_messages():
         folder = state.folder_of(name, os.environ)
         found = {path.stem: path for path in sorted((folder / "logs").glob("*.log"))}
         if (folder / state.SUPERVISOR_LOG).exists():

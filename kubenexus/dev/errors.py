@@ -1,11 +1,11 @@
 """
-What can go wrong, by what the person should do about it:
+Errors, by what the user should do:
 
-* DevError               one message for a person; the command ends with exit code 1
-  x UsageError           what was asked for does not exist; ask for something else (exit code 2)
-  x BinariesUnavailable  the programs can be neither found nor built; the message says what to do
-  x StartFailed          a program ended or was not ready in time; its log tells why
-  x CallFailed           the API server said no to the control plane's own set-up
+* DevError               one message; the command ends with exit code 1
+  x UsageError           an option names something that does not exist (exit code 2)
+  x BinariesUnavailable  the programs are neither found nor built; the message says what to do
+  x StartFailed          a program exited or was not ready in time; see its log
+  x CallFailed           the API server rejected a call of the set-up
 """
 
 from typing import ClassVar

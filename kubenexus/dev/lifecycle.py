@@ -1,5 +1,5 @@
 """
-What the commands do to a plane that a supervisor owns: start it, look at it, end it.
+Start, inspect and stop a plane that a supervisor owns.
 
 `up` and `down` may be repeated; `down` also cleans up after a supervisor that was killed.
 """
@@ -92,7 +92,7 @@ def start(folder: Path, arguments: Sequence[str], *, env: Mapping[str, str], say
             process.wait()
         raise
     if process is not None:
-        # It stays; the warning about a process that was not waited for would be no news.
+        # The supervisor stays; this suppresses the warning about a child that was not waited for.
         process.returncode = 0
     return process is not None
 
@@ -103,22 +103,22 @@ def _phase(folder: Path) -> str:
 
 
 def _follow(folder: Path, process: subprocess.Popen[bytes] | None, *, say: Say) -> None:
-    end, told = time.monotonic() + START_DEADLINE, ""
+    end, step = time.monotonic() + START_DEADLINE, ""
     while True:
         ended = process.poll() is not None if process else not state.is_supervised(folder)
         found = state.read(folder)
         if found and found.phase == state.FAILED:
             raise StartFailed(found.step)
-        if found and found.step != told:
-            told = found.step
-            say(told)
+        if found and found.step != step:
+            step = found.step
+            say(step)
         if found and found.phase == state.UP:
             return
         if ended:
             log = folder / state.SUPERVISOR_LOG
-            raise StartFailed(f"the supervisor ended. The end of {log}:\n{tail(log)}")
+            raise StartFailed(f"the supervisor exited. The end of {log}:\n{tail(log)}")
         if time.monotonic() > end:
-            raise StartFailed(f"not ready within {START_DEADLINE:g} s; the last step was: {told}")
+            raise StartFailed(f"not ready within {START_DEADLINE:g} s; the last step was: {step}")
         time.sleep(POLL)
 
 
@@ -176,7 +176,7 @@ def _probe(name: str, folder: Path, found: State) -> Status:
     return Status(
         name,
         state.UP if well else "degraded",
-        step=found.step if well else "not every process is ready; `kubenexus dev logs` tells more",
+        step=found.step if well else "not every process is ready; see `kubenexus dev logs`",
         kubernetes=found.kubernetes,
         server=found.server,
         kubeconfig=str(Layout(folder).kubeconfig(rbac.ADMIN)),
@@ -189,7 +189,7 @@ def _probe(name: str, folder: Path, found: State) -> Status:
 def _health(process: Process, api: Api, server: str) -> Health:
     alive = state.lives(process)
     if process.url.startswith(server):
-        # Parts of the API server's own health are for those who may read them.
+        # The API server's detailed health needs the admin's rights.
         return Health(process, alive, alive and api.ready(process.url.removeprefix(server)))
     return Health(process, alive, alive and healthy(process.url))
 

@@ -1,5 +1,5 @@
 """
-Where things lie on this machine: the cache of programs and the state of running planes.
+Folders on this machine: the cache of programs and the state of running planes.
 
 Both follow the XDG base directories; the environment is passed in.
 """
@@ -13,7 +13,7 @@ def _home(env: Mapping[str, str]) -> Path:
 
 
 def _base(env: Mapping[str, str], variable: str, default: str) -> Path:
-    # The XDG specification has a relative value ignored.
+    # The XDG specification ignores relative values.
     value = Path(env.get(variable, ""))
     return value if value.is_absolute() else _home(env) / default
 

@@ -3,8 +3,8 @@ KubeNexus itself on a control plane: the webhook and the scheduler as child proc
 
     kinds, certificate --> webhook --ready--> webhook configurations --> scheduler --ready--> up
 
-The configurations are registered once the webhook answers, so that nothing is refused meanwhile.
-The API server finds the webhook by its address on 127.0.0.1, under a certificate of the plane's
+The configurations are registered once the webhook is ready, so that no pod is denied meanwhile. The
+API server calls the webhook on 127.0.0.1, under a certificate of the plane's
 own authority.
 """
 
@@ -41,12 +41,14 @@ class Stack:
         deadline: float = 60.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.plane, self._command = plane, tuple(command)
+        self.plane = plane
+        self._command = tuple(command)
         self._webhook_options = tuple(webhook_options)
         self._wanted = {WEBHOOK: webhook, SCHEDULER: scheduler}
-        self._deadline, self._now = deadline, now
+        self._deadline = deadline
+        self._now = now
         self._children: dict[str, Child] = {}  # component -> its process
-        self._health: dict[str, str] = {}  # component -> where it says whether it is ready
+        self._health: dict[str, str] = {}  # component -> its readiness endpoint
         self._registered: list[Object] = []
         self.webhook_url = ""
         self.webhook_metrics_url = ""
@@ -81,7 +83,7 @@ class Stack:
             raise
 
     def stop(self) -> None:
-        """Stop both. The registration goes first: nobody is to wait for a webhook that is gone."""
+        """Delete the registration, then stop both: no API server calls a stopped webhook."""
         api = self.plane.api()
         for item in self._registered:
             with contextlib.suppress(OSError, http.client.HTTPException, CallFailed):

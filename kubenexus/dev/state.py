@@ -1,12 +1,12 @@
 """
-What is known about one running plane, in its folder, for the commands that come later.
+The state of one running plane, in its folder, for later commands.
 
     nothing --supervisor takes the lock--> starting --> up --> nothing
                                               +------> failed
 
-The lock file tells whether a supervisor lives: the kernel frees it with the process, whatever
-ended it. `state.json` tells the rest, and may be out of date when the supervisor was killed. A
-process is named by its id and its start time, so that an id that was given out again is no match.
+The lock file shows whether a supervisor runs: the kernel frees it when the process ends for any
+reason. `state.json` has the rest, and may be stale after the supervisor was killed. A process is
+identified by its id and its start time, so that a reused id does not match.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ STARTING: Final = "starting"
 UP: Final = "up"
 FAILED: Final = "failed"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# Kept when a plane is gone, so that a person can read what happened.
+# These stay after `down`, for troubleshooting.
 _KEPT: Final = frozenset({"logs", LOCK, SUPERVISOR_LOG})
 
 
@@ -87,7 +87,7 @@ def write(folder: Path, state: State) -> None:
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Be the one supervisor of this folder; `AlreadyRunning` when there is one."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (folder / LOCK).open("a") as file:
@@ -102,14 +102,14 @@ def is_supervised(folder: Path) -> bool:
     if not (folder / LOCK).exists():
         return False
     try:
-        with held(folder):
+        with locked(folder):
             return False
     except AlreadyRunning:
         return True
 
 
 def clear(folder: Path) -> None:
-    """Remove what belongs to a plane that is gone: its data, keys and kubeconfigs."""
+    """Remove the data, keys and kubeconfigs of a stopped plane."""
     if not folder.exists():
         return
     for entry in folder.iterdir():
@@ -129,7 +129,7 @@ def start_time(pid: int) -> int:
         return 0
     # The second field is the command in brackets and may hold anything, brackets too.
     fields = stat.rpartition(")")[2].split()
-    # A process that ended stays listed as Z until its parent has asked for its exit code.
+    # A zombie (Z) is listed until its parent reads its exit code.
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 

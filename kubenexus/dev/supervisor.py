@@ -3,8 +3,8 @@ The process that owns a plane: every other process of it is its child and ends w
 
     binaries --> control plane --> nodes --> webhook, scheduler --> up --SIGTERM--> all stopped
                                                                     |  ^
-                                              a child ended ------- +  | started again, after a
-                                                                    +--+ pause that grows
+                                              a child exited ------ +  | restarted, after a
+                                                                    +--+ growing delay
 
 It holds the lock of the plane's folder as long as it lives.
 """
@@ -32,12 +32,12 @@ LONGEST_PAUSE: Final = 30.0
 
 
 class Stop(BaseException):
-    """A signal asked for the end. Not an `Exception`: nothing on the way may swallow it."""
+    """A signal arrived. Not an `Exception`, so that no handler swallows it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a person asked for."""
+class PlaneOptions:
+    """The options of `up`."""
 
     kubernetes: str
     nodes: int
@@ -45,20 +45,20 @@ class Wanted:
     webhook: bool
     scheduler: bool
     kube_scheduler: bool
-    """The stock scheduler, for pods that do not name ours: every cluster has one."""
+    """The stock scheduler, for pods that do not name ours."""
 
     def described(self) -> load.Cluster:
         return load.load(self.cluster) if self.cluster else load.plain(self.nodes)
 
 
 def pause(restarts: int) -> float:
-    """Seconds before a child that ended is started for the n-th time again."""
+    """Seconds before the n-th restart of a child."""
     return min(2.0**restarts - 1.0, LONGEST_PAUSE)
 
 
-def supervise(folder: Path, wanted: Wanted, *, env: Mapping[str, str], show: Show) -> None:
-    """Run the plane until a signal ends it. Errors are left in the state for `up` to tell."""
-    with state.held(folder):
+def supervise(folder: Path, wanted: PlaneOptions, *, env: Mapping[str, str], show: Show) -> None:
+    """Run the plane until a signal ends it. Errors go to the state, where `up` reads them."""
+    with state.locked(folder):
         state.clear(folder)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _stop)
@@ -68,12 +68,12 @@ def supervise(folder: Path, wanted: Wanted, *, env: Mapping[str, str], show: Sho
         except Stop:
             state.clear(folder)
         except BaseException as exc:
-            supervisor.tell(str(exc) or type(exc).__name__, phase=state.FAILED)
+            supervisor.report(str(exc) or type(exc).__name__, phase=state.FAILED)
             raise
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    # A second signal must not cut the orderly end short.
+    # A second signal must not interrupt the shutdown.
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
     raise Stop
@@ -83,25 +83,29 @@ class Supervisor:
     def __init__(
         self,
         folder: Path,
-        wanted: Wanted,
+        wanted: PlaneOptions,
         *,
         env: Mapping[str, str],
         show: Show,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._folder, self._wanted, self._env, self._show = folder, wanted, env, show
-        self._clock, self._sleep = clock, sleep
+        self._folder = folder
+        self._wanted = wanted
+        self._env = env
+        self._show = show
+        self._clock = clock
+        self._sleep = sleep
         pid = os.getpid()
-        me = Process("supervisor", pid, state.start_time(pid))
-        self._state = State(state.STARTING, "", me, wanted.kubernetes)
-        self._restarts: dict[str, int] = {}  # component -> how often it was started again
-        self._due: dict[str, float] = {}  # component -> when it may be started again
+        own = Process("supervisor", pid, state.start_time(pid))
+        self._state = State(state.STARTING, "", own, wanted.kubernetes)
+        self._restarts: dict[str, int] = {}  # component -> number of restarts
+        self._due: dict[str, float] = {}  # component -> time of its next start
 
-    def tell(
+    def report(
         self, step: str, *, phase: str | None = None, server: str = "", kubectl: str = ""
     ) -> None:
-        """Say what is being done, to whoever waits for it and to the log."""
+        """Report a step to `up`, which polls the state, and to the log."""
         known = self._state
         self._state = replace(
             known,
@@ -114,38 +118,38 @@ class Supervisor:
         self._show.note(step)
 
     def run(self) -> None:
-        self.tell("Looking for the programs")
+        self.report("Locating the programs")
         found = locate.get(self._wanted.kubernetes, env=self._env, show=self._show)
         described = self._wanted.described()
-        self.tell("Starting the control plane", kubectl=str(found.kubectl))
+        self.report("Starting the control plane", kubectl=str(found.kubectl))
         with ControlPlane(binaries=found, folder=self._folder) as plane:
-            self.tell(f"Making {len(described.nodes)} nodes", server=plane.server)
+            self.report(f"Creating {len(described.nodes)} nodes", server=plane.server)
             plane.api().each(plane.api().apply, described.namespaces)
             plane.add_nodes(described.nodes)
-            self.tell("Starting the webhook and the schedulers")
+            self.report("Starting the webhook and the schedulers")
             if self._wanted.kube_scheduler:
                 plane.start_kube_scheduler()
             with Stack(
                 plane, webhook=self._wanted.webhook, scheduler=self._wanted.scheduler
             ) as stack:
                 self._write_components(plane, stack)
-                self.tell("Everything is ready", phase=state.UP)
+                self.report("Everything is ready", phase=state.UP)
                 self._watch(plane, stack)
 
     def _watch(self, plane: ControlPlane, stack: Stack) -> None:
         while True:
             for child in (*plane.children, *stack.children):
-                if not child.alive and self._again(child):
+                if not child.alive and self._restart(child):
                     self._write_components(plane, stack)
             self._sleep(POLL)
 
-    def _again(self, child: Child) -> bool:
-        """Start a child that ended, once its pause is over."""
+    def _restart(self, child: Child) -> bool:
+        """Restart a child that exited, once its delay is over."""
         restarts = self._restarts.get(child.name, 0)
         due = self._due.setdefault(child.name, self._clock() + pause(restarts))
         if self._clock() < due:
             return False
-        self._show.note(f"{child.name} ended with exit code {child.exit_code}; starting it again")
+        self._show.note(f"{child.name} exited with code {child.exit_code}; restarting it")
         del self._due[child.name]
         self._restarts[child.name] = restarts + 1
         child.start()

@@ -1,10 +1,19 @@
 """
-What an installation needs done at its turning points, as commands that the chart's hooks run.
+`kubenexus install`: the hooks of the chart.
 
-    before     certificates   make or rotate the webhook's certificate, without cert-manager
-    after      register       once the webhook answers, tell the API server about it
-               probe          through the API server: is a pod admitted, is a bad Job refused
-    at the end cleanup        the registration goes first, then what was left on pods
+    cli               options -> one of the commands below
+    before install:   certificates
+      cert_rotation     when certificates are renewed; pure
+      cert_secrets      the secrets that hold them, without cert-manager
+    after install:    register, probe
+      register          register the webhook configurations once the webhook is ready
+      probe             does admission answer: a pod and an impossible Job, by dry run
+    before uninstall: cleanup
+      uninstall         unregister, then remove scheduling gates
 
-`chart` and `roles` make those parts of the chart that come from code.
+and the generated parts of the chart:
+
+    chart             registration, roles, CRDs, values schema
+    values_schema     values.yaml -> JSON Schema and table
+    render_manifests  the chart as plain manifests
 """

@@ -1,15 +1,14 @@
 """
-When the webhook's certificate and its authority are made anew. Pure: the time is passed in.
+When the webhook's certificate and its CA are renewed. Pure: the time is passed in.
 
-    no authority             --> authority and leaf
-    authority soon over      --> a new authority beside the old one; the leaf stays for now
-    new authority is known   --> leaf of the new authority
-    leaf soon over           --> leaf
+    no CA                    --> new CA and leaf
+    CA expires soon          --> a new CA beside the old one; the leaf stays for now
+    new CA is distributed    --> leaf of the new CA
+    leaf expires soon        --> leaf
     neither                  --> nothing
 
-Clients trust every authority of the bundle that is still valid. A leaf of a new authority is made
-only when the bundle with it has had `SETTLE` to reach the webhook configurations, so that at no
-moment a client meets a leaf that it does not trust.
+Clients trust every valid CA of the bundle. A leaf of a new CA is issued only after the bundle had
+`SETTLE` to reach the webhook configurations, so that clients always trust the served leaf.
 """
 
 from collections.abc import Sequence
@@ -33,32 +32,32 @@ SETTLE: Final = timedelta(hours=12)
 
 @dataclass(frozen=True, slots=True)
 class StoredCertificates:
-    """What is stored: the newest authority, the bundle that clients trust, and the leaf."""
+    """The newest CA, the bundle that clients trust, and the leaf."""
 
     authority: KeyPair
     bundle: bytes
     leaf: KeyPair
 
 
-def check(kept: StoredCertificates) -> None:
-    """`ValueError` where what is stored are no certificates."""
-    x509.load_pem_x509_certificates(kept.bundle)
-    _names(kept.leaf.certificate)
-    x509.load_pem_x509_certificate(kept.authority.certificate)
+def check(stored: StoredCertificates) -> None:
+    """`ValueError` where the stored data are no certificates."""
+    x509.load_pem_x509_certificates(stored.bundle)
+    _names(stored.leaf.certificate)
+    x509.load_pem_x509_certificate(stored.authority.certificate)
 
 
 def rotate(
-    kept: StoredCertificates | None, *, names: Sequence[str], now: datetime
+    stored: StoredCertificates | None, *, names: Sequence[str], now: datetime
 ) -> StoredCertificates:
-    """What should be stored now; equal to `kept` where nothing is due."""
-    if kept is None or _over(kept.authority.certificate, now):
+    """The certificates to store now; equal to `stored` where nothing is due."""
+    if stored is None or _over(stored.authority.certificate, now):
         authority = _authority(now)
         return StoredCertificates(authority, authority.certificate, _leaf(authority, names, now))
-    authority, bundle = kept.authority, _valid(kept.bundle, now)
+    authority, bundle = stored.authority, _valid(stored.bundle, now)
     if _left(authority.certificate, now) < AUTHORITY_RENEW:
         authority = _authority(now)
         bundle = authority.certificate + bundle
-    leaf = kept.leaf
+    leaf = stored.leaf
     if _is_due(leaf, authority, names=names, now=now):
         leaf = _leaf(authority, names, now)
     return StoredCertificates(authority, bundle, leaf)
@@ -95,7 +94,7 @@ def _names(certificate: bytes) -> tuple[str, ...]:
             x509.SubjectAlternativeName
         )
     except x509.ExtensionNotFound as exc:
-        raise ValueError("the certificate names no host") from exc
+        raise ValueError("the certificate has no host name") from exc
     return tuple(found.value.get_values_for_type(x509.DNSName))
 
 

@@ -1,10 +1,10 @@
 """
-The webhook's certificate in two secrets of the release's namespace, kept by `renewal`'s rules.
+The webhook's certificate in two secrets of the release's namespace; `cert_rotation` decides.
 
-    <name>      tls.crt, tls.key, ca.crt    what the webhook serves with, and what clients trust
-    <name>-ca   tls.crt, tls.key            the authority; read by nobody but this
+    <name>      tls.crt, tls.key, ca.crt    the serving certificate, and the trust bundle
+    <name>-ca   tls.crt, tls.key            the CA; only this module reads it
 
-The authority is written first: a leaf without its authority would have to be made anew.
+The CA is written first: a leaf without its CA would have to be issued again.
 """
 
 import base64
@@ -23,39 +23,39 @@ from policies.json_fields import Json
 
 
 class Unreadable(Exception):
-    """A secret of this name holds something else; the message says what to do."""
+    """A secret of this name has other contents; the message says what to do."""
 
 
 async def sync(
     client: Client, *, namespace: str, name: str, names: Sequence[str], now: datetime
 ) -> bool:
-    """Make or renew what is due; whether anything was written."""
+    """Create or renew what is due; whether anything was written."""
     leaf = await _get(client, namespace, name)
     authority = await _get(client, namespace, f"{name}-ca")
-    kept = read(leaf, authority)
-    wanted = cert_rotation.rotate(kept, names=names, now=now)
-    if wanted == kept:
+    stored = read(leaf, authority)
+    wanted = cert_rotation.rotate(stored, names=names, now=now)
+    if wanted == stored:
         return False
-    if kept is None or kept.authority != wanted.authority:
+    if stored is None or stored.authority != wanted.authority:
         await _put(client, namespace, f"{name}-ca", authority, wanted.authority)
     await _put(client, namespace, name, leaf, wanted.leaf, **{"ca.crt": wanted.bundle})
     return True
 
 
 def read(leaf: Json | None, authority: Json | None) -> StoredCertificates | None:
-    """What the secrets hold; None where one of them is not there."""
+    """The certificates of the secrets; None where a secret is missing."""
     if leaf is None or authority is None:
         return None
     try:
-        kept = StoredCertificates(_pair(authority), _bytes(leaf, "ca.crt"), _pair(leaf))
-        cert_rotation.check(kept)
+        stored = StoredCertificates(_pair(authority), _bytes(leaf, "ca.crt"), _pair(leaf))
+        cert_rotation.check(stored)
     except (KeyError, ValueError, binascii.Error) as exc:
         name = (leaf.get("metadata") or {}).get("name", "")
         raise Unreadable(
             f"the secrets {name} and {name}-ca hold no certificates of this program ({exc}); "
             "delete both, or name a secret of another name"
         ) from exc
-    return kept
+    return stored
 
 
 def _pair(secret: Json) -> KeyPair:
@@ -97,6 +97,6 @@ async def _put(
     if found is None:
         await client.create(SECRETS, secret)
         return
-    # With its resourceVersion: who wrote in between is not overwritten.
+    # With the resourceVersion, so that a concurrent write is a conflict.
     about["resourceVersion"] = found["metadata"]["resourceVersion"]
     await client.update(SECRETS, secret)

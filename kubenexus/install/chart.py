@@ -1,9 +1,9 @@
 """
-The parts of the chart that are made from code, so that they cannot say something else.
+The parts of the chart that are generated from code.
 
     files/registration.yaml   webhooks, their rules and conditions     webhook.registration
-    files/roles.yaml          what each component may do               roles
-    files/crds/*.yaml         CustomResourceDefinitions                policies.crds
+    files/roles.yaml          what each component may do               kubenexus.rbac
+    files/crds/*.yaml         CustomResourceDefinitions                policies.documents.crds
     values.schema.json        what values are accepted                 values.yaml
     README.md                 a table of the values                    values.yaml
 
@@ -51,16 +51,16 @@ def files(chart: Path = CHART) -> Mapping[str, str]:
 
 
 def _registration() -> dict[str, Any]:
-    """Name, rules and conditions of each webhook; all else is the chart's."""
+    """Name, rules and conditions of each webhook; the chart adds the rest."""
     mutating, validating = configurations.configurations(
         ca_pem=b"", base_url="", schedulers=(SCHEDULER,)
     )
-    kept = ("name", "rules", "matchConditions", "sideEffects", "reinvocationPolicy")
+    fields = ("name", "rules", "matchConditions", "sideEffects", "reinvocationPolicy")
     return {
         kind: [
             {
                 "path": one["clientConfig"]["url"],
-                **{key: one[key] for key in kept if key in one},
+                **{key: one[key] for key in fields if key in one},
             }
             for one in configuration["webhooks"]
         ]
@@ -69,7 +69,7 @@ def _registration() -> dict[str, Any]:
 
 
 class _Plain(yaml.SafeDumper):
-    """Without anchors: nobody reads `*id001` gladly."""
+    """Without anchors such as `*id001`."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

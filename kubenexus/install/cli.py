@@ -1,9 +1,9 @@
 """
-`kubenexus install`: what the chart's hook Jobs run. Options in, one call, exit code out.
+`kubenexus install`: the commands of the chart's hook Jobs.
 
     exit 0   done
-    exit 1   it could not be done, and the message says why; running it again is safe
-    exit 2   the command is at fault
+    exit 1   it failed, and the message says why; running it again is safe
+    exit 2   the options are wrong
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from cluster.connection import connection
 from kubenexus import json_logs
 from kubenexus.exit_codes import BAD_INPUT, FAILED, end
 from kubenexus.install import cert_secrets, uninstall
-from kubenexus.install import probe as asking
+from kubenexus.install import probe as probing
 from kubenexus.install import register as registering
 from policies import vocabulary
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 app: Final = typer.Typer(
     name="install",
-    help="What an installation needs done at its turning points; the chart's hooks run it.",
+    help="The hooks of the chart: certificates, register, probe, cleanup.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -44,30 +44,30 @@ Kubeconfig = Annotated[
 ]
 Seconds = Annotated[float, typer.Option(min=1.0, help="How long to wait.")]
 Tried = Annotated[
-    str, typer.Option(help="Where pods are tried (dry run): a namespace that admission covers.")
+    str, typer.Option(help="The namespace of the dry runs; admission must apply to it.")
 ]
 
 
 @app.command()
 def certificates(
     namespace: Annotated[str, typer.Option(help="Where the secret is.")],
-    secret: Annotated[str, typer.Option(help="The secret; that of the authority ends in -ca.")],
+    secret: Annotated[str, typer.Option(help="The secret; that of the CA ends in -ca.")],
     service: Annotated[str, typer.Option(help="The service that the certificate is for.")],
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Make the webhook's certificate, or renew it when a third of its life is left."""
-    names = tuple(f"{service}{end}" for end in endings(namespace))
+    """Create the webhook's certificate, or renew it when a third of its validity is left."""
+    names = tuple(f"{service}{end}" for end in service_suffixes(namespace))
 
     async def run(client: Client) -> None:
         written = await cert_secrets.sync(
             client, namespace=namespace, name=secret, names=names, now=datetime.now(UTC)
         )
-        logger.info("certificate %s", "written" if written else "good as it is")
+        logger.info("wrote certificate" if written else "certificate is up to date")
 
-    _do(kubeconfig, run)
+    _run(kubeconfig, run)
 
 
-def endings(namespace: str) -> tuple[str, ...]:
+def service_suffixes(namespace: str) -> tuple[str, ...]:
     """How clients spell a service: the API server uses the second form."""
     return "", f".{namespace}.svc", f".{namespace}.svc.cluster.local"
 
@@ -75,15 +75,15 @@ def endings(namespace: str) -> tuple[str, ...]:
 @app.command()
 def register(
     configurations: Annotated[Path, typer.Option(help="The webhook configurations, YAML.")],
-    ca_file: Annotated[Path, typer.Option(help="The authority of the webhook's certificate.")],
-    url: Annotated[str, typer.Option(help="Where the webhook says that it is ready.")],
+    ca_file: Annotated[Path, typer.Option(help="The CA of the webhook's certificate.")],
+    url: Annotated[str, typer.Option(help="The readiness endpoint of the webhook.")],
     server_name: Annotated[
         str | None, typer.Option(help="The name of its certificate; default: that of the URL.")
     ] = None,
     timeout: Seconds = 300.0,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Wait until the webhook answers, then make or change its configurations."""
+    """Wait until the webhook is ready, then create or update its configurations."""
     try:
         wanted = _configurations(configurations.read_text())
         authority = ca_file.read_bytes()
@@ -94,9 +94,9 @@ def register(
     async def run(client: Client) -> None:
         await registering.wait_until_ready(url, authority, seconds=timeout, server_name=server_name)
         await registering.apply(client, wanted, authority)
-        logger.info("registered")
+        logger.info("registered webhook configurations")
 
-    _do(kubeconfig, run)
+    _run(kubeconfig, run)
 
 
 def _configurations(text: str) -> list[dict[str, Any]]:
@@ -114,15 +114,15 @@ def probe(
     timeout: Seconds = 60.0,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Ask the API server for a pod and an impossible Job (dry run): does admission answer?"""
+    """Create a pod and an impossible Job by dry run: does admission answer?"""
 
     async def run(client: Client) -> None:
         async def ask() -> str:
             try:
-                if not await asking.mutates(client, try_namespace):
-                    return f"a pod in {try_namespace} was not seen by mutation"
-                if not await asking.validates(client, try_namespace):
-                    return f"an impossible Job in {try_namespace} was not refused"
+                if not await probing.mutates(client, try_namespace):
+                    return f"a pod in {try_namespace} was not mutated"
+                if not await probing.validates(client, try_namespace):
+                    return f"an impossible Job in {try_namespace} was not denied"
             except errors.KubeError as exc:
                 return str(exc)
             return ""
@@ -130,7 +130,7 @@ def probe(
         await registering.until(ask, what="admission did not answer", seconds=timeout)
         logger.info("admission answers")
 
-    _do(kubeconfig, run)
+    _run(kubeconfig, run)
 
 
 @app.command()
@@ -146,7 +146,7 @@ def cleanup(
     timeout: Seconds = 60.0,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Remove the webhook configurations, then the gates on pods. Run before the programs end."""
+    """Delete the webhook configurations, then remove scheduling gates. Run before uninstall."""
     if secret and not namespace:
         raise end("--secret was given without --namespace", BAD_INPUT)
 
@@ -154,14 +154,14 @@ def cleanup(
         await uninstall.unregister(
             client, name=configuration, namespace=try_namespace, seconds=timeout
         )
-        lifted = await uninstall.remove_gates(client)
+        removed = await uninstall.remove_gates(client)
         await uninstall.delete_secrets(client, namespace=namespace, secrets=secret or ())
-        logger.info("cleaned up", extra={"gates_lifted": lifted})
+        logger.info("removed registration and gates", extra={"gates_removed": removed})
 
-    _do(kubeconfig, run)
+    _run(kubeconfig, run)
 
 
-def _do(kubeconfig: Path | None, run: Callable[[Client], Awaitable[None]]) -> None:
+def _run(kubeconfig: Path | None, run: Callable[[Client], Awaitable[None]]) -> None:
     async def with_client() -> None:
         async with Client(connection.load(kubeconfig), component="install") as client:
             await run(client)

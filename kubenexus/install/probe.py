@@ -1,11 +1,11 @@
 """
-Objects that are made only in the mind of the API server (dry run), to see who answers.
+Create objects by dry run, to see whether admission answers.
 
-    a plain pod      comes back stamped, or refused by a webhook of ours   --> mutation answers
-    an impossible Job refused by a webhook of ours                         --> validation answers
+    a plain pod         is annotated, or denied by our webhook   --> mutation answers
+    an impossible Job   is denied by our webhook                 --> validation answers
 
-Nothing is stored. A refusal by somebody else, a quota for example, says nothing about admission
-and is passed on.
+Nothing is stored. A denial by another party, a quota for example, says nothing about our webhook
+and is raised.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from cluster.resources import JOBS, PODS, Resource
 from policies import vocabulary
 from policies.json_fields import JsonDict
 
-# The API server names the webhook that said no.
+# The API server names the webhook that denied the request.
 _OURS: Final = ".kubenexus.io"
 
 _CONTAINER: Final[JsonDict] = {
@@ -47,7 +47,7 @@ POD: Final[JsonDict] = {
     "metadata": {"generateName": "kubenexus-probe-"},
     "spec": _SPEC,
 }
-# A gang of zero cannot be obeyed: no admission of this product lets it pass.
+# A gang of zero pods is impossible: admission always denies it.
 IMPOSSIBLE: Final[JsonDict] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -67,7 +67,7 @@ IMPOSSIBLE: Final[JsonDict] = {
 
 
 async def mutates(client: Client, namespace: str) -> bool:
-    """Whether a pod that is made now is seen by mutating admission."""
+    """Whether mutating admission sees a pod that is created now."""
     try:
         made = await _dry_run(client, PODS, namespace, POD)
     except errors.Refused as exc:
@@ -78,7 +78,7 @@ async def mutates(client: Client, namespace: str) -> bool:
 
 
 async def validates(client: Client, namespace: str) -> bool:
-    """Whether what cannot be obeyed is refused by validating admission."""
+    """Whether validating admission denies an impossible Job."""
     try:
         await _dry_run(client, JOBS, namespace, IMPOSSIBLE)
     except errors.Refused as exc:
@@ -89,9 +89,9 @@ async def validates(client: Client, namespace: str) -> bool:
 
 
 def is_denial(exc: errors.Refused) -> bool:
-    """Whether a webhook of this product judged, and said no."""
-    said = str(exc)
-    return "admission webhook" in said and _OURS in said and "denied the request" in said
+    """Whether a webhook of this product denied the request."""
+    text = str(exc)
+    return "admission webhook" in text and _OURS in text and "denied the request" in text
 
 
 async def _dry_run(client: Client, resource: Resource, namespace: str, obj: JsonDict) -> JsonDict:

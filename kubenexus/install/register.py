@@ -1,14 +1,14 @@
 """
-The webhook configurations, brought to the API server when the webhook answers and not before.
+Register the webhook configurations, once the webhook is ready.
 
-    wait for the webhook --answers, under the authority--> apply both --> done
-         | time is over
+    wait for the webhook --ready, with a certificate of the CA--> apply both --> done
+         | timeout
          v
        an error, and nothing was registered
 
-With `failurePolicy: Fail` a registration that comes too early stops every pod of the cluster; this
-one cannot. Applied again it changes in place, so that an upgrade leaves no moment without
-admission. Rules that the webhook added for policies since are kept: they are the webhook's.
+With `failurePolicy: Fail` a registration that comes too early blocks every pod of the cluster. An
+upgrade changes the configurations in place, so that admission never pauses. Rules that the webhook
+added for policies stay.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ _PATIENCE: Final = 5.0
 
 
 class NotInTime(Exception):
-    """Something that was waited for did not come; the message says what, and what was seen last."""
+    """The deadline passed; the message names the condition and the last answer."""
 
 
 async def until(
     ask: Callable[[], Awaitable[str]], *, what: str, seconds: float, every: float = _EVERY
 ) -> None:
-    """Ask until there is nothing left to say; `NotInTime` with the last that was said."""
-    last = "nothing was heard yet"
+    """Poll until `ask` returns no objection; `NotInTime` with the last one."""
+    last = "no answer yet"
     try:
         async with asyncio.timeout(seconds):
             while last := await ask():
@@ -60,7 +60,7 @@ async def until(
 async def wait_until_ready(
     url: str, authority: bytes, *, seconds: float, server_name: str | None = None
 ) -> None:
-    """Wait until the webhook says that it is ready, under a certificate of this authority."""
+    """Wait until the webhook is ready, with a certificate of this CA."""
     trust = ssl.create_default_context(cadata=authority.decode())
     limit = aiohttp.ClientTimeout(total=_PATIENCE)
     async with aiohttp.ClientSession(timeout=limit) as session:
@@ -68,8 +68,8 @@ async def wait_until_ready(
         async def ask() -> str:
             try:
                 async with session.get(url, ssl=trust, server_hostname=server_name) as answer:
-                    said = (await answer.text())[:200]
-                    return "" if answer.status == 200 else f"{answer.status} {said}".strip()
+                    text = (await answer.text())[:200]
+                    return "" if answer.status == 200 else f"{answer.status} {text}".strip()
             except (aiohttp.ClientError, TimeoutError, OSError) as exc:
                 return str(exc) or type(exc).__name__
 
@@ -77,7 +77,7 @@ async def wait_until_ready(
 
 
 async def apply(client: Client, configurations: Sequence[JsonDict], authority: bytes) -> None:
-    """Make or change the configurations, in the order given."""
+    """Create or update the configurations, in this order."""
     for wanted in configurations:
         resource, name = RESOURCES[wanted["kind"]], wanted["metadata"]["name"]
         try:
@@ -95,7 +95,7 @@ async def apply(client: Client, configurations: Sequence[JsonDict], authority: b
 
 
 def complete(wanted: JsonDict, found: JsonDict | None, authority: bytes) -> JsonDict:
-    """The configuration to apply: with the authority, and with the rules that were added since."""
+    """The configuration to apply: with the CA bundle, and with the rules that the webhook added."""
     bundle = base64.b64encode(authority).decode()
     webhooks = [
         {**one, "clientConfig": {**one["clientConfig"], "caBundle": bundle}}

@@ -1,5 +1,5 @@
 """
-The chart as plain manifests, for people without Helm:
+The chart as plain manifests, for installations without Helm:
 `python -m kubenexus.install.render_manifests HELM`.
 
     deploy/kubenexus.yaml                 everything, with deploy/values.yaml

@@ -1,12 +1,11 @@
 """
-What must be gone before the programs are: the registration, and gates that nobody would lift.
+Undo what would outlive the programs: the registration, and scheduling gates.
 
-    delete both configurations --> wait until pods are no longer seen --> lift gates --> done
+    delete both configurations --> wait until pods bypass the webhook --> remove gates --> done
 
-The wait is for the API server: it notices a deleted configuration a moment later, and would refuse
-pods if the webhook were gone by then. Several API servers notice each in its own time, so that the
-answer must stay the same for a while. Pods keep what admission wrote on them; what names the
-scheduler of this product waits until something else places it or it is deleted.
+API servers notice a deleted configuration a moment later, each in its own time, and would deny pods
+if the webhook were already stopped. So the answer must stay the same for a while. Pods keep what
+admission wrote; pending pods of our scheduler stay pending until another scheduler takes them.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ _SETTLED: Final = 3  # answers in a row, a second apart
 
 
 async def unregister(client: Client, *, name: str, namespace: str, seconds: float) -> None:
-    """Delete both configurations of this name and wait until pods are made without them."""
+    """Delete both configurations of this name and wait until pods bypass the webhook."""
     for resource in register.RESOURCES.values():
         with contextlib.suppress(errors.Gone):
             await client.delete(resource, name)
@@ -44,50 +43,50 @@ async def unregister(client: Client, *, name: str, namespace: str, seconds: floa
 
 
 async def remove_gates(client: Client) -> int:
-    """Take this product's gate off every pod that has it; how many had."""
+    """Remove our scheduling gate from every pod; the number of pods that had it."""
     pods = await client.list(PODS)
-    held = [pod for pod in pods.items if _place(pod) is not None]
-    for pod in held:
-        await _lift(client, pod)
-    return len(held)
+    gated = [pod for pod in pods.items if _gate_index(pod) is not None]
+    for pod in gated:
+        await _remove_gate(client, pod)
+    return len(gated)
 
 
-async def _lift(client: Client, pod: Mapping[str, Any]) -> None:
+async def _remove_gate(client: Client, pod: Mapping[str, Any]) -> None:
     about = pod["metadata"]
     with contextlib.suppress(errors.Gone):
-        while (place := _place(pod)) is not None:
+        while (index := _gate_index(pod)) is not None:
             try:
                 await client.patch(
                     PODS,
                     about["name"],
-                    lifted(place),
+                    removal(index),
                     namespace=about["namespace"],
                     kind=PatchKind.JSON,
                 )
                 return
             except (errors.Conflict, errors.Refused):
-                # Somebody lifted a gate first, and the places moved.
+                # Another client removed a gate first, and the indexes moved.
                 again = await client.get(PODS, about["name"], namespace=about["namespace"])
-                if _place(again) == place:
+                if _gate_index(again) == index:
                     raise
                 pod = again
 
 
-def lifted(place: int) -> Sequence[Mapping[str, Any]]:
-    at = f"/spec/schedulingGates/{place}"
+def removal(index: int) -> Sequence[Mapping[str, Any]]:
+    at = f"/spec/schedulingGates/{index}"
     return (
         {"op": "test", "path": f"{at}/name", "value": vocabulary.GANG_GATE},
         {"op": "remove", "path": at},
     )
 
 
-def _place(pod: Mapping[str, Any]) -> int | None:
+def _gate_index(pod: Mapping[str, Any]) -> int | None:
     names = [gate.get("name") for gate in pod["spec"].get("schedulingGates") or ()]
     return names.index(vocabulary.GANG_GATE) if vocabulary.GANG_GATE in names else None
 
 
 async def delete_secrets(client: Client, *, namespace: str, secrets: Sequence[str]) -> None:
-    """Delete secrets that a hook made and Helm knows nothing of."""
+    """Delete secrets that a hook created outside of the Helm release."""
 
     async def one(name: str) -> None:
         with contextlib.suppress(errors.Gone):

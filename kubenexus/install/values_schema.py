@@ -7,8 +7,8 @@ The chart's values.yaml as a table and as a JSON Schema, read from its keys, def
     # @open                      any further keys below this one
     key: default
 
-A map with keys refuses others; an empty map or list is open, because Kubernetes defines what is in
-it. Every key has a comment: `read` refuses one without.
+A map with keys allows no others; an empty map or list is open, because Kubernetes defines its
+contents. Every key needs a comment: `read` rejects one without.
 """
 
 import re
@@ -22,7 +22,7 @@ _KEY: Final = re.compile(r"^( *)([A-Za-z][\w-]*):(?: |$)")
 
 
 class Undescribed(Exception):
-    """A key without a comment, or a comment that says something unknown."""
+    """A key without a comment, or a comment with an unknown tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,7 @@ def _key(path: tuple[str, ...], value: Any, comments: dict[tuple[str, ...], list
     words = [line for line in lines if line and not line.startswith("@")]
     if not words or set(tags) - {"@enum", "@type", "@open"}:
         raise Undescribed(
-            f"{'.'.join(path)}: want a comment above it that says what it does; "
-            f"found {lines or 'none'}"
+            f"{'.'.join(path)}: want a comment above it that describes it; found {lines or 'none'}"
         )
     is_open = "@open" in tags
     return Key(
@@ -89,8 +88,8 @@ def _key(path: tuple[str, ...], value: Any, comments: dict[tuple[str, ...], list
 
 
 def schema(keys: Sequence[Key]) -> dict[str, Any]:
-    """A schema that knows these keys and no others."""
-    # Helm hands every chart that is part of another the values under `global`.
+    """A schema that allows these keys and no others."""
+    # Helm passes the values under `global` to every subchart.
     top = {**_object(keys), "title": "Values of the kubenexus chart"}
     top["properties"]["global"] = {"type": "object"}
     return {"$schema": "http://json-schema.org/draft-07/schema#", **top}

@@ -1,15 +1,17 @@
 """
-The reference pages of the documentation, made from the code that they are about. Pure.
+The reference pages of the documentation, generated from the code they describe. Pure.
 
-    words       every label and annotation, from `policies.vocabulary`
-    fields      policies and reservations, from the models that read them
-    commands    the command line, from the functions behind it
-    figures     metrics, from the places that declare them
-    happenings  Events and conditions, from the constants that are written
-    settings    the chart's values, from values.yaml and its comments
+    keys           every label and annotation, from `policies.vocabulary`
+    keys_hardware  those about GPUs, fabric and topology
+    key_row        one row of these tables
+    policy_fields  policies and reservations, from their models
+    cli            the command line, from its functions
+    metrics        metrics, from the modules that declare them
+    events         Events and conditions, from their constants
+    chart_values   the chart's values, from values.yaml and its comments
+    markdown       tables and headings
 
-`kubenexus.generate` writes the pages below `docs/reference`; a test compares them with the tree.
-Guides, which people write, are not made here.
+`kubenexus.generate` writes the pages to `docs/reference`; a test compares them with the tree.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,7 @@
 """
 Every label, annotation and gate, from `policies.vocabulary`, with its values and what it does.
 
-What a key does today is said here, also where that is nothing yet: a key that is read by nobody
-must not look as if it were obeyed.
+The page says what each key does today, also where no component reads it yet.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -18,7 +18,7 @@ import yaml
 from kubenexus.dev.process import ports
 from kubenexus.dev.process.child import Child
 from kubenexus.install import cert_rotation
-from kubenexus.install.cli import endings
+from kubenexus.install.cli import service_suffixes
 from policies import vocabulary
 from tests.cluster.chart_environment import (
     FULL,
@@ -95,11 +95,11 @@ class Replicas:
 def install(chart_env: ChartEnv, *values: str) -> None:
     """The hook before it makes a certificate; a second run finds nothing to do."""
     said = [hook(chart_env, "certificates", *values).stderr for _ in range(2)]
-    assert ("written" in said[0], "good as it is" in said[1]) == (True, True), said
+    assert ("wrote certificate" in said[0], "up to date" in said[1]) == (True, True), said
     chart_env.release("install", *values)
     assert registered(chart_env) == []  # nobody answers yet
     code, told = probe(chart_env, *values, seconds=2)
-    assert (code, "was not seen by mutation" in told) == (1, True), told
+    assert (code, "was not mutated" in told) == (1, True), told
 
 
 def answer(chart_env: ChartEnv, replicas: Replicas, *values: str) -> None:
@@ -115,7 +115,7 @@ def answer(chart_env: ChartEnv, replicas: Replicas, *values: str) -> None:
 
 def certificate_of(then: datetime) -> list[Json]:
     """The secrets that the hook would have made at that time."""
-    names = [f"{FULL}-webhook{end}" for end in endings(NAMESPACE)]
+    names = [f"{FULL}-webhook{end}" for end in service_suffixes(NAMESPACE)]
     kept = cert_rotation.rotate(None, names=names, now=then)
     pairs = {SECRET: kept.leaf, f"{SECRET}-ca": kept.authority}
     return [

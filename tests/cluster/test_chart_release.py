@@ -126,7 +126,7 @@ def test_hooks_that_cannot_do_their_work_fail_and_say_why(
     reasons = {
         "certificates": "the secrets mine and mine-ca hold no certificates of this program",
         "register": "the webhook did not answer at https://",
-        "probe": "a pod in default was not seen by mutation",
+        "probe": "a pod in default was not mutated",
         "cleanup": "403",
     }
     said = {name: (one.returncode, reasons[name] in one.stderr) for name, one in done.items()}

@@ -1,5 +1,5 @@
 """
-Builds the programs of a control plane from the Go module proxy into the cache.
+Build the programs of a control plane from the Go module proxy into the cache.
 
     verify --sound--> done
        | faults
@@ -7,8 +7,8 @@ Builds the programs of a control plane from the Go module proxy into the cache.
     lock (one builder at a time) --> verify again --> for each fault: go build --> hash --> rename
                                                                                      --> manifest
 
-A program appears under its name only when it is whole. An interrupted build goes on where it
-stopped: programs that are done stay, and Go's own cache keeps every package it compiled.
+A program appears under its name only when it is complete. An interrupted build continues where it
+stopped: finished programs stay, and Go caches every compiled package.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def ensure(
     show: Show,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[str]:
-    """Make every program sound; returns the names of those that had to be built."""
+    """Build every missing or damaged program; returns the names of those."""
     recipes = [
         (program, cache_manifest.recipe(program, gobuild.settings(program))) for program in wanted
     ]
@@ -58,7 +58,7 @@ def ensure(
 
 @contextlib.contextmanager
 def locked(folder: Path, *, show: Show) -> Iterator[None]:
-    """Only one builder at a time. The lock goes with the process that holds it."""
+    """One builder at a time; the kernel frees the lock with the process."""
     with (folder / LOCK).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

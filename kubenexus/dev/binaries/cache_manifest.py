@@ -1,10 +1,10 @@
 """
-What the cache holds: one entry a program, written when the program is put there.
+The contents of the cache: one entry per program, written with the program.
 
     file there, entry fits the recipe, size and digest agree   --> sound
     anything else                                               --> a Fault; the program is rebuilt
 
-The recipe of a program is a digest of all that decides its content: sources and build settings.
+The recipe of a program is a digest of its sources and build settings.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A program that cannot be used, and why, as the end of a sentence."""
+    """A program that cannot be used, and the reason."""
 
     program: Program
     reason: str
@@ -50,7 +50,7 @@ def recipe(program: Program, settings: Iterable[str]) -> str:
 
 
 def read(folder: Path) -> dict[str, Entry]:
-    """program -> entry. A manifest that cannot be read says nothing about any program."""
+    """program -> entry. Empty where the manifest cannot be read."""
     try:
         found = json.loads((folder / FILE).read_text())["programs"]
         return {name: Entry(**entry) for name, entry in found.items()}
@@ -75,7 +75,7 @@ def digest(path: Path) -> str:
 
 
 def faults(folder: Path, wanted: Iterable[tuple[Program, str]]) -> list[Fault]:
-    """What is wrong with the programs of a folder, each given with its recipe."""
+    """The faults of the programs in a folder, each given with its recipe."""
     entries = read(folder)
 
     def check(pair: tuple[Program, str]) -> Fault | None:
@@ -95,7 +95,7 @@ def _objection(path: Path, entry: Entry | None, expected: str) -> str:
     if size < 0:
         return MISSING
     if entry is None:
-        return f"is not in {FILE}: nobody knows where it came from"
+        return f"is not in {FILE}: its origin is unknown"
     if entry.recipe != expected:
         return "was built from other sources or with other settings"
     if size != entry.size:

@@ -1,8 +1,7 @@
 """
 Two calls of Go: which packages are still to be compiled, and compile and link one program.
 
-What Go prints on a failure becomes one message that says what could not be done, why, and what
-to do about it.
+A failure of Go becomes one message: what failed, why, and what to do.
 """
 
 import collections
@@ -20,7 +19,7 @@ from kubenexus.dev.errors import BinariesUnavailable
 from kubenexus.dev.process import die_with_parent
 from kubenexus.dev.process.child import TAIL_LINES
 
-# Words of Go and of the proxies when a source cannot be had.
+# Messages of Go and of proxies about a source that cannot be fetched.
 _FETCH: Final = re.compile(
     r"dial tcp|i/o timeout|no such host|connection refused|connection reset|proxyconnect"
     r"|TLS handshake|x509:|Forbidden|Not Found|Bad Gateway|Service Unavailable|\b410 Gone"
@@ -30,7 +29,7 @@ _DOWNLOADING: Final = re.compile(r"^go: downloading (\S+) (\S+)")
 
 
 def settings(program: Program) -> tuple[str, ...]:
-    """The arguments that, with the sources, decide what comes out."""
+    """The build arguments that, with the sources, determine the binary."""
     linker = " ".join(["-s", "-w", *(f"-X {stamp}" for stamp in program.stamp)])
     return ("-trimpath", "-buildvcs=false", f"-ldflags={linker}")
 
@@ -72,7 +71,7 @@ def _run(
     env: Mapping[str, str],
     heard: Callable[[str], None],
 ) -> str:
-    """Run Go in the program's module; every line that it says on the way is passed on."""
+    """Run Go in the program's module; `heard` gets every progress line."""
     last: collections.deque[str] = collections.deque(maxlen=TAIL_LINES)
     with subprocess.Popen(
         [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid()), *command],
@@ -102,7 +101,7 @@ def _is_talk(command: Sequence[str], line: str) -> bool:
 
 
 def explain(program: Program, code: int, said: str, *, env: Mapping[str, str]) -> str:
-    """One message for a person: what failed, why as far as Go's words tell, and the ways out."""
+    """One message: what failed, why as far as Go's output shows, and what to do."""
     what = f"{program.name} {program.version}"
     # A proxy's address may hold a password.
     proxy = re.sub(r"//[^/@,|]*@", "//", env.get("GOPROXY", "")) or "Go's default proxy"
@@ -111,7 +110,7 @@ def explain(program: Program, code: int, said: str, *, env: Mapping[str, str]) -
         what_to_do = "Set GOPROXY to a module proxy that this machine reaches, "
     elif "no space left on device" in said:
         why = f"{what} could not be built: the disk is full."
-        what_to_do = "Make room (the build takes about 6 GB), "
+        what_to_do = "Free disk space (the build takes about 6 GB), "
     elif "signal: killed" in said or code < 0:
         why = f"The build of {what} was killed, maybe for lack of memory."
         what_to_do = "Run `kubenexus dev build` again, with GOMAXPROCS=1 where memory is short, "
@@ -122,5 +121,5 @@ def explain(program: Program, code: int, said: str, *, env: Mapping[str, str]) -
         f"{why}\n"
         f"{what_to_do}or point KUBEBUILDER_ASSETS at a folder with the programs, "
         "or run `kubenexus dev build` where the network is and copy its cache here.\n"
-        f"The end of what Go said:\n{said}"
+        f"The end of Go's output:\n{said}"
     )

@@ -1,15 +1,14 @@
 """
 Where the programs of a control plane come from, in this order:
 
-    KUBEBUILDER_ASSETS   a folder that somebody filled; used when it has every program,
-                         of the version asked for
+    KUBEBUILDER_ASSETS   a folder of binaries; used when it has every program of the version
     the cache            what `build` made before, checked against its manifest
     a build              from the Go module proxy (see `build`)
 
-`kubectl` is the one on PATH where there is one: people and tests use what people have.
+`kubectl` is the one on PATH where there is one.
 
-Tools beside a control plane (`helm`) come from the cache or a build alone, so that what was tested
-is one version. They do not depend on the version of Kubernetes and have folders of their own.
+Other tools (`helm`) come from the cache or a build alone, so that one version is tested. They
+do not depend on the Kubernetes version and have their own folders.
 """
 
 import os
@@ -59,7 +58,7 @@ def get(kubernetes: str, *, env: Mapping[str, str], show: Show) -> Binaries:
 
 
 def tool(name: str, *, env: Mapping[str, str], show: Show) -> Path:
-    """The folder with the programs of a tool, which are built when they are not there."""
+    """The folder of a tool, which is built when it is missing."""
     wanted = versions.tool(name)
     folder = paths.programs(env, f"{name}-{wanted[0].version}")
     build.ensure(wanted, folder, cache=paths.cache(env), env=env, show=show)
@@ -67,7 +66,7 @@ def tool(name: str, *, env: Mapping[str, str], show: Show) -> Path:
 
 
 def assets_objection(kubernetes: str, env: Mapping[str, str]) -> str | None:
-    """Why the folder that the environment names is not used; empty when it names none."""
+    """Why KUBEBUILDER_ASSETS is not used; empty when it is not set."""
     if not env.get(ASSETS):
         return ""
     folder = Path(env[ASSETS])

@@ -1,8 +1,8 @@
 """
-How far a build is and how long it will take, and two ways to show it.
+Progress of a build, and two displays of it.
 
-The measure is packages: Go says which ones are to be compiled and names each as it starts on it.
-Linking a program counts as so many packages. Time left is what the rate so far makes of the rest.
+Progress is counted in packages: Go lists those to compile and names each as it starts. Linking a
+program counts as several packages. The time left is extrapolated from the rate so far.
 """
 
 import time
@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 LINK: Final = 40
 """What linking one program costs, in packages."""
-# Before this, the rate says more about Go's start than about the build.
+# Earlier the rate is dominated by Go's start.
 EARLIEST_GUESS: Final = 5.0
 
 
@@ -39,7 +39,7 @@ class BuildProgress:
 
     @property
     def left(self) -> float | None:
-        """Seconds, once there is enough to judge by."""
+        """Seconds, once the rate is known."""
         if self.share == 0 or self.elapsed < EARLIEST_GUESS:
             return None
         return self.elapsed / self.share - self.elapsed
@@ -59,7 +59,7 @@ def clock_time(seconds: float) -> str:
 
 class Show(Protocol):
     def note(self, line: str) -> None:
-        """Something to know that stays on the screen."""
+        """A line that stays on the screen."""
 
     def standing(self, standing: BuildProgress) -> None: ...
 

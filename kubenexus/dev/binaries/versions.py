@@ -1,6 +1,5 @@
 """
-The programs of a control plane, and those beside it that some tests need, each in the one version
-that is known to work.
+The programs of a control plane, and tools that some tests need, each in one pinned version.
 
 A version is known when its `go.mod` and `go.sum` lie under `modules/<tool>/<version>/`: these two
 files fix every source that goes into a binary.
@@ -19,9 +18,9 @@ KNOWN_KUBERNETES: Final = ("1.37.1", "1.36.4")
 ETCD: Final = "3.7.3"
 KWOK: Final = "0.8.0"
 HELM: Final = "4.3.1"
-# The major before it, which many still install charts with.
+# The previous major version, still in wide use.
 HELM_3: Final = "3.22.0"
-# The last whose commands lie in its main module.
+# The last version whose commands are in its main module.
 CERT_MANAGER: Final = "1.11.5"
 
 
@@ -56,7 +55,7 @@ def _kubernetes(version: str) -> tuple[Program, ...]:
 
 
 def programs(kubernetes: str) -> tuple[Program, ...]:
-    """Everything a control plane of this version consists of, the quickest to build first."""
+    """The programs of a control plane of this version, the quickest to build first."""
     if kubernetes.removeprefix("v") not in KNOWN_KUBERNETES:
         raise UsageError(
             f"Kubernetes {kubernetes} is not known here; known are {', '.join(KNOWN_KUBERNETES)}."
@@ -77,7 +76,7 @@ def _helm() -> tuple[Program, ...]:
 
 
 def _helm_3() -> tuple[Program, ...]:
-    """Renders for the Kubernetes of its own libraries where it has no cluster to ask."""
+    """Without a cluster it renders for the Kubernetes version of its own libraries."""
     module, minor = "helm.sh/helm/v3", DEFAULT_KUBERNETES.split(".")[1]
     stamp = (
         f"{module}/internal/version.version=v{HELM_3}",
@@ -97,7 +96,7 @@ def _cert_manager() -> tuple[Program, ...]:
 
 
 def tools() -> Mapping[str, tuple[Program, ...]]:
-    """Name -> programs that stand beside a control plane and are built when they are asked for."""
+    """Name -> programs of a tool that is built on request."""
     return {"helm": _helm(), "helm-3": _helm_3(), "cert-manager": _cert_manager()}
 
 

@@ -5,7 +5,7 @@ A control plane: etcd, kube-apiserver, kube-controller-manager and kwok as child
 
 The stock kube-scheduler is a peer that can be started beside them. Nothing outlives this process:
 `stop` ends everything, and the kernel does so when the process is killed.
-No webhook and no scheduler of KubeNexus here: those are `stack`'s.
+The KubeNexus webhook and scheduler are in `stack`.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ STAGES: Final = Path(__file__).with_name("stages.yaml")
 
 
 class PortTaken(StartFailed):
-    """Somebody took a port between its choice and its use."""
+    """Another process took a port between its choice and its use."""
 
 
 class ControlPlane:
@@ -60,7 +60,7 @@ class ControlPlane:
         self._ports: Ports | None = None
         self._ca: KeyPair | None = None
 
-    # --- What users of a running plane need. ---
+    # --- access to a running plane ---
 
     @property
     def folder(self) -> Path:
@@ -92,7 +92,7 @@ class ControlPlane:
         return tuple(self._children.values())
 
     def health_urls(self) -> dict[str, str]:
-        """component -> where it says whether it is well (etcd speaks through the API server)."""
+        """component -> its health endpoint (etcd's is part of the API server's)."""
         at, host = self.ports, ports.HOST
         urls = {
             "etcd": f"{self.server}/readyz/etcd",
@@ -130,7 +130,7 @@ class ControlPlane:
         input: str | None = None,
         timeout: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl as this user. The exit code is the caller's to judge."""
+        """Run kubectl as this user. The caller checks the exit code."""
         argv = [str(self.binaries.kubectl), f"--kubeconfig={self.kubeconfig(user)}", *args]
         return subprocess.run(argv, input=input, capture_output=True, text=True, timeout=timeout)
 
@@ -138,7 +138,7 @@ class ControlPlane:
         """Create nodes, status included, and wait until all are Ready and can take pods."""
         fake_nodes.add(self.api(), items, deadline=deadline)
 
-    # --- Life. ---
+    # --- start and stop ---
 
     def __enter__(self) -> Self:
         self.start()
@@ -160,7 +160,7 @@ class ControlPlane:
                 raise
 
     def stop(self) -> None:
-        """Stop everything, etcd last, so that nobody reports the loss of it."""
+        """Stop everything, etcd last, so that no component logs its loss."""
         etcd = self._children.pop("etcd", None)
         stop_all(list(self._children.values()))
         if etcd is not None:
@@ -189,7 +189,7 @@ class ControlPlane:
         if child is not None:
             child.stop()
 
-    # --- The steps of starting. ---
+    # --- steps of the start ---
 
     def _start(self) -> None:
         at = self.layout
@@ -198,7 +198,7 @@ class ControlPlane:
         self._ports = Ports(*ports.free(6))
         self._ca = key_files.make(at, server=self.server, now=self._now())
         shutil.copyfile(STAGES, at.stages)
-        # The API server asks for etcd until it answers: no need to start one after the other.
+        # The API server retries etcd, so both start at once.
         self._launch("etcd", flags.etcd(at, self.ports, unsafe_no_fsync=self._for_tests))
         self._launch(APISERVER, [*flags.apiserver(at, self.ports), *self._apiserver_flags])
         self._wait(APISERVER, lambda: self.api().ready(), also=("etcd",))
@@ -210,7 +210,7 @@ class ControlPlane:
         self._launch(kwok, flags.kwok(at, self.ports, user=rbac.KWOK))
         self._wait(kwok, lambda: healthy(self.health_urls()[kwok]))
         self._wait(manager, lambda: healthy(self.health_urls()[manager]))
-        # Pods are refused in a namespace until the controller manager has made this account.
+        # The API server denies pods until the controller manager has created this account.
         self._wait(manager, lambda: self.has_default_account(rbac.TENANT_NAMESPACE))
 
     def _set_up(self) -> None:
@@ -264,7 +264,7 @@ def _failure(child: Child, what: str) -> StartFailed:
 
 
 def healthy(url: str) -> bool:
-    """Whether a health endpoint of this machine answers 200. Who answers is not verified."""
+    """Whether a health endpoint of this machine answers 200. The certificate is not verified."""
     parts = urlsplit(url)
     address = (parts.hostname or "", parts.port)
     if parts.scheme == "https":

@@ -20,7 +20,7 @@ NAMES: Final = (HOST, "localhost", "kubernetes", "kubernetes.default", "kubernet
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write for the owner's eyes only, whatever the umask is."""
+    """Write with mode 0600, for any umask."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
 """
 Runs a program that dies with its parent: `python tether.py PARENT_PID PROGRAM [ARGUMENT…]`.
 
-The kernel is asked to kill this process when the thread that forked it ends, whatever ends it;
+The kernel kills this process when the thread that forked it ends for any reason;
 the request survives the exec of the program. An exec wrapper rather than a `preexec_fn`, which is
 not safe in a parent that has threads. Started by path with `-I -S`, so it imports the standard
 library alone. Linux only: elsewhere the program runs untethered.
@@ -21,7 +21,7 @@ def main(argv: list[str]) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    # The parent may have ended before the request was made; nobody would kill this process then.
+    # The parent may have ended before the request; then no signal comes.
     if os.getppid() != parent:
         sys.exit(1)
     os.execvp(program[0], program)

@@ -3,7 +3,7 @@ Free TCP ports on 127.0.0.1.
 
 Ports are taken below the range from which the kernel serves outgoing connections, so that between
 the choice and the use no connection of this machine lands on one of them. Another program still
-may: whoever uses the ports tries again with others when one of them turns out to be taken.
+may: the caller retries with others when a port is taken.
 """
 
 import random

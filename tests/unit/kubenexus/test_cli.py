@@ -34,7 +34,7 @@ def ran(*args: object) -> tuple[int, str, str]:
     return found.exit_code, found.stdout, found.stderr
 
 
-def test_a_simulation_that_refuses_something_still_ends_well(
+def test_a_simulation_with_a_denied_object_still_exits_with_0(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_folder(tmp_path, manifest=POD.replace("name: p}", "name: p, namespace: gone}"))
@@ -42,9 +42,9 @@ def test_a_simulation_that_refuses_something_still_ends_well(
     assert ran("simulate", ".") == (
         0,
         "Cluster: 1 node, 4 CPUs, 8Gi memory\n\n"
-        "Pod gone/p  refused  (pod.yaml)\n"
+        "Pod gone/p  denied  (pod.yaml)\n"
         '  because   namespaces "gone" not found\n\n'
-        "1 manifest: 0 admitted, 1 refused; pods: 0 placed.\n",
+        "1 manifest: 0 admitted, 1 denied; pods: 0 placed.\n",
         "",
     )
 
@@ -82,8 +82,7 @@ def test_one_file_is_simulated_on_the_cluster_of_the_option(tmp_path: Path) -> N
         pytest.param(
             CLUSTER.replace("}]", "}, {name: n, cpu: 1, memory: 1Gi}]"),
             POD,
-            "/cluster.yaml:3:48: a node called 'n' stands above already; give each node its own "
-            "name",
+            "/cluster.yaml:3:48: a node called 'n' is listed twice; give each node its own name",
             id="two nodes of one name",
         ),
         pytest.param(
@@ -104,7 +103,7 @@ def test_one_file_is_simulated_on_the_cluster_of_the_option(tmp_path: Path) -> N
             CLUSTER,
             "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n"
             "spec: {replicas: 20000, template: {spec: {containers: []}}}\n",
-            "/pod.yaml:4:7: makes 20000 pods, at most 10000 are simulated; ask for fewer",
+            "/pod.yaml:4:7: makes 20000 pods, at most 10000 are simulated; request fewer",
             id="too many pods",
         ),
     ],
@@ -146,19 +145,19 @@ def test_bad_input_shows_no_traceback_to_somebody_at_a_shell(tmp_path: Path) -> 
     assert (found.returncode, found.stdout, found.stderr) == (2, "", want)
 
 
-def test_the_quickstart_shows_one_of_each_fate() -> None:
+def test_the_quickstart_shows_one_of_each_outcome() -> None:
     code, out, _ = ran("simulate", ROOT / "examples/quickstart", "-o", "json")
     body = json.loads(out)
-    fates = {
-        one["name"]: [pod["fate"] for pod in one["pods"]] if one["admitted"] else "refused"
+    outcomes = {
+        one["name"]: [pod["outcome"] for pod in one["pods"]] if one["admitted"] else "denied"
         for one in body["manifests"]
     }
-    assert (code, fates) == (
+    assert (code, outcomes) == (
         0,
         {
             "hello": ["placed"],
             "train": ["placed"] * 4,
-            "never-complete": "refused",
+            "never-complete": "denied",
             "finetune": ["placed"],
             "too-wide": ["pending"],
             "shop": ["left to another scheduler"] * 2,

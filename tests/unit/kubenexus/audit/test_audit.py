@@ -123,7 +123,7 @@ def test_kinds_that_policies_name_are_audited_too(named: list[str], want: list[s
             [],
             id="a kubelet's own pod never passes admission",
         ),
-        pytest.param(a_pod("bad", namespace="kube-system"), [], id="a namespace left alone"),
+        pytest.param(a_pod("bad", namespace="kube-system"), [], id="an excluded namespace"),
         pytest.param(a_pod("bad", namespace="going"), [], id="a namespace that went meanwhile"),
     ],
 )
@@ -232,7 +232,7 @@ def a_scan() -> tuple[report.Table, list[str], Totals]:
     return table, lines, totals
 
 
-def test_people_get_a_table_in_order_and_sums() -> None:
+def test_the_table_is_sorted_and_has_totals() -> None:
     table, _, totals = a_scan()
     lines = list(table.lines(totals))
     assert lines[0].split() == ["NAMESPACE", "OBJECT", "ACTION", "RULE", "MESSAGE"]
@@ -314,9 +314,9 @@ def test_pods_that_admission_never_saw_are_listed_on_request() -> None:
         ),
         pytest.param(
             ["-n", "kube-system"],
-            "kubenexus: namespace 'kube-system' is left alone by admission, so nothing in it is "
-            "judged; name another, or set the excluded ones with --exclude-namespace\n",
-            id="a namespace that admission leaves alone",
+            "kubenexus: namespace 'kube-system' is excluded from admission, so it is not audited; "
+            "name another, or set the excluded ones with --exclude-namespace\n",
+            id="a namespace that admission excludes",
         ),
     ],
 )

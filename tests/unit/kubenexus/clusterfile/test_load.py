@@ -190,13 +190,13 @@ NODE = "nodes:\n  - name: n\n    cpu: 8\n    memory: 16Gi\n"
         ),
         pytest.param(
             NODE + "    numa: {nodes: 3}\n",
-            "7:11: 8 CPUs cannot be dealt evenly to 3 NUMA nodes; change cpu, or write numa as a "
+            "7:11: 8 CPUs cannot be split evenly over 3 NUMA nodes; change cpu, or write numa as a "
             "list of {cpus, memory, gpus}",
             id="CPUs that cannot be dealt evenly",
         ),
         pytest.param(
             NODE + "    numa: [{cpus: 0-3, memory: 8Gi}]\n",
-            "7:11: numa lists 4 CPUs and cpu says 8; make them agree",
+            "7:11: numa lists 4 CPUs and cpu is 8; make them agree",
             id="NUMA nodes that leave CPUs out",
         ),
         pytest.param(
@@ -247,12 +247,12 @@ NODE = "nodes:\n  - name: n\n    cpu: 8\n    memory: 16Gi\n"
         ),
         pytest.param(
             NODE + "  - {name: n, cpu: 1, memory: 1Gi}\n",
-            "7:12: a node called 'n' stands above already; give each node its own name",
+            "7:12: a node called 'n' is listed twice; give each node its own name",
             id="two nodes of one name",
         ),
         pytest.param(
             NODE + "namespaces: [{name: a}, {name: a}]\n",
-            "7:32: a namespace called 'a' stands above already; remove one",
+            "7:32: a namespace called 'a' is listed twice; remove one",
             id="two namespaces of one name",
         ),
         pytest.param(

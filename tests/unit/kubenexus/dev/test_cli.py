@@ -24,7 +24,7 @@ def runner(tmp_path: Path) -> CliRunner:
             ["up", "--kubernetes", "1.2.3"], 2, "known are 1.37.1", id="up, an unknown version"
         ),
         pytest.param(
-            ["up", "--nodes", "1", "--cluster", "x"], 2, "both given", id="nodes said twice"
+            ["up", "--nodes", "1", "--cluster", "x"], 2, "not both", id="nodes given twice"
         ),
         pytest.param(["up", "--cluster", "/none.yaml"], 2, "/none.yaml", id="a missing file"),
         pytest.param(["up", "--name", "../x"], 2, "is no name", id="a bad name"),

@@ -58,9 +58,9 @@ def test_a_broken_state_says_nothing(tmp_path: Path, text: str) -> None:
 
 def test_one_supervisor_at_a_time(tmp_path: Path) -> None:
     before = state.is_supervised(tmp_path)
-    with state.held(tmp_path):
+    with state.locked(tmp_path):
         during = state.is_supervised(tmp_path)
-        with pytest.raises(state.AlreadyRunning), state.held(tmp_path):
+        with pytest.raises(state.AlreadyRunning), state.locked(tmp_path):
             pass
     assert (before, during, state.is_supervised(tmp_path)) == (False, True, False)
 

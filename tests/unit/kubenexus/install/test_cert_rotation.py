@@ -94,5 +94,5 @@ def test_an_authority_is_replaced_without_a_moment_of_distrust() -> None:
 
 def test_a_certificate_without_names_is_nothing_of_ours() -> None:
     found = kept()
-    with pytest.raises(ValueError, match="names no host"):
+    with pytest.raises(ValueError, match="has no host name"):
         cert_rotation.check(StoredCertificates(found.authority, found.bundle, found.authority))

@@ -63,8 +63,8 @@ def test_whose_refusal_it_is(said: str, want: bool) -> None:
     assert probe.is_denial(errors.Refused(said)) is want
 
 
-def test_only_the_products_gate_is_lifted() -> None:
-    assert list(uninstall.lifted(1)) == [
+def test_only_our_gate_is_removed() -> None:
+    assert list(uninstall.removal(1)) == [
         {"op": "test", "path": "/spec/schedulingGates/1/name", "value": vocabulary.GANG_GATE},
         {"op": "remove", "path": "/spec/schedulingGates/1"},
     ]

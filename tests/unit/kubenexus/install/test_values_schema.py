@@ -70,7 +70,7 @@ def test_a_table_lists_what_can_be_set() -> None:
         pytest.param("a: 1\n", id="no comment"),
         pytest.param("# About b.\n\na: 1\n", id="a comment that is not right above"),
         pytest.param("# @type string\na: 1\n", id="a tag alone"),
-        pytest.param("# About a.\n# @typ string\na: 1\n", id="a tag that nobody knows"),
+        pytest.param("# About a.\n# @typ string\na: 1\n", id="an unknown tag"),
     ],
 )
 def test_a_key_that_nobody_describes_is_refused(text: str) -> None:

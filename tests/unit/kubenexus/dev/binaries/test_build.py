@@ -144,7 +144,7 @@ def _other_sources(folder: Path) -> None:
         pytest.param(_flip, ["one"], "its content is not what was built", id="a changed program"),
         pytest.param(_forbid, ["one"], "may not be executed", id="a program without its x bit"),
         pytest.param(_take_away, ["one"], "", id="a missing program"),
-        pytest.param(_forget, ["one", "two"], "nobody knows where it came", id="no manifest"),
+        pytest.param(_forget, ["one", "two"], "its origin is unknown", id="no manifest"),
         pytest.param(_other_sources, ["one", "two"], "from other sources", id="other sources"),
     ],
 )
@@ -237,7 +237,7 @@ def test_a_build_that_was_killed_leaves_nothing_half_done_and_is_continued(
         pytest.param(
             "write /x: no space left on device",
             "one 1.0.0 could not be built: the disk is full.",
-            "Make room",
+            "Free disk space",
             id="the disk is full",
         ),
         pytest.param(

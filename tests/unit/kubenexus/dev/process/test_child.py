@@ -1,4 +1,4 @@
-"""Children end when they are told to, and when their parent does, whatever ends it."""
+"""Children end on request, and when their parent ends for any reason."""
 
 import contextlib
 import os

@@ -1,364 +1,155 @@
 """
-The scheduler at work: what the watches say in, bindings out.
+The scheduling cycle, without I/O: which unit is planned next, and what becomes of it.
 
-    watch events ──▶ cache, queue ──▶ 1. what changed wakes the units it may help
-                                      2. forming gangs that stand still are told about; the gates
-                                         of complete ones are lifted
-                                      3. gangs half bound for too long are released (`recovery`)
-                                      4. pop a unit, plan it, assume the plan
-                                      5. bind in a task of its own; planning goes on
-    bind answered ──▶ confirm, or forget and put back
+    1. changed nodes and cluster events move unschedulable units back to the active queue
+    2. tenancy acts on the time that has passed: quotas, reservations, preemption, backfill
+    3. pop the first unit of the active queue
+    4. plan it on the snapshot, within its limits
+    5. placed ──▶ bind;   over quota, unschedulable ──▶ requeue and report
 
-Everything runs in one event loop: callbacks and planning never interleave, only binds wait. What
-is told (events, conditions) goes through queues of its own and holds nothing up. Nothing here
-survives a restart, and nothing needs to: the watches tell all of it again.
+The scheduler drives the cycle with the real clock and binds through the API server. `kubenexus
+simulate` drives the same cycle with a virtual clock, where each bind succeeds at once. What either
+does about an outcome is its `CycleEffects`.
 """
 
-import asyncio
-import contextlib
-import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final, Protocol
 
-from cluster.informer import EventKind, WatchEvent
-from scheduler.actuators import Actuators
-from scheduler.background import BackgroundTasks
-from scheduler.bind.binding_cycle import BindingCycles
-from scheduler.bind.prebind import PreBind
 from scheduler.cache.cache import Cache
-from scheduler.cache.comparer import Mismatch, compare
-from scheduler.cache.snapshot import Snapshot
-from scheduler.explain.inspection import Inspection
-from scheduler.explain.inspector import Inspector
-from scheduler.feed import Feed
-from scheduler.gang.partial_gangs import PartialGangTracker
-from scheduler.gang.pod_groups import PodGroups
-from scheduler.gang.recovery import GangRecovery
-from scheduler.model.gang import GangKey
-from scheduler.model.node import Node
-from scheduler.model.plan import NoFit, Placed
-from scheduler.model.pod import Pod, PodKey, is_schedulable
-from scheduler.model.policy import PlacementTables
+from scheduler.model.plan import NoFit, Placed, Plan
+from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
-from scheduler.options import CycleSettings
 from scheduler.plan import planner
-from scheduler.plugins import registry as plugin_registry
-from scheduler.plugins.dra.unready_pods import UnreadyPods
+from scheduler.plan.memo import Memo
 from scheduler.plugins.protocol import ANY_EVENT, POD_EVENT
-from scheduler.plugins.registry import Registry
-from scheduler.provisioning.controller import ProvisioningController
 from scheduler.queueing.scheduling_queue import SchedulingQueue
 from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
-from scheduler.tenancy.context import SchedulingContext
-from scheduler.tenancy.fairshare.shares import FairShares
-from scheduler.tenancy.manager import TenancyManager
-from scheduler.tenancy.preemption.pdb import DisruptionBudgets
-from scheduler.tenancy.quota.accounting import QuotaAccounts
-from scheduler.tenancy.quota.gpu_kinds import GpuKinds
-from scheduler.tenancy.reservation.members import MemberReservations
 
 EVENTS_EVERY: Final = 0.2  # seconds between two rounds of requeueing by cluster events
 
 
-class Scheduler:
-    """Feed `on_pod` and `on_node` from informers, and start `run()` when both are in sync.
+class CycleEffects(Protocol):
+    """What is done about the outcomes of planning."""
 
-    `leading` is asked before anything is decided; `known` lists the pods that the watch has shown;
-    `epoch` is the time of day, `now` a clock that never jumps.
-    """
+    def closed_to(self, unit: Unit) -> frozenset[str]:
+        """Nodes held for other units."""
+        ...
+
+    def placed(self, unit: Unit, plan: Placed) -> None: ...
+
+    def over_quota(self, unit: Unit, rejection: NoFit) -> None: ...
+
+    def unschedulable(self, unit: Unit, rejection: NoFit) -> None: ...
+
+
+class Tenancy(Protocol):
+    """What the cycle needs of `tenancy.manager`."""
+
+    def plan(self, unit: Unit, closed: frozenset[str]) -> Plan: ...
+
+    def placed(self, unit: Unit, plan: Placed) -> None: ...
+
+    def misfit(self, unit: Unit) -> None: ...
+
+    def gone(self, pod: Pod) -> None: ...
+
+    def tick(self, now: float) -> None: ...
+
+    def next_at(self) -> float | None: ...
+
+
+class SchedulingCycle:
+    """`now` is a clock that never jumps back; `memo` keeps results of filters between plans."""
 
     def __init__(
         self,
         *,
-        name: str,
-        actuators: Actuators,
+        cache: Cache,
+        queue: SchedulingQueue,
+        tenancy: Tenancy,
+        effects: CycleEffects,
         metrics: Metrics,
+        memo: Memo,
         now: Callable[[], float],
-        leading: Callable[[], bool] = lambda: True,
-        known: Callable[[], Iterable[Pod]] = tuple,
-        epoch: Callable[[], float] = time.time,
-        settings: CycleSettings = CycleSettings(),  # noqa: B008 (frozen, and without state)
-        registry: Registry = plugin_registry.DEFAULT,
     ) -> None:
-        self._wake = asyncio.Event()
-        self._tasks = BackgroundTasks()
-        self._changed: set[str] = set()  # nodes on which something may have become possible
-        snapshot = Snapshot(registry)
-        self.accounts = QuotaAccounts(GpuKinds(snapshot))
-        self.shares = FairShares(self.accounts.ledger)
-        self.budgets = DisruptionBudgets()
-        self.cache = Cache(
-            snapshot, usage=self.accounts, scheduler_name=name, nodes_changed=self._note
-        )
-        self.reservations = MemberReservations(self.cache.reserved, self.accounts)
-        self.groups = PodGroups(self._regroup)
-        self.partial_gangs = PartialGangTracker(self.groups.find, self.reservations.owed)
-        self.queue = SchedulingQueue(
-            bound=self.cache.bound,
-            group=self.groups.find,
-            is_partial=self.partial_gangs.is_partial,
-            succeeded=self.partial_gangs.succeeded,
-            class_of=self._class_of,
-            starving_after=settings.starving_after,
-            fair_share_order=self.shares.order,
-            boost=lambda tier: snapshot.tables.boost(tier),
-            reserved=self.reservations,
-            has_start_reservation=lambda key: self.tenancy.start_reservation(key) is not None,
-        )
-        self.recovery = GangRecovery(
-            queue=self.queue,
-            partial_gangs=self.partial_gangs,
-            evictor=actuators.gang_evictor,
-            metrics=metrics,
-            now=now,
-            wake=self._wake.set,
-            hold_seconds=settings.hold_seconds,
-            tasks=self._tasks,
-        )
-        self._name, self._reporter = name, actuators.reporter
-        self._gates = actuators.gates
-        self._metrics, self._now, self._leading, self._known = metrics, now, leading, known
-        self._memo = planner.Memo()
-        self._pods: dict[str, Pod] = {}  # uid -> own pod that has no node yet, newest state
-        context = SchedulingContext(
-            scheduler=name,
-            cache=self.cache,
-            accounts=self.accounts,
-            shares=self.shares,
-            budgets=self.budgets,
-            reservations=self.reservations,
-            queue=self.queue,
-            metrics=metrics,
-            evictor=actuators.evictor,
-            group=self.groups.find,
-            tasks=self._tasks,
-            now=now,
-            epoch=epoch,
-            wake=self._wake.set,
-            freed=self._note,
-            leads=self._goes_on,
-            reserved=self._unreserved,
-            regrouped=self._regroup,
-            record=actuators.reporter.record,
-            recorder=actuators.recorder,
-        )
-        self.tenancy = TenancyManager(context, self._memo)
-        asked = self.tenancy.preempting.in_progress
-        self.provisioning = ProvisioningController(
-            actuators.provisioner,
-            context,
-            evicting=asked,
-            start_reservation=self.tenancy.start_reservation,
-        )
-        self._inspector = Inspector(
-            cache=self.cache,
-            queue=self.queue,
-            partial_gangs=self.partial_gangs,
-            recovery=self.recovery,
-            memo=self._memo,
-            now=now,
-            pods=self._pods,
-            known=known,
-            asked_for=self.provisioning.shown,
-            reserved_later=self.tenancy.reserved_later,
-            start_reservations=self.tenancy.backfill.start_reservations,
-        )
+        self._cache = cache
+        self._queue = queue
+        self._tenancy = tenancy
+        self._effects = effects
+        self._metrics = metrics
+        self._memo = memo
+        self._now = now
+        self._changed_nodes: set[str] = set()
         self._events: set[str] = set()  # kinds of objects, other than nodes, that have changed
-        self._events_at = 0.0  # not before, so that a stream of such changes costs little
-        self._most_in_flight = settings.most_in_flight  # pods
-        self._ending = False
-        self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
-        self._claiming = actuators.claiming and actuators.claiming(
-            self.cache.snapshot.devices, self.cluster_event, self._tasks
-        )
-        self.binding_cycles = BindingCycles(
-            context,
-            partial_gangs=self.partial_gangs,
-            binder=actuators.binder,
-            prebind=PreBind(
-                now=now,
-                volumes=actuators.preparing and actuators.preparing(self.cache.snapshot.volumes),
-                claims=self._claiming,
-                reservations=self.tenancy.reserving,
-            ),
-            reporter=actuators.reporter,
-            pending=self._pods.get,
-        )
+        self._events_at = float("-inf")  # not before, so that a stream of such changes costs little
 
-    @property
-    def binding(self) -> int:
-        """Plans whose binds are in flight."""
-        return len(self.binding_cycles)
+    # --- what changes ---
 
-    def waits(self, uid: str) -> bool:
-        """Whether this pod still wants a node, as far as the watch has said."""
-        return uid in self._pods
-
-    def _class_of(self, pod: Pod) -> tuple[object, ...]:
-        """Equal for pods that fit the same nodes; members with a node may pin a gang to theirs."""
-        signature = self.cache.snapshot.signature(pod)
-        if pod.gang is None or not pod.spec.fabric.co_located or not self.cache.bound(pod.gang.key):
-            return pod.spec, signature
-        return pod.spec, signature, pod.gang.key
-
-    # --- what the watches say ---
-
-    def on_node(self, event: WatchEvent[Node | None]) -> None:
-        node = event.object
-        if event.kind is EventKind.DELETED or node is None:
-            if event.old is not None:
-                self.cache.drop_node(event.old.name)
-        elif self.cache.put_node(node):
-            self._note((node.name,))
-
-    def on_pod(self, event: WatchEvent[Pod | None]) -> None:
-        pod = event.object
-        if event.kind is EventKind.DELETED or pod is None:
-            gone = event.old or pod
-            if gone is not None:
-                self._lost(gone)
-            return
-        moved = self.cache.snapshot.moved
-        self._note(self.cache.put_pod(pod))
-        if self.cache.snapshot.moved != moved:
-            self._events.add(POD_EVENT)
-        held = self.cache.held(pod.uid)
-        if pod.node or held is None:
-            self.partial_gangs.put(pod)
-        if not pod.gates:
-            self._gates.drop(pod.uid)
-        if pod.scheduler == self._name and is_schedulable(pod):
-            self._pods[pod.uid] = pod
-            if held is None and not self._aside.keep(pod):
-                self._queue_up(pod)
-        else:
-            self._settle(pod)
-
-    def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
-        """An object such as a volume has changed: it may help the pods that depend on its kind."""
-        if feed.apply(event):
-            self.cluster_event(feed.resource.kind)
+    def nodes_changed(self, nodes: Iterable[str]) -> None:
+        """Capacity may have become free on these nodes."""
+        self._changed_nodes.update(nodes)
 
     def cluster_event(self, kind: str = ANY_EVENT) -> None:
-        """An object of this kind, neither a node nor a pod, has changed."""
-        self.cache.snapshot.cluster_event()
+        """An object of this kind, which is not a node, has changed."""
         self._events.add(kind)
-        self._wake.set()
 
-    def _queue_up(self, pod: Pod) -> None:
-        self.queue.put(pod, self._now())
-        self._wake.set()
-
-    def adopt(self, tables: PlacementTables) -> None:
-        """Other policies are in force: any node may have become open to anybody."""
-        self.cache.snapshot.adopt(tables)
-        self.cache.know_models(tables.vram)
-        self.accounts.adopt(tables.policy)
-        self.cache.recount()
-        self._events.add(ANY_EVENT)
-        self._note(tuple(self.cache.snapshot.table.rows))
-        self._wake.set()
-
-    def _lost(self, pod: Pod) -> None:
-        self._note(self.cache.drop_pod(pod.uid))
-        self._events.add(POD_EVENT)
-        self.tenancy.gone(pod)
-        self.partial_gangs.drop(pod.uid)
-        self.recovery.deleted(pod)
-        self._settle(pod)
-
-    def _settle(self, pod: Pod) -> None:
-        """The pod has a node, or wants none any more."""
-        self._pods.pop(pod.uid, None)
-        self._aside.drop(pod.uid)
-        self.queue.remove(pod.uid, self._now())
-        self._reporter.drop(pod.uid)
-        self._gates.drop(pod.uid)
-        if pod.gang is not None:
-            self.queue.members_changed(pod.gang.key, self._now())
-            self._wake.set()
-
-    def _goes_on(self, uid: str) -> bool:
-        """Whether the pod waits for a node, or has one and is not ending."""
-        held = self.cache.held(uid)
-        return uid in self._pods or (held is not None and not held.pod.terminating)
-
-    def _unreserved(self, gang: GangKey, why: str) -> None:
-        told = self._reporter.reservation_ended(gang, why, self._known())
-        if not told and self.tenancy.reserving is not None:
-            self.tenancy.reserving.untold(gang, why)
-        self._regroup(gang)
-
-    def _regroup(self, gang: GangKey) -> None:
-        self.partial_gangs.pod_group_changed(gang)
-        self.queue.pod_group_changed(gang, self._now())
-        self._wake.set()
-
-    def _note(self, nodes: Iterable[str]) -> None:
-        if nodes:
-            self._changed.update(nodes)
-            self._wake.set()
+    def pod_gone(self, pod: Pod) -> None:
+        self.nodes_changed(self._cache.drop_pod(pod.uid))
+        self.cluster_event(POD_EVENT)
+        self._tenancy.gone(pod)
 
     # --- the cycle ---
 
-    async def run(self) -> None:
-        """Until cancelled; an exception that leaves it is a bug of this program."""
-        async with self._tasks.group():
-            while True:
-                self._wake.clear()
-                await self.drain()
-                due = self._next_at()
-                wait = None if due is None else max(0.0, due - self._now())
-                # Not `wait_for`: in Python 3.11 it swallows a cancellation that meets the wake-up.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(wait):
-                        await self._wake.wait()
-
-    async def drain(self) -> None:
-        """Plan everything that can be planned now, as long as binds keep up."""
-        self._tasks.check()
-        self._prepare()
-        while self._may_plan() and (unit := self.queue.pop(self._now())) is not None:
-            self._schedule(unit)
-            # Binds and watches go on between two plans.
-            await asyncio.sleep(0)
-            self._prepare()
-
-    def _prepare(self) -> None:
-        if not self._leading():
-            return
-        self._note(self.recovery.tick())
+    def prepare(self) -> list[Unit]:
+        """Before each plan. The forming gangs that gained no member for a while."""
         self._move_to_active()
         now = self._now()
-        self.tenancy.tick(now)
-        self.provisioning.tick()
-        for forming in self.queue.tick(now):
-            timed_out = self.queue.timed_out(forming, now)
-            self._reporter.forming(forming, timed_out=timed_out)
-            if timed_out:
-                self._metrics.gangs.labels("timed_out").inc()
-        self._gates.remove(self.queue.gates_to_remove())
+        self._tenancy.tick(now)
+        return self._queue.tick(now)
 
-    def _may_plan(self) -> bool:
-        """A gang goes whole, so the limit is one to begin under, not one to stay under."""
-        return (
-            not self._ending
-            and self.binding_cycles.pods_in_flight < self._most_in_flight
-            and self._leading()
-        )
+    def pop(self) -> Unit | None:
+        return self._queue.pop(self._now())
 
-    async def finish(self, seconds: float) -> None:
-        """Plan nothing more, and wait for binds in flight, at most so long."""
-        self._ending = True
-        await self.binding_cycles.finish(seconds)
+    def schedule(self, unit: Unit) -> None:
+        """Plan a popped unit, and hand over the outcome."""
+        start = self._now()
+        plan = self._tenancy.plan(unit, self._effects.closed_to(unit))
+        now = self._now()
+        self._metrics.planning.observe(now - start)
+        match plan:
+            case Placed():
+                self._metrics.attempts.labels("placed").inc()
+                self._tenancy.placed(unit, plan)
+                self._effects.placed(unit, plan)
+                self.cluster_event(POD_EVENT)
+            case NoFit() if plan.over_quota:
+                self._metrics.attempts.labels("over_quota").inc()
+                self._queue.mark_over_quota(unit.key, now, plan)
+                self._effects.over_quota(unit, plan)
+            case NoFit():
+                self._metrics.attempts.labels("unschedulable").inc()
+                if unit.is_gang:
+                    self._metrics.gangs.labels("unschedulable").inc()
+                self._queue.mark_unschedulable(unit.key, now, plan)
+                self._tenancy.misfit(unit)
+                self._effects.unschedulable(unit, plan)
+
+    def next_at(self) -> float | None:
+        """When `prepare` next has something to do, by the clock."""
+        due = [self._queue.next_at(), self._tenancy.next_at()]
+        if self._changed_nodes:
+            due.append(self._now())
+        if self._events:
+            due.append(self._events_at)
+        return min((at for at in due if at is not None), default=None)
 
     def _move_to_active(self) -> None:
-        now, snapshot = self._now(), self.cache.snapshot
+        now, snapshot = self._now(), self._cache.snapshot
         events = frozenset(self._events) if now >= self._events_at else frozenset()
-        if not (self._changed or events):
+        if not (self._changed_nodes or events):
             return
-        nodes, self._changed = sorted(self._changed), set()
+        nodes, self._changed_nodes = sorted(self._changed_nodes), set()
         if events:
             self._events.clear()
             self._events_at = now + EVENTS_EVERY
@@ -371,64 +162,4 @@ class Scheduler:
             depends = any(plugin.depends_on_pods(pod) for plugin in requeueing)
             return QueueingHint.PERHAPS if depends else QueueingHint.NONE
 
-        self.queue.move_to_active(now, hint)
-
-    def _next_at(self) -> float | None:
-        parts = (self.queue, self.recovery, self.tenancy, self.provisioning)
-        due = [one.next_at() for one in parts]
-        if self._events:
-            due.append(self._events_at)
-        return min((at for at in due if at is not None), default=None)
-
-    def _schedule(self, unit: Unit) -> None:
-        start = self._now()
-        found = self.tenancy.plan(unit, self.recovery.closed_to(unit))
-        self._metrics.planning.observe(self._now() - start)
-        match found:
-            case NoFit(over_quota=why) if why:
-                self._metrics.attempts.labels("over_quota").inc()
-                self.queue.mark_over_quota(unit.key, self._now(), found)
-                self._reporter.over_quota(unit, found)
-            case Placed():
-                self._metrics.attempts.labels("placed").inc()
-                self.tenancy.placed(unit, found)
-                self.binding_cycles.start(unit, found)
-                self._events.add(POD_EVENT)
-            case NoFit():
-                self._metrics.attempts.labels("unschedulable").inc()
-                if unit.is_gang:
-                    self._metrics.gangs.labels("unschedulable").inc()
-                self.queue.mark_unschedulable(unit.key, self._now(), found)
-                self.tenancy.misfit(unit)
-                self._tell_misfit(unit, found)
-                self.recovery.hold(unit, self.cache.snapshot, self._known)
-                if self._claiming is not None:
-                    self._claiming.free(unit.pods, found)
-
-    def _tell_misfit(self, unit: Unit, found: NoFit) -> None:
-        """Who lacks room is told apart from who is beyond the tenant's quota."""
-        with self.reservations.uncounted(unit.key):
-            allowed = self.accounts.within_quota(unit)
-            within = allowed if isinstance(allowed, Unit) else unit
-            over = self.accounts.excess_members(unit, within) if within is not unit else None
-        asked = self.provisioning.misfit(within, found)
-        self._reporter.unschedulable(unit, within.pods, found, provisioning=asked)
-        if over is not None:
-            mine = {pod.uid for pod in within.pods}
-            self._reporter.members_over_quota(
-                [pod for pod in unit.pods if pod.uid not in mine], over
-            )
-
-    # --- looking in ---
-
-    def inspect(self, which: str | PodKey) -> Inspection | None:
-        """A pod by its uid or its key; None: no such pod is waiting or was shown."""
-        return self._inspector.inspect(which)
-
-    def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Why a pod waits, see `answers`; None: no such pod is known."""
-        return self._inspector.explain(PodKey(namespace, name))
-
-    def cache_mismatches(self) -> Mismatch:
-        """How far the books are from what the pods hold; nothing, or there is a bug."""
-        return compare(self.cache, (pod.uid for pod in self._known()))
+        self._queue.move_to_active(now, hint)

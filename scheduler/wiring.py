@@ -19,7 +19,6 @@ from cluster.optional_informer import OptionalInformer
 from scheduler.actuators import Actuators
 from scheduler.background import BackgroundTasks
 from scheduler.bind.binder import Binder
-from scheduler.cycle import Scheduler
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.hostinfo import inventory
@@ -40,6 +39,7 @@ from scheduler.provisioning.writer import RequestWriter
 from scheduler.report.conditions import ConditionWriter
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
+from scheduler.scheduler import Scheduler
 from scheduler.serve import process
 from scheduler.serve.gauges import expose
 from scheduler.tenancy.fairshare.persistence import UsagePersistence

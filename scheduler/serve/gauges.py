@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from scheduler.cycle import Scheduler
 from scheduler.queueing.entry import QueueState
 from scheduler.report.metrics import Metrics
+from scheduler.scheduler import Scheduler
 
 
 def expose(

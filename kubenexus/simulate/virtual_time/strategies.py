@@ -1,16 +1,15 @@
 """
-Ways of deciding who goes next, on a world in virtual time.
+Scheduling strategies in virtual time.
 
-    Line     strictly in the order of arrival: whoever does not fit holds up everybody behind it
-    Turns    the scheduler's own queue and planner; `fair`: with all that is decided between tenants
+    QueueStrategy       strictly in the order of arrival: a unit that does not fit blocks all others
+    KubeNexusStrategy   the scheduler's own cycle; `fair`: with quotas, fair share and preemption
 
-`KubeNexusStrategy` does what `scheduler.cycle` does around the same parts, where binds succeed at
-once and no API server answers. `evicts`: work is evicted for other work as the scheduler would have
-it; needs a running event loop, because evictions are asked for beside the cycle.
+`KubeNexusStrategy` drives `scheduler.cycle` where binds succeed at once and no API server answers.
+`evicts`: victims are evicted as the scheduler does it, which needs a running event loop.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,12 +17,11 @@ from cluster import resources, verbs
 from kubenexus.simulate.virtual_time.cluster import EPOCH, VirtualCluster
 from policies import vocabulary
 from scheduler.background import BackgroundTasks
-from scheduler.model.plan import Placed
+from scheduler.cycle import SchedulingCycle
+from scheduler.model.plan import NoFit, Placed, Plan
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, units
-from scheduler.plan import filters, planner
 from scheduler.queueing.scheduling_queue import SchedulingQueue
-from scheduler.queueing.unschedulable import QueueingHint
 from scheduler.report.metrics import Metrics
 from scheduler.tenancy.context import SchedulingContext
 from scheduler.tenancy.fairshare.shares import FairShares
@@ -31,8 +29,6 @@ from scheduler.tenancy.manager import TenancyManager
 from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.preemption.pdb import DisruptionBudgets
 from scheduler.tenancy.reservation.members import MemberReservations
-
-_EVENTS_EVERY: Final = 0.2  # seconds, as in the scheduler
 
 
 class QueueStrategy:
@@ -80,7 +76,7 @@ def _all_alike(*about: object) -> int:
 class _Api:
     """An API server that evicts whom it is asked to."""
 
-    def __init__(self, world: VirtualCluster, freed: set[str]) -> None:
+    def __init__(self, world: VirtualCluster, freed: Callable[[Iterable[str]], None]) -> None:
         self._world, self._freed = world, freed
 
     async def evict(
@@ -94,7 +90,7 @@ class _Api:
         **options: Any,
     ) -> None:
         if uid is not None and not dry_run:
-            self._freed.update(self._world.evict(uid))
+            self._freed(self._world.evict(uid))
 
     async def patch_status(
         self,
@@ -113,30 +109,70 @@ async def _never(seconds: float) -> None:
     raise AssertionError("an eviction that is never refused is never tried again")
 
 
+class _PlainPlanning:
+    """No tenancy: each unit is planned on its own."""
+
+    def __init__(self, world: VirtualCluster) -> None:
+        self._world = world
+
+    def plan(self, unit: Unit, closed: frozenset[str]) -> Plan:
+        return self._world.plan(unit, closed, self._world.memo)
+
+    def placed(self, unit: Unit, plan: Placed) -> None:
+        """Nothing is counted."""
+
+    def misfit(self, unit: Unit) -> None:
+        """Nothing is evicted."""
+
+    def gone(self, pod: Pod) -> None:
+        """Nothing is counted."""
+
+    def tick(self, now: float) -> None:
+        """Nothing depends on the time."""
+
+    def next_at(self) -> float | None:
+        return None
+
+
+class _VirtualTenancy(TenancyManager):
+    """Tenancy where each bind succeeds at once, so that none is in flight."""
+
+    def placed(self, unit: Unit, plan: Placed | None = None) -> None:
+        super().placed(unit)
+
+
 class KubeNexusStrategy:
-    """Drive it: `take` what happened, then `decide`, again while it is `busy`."""
+    """
+    The scheduler's own cycle on a virtual clock. Drive it: `take` what happened, then `decide`,
+    again while it is `busy`.
+    """
 
     def __init__(self, world: VirtualCluster, *, fair: bool, evicts: bool = False) -> None:
         self._world = world
         self._tasks = BackgroundTasks()
         cache = world.cache
         self._shares = FairShares(world.accounts.ledger)
-        self._changed: set[str] = set()
-        self._pods_changed = False  # since the last round of requeueing
-        self._events_at = 0.0
         self.queue = SchedulingQueue(
             bound=cache.bound,
             class_of=lambda pod: (pod.spec, cache.snapshot.signature(pod)),
             fair_share_order=self._shares.order if fair else _all_alike,
             boost=lambda tier: cache.snapshot.tables.boost(tier) if fair else 0,
         )
-        self._tenancy = self._between(evicts) if fair else None
-
-    def _between(self, evicts: bool) -> TenancyManager:
-        world = self._world
-        evictor = Evictor(
-            _Api(world, self._changed), record=world.record, may_write=lambda: True, sleep=_never
+        self._tenancy = self._fair_tenancy(evicts) if fair else None
+        self._cycle = SchedulingCycle(
+            cache=cache,
+            queue=self.queue,
+            tenancy=self._tenancy or _PlainPlanning(world),
+            effects=self,
+            metrics=Metrics(),
+            memo=world.memo,
+            now=lambda: world.now,
         )
+
+    def _fair_tenancy(self, evicts: bool) -> TenancyManager:
+        world = self._world
+        api = _Api(world, self._nodes_changed)
+        evictor = Evictor(api, record=world.record, may_write=lambda: True, sleep=_never)
         context = SchedulingContext(
             scheduler=vocabulary.SCHEDULER_NAME,
             cache=world.cache,
@@ -152,11 +188,14 @@ class KubeNexusStrategy:
             now=lambda: world.now,
             epoch=lambda: EPOCH + world.now,
             wake=lambda: None,
-            freed=self._changed.update,
+            freed=self._nodes_changed,
             leads=lambda uid: True,
             reserved=lambda gang, why: None,
         )
-        return TenancyManager(context, world.memo)
+        return _VirtualTenancy(context, world.memo)
+
+    def _nodes_changed(self, nodes: Iterable[str]) -> None:
+        self._cycle.nodes_changed(nodes)
 
     @property
     def busy(self) -> bool:
@@ -164,10 +203,7 @@ class KubeNexusStrategy:
         return self._tenancy is not None and self._tenancy.preempting.writing
 
     def next_at(self) -> float | None:
-        due = [self.queue.next_at(), self._tenancy.next_at() if self._tenancy else None]
-        if self._changed:
-            due.append(self._world.now)
-        return min((at for at in due if at is not None), default=None)
+        return self._cycle.next_at()
 
     def before(self, at: float) -> None:
         """What is used now has been used until then."""
@@ -177,71 +213,40 @@ class KubeNexusStrategy:
             self._world.now = now
 
     def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:
-        now = self._world.now
         for pod in went:
-            self._changed.update(self._world.cache.drop_pod(pod.uid))
-            self._pods_changed = True
-            if self._tenancy is not None:
-                self._tenancy.gone(pod)
+            self._cycle.pod_gone(pod)
         for uid in over:
-            self.queue.remove(uid, now)
+            self.queue.remove(uid, self._world.now)
         for pod in came:
-            self.queue.put(pod, now)
+            self.queue.put(pod, self._world.now)
 
     def decide(self) -> None:
         self._tasks.check()
         self._prepare()
-        while (unit := self.queue.pop(self._world.now)) is not None:
-            self._schedule(unit)
+        while (unit := self._cycle.pop()) is not None:
+            self._world.run.decisions += 1
+            self._cycle.schedule(unit)
             self._prepare()
 
     def _prepare(self) -> None:
-        now = self._world.now
-        self._move_to_active()
-        if self._tenancy is not None:
-            self._tenancy.tick(now)
-        self.queue.tick(now)
+        self._cycle.prepare()
         for pod in self.queue.gates_to_remove():
-            self.queue.put(replace(pod, gates=()), now)
+            self.queue.put(replace(pod, gates=()), self._world.now)
 
-    def _move_to_active(self) -> None:
-        world = self._world
-        pods_changed = self._pods_changed and world.now >= self._events_at
-        if not (self._changed or pods_changed):
-            return
-        nodes, snapshot = sorted(self._changed), world.cache.snapshot
-        self._changed.clear()
-        if pods_changed:
-            self._pods_changed, self._events_at = False, world.now + _EVENTS_EVERY
+    # --- outcomes of the cycle ---
 
-        def hint(pod: Pod) -> QueueingHint:
-            if nodes and planner.helps(pod.spec, snapshot, nodes, world.memo):
-                return QueueingHint.FITS
-            depends = pods_changed and filters.depends_on_pods(snapshot, pod)
-            return QueueingHint.PERHAPS if depends else QueueingHint.NONE
+    def closed_to(self, unit: Unit) -> frozenset[str]:
+        return frozenset()
 
-        self.queue.move_to_active(world.now, hint)
+    def placed(self, unit: Unit, plan: Placed) -> None:
+        now, uids = self._world.now, [one.pod.uid for one in plan.placements]
+        self.queue.start_binding(unit.key, uids, now)
+        self._world.start(unit, plan)
+        for uid in uids:
+            self.queue.finish_binding(uid, now)
 
-    def _schedule(self, unit: Unit) -> None:
-        world, tenancy = self._world, self._tenancy
-        world.run.decisions += 1
-        if tenancy is None:
-            found = world.plan(unit, frozenset(), world.memo)
-        else:
-            found = tenancy.plan(unit, frozenset())
-        if isinstance(found, Placed):
-            if tenancy is not None:
-                tenancy.placed(unit)
-            self.queue.start_binding(unit.key, [one.pod.uid for one in found.placements], world.now)
-            world.start(unit, found)
-            for one in found.placements:
-                self.queue.finish_binding(one.pod.uid, world.now)
-            self._pods_changed = True
-            return
-        world.misfit(unit.key, found)
-        if found.over_quota:
-            self.queue.mark_over_quota(unit.key, world.now, found)
-        else:
-            self.queue.mark_unschedulable(unit.key, world.now, found)
-            if tenancy is not None:
-                tenancy.misfit(unit)
+    def over_quota(self, unit: Unit, rejection: NoFit) -> None:
+        self._world.misfit(unit.key, rejection)
+
+    def unschedulable(self, unit: Unit, rejection: NoFit) -> None:
+        self._world.misfit(unit.key, rejection)

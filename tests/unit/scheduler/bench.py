@@ -9,7 +9,6 @@ from cluster.events import correlator
 from cluster.informer import EventKind, WatchEvent
 from scheduler.actuators import Actuators
 from scheduler.bind.binder import Binder
-from scheduler.cycle import Scheduler
 from scheduler.gang.gates import GateRemover
 from scheduler.gang.stale_gang_eviction import StaleGangEvictor
 from scheduler.model.node import Node
@@ -19,6 +18,7 @@ from scheduler.plugins.volumes.prebind import VolumeClient, VolumePreBind
 from scheduler.report.conditions import ConditionWriter
 from scheduler.report.metrics import Metrics
 from scheduler.report.reporter import Reporter
+from scheduler.scheduler import Scheduler
 from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.reservation.writer import ReservationClient, ReservationWriter
 from tests.unit.scheduler.builders import a_node, pod_json

@@ -69,9 +69,9 @@ class PreBind:
         self, unit: Unit, placements: Placements, results: list[Result]
     ) -> Placements:
         """Reserve capacity for members that the leader will create."""
-        if self._reservations is None or not self._reservations.needed(unit, placements):
+        if self._reservations is None or not self._reservations.needs_object(unit, placements):
             return placements
-        why = await self._reservations.write(unit, placements)
+        why = await self._reservations.create_object(unit, placements)
         results += [Unbound(placement, why) for placement in placements if why]
         return () if why else placements
 
@@ -82,4 +82,4 @@ class PreBind:
 
     def finish(self, unit: Unit, results: Sequence[Result]) -> None:
         if self._reservations is not None:
-            self._reservations.answered(unit, results)
+            self._reservations.bind_finished(unit, results)

@@ -1,4 +1,4 @@
-"""Placeholder pods: members of a gang that are not created yet."""
+"""Placeholder pods: members of a gang that its leader has not created yet."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,13 +9,21 @@ from scheduler.model.pod import Pod, PodKey, SchedulingSpec
 from scheduler.model.resources import PODS
 from scheduler.model.unit import Unit, is_leader
 
+PLACEHOLDER_UID: Final = "placeholder/"
+"""Prefix of the uid of a placeholder."""
+
 
 def is_placeholder(pod: Pod) -> bool:
-    return pod.uid.startswith(_MARK)
+    return pod.uid.startswith(PLACEHOLDER_UID)
 
 
 def placeholders(unit: Unit, count: int, spec: SchedulingSpec | None = None) -> tuple[Pod, ...]:
-    """So many pods as the unit's leader is going to make."""
+    """
+    For members that the unit's leader will create.
+
+    Without a `spec` a member requests what the leader states in its annotation, else what an
+    existing member requests, else what the leader requests.
+    """
     leader = next((pod for pod in unit.pods if is_leader(pod)), unit.pods[0])
     model = next((pod for pod in unit.pods if not is_leader(pod)), leader)
     stated = dict(leader.attributes.member_requests)
@@ -25,14 +33,14 @@ def placeholders(unit: Unit, count: int, spec: SchedulingSpec | None = None) -> 
 
 
 def like(model: Pod, spec: SchedulingSpec, count: int, *, start: int = 0) -> tuple[Pod, ...]:
-    """Stand-ins for so many members of the model's gang, numbered from `start` on."""
+    """Placeholders for members of the model's gang, numbered from `start` on."""
     gang = model.gang
     assert gang is not None
     return tuple(
         replace(
             model,
             key=PodKey(gang.key.namespace, f"{gang.key.name}-{number}"),
-            uid=f"{_MARK}{gang.key}/{number}",
+            uid=f"{PLACEHOLDER_UID}{gang.key}/{number}",
             spec=spec,
             gang=replace(gang, leader=False),
             node="",
@@ -43,17 +51,16 @@ def like(model: Pod, spec: SchedulingSpec, count: int, *, start: int = 0) -> tup
     )
 
 
-_MARK: Final = "stand-in/"
-
-
-def spec_of(leader: Pod, stated: Mapping[str, int]) -> SchedulingSpec:
-    """As the leader's, with these amounts."""
-    ask = replace(
+def spec_of(leader: Pod, member_requests: Mapping[str, int]) -> SchedulingSpec:
+    """The leader's scheduling spec with the requests of a member."""
+    host_request = replace(
         leader.spec.host_request,
-        cpu=stated.get("cpu", 0),
-        memory=stated.get("memory", 0),
-        gpus=requests.gpus(stated),
+        cpu=member_requests.get("cpu", 0),
+        memory=member_requests.get("memory", 0),
+        gpus=requests.gpus(member_requests),
         containers=(),
     )
-    amounts = tuple(sorted({**stated, PODS: 1}.items()))
-    return replace(leader.spec, requests=amounts, default_requests=(0, 0), host_request=ask)
+    amounts = tuple(sorted({**member_requests, PODS: 1}.items()))
+    return replace(
+        leader.spec, requests=amounts, default_requests=(0, 0), host_request=host_request
+    )

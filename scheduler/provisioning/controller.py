@@ -84,7 +84,7 @@ class ProvisioningController:
         self._start_reservation = start_reservation
         self._queue, self._evicting, self._record = context.queue, evicting, context.record
         self._metrics, self._wake = context.metrics, context.wake
-        self._extended = context.reservations.extended
+        self._with_placeholders = context.reservations.with_placeholders
         self._now, self._epoch = context.now, context.epoch
         self._wants: dict[GangKey, _UnplacedGang] = {}
         self._known: dict[Name, ProvisioningRequest] = {}
@@ -140,7 +140,7 @@ class ProvisioningController:
             return False
         if self._evicting(unit.key):
             return bool(self._of(unit.key))
-        pods = missing(self._extended(unit) if unit.leader_first else unit, why)
+        pods = missing(self._with_placeholders(unit) if unit.leader_first else unit, why)
         if not pods:
             self._wants.pop(unit.key, None)
             self._declined.add(unit.key)

@@ -30,8 +30,8 @@ from scheduler.tenancy.preemption.preemptor_quota import PreemptorQuota
 from scheduler.tenancy.quota.enforcer import QuotaConstraint, QuotaEnforcer
 from scheduler.tenancy.quota.entitlement import EntitlementTracker
 from scheduler.tenancy.reservation.controller import ReservationController
-from scheduler.tenancy.reservation.members import ALL_CAME
-from scheduler.tenancy.reservation.objects import Reservation
+from scheduler.tenancy.reservation.members import ALL_MEMBERS_EXIST
+from scheduler.tenancy.reservation.objects import ReservationObject
 from scheduler.tenancy.reservation.relocation import Relocation
 from scheduler.tenancy.reservation.tenant_upcoming import UpcomingConstraint
 
@@ -89,7 +89,7 @@ class TenancyManager:
         evictor, preempting = context.evictor, self.preempting
         means = BackfillActions(
             plan=self._attempt,
-            with_placeholders=context.reservations.extended,
+            with_placeholders=context.reservations.with_placeholders,
             evict=preempting.evict,
             is_preempting=preempting.in_progress,
             record=(lambda report: None) if evictor is None else evictor.record,
@@ -115,7 +115,7 @@ class TenancyManager:
         """When and where backfill expects the unit to start."""
         return self.backfill.start_reservation(key)
 
-    def on_reservation(self, event: WatchEvent[Reservation | None]) -> None:
+    def on_reservation(self, event: WatchEvent[ReservationObject | None]) -> None:
         if self.reserving is not None:
             self.reserving.on_event(event)
             self._context.wake()
@@ -132,11 +132,11 @@ class TenancyManager:
         """The unit together with its members that are not created yet."""
         if closed:
             closed = self._open_own(unit, closed)
-        with self.reservations.uncounted(unit.key):
-            extended = self.reservations.extended(unit)
+        with self.reservations.uncharged(unit.key):
+            extended = self.reservations.with_placeholders(unit)
             found = self._within_limits(extended, closed)
         if isinstance(found, Placed) and (extended is not unit or unit.key in self._reserved):
-            return self.reservations.taken(unit, found)
+            return self.reservations.without_placeholders(unit, found)
         return found
 
     def _within_limits(self, unit: Unit, closed: frozenset[str]) -> Plan:
@@ -196,14 +196,14 @@ class TenancyManager:
     def _reservations_of(self, unit: Unit) -> tuple[list[UnitKey], UpcomingConstraint | None]:
         """The reservations that the unit may use, and those ahead that it must leave intact."""
         own = [unit.key] if unit.key in self._reserved else []
-        if self.reserving is None or not len(self.reserving.allotments):
+        if self.reserving is None or not len(self.reserving.tenants):
             return own, None
-        allotments = self.reserving.allotments
-        return [*own, *allotments.of(unit.tenant)], allotments.coming.constraint(unit)
+        tenants = self.reserving.tenants
+        return [*own, *tenants.keys_of(unit.tenant)], tenants.upcoming.constraint(unit)
 
     def _replan(self, unit: Unit) -> Plan:
         """Members that are not created yet, without what is reserved for them now."""
-        with self.reservations.uncounted(unit.key):
+        with self.reservations.uncharged(unit.key):
             return self._within_limits(unit, frozenset())
 
     def _open_own(self, unit: Unit, closed: frozenset[str]) -> frozenset[str]:
@@ -226,11 +226,11 @@ class TenancyManager:
 
     def reserved_later(self, pod: Pod) -> Iterable[str]:
         """Capacity that will be reserved for other tenants than the pod's, as sentences."""
-        return () if self.reserving is None else self.reserving.allotments.coming.kept_from(pod)
+        return () if self.reserving is None else self.reserving.tenants.upcoming.reserved_from(pod)
 
     def misfit(self, unit: Unit) -> None:
         # Nobody goes for a leader alone: it would wait on for room for its members.
-        whole = self.reservations.extended(unit)
+        whole = self.reservations.with_placeholders(unit)
         if not self.preempting.preempt(whole):
             self.backfill.misfit(whole)
             self.wanting.misfit(whole)
@@ -241,15 +241,15 @@ class TenancyManager:
         self.backfill.placed(unit.key)
         self.wanting.placed(unit.key)
         if self.reserving is not None:
-            self.reserving.allotments.lend(unit.tenant)
+            self.reserving.tenants.release_until_tick(unit.tenant)
         kept = self.reservations.get(unit.key)
-        answered = self.reserving is not None
-        freed = self.reservations.placed(unit, self._context.now(), answered=answered)
+        reports_binds = self.reserving is not None
+        freed = self.reservations.placed(unit, self._context.now(), reports_binds=reports_binds)
         if kept is not None:
             self._context.freed(freed)
         if kept is not None and self.reservations.get(unit.key) is None:
             assert isinstance(unit.key, GangKey)
-            self._context.reserved(unit.key, ALL_CAME)
+            self._context.reserved(unit.key, ALL_MEMBERS_EXIST)
 
     def gone(self, pod: Pod) -> None:
         self.preempting.gone(pod.uid)
@@ -268,8 +268,8 @@ class TenancyManager:
         self.wanting.tick(now)
         self.preempting.tick()
         self.backfill.tick()
-        for key, why in self.reservations.over(self._context.leads, now):
-            self._context.freed(self.reservations.end(key))
+        for key, why in self.reservations.expired(self._context.leads, now):
+            self._context.freed(self.reservations.release(key))
             self._context.reserved(key, why)
         self.moving.tick()
 
@@ -289,8 +289,8 @@ def _reserving(context: SchedulingContext) -> ReservationController | None:
         group=context.group,
         now=context.now,
         epoch=context.epoch,
-        kept=context.regrouped,
-        opened=context.reserved,
+        restored=context.regrouped,
+        released=context.reserved,
         freed=context.freed,
         tasks=context.tasks,
         record=context.record,

@@ -20,11 +20,11 @@ from scheduler.tenancy.quota.accounting import QuotaAccounts
 class PendingMembers(Protocol):
     """Reservations for gang members that are not created yet."""
 
-    def extended(self, unit: Unit) -> Unit:
+    def with_placeholders(self, unit: Unit) -> Unit:
         """The unit with placeholders for these members."""
         ...
 
-    def kept(self, key: UnitKey) -> tuple[Placement, ...]: ...
+    def placements(self, key: UnitKey) -> tuple[Placement, ...]: ...
 
     def get(self, key: UnitKey) -> object | None: ...
 

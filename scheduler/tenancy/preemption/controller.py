@@ -305,7 +305,7 @@ class PreemptionController:
         unit = self._queue.unit(key)
         if unit is None or not unit.plannable:
             return
-        attempt.unit = self._reservations.extended(unit)
+        attempt.unit = self._reservations.with_placeholders(unit)
         nodes = frozenset(placement.node for placement in attempt.placements)
         plan = self._evaluator.search_again(attempt.unit, nodes)
         if plan is not None:
@@ -340,7 +340,7 @@ class PreemptionController:
     def _end(self, key: UnitKey) -> None:
         attempt = self._attempts.pop(key)
         self._victims_stay(uid for uid in attempt.victims if not self._is_terminating(uid))
-        members = self._reservations.kept(key)
+        members = self._reservations.placements(key)
         self._context.freed(self._reserved.end(key))
         if members and self._reservations.get(key) is not None:
             self._reserved.put(key, members)

@@ -1,12 +1,12 @@
 """
-ResourceReservations: capacity for gang members not created yet and for tenants.
+ResourceReservations: capacity for gang members that do not exist yet, and for tenants.
 
-    controller          reservations in the API and after a restart
-    members             capacity for gang members not created yet
-    objects             ResourceReservation values
-    relocation          replace places on lost nodes
+    controller          the objects: watch, create, status, delete, restore after a restart
+    members             capacity reserved for gang members that do not exist yet
+    objects             ResourceReservation objects as values
+    relocation          moves reserved capacity off lost nodes
     tenant_active       tenant reservations in effect
-    tenant_reservation  one tenant reservation
-    tenant_upcoming     tenant reservations ahead of time
-    writer              create, status, delete (`Recorder` -> `ReservationWriter`)
+    tenant_reservation  one tenant reservation as a value
+    tenant_upcoming     tenant reservations that have not begun
+    writer              creates objects, updates their status, deletes them
 """

@@ -1,17 +1,18 @@
 """
-Reservations as the API holds them: written before a leader is bound, read again by a new scheduler.
+Member reservations as ResourceReservation objects: created before a leader is bound, restored by a
+new scheduler. Also the watch and the statuses of tenant reservations.
 
-    plan of leader + stand-ins ──create──▶ object ──▶ leader bound
-                                   │ fails: nothing is bound, nothing is kept, tried again later
-    a member took over ──▶ status, a moment later      nothing is kept any more ──▶ object deleted
-    object deleted by somebody ──▶ the room is open at once
+    plan of leader + placeholders ──create──▶ object ──▶ leader bound
+                                      │ fails: no pod is bound, capacity is released, retried later
+    a member replaces a placeholder ──▶ status          reservation ended ──▶ object deleted
+    object deleted through the API  ──▶ capacity is released at once
 
-    a new scheduler, before it plans: leader bound ──▶ kept again, for members that are missing
-                                      else         ──▶ object deleted, planned from the start
-    an object that another scheduler wrote while this one took over: the same
+    a new scheduler, before it plans: leader bound ──▶ reserved again, for members that are missing
+                                      else         ──▶ object deleted, gang planned from the start
+    the same for an object that the former leader wrote while this scheduler took over
 
-The object belongs to the leader, so that it goes with it whatever becomes of this program. What is
-kept is decided elsewhere (`reservations`); here it is only written down and read.
+The leader owns the object, so the garbage collector deletes the object with it even when no
+scheduler runs. `members` decides what is reserved.
 """
 
 import asyncio
@@ -35,8 +36,12 @@ from scheduler.model.plan import Bound, Placement, Result
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, is_leader, size_of
 from scheduler.report import events
-from scheduler.tenancy.reservation.members import ALL_CAME, MemberReservation, MemberReservations
-from scheduler.tenancy.reservation.objects import Reservation, document, status
+from scheduler.tenancy.reservation.members import (
+    ALL_MEMBERS_EXIST,
+    MemberReservation,
+    MemberReservations,
+)
+from scheduler.tenancy.reservation.objects import ReservationObject, document, status
 from scheduler.tenancy.reservation.tenant_active import TenantReservations
 from scheduler.tenancy.reservation.writer import Created, Name, ReservationWriter
 
@@ -44,278 +49,286 @@ logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
-SETTLE: Final = 0.5  # seconds: members come in bursts, and a status is written once for all
+SETTLE: Final = 0.5  # seconds: members come in bursts, and one status covers a burst
 LONGEST_PAUSE: Final = 30.0
-WRITE_SECONDS: Final = 10.0
+CREATE_SECONDS: Final = 10.0
 
 
 class ReservationController:
-    """`opened` hears of gangs for which nothing is kept any more, and why; `now` never jumps.
-
-    What an administrator keeps for a tenant is in `allotments`.
-    """
+    """`restored` is called with gangs whose reservation a new scheduler took over, `released` with
+    gangs whose reservation ended and why, `freed` with nodes on which less is reserved; `now` is a
+    clock that never jumps."""
 
     def __init__(
         self,
         cache: Cache,
-        reservations: MemberReservations,
-        recorder: ReservationWriter,
+        members: MemberReservations,
+        writer: ReservationWriter,
         *,
         group: Callable[[GangKey], PodGroup | None],
         now: Callable[[], float],
         epoch: Callable[[], float],
-        kept: Callable[[GangKey], None],
-        opened: Callable[[GangKey, str], None],
+        restored: Callable[[GangKey], None],
+        released: Callable[[GangKey, str], None],
         freed: Callable[[Iterable[str]], None],
         tasks: BackgroundTasks,
         record: Callable[[correlator.EventReport], None] = lambda report: None,
     ) -> None:
-        self._cache, self._recorder = cache, recorder
-        self._rooms = reservations
-        self._group, self._now, self._epoch = group, now, epoch
-        self._record = record
+        self._cache = cache
+        self._members = members
+        self._writer = writer
+        self._group = group
+        self._now = now
+        self._epoch = epoch
+        self._restored = restored
+        self._released = released
+        self._freed = freed
         self._tasks = tasks
-        self._kept, self._opened, self._freed = kept, opened, freed
-        self._known: dict[Name, Reservation] = {}
-        self._objects: dict[GangKey, tuple[Name, str]] = {}  # gang -> its object's name and uid
-        self._changed: set[GangKey] = set()
-        self._doomed: set[Name] = set()
-        self._writing: set[Name] = set()
-        self._deleting = asyncio.Lock()
-        self._handled: set[str] = set()  # uids of objects that were decided on
-        self._strays: set[Name] = set()  # objects for members to come that were not
+        self._record = record
+        self._watched: dict[Name, ReservationObject] = {}
+        self._objects: dict[GangKey, tuple[Name, str]] = {}  # gang -> name and uid of its object
+        self._changed: set[GangKey] = set()  # gangs whose status is to be written
+        self._statuses: dict[Name, tuple[str, Json]] = {}  # of tenants: uid and status
+        self._unwritten: set[Name] = set()  # tenant reservations whose status is to be written
+        self._to_delete: set[Name] = set()
+        self._creating: set[Name] = set()
+        self._delete_lock = asyncio.Lock()
+        self._handled: set[str] = set()  # uids of objects that were created or restored here
+        self._unhandled: set[Name] = set()  # other objects for gang members
         self._task: asyncio.Task[None] | None = None
-        self._rooms.observe(self._on_change)
-        self._told: dict[Name, tuple[str, Json]] = {}  # uid and status, of a tenant's
-        self._statuses: set[Name] = set()  # of those, the ones to be written
-        self.allotments = TenantReservations(
+        self.tenants = TenantReservations(
             cache,
             epoch=epoch,
             publish=self._publish,
             record=record,
             freed=freed,
         )
+        members.observe(self._on_change)
 
-    # --- what the watch says ---
+    # --- watch ---
 
-    def on_event(self, event: WatchEvent[Reservation | None]) -> None:
+    def on_event(self, event: WatchEvent[ReservationObject | None]) -> None:
         name = (event.key[0], event.key[1])
         if event.kind is not EventKind.DELETED and event.object is not None:
-            self._known[name] = event.object
+            self._watched[name] = event.object
             if event.object.spec.pod_group is None:
-                self.allotments.put(event.object)
+                self.tenants.put(event.object)
             elif event.object.uid not in self._handled:
-                self._strays.add(name)
+                self._unhandled.add(name)
             return
-        self._known.pop(name, None)
-        self._strays.discard(name)
-        self._told.pop(name, None)
-        self.allotments.drop(name)
-        gone = event.old or event.object
-        if gone is not None:
-            self._handled.discard(gone.uid)
-        for key, mine in list(self._objects.items()):
-            if mine[0] == name and (gone is None or mine[1] == gone.uid):
+        self._watched.pop(name, None)
+        self._unhandled.discard(name)
+        self._statuses.pop(name, None)
+        self.tenants.drop(name)
+        deleted = event.old or event.object
+        if deleted is not None:
+            self._handled.discard(deleted.uid)
+        for key, (own_name, uid) in list(self._objects.items()):
+            if own_name == name and (deleted is None or uid == deleted.uid):
                 del self._objects[key]
-                self._open(key, "its ResourceReservation was deleted")
+                self._release(key, "its ResourceReservation was deleted")
 
-    # --- a new scheduler ---
+    # --- restore ---
 
     def tick(self) -> None:
         """Before every plan."""
-        if self._strays:
-            self._restore()
-        self.allotments.tick()
+        if self._unhandled:
+            self._restore_all()
+        self.tenants.tick()
 
     def next_at(self) -> float | None:
         """When `tick` has something to do, by the clock that never jumps."""
-        at = self.allotments.next_at()
+        at = self.tenants.next_at()
         return None if at is None else at - self._epoch() + self._now()
 
-    def _restore(self) -> None:
-        """What another scheduler kept is kept again."""
-        for name in sorted(self._strays - self._writing):
-            self._strays.discard(name)
-            one = self._known[name]
-            group = one.spec.pod_group
-            if group is not None and one.uid not in self._handled and name not in self._doomed:
-                self._handled.add(one.uid)
-                self._adopt(one, group)
+    def _restore_all(self) -> None:
+        """Reserve again what another scheduler reserved."""
+        for name in sorted(self._unhandled - self._creating):
+            self._unhandled.discard(name)
+            obj = self._watched[name]
+            group = obj.spec.pod_group
+            if group is not None and obj.uid not in self._handled and name not in self._to_delete:
+                self._handled.add(obj.uid)
+                self._restore(obj, group)
 
-    def _adopt(self, one: Reservation, group: PodGroupMembers) -> None:
-        key = GangKey(one.name[0], group.name)
-        held = self._cache.held(group.leader)
-        if held is None or held.assumed or held.pod.terminating or key in self._objects:
-            self._doom(one.name)
+    def _restore(self, obj: ReservationObject, group: PodGroupMembers) -> None:
+        key = GangKey(obj.name[0], group.name)
+        leader = self._cache.held(group.leader)
+        if leader is None or leader.assumed or leader.pod.terminating or key in self._objects:
+            self._delete_later(obj.name)
             if key not in self._objects:
                 why = "its leader ended, or is not bound and is planned again"
-                self._record(events.member_reservation_dropped(*one.name, one.uid, group.name, why))
+                report = events.member_reservation_dropped
+                self._record(report(*obj.name, obj.uid, group.name, why))
             return
-        self._objects[key] = (one.name, one.uid)
-        left = one.spec.until.timestamp() - self._epoch()
-        places, more = self._places(key, held, group, one.places)
-        self._rooms.keep(
-            key, places, MemberReservation(group.leader, self._now() + left), more=more
-        )
-        self._on_change(key)  # also where nothing is left to be kept
-        self._kept(key)
-        logger.info("kept again", extra={"unit": str(key), "places": len(places)})
+        self._objects[key] = (obj.name, obj.uid)
+        until = self._now() + obj.spec.until.timestamp() - self._epoch()
+        placements, unplaced = self._placements(key, leader, group, obj.places)
+        reservation = MemberReservation(group.leader, until)
+        self._members.reserve(key, placements, reservation, unplaced=unplaced)
+        self._on_change(key)  # also if all members exist
+        self._restored(key)
+        logger.info("restored reservation", extra={"unit": str(key), "places": len(placements)})
 
-    def _places(
+    def _placements(
         self, key: GangKey, leader: CachedPod, group: PodGroupMembers, places: Sequence[Place]
     ) -> tuple[list[Placement], tuple[Pod, ...]]:
-        """Where members that are missing have their place, and those that have none."""
+        """Of the missing members, and those without a placement."""
         bound_members = self._cache.bound_members(key)
         stated = (pod.gang.min_available for pod, _ in bound_members if pod.gang)
         missing = max(0, (size_of(stated, self._group(key)) or 1) - len(bound_members))
         amounts = {name: quantity.amount(name, text) for name, text in group.resources.items()}
         pods = like(leader.pod, spec_of(leader.pod, amounts), missing)
-        came = Counter(node for pod, node in bound_members if not is_leader(pod))
-        rows = still_open(places, came, missing)
-        found = [
-            Placement(pod, row.node, parse(row.assigned or None) or NO_ASSIGNMENT)
-            for pod, row in zip(pods, rows, strict=False)
+        bound_on = Counter(node for pod, node in bound_members if not is_leader(pod))
+        placements = [
+            Placement(pod, place.node, parse(place.assigned or None) or NO_ASSIGNMENT)
+            for pod, place in zip(pods, unused_places(places, bound_on, missing), strict=False)
         ]
-        return found, pods[len(found) :]
+        return placements, pods[len(placements) :]
 
     # --- between a plan and its binds ---
 
-    def needed(self, unit: Unit, placements: Iterable[Placement]) -> bool:
-        """Whether an object must be there before these are bound."""
-        return self._rooms.get(unit.key) is not None and any(
-            is_leader(one.pod) for one in placements
-        )
+    def needs_object(self, unit: Unit, placements: Iterable[Placement]) -> bool:
+        """Whether the API server must have the object before these pods are bound."""
+        has_leader = any(is_leader(placement.pod) for placement in placements)
+        return has_leader and self._members.get(unit.key) is not None
 
-    async def write(self, unit: Unit, placements: Iterable[Placement]) -> str:
-        """Empty: the object stands in the API. Else why nobody may be bound."""
-        key, reservation = unit.key, self._rooms.get(unit.key)
+    async def create_object(self, unit: Unit, placements: Iterable[Placement]) -> str:
+        """Empty: the API server has the object. Else why no pod may be bound."""
+        key, reservation = unit.key, self._members.get(unit.key)
         leader = next(one.pod for one in placements if is_leader(one.pod))
         if reservation is None or not isinstance(key, GangKey):
             return ""
         until = datetime.fromtimestamp(self._epoch() + reservation.until - self._now(), UTC)
-        body = document(leader, self._rooms.kept(key), until)
+        body = document(leader, self._members.placements(key), until)
         name = (key.namespace, str(body["metadata"]["name"]))
-        made = await self._create(name, body, min(WRITE_SECONDS, unit.timeout / 2))
-        if made.why:
-            self._doom(name)
-            return f"cannot reserve capacity for pending members: {made.why}"
-        self._objects[key] = (name, made.uid)
-        self._handled.add(made.uid)
-        self._on_change(key)  # also where all members have come meanwhile
+        created = await self._create(name, body, min(CREATE_SECONDS, unit.timeout / 2))
+        if created.why:
+            self._delete_later(name)
+            return f"cannot reserve capacity for pending members: {created.why}"
+        self._objects[key] = (name, created.uid)
+        self._handled.add(created.uid)
+        self._on_change(key)  # also if all members exist by now
         return ""
 
     async def _create(self, name: Name, body: Json, seconds: float) -> Created:
-        """Not while an older one of that name is being deleted, which would take it along."""
-        self._writing.add(name)
+        """Waits for a delete in flight, which could delete the new object of the same name."""
+        self._creating.add(name)
         try:
-            async with self._deleting:
-                self._doomed.discard(name)
-            return await self._recorder.create(body, seconds=seconds)
+            async with self._delete_lock:
+                self._to_delete.discard(name)
+            return await self._writer.create(body, seconds=seconds)
         finally:
-            self._writing.discard(name)
+            self._creating.discard(name)
 
-    def answered(self, unit: Unit, results: Sequence[Result]) -> None:
+    def bind_finished(self, unit: Unit, results: Sequence[Result]) -> None:
         """
-        Nothing is kept for a gang whose leader has no node; the place of a member that was not
-        bound is kept again. Told when its pods count on their nodes no longer.
+        Release the reservation if the leader was not bound; reserve again for members that were
+        not. Called after the cache has forgotten pods that were not bound.
         """
         key = unit.key
-        if not isinstance(key, GangKey) or self._rooms.get(key) is None:
+        if not isinstance(key, GangKey) or self._members.get(key) is None:
             return
-        bound = [(one.placement.pod, isinstance(one, Bound)) for one in results]
-        if any(is_leader(pod) and not done for pod, done in bound):
-            self._freed(self._rooms.end(key))
+        outcomes = [(result.placement.pod, isinstance(result, Bound)) for result in results]
+        if any(is_leader(pod) and not bound for pod, bound in outcomes):
+            self._freed(self._members.release(key))
             return
-        most = max(0, unit.size - self._cache.bound(key))
-        if self._rooms.answered(key, {pod.uid: done for pod, done in bound}, most=most):
-            self._opened(key, ALL_CAME)
+        limit = max(0, unit.size - self._cache.bound(key))
+        bound = {pod.uid: bound for pod, bound in outcomes}
+        if self._members.bind_finished(key, bound, limit=limit):
+            self._released(key, ALL_MEMBERS_EXIST)
 
-    def untold(self, key: GangKey, why: str) -> None:
-        """Room is kept no longer, and there is no leader to be told."""
+    def record_dropped(self, key: GangKey, why: str) -> None:
+        """The reservation ended and its leader no longer exists: the Event is on the object."""
         if key in self._objects:
             name, uid = self._objects[key]
             self._record(events.member_reservation_dropped(*name, uid, key.name, why))
 
-    def _open(self, key: GangKey, why: str) -> None:
-        if self._rooms.get(key) is not None:
-            self._freed(self._rooms.end(key))
-            self._opened(key, why)
+    def _release(self, key: GangKey, why: str) -> None:
+        if self._members.get(key) is not None:
+            self._freed(self._members.release(key))
+            self._released(key, why)
 
-    # --- what is written behind binds ---
+    # --- writes in the background ---
 
     def _on_change(self, key: GangKey) -> None:
         if key in self._objects:
             self._changed.add(key)
             self._start()
 
-    def _publish(self, one: Reservation, status: Json) -> None:
-        if self._told.get(one.name) != (one.uid, status):
-            self._told[one.name] = (one.uid, status)
-            self._statuses.add(one.name)
+    def _publish(self, obj: ReservationObject, status: Json) -> None:
+        if self._statuses.get(obj.name) != (obj.uid, status):
+            self._statuses[obj.name] = (obj.uid, status)
+            self._unwritten.add(obj.name)
             self._start()
 
-    def _doom(self, name: Name) -> None:
-        self._doomed.add(name)
+    def _delete_later(self, name: Name) -> None:
+        self._to_delete.add(name)
         self._start()
 
     def _start(self) -> None:
         if self._task is None or self._task.done():
-            self._task = self._tasks.start(self._follow())
+            self._task = self._tasks.start(self._write_changes())
 
-    async def _follow(self) -> None:
-        """Until the API says what is kept."""
+    async def _write_changes(self) -> None:
+        """Until the objects show what is reserved."""
         pause = SETTLE
-        while self._changed or self._doomed or self._statuses:
-            await self._recorder.sleep(pause)
+        while self._changed or self._to_delete or self._unwritten:
+            await self._writer.sleep(pause)
             ok = True
             changed, self._changed = self._changed, set()
             for key in sorted(changed):
-                ok = await self._tell(key) and ok
-            said, self._statuses = self._statuses, set()
-            for name in sorted(said):
-                ok = await self._say(name) and ok
-            for name in sorted(self._doomed - self._writing):
+                ok = await self._write_member_status(key) and ok
+            unwritten, self._unwritten = self._unwritten, set()
+            for name in sorted(unwritten):
+                ok = await self._write_tenant_status(name) and ok
+            for name in sorted(self._to_delete - self._creating):
                 ok = await self._delete(name) and ok
             pause = SETTLE if ok else backoff.doubled(pause, first=SETTLE, most=LONGEST_PAUSE)
 
-    async def _say(self, name: Name) -> bool:
-        if name not in self._told or await self._recorder.tell(name, self._told[name][1]):
+    async def _write_tenant_status(self, name: Name) -> bool:
+        if name not in self._statuses:
             return True
-        self._statuses.add(name)
+        if await self._writer.update_status(name, self._statuses[name][1]):
+            return True
+        self._unwritten.add(name)
         return False
 
-    async def _delete(self, name: Name) -> bool:
-        if name not in self._doomed or name in self._writing:
-            return True
-        async with self._deleting:
-            done = await self._recorder.delete(name)
-            if done:
-                self._doomed.discard(name)
-            return done
-
-    async def _tell(self, key: GangKey) -> bool:
+    async def _write_member_status(self, key: GangKey) -> bool:
         if key not in self._objects:
             return True
         name, _ = self._objects[key]
-        kept = self._rooms.places(key)
-        if self._rooms.get(key) is None:
+        if self._members.get(key) is None:
             del self._objects[key]
-            self._doomed.add(name)
+            self._to_delete.add(name)
             return True
-        if await self._recorder.tell(name, status(kept, self._rooms.owed(key))):
+        placements = self._members.placements_with_binding(key)
+        body = status(placements, self._members.outstanding(key))
+        if await self._writer.update_status(name, body):
             return True
         self._changed.add(key)
         return False
 
+    async def _delete(self, name: Name) -> bool:
+        if name not in self._to_delete or name in self._creating:
+            return True
+        async with self._delete_lock:
+            deleted = await self._writer.delete(name)
+            if deleted:
+                self._to_delete.discard(name)
+            return deleted
 
-def still_open(places: Sequence[Place], came: Mapping[str, int], most: int) -> list[Place]:
-    """Those that are not taken yet: members that came took one on their own node, as a rule."""
-    spare, gone = len(places) - most, Counter(came)
-    left = []
+
+def unused_places(
+    places: Sequence[Place], bound_on: Mapping[str, int], missing: int
+) -> list[Place]:
+    """Places of members that are missing: a bound member uses one on its own node, if any."""
+    surplus, bound = len(places) - missing, Counter(bound_on)
+    unused = []
     for place in places:
-        if spare > 0 and gone[place.node] > 0:
-            gone[place.node] -= 1
-            spare -= 1
+        if surplus > 0 and bound[place.node] > 0:
+            bound[place.node] -= 1
+            surplus -= 1
         else:
-            left.append(place)
-    return left[:most]
+            unused.append(place)
+    return unused[:missing]

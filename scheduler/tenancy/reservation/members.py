@@ -1,18 +1,18 @@
 """
-Room for members of a gang that its leader is going to make: stand-ins for pods to come.
+Capacity reserved for gang members that do not exist yet: placeholder pods on nodes.
 
-    leader waits, members missing, gang stands still
-        ──plan of leader + stand-ins, all or nothing──▶ leader bound, stand-ins kept on their nodes
-        ──a member comes──▶ planned together with the stand-ins that are left; one fewer is kept
-              its bind fails ──▶ its place is kept again, until it is bound or another one comes
-        ──a node is lost──▶ places are missing: looked for at once, and when room comes (`moving`)
-        ──all members there · leader gone · too long──▶ nothing is kept
+    leader waits, members missing, gang settled
+        ──plan of leader + placeholders, all or nothing──▶ leader bound, placeholders on their nodes
+        ──a member is created──▶ planned with the remaining placeholders; it replaces one of them
+              its bind fails ──▶ its capacity is reserved again, for it or another member
+        ──a node is lost──▶ incomplete: `relocation` searches for other nodes
+        ──all members exist · leader ended · too long──▶ released
 
-A driver that makes its executors would otherwise wait for them, and they for it. What a member
-will ask for is what the leader says of it, else what members ask that exist, else what the leader
-asks. Stand-ins count for the tenant's quota like the pods that they stand for.
+Without it a Spark driver and its executors deadlock: the driver waits for the gang, the executors
+do not exist until it runs. A member requests what its leader states, else what existing members
+request, else what the leader requests. Placeholders count for the tenant's quota like pods.
 
-What is kept here stands in the API as well: see `reserving`.
+`controller` writes each reservation as a ResourceReservation.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,34 +28,35 @@ from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, UnitKey, is_leader
 from scheduler.tenancy.quota.accounting import QuotaAccounts
 
-KEPT_SECONDS: Final = 600.0  # at least
-ALL_CAME: Final = "all members exist"
+MIN_SECONDS: Final = 600.0  # for which capacity is reserved, at least
+ALL_MEMBERS_EXIST: Final = "all members exist"
 
 
 @dataclass(frozen=True, slots=True)
 class MemberReservation:
-    """Of one reservation: whose pods they will be, and how long it is kept."""
+    """Whose members the capacity is for, and until when."""
 
     leader: str
-    """Its uid; empty: nobody knows."""
+    """Its uid; empty: unknown."""
     until: float
 
 
 class MemberReservations:
-    """What is kept for members to come, by their gang."""
+    """Reservations for members that do not exist yet, by gang."""
 
-    def __init__(self, holds: ReservedCapacity, accounts: QuotaAccounts) -> None:
-        self._holds, self._accounts = holds, accounts
+    def __init__(self, reserved: ReservedCapacity, accounts: QuotaAccounts) -> None:
+        self._reserved = reserved
+        self._accounts = accounts
         self._planned: dict[UnitKey, tuple[tuple[Placement, ...], dict[str, Placement]]] = {}
-        self._terms: dict[GangKey, MemberReservation] = {}
-        self._wanted: dict[GangKey, tuple[Pod, ...]] = {}  # gang -> those who should have a place
-        self._nodes: dict[GangKey, frozenset[str]] = {}  # gang -> where they were last given one
-        self.short: set[GangKey] = set()
-        """Gangs some of whose members to come have no place, as far as was noticed: `moving`."""
-        self._flying: dict[GangKey, dict[str, Placement]] = {}  # -> uid -> where it is being bound
-        self._counted: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids, as the accounts know
+        self._reservations: dict[GangKey, MemberReservation] = {}
+        self._pending: dict[GangKey, tuple[Pod, ...]] = {}  # gang -> placeholders, placed or not
+        self._nodes: dict[GangKey, frozenset[str]] = {}  # gang -> nodes last reserved on
+        self._binding: dict[GangKey, dict[str, Placement]] = {}  # gang -> uid -> bind in flight
+        self._charged: dict[GangKey, tuple[str, ...]] = {}  # gang -> uids charged to the quota
         self._enabled = True
         self._observer: Callable[[GangKey], None] = lambda gang: None
+        self.incomplete: set[GangKey] = set()
+        """Gangs with placeholders that have no node, as far as `relocation` has noticed."""
 
     @property
     def enabled(self) -> bool:
@@ -72,178 +73,179 @@ class MemberReservations:
         """`observer` is called with each gang whose reservation changed."""
         self._observer = observer
 
-    def kept(self, key: UnitKey) -> tuple[Placement, ...]:
-        return tuple(one for one in self._holds.of(key) if is_placeholder(one.pod))
+    def placements(self, key: UnitKey) -> tuple[Placement, ...]:
+        """Of placeholders on their nodes."""
+        return tuple(one for one in self._reserved.of(key) if is_placeholder(one.pod))
 
-    def places(self, key: GangKey) -> tuple[Placement, ...]:
-        """What is kept, and where members are being bound that took one: theirs if that fails."""
-        return (*self.kept(key), *self._flying.get(key, {}).values())
+    def placements_with_binding(self, key: GangKey) -> tuple[Placement, ...]:
+        """Also those of members whose bind is in flight: reserved again if it fails."""
+        return (*self.placements(key), *self._binding.get(key, {}).values())
 
     def count(self, key: GangKey) -> int:
-        return len(self.kept(key)) if key in self._terms else 0
+        return len(self.placements(key)) if key in self._reservations else 0
 
-    def wanted(self, key: GangKey) -> tuple[Pod, ...]:
-        """Those who should have a place."""
-        return self._wanted.get(key, ())
+    def pending(self, key: GangKey) -> tuple[Pod, ...]:
+        """Placeholders for the members that do not exist, with a node or without."""
+        return self._pending.get(key, ())
 
-    def placeless(self, key: GangKey, kept: Iterable[Placement]) -> list[Pod]:
-        """Those of them who have none of these."""
-        placed = {one.pod.uid for one in kept}
-        return [pod for pod in self.wanted(key) if pod.uid not in placed]
+    def pending_without(self, key: GangKey, placements: Iterable[Placement]) -> list[Pod]:
+        """Placeholders that have none of these placements."""
+        placed = {placement.pod.uid for placement in placements}
+        return [pod for pod in self.pending(key) if pod.uid not in placed]
 
-    def lost(self, key: GangKey) -> frozenset[str]:
-        """Nodes on which members were given a place that is there no longer."""
-        return self._nodes.get(key, frozenset()) - {one.node for one in self._holds.of(key)}
+    def lost_nodes(self, key: GangKey) -> frozenset[str]:
+        """Nodes on which capacity was reserved and is not any more."""
+        return self._nodes.get(key, frozenset()) - {one.node for one in self._reserved.of(key)}
 
-    def owed(self, key: GangKey) -> int:
-        """Members that the gang may still wait for: with a place, without, or being bound."""
-        return len(self.wanted(key)) + len(self._flying.get(key, ()))
+    def outstanding(self, key: GangKey) -> int:
+        """Members for which the gang may still wait: placeholders, and binds in flight."""
+        return len(self.pending(key)) + len(self._binding.get(key, ()))
 
     def get(self, key: UnitKey) -> MemberReservation | None:
-        return self._terms.get(key) if isinstance(key, GangKey) else None
+        return self._reservations.get(key) if isinstance(key, GangKey) else None
 
     def __len__(self) -> int:
-        return len(self._terms)
+        return len(self._reservations)
 
     def __iter__(self) -> Iterator[GangKey]:
-        return iter(tuple(self._terms))
+        return iter(tuple(self._reservations))
 
     # --- planning ---
 
-    def extended(self, unit: Unit) -> Unit:
-        """The unit with stand-ins for the members that are missing and wanted with it."""
-        kept = self.kept(unit.key)
+    def with_placeholders(self, unit: Unit) -> Unit:
+        """The unit with placeholders for the members that do not exist and are planned with it."""
+        reserved = self.placements(unit.key)
         missing = max(0, unit.size - unit.existing) if unit.leader_first else 0
-        come = sum(not is_leader(pod) for pod in unit.pods) if kept else 0
-        count = max(0, len(kept) - come) if kept else missing
+        existing = sum(not is_leader(pod) for pod in unit.pods) if reserved else 0
+        count = max(0, len(reserved) - existing) if reserved else missing
         if not count:
             return unit
-        spec = kept[0].pod.spec if kept else None
-        more = placeholders(unit, count, spec)
-        return replace(unit, pods=(*unit.pods, *more), leader_first=False, reserved=0)
+        spec = reserved[0].pod.spec if reserved else None
+        members = placeholders(unit, count, spec)
+        return replace(unit, pods=(*unit.pods, *members), leader_first=False, reserved=0)
 
-    def taken(self, unit: Unit, plan: Placed) -> Placed:
-        """The plan for pods that exist; where the others stand is kept in mind for `placed`."""
-        apart = [one for one in plan.placements if is_placeholder(one.pod)]
-        real = tuple(one for one in plan.placements if not is_placeholder(one.pod))
-        going = {one.pod.uid: _occupant(one) for one in real if not is_leader(one.pod)}
-        self._planned[unit.key] = tuple(_occupant(one) for one in apart), going
-        left = tuple(pod for pod in plan.unplaced if not is_placeholder(pod))
-        return Placed(real, left, plan.why_unplaced if left else None)
+    def without_placeholders(self, unit: Unit, plan: Placed) -> Placed:
+        """The plan for pods that exist; `placed` reserves the placements of the placeholders."""
+        existing = tuple(one for one in plan.placements if not is_placeholder(one.pod))
+        reserved = tuple(one for one in plan.placements if is_placeholder(one.pod))
+        members = {one.pod.uid: one for one in existing if not is_leader(one.pod)}
+        self._planned[unit.key] = reserved, members
+        unplaced = tuple(pod for pod in plan.unplaced if not is_placeholder(pod))
+        return Placed(existing, unplaced, plan.why_unplaced if unplaced else None)
 
-    def placed(self, unit: Unit, now: float, *, answered: bool = False) -> frozenset[str]:
+    def placed(self, unit: Unit, now: float, *, reports_binds: bool = False) -> frozenset[str]:
         """
-        The plan was taken: from now on its stand-ins are kept, and no others. The nodes on which
-        nothing is kept any more.
+        The plan is carried out: reserve for its placeholders, and for no others. Returns the nodes
+        on which nothing is reserved any more.
 
-        `answered`: whoever binds says what became of it, see there.
+        `reports_binds`: the caller reports the outcome of the binds to `bind_finished`.
         """
-        places, going = self._planned.pop(unit.key, ((), {}))
+        placements, members = self._planned.pop(unit.key, ((), {}))
         key, known = unit.key, self.get(unit.key)
-        if not isinstance(key, GangKey) or (known is None and not places):
+        if not isinstance(key, GangKey) or (known is None and not placements):
             return frozenset()
         leader = next((pod.uid for pod in unit.pods if is_leader(pod)), known and known.leader)
-        until = known.until if known else now + max(unit.timeout, KEPT_SECONDS)
-        if answered and going:
-            self._flying[key] = self._flying.get(key, {}) | going
-        return self.keep(key, places, MemberReservation(leader or "", until))
+        until = known.until if known else now + max(unit.timeout, MIN_SECONDS)
+        if reports_binds and members:
+            self._binding[key] = self._binding.get(key, {}) | members
+        return self.reserve(key, placements, MemberReservation(leader or "", until))
 
-    def answered(self, key: GangKey, bound: Mapping[str, bool], *, most: int) -> bool:
+    def bind_finished(self, key: GangKey, bound: Mapping[str, bool], *, limit: int) -> bool:
         """
-        Pods by uid, and whether they were bound: the place of one that was not is kept again, as
-        long as no more than so many are. Whether that was the last of it: all have come.
+        `bound`: pod uid -> whether the pod was bound. Capacity of a pod that was not is reserved
+        again, for at most `limit` members. Returns whether that ends the reservation: all members
+        exist.
         """
-        terms, flying = self._terms.get(key), self._flying.get(key)
-        if terms is None or flying is None:
+        reservation, binding = self._reservations.get(key), self._binding.get(key)
+        if reservation is None or binding is None:
             return False
-        found = [(flying.pop(uid), done) for uid, done in bound.items() if uid in flying]
-        back = [place for place, done in found if not done]
-        if not flying:
-            del self._flying[key]
-        kept, back = self.kept(key), back[: max(0, most - len(self._wanted[key]))]
-        if not back and (self._wanted[key] or flying):
+        finished = [(binding.pop(uid), done) for uid, done in bound.items() if uid in binding]
+        failed = [placement for placement, done in finished if not done]
+        if not binding:
+            del self._binding[key]
+        reserved = self.placements(key)
+        failed = failed[: max(0, limit - len(self._pending[key]))]
+        if not failed and (self._pending[key] or binding):
             self._observer(key)
             return False
-        self.keep(key, [*kept, *back], terms, more=self.placeless(key, kept))
-        return key not in self._terms
+        unplaced = self.pending_without(key, reserved)
+        self.reserve(key, [*reserved, *failed], reservation, unplaced=unplaced)
+        return key not in self._reservations
 
-    def keep(
+    def reserve(
         self,
         key: GangKey,
-        places: Sequence[Placement],
-        terms: MemberReservation,
+        placements: Sequence[Placement],
+        reservation: MemberReservation,
         *,
-        more: Iterable[Pod] = (),
+        unplaced: Iterable[Pod] = (),
     ) -> frozenset[str]:
         """
-        Room at these places, and at no others; `more` should have one, and there is none now.
-        The nodes on which nothing is kept any more.
+        Reserve these placements and no others; `unplaced` members have none for now. Returns the
+        nodes on which nothing is reserved any more.
         """
-        evicting = [one for one in self._holds.of(key) if not is_placeholder(one.pod)]
-        before, flying = self._open(key), self._flying.get(key)
-        pods = _numbered([*(one.pod for one in places), *more])
-        rows = [replace(one, pod=pod) for one, pod in zip(places, pods, strict=False)]
-        self._holds.put(key, [*evicting, *rows])
-        kept = self.kept(key)
-        if pods or flying:
-            self._terms[key], self._wanted[key] = terms, pods
+        preemptors = [one for one in self._reserved.of(key) if not is_placeholder(one.pod)]
+        before, binding = self._release(key), self._binding.get(key)
+        pods = _numbered([*(one.pod for one in placements), *unplaced])
+        rows = [replace(one, pod=pod) for one, pod in zip(placements, pods, strict=False)]
+        self._reserved.put(key, [*preemptors, *rows])
+        reserved = self.placements(key)
+        if pods or binding:
+            self._reservations[key] = reservation
+            self._pending[key] = pods
             self._nodes[key] = frozenset(one.node for one in rows)
-            self._counted[key] = tuple(one.pod.uid for one in kept)
-            for one in kept:
+            self._charged[key] = tuple(one.pod.uid for one in reserved)
+            for one in reserved:
                 self._accounts.charge(one.pod, one.node)
-            if len(kept) < len(pods):
-                self.short.add(key)
+            if len(reserved) < len(pods):
+                self.incomplete.add(key)
         self._observer(key)
-        return before - {one.node for one in kept}
+        return before - {one.node for one in reserved}
 
-    def end(self, key: UnitKey) -> frozenset[str]:
-        """Nothing is kept any more; the nodes on which something was."""
+    def release(self, key: UnitKey) -> frozenset[str]:
+        """Returns the nodes on which capacity was reserved."""
         self._planned.pop(key, None)
-        if not isinstance(key, GangKey) or key not in self._terms:
+        if not isinstance(key, GangKey) or key not in self._reservations:
             return frozenset()
-        self._flying.pop(key, None)
-        before = self._open(key)
+        self._binding.pop(key, None)
+        before = self._release(key)
         self._observer(key)
         return before
 
-    def _open(self, key: GangKey) -> frozenset[str]:
-        self._terms.pop(key, None)
-        self._wanted.pop(key, None)
+    def _release(self, key: GangKey) -> frozenset[str]:
+        self._reservations.pop(key, None)
+        self._pending.pop(key, None)
         self._nodes.pop(key, None)
-        self.short.discard(key)
-        for uid in self._counted.pop(key, ()):  # those whose node went among them
+        self.incomplete.discard(key)
+        for uid in self._charged.pop(key, ()):  # also those on a node that was deleted
             self._accounts.uncharge(uid)
-        return self._holds.end(key)
+        return self._reserved.end(key)
 
-    def over(self, goes_on: Callable[[str], bool], now: float) -> list[tuple[GangKey, str]]:
-        """Gangs for which nothing needs to be kept any longer, and why."""
-        found = []
-        for key, terms in self._terms.items():
-            if now >= terms.until:
-                why = f"its members were not created within {KEPT_SECONDS:g}s or the gang's timeout"
-                found.append((key, why))
-            elif terms.leader and not goes_on(terms.leader):
-                found.append((key, "its leader ended"))
-        return found
+    def expired(self, is_alive: Callable[[str], bool], now: float) -> list[tuple[GangKey, str]]:
+        """Gangs whose reservation has to end, and why; `is_alive` takes the uid of a leader."""
+        ended = []
+        for key, reservation in self._reservations.items():
+            if now >= reservation.until:
+                why = f"its members were not created within {MIN_SECONDS:g}s or the gang's timeout"
+                ended.append((key, why))
+            elif reservation.leader and not is_alive(reservation.leader):
+                ended.append((key, "its leader ended"))
+        return ended
 
     def next_at(self) -> float | None:
-        """When `over` may have something to say by the clock."""
-        return min((terms.until for terms in self._terms.values()), default=None)
+        """When `expired` next finds a reservation by the clock."""
+        return min((one.until for one in self._reservations.values()), default=None)
 
     @contextmanager
-    def uncounted(self, key: UnitKey) -> Iterator[None]:
-        """What is kept for the unit does not count against it while it is planned."""
+    def uncharged(self, key: UnitKey) -> Iterator[None]:
+        """A trial of the ledger without the unit's own placeholders, to plan the unit."""
         with self._accounts.ledger.trial():
-            for placement in self.kept(key):
+            for placement in self.placements(key):
                 tenant = placement.pod.attributes.tenant
                 self._accounts.ledger.uncharge(tenant, self._accounts.charged(placement.pod.uid))
             yield
 
 
-def _occupant(one: Placement) -> Placement:
-    return Placement(one.pod, one.node, one.assignment)
-
-
 def _numbered(pods: Iterable[Pod]) -> tuple[Pod, ...]:
-    """A stand-in for each, whoever it was."""
+    """A placeholder for each of these pods."""
     return tuple(like(pod, pod.spec, 1, start=number)[0] for number, pod in enumerate(pods))

@@ -1,5 +1,5 @@
 """
-ResourceReservation objects, read and written out. Values only: nothing here talks to the API.
+ResourceReservation objects as values: read from the API, and rendered for it.
 """
 
 import hashlib
@@ -22,52 +22,51 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
-    """An object as the API holds it."""
+class ReservationObject:
+    """A ResourceReservation as the API holds it."""
 
     name: Name
     uid: str
     spec: Spec
     places: tuple[Place, ...] = ()
-    """Where room was kept when somebody last wrote it."""
+    """Reserved nodes, from the status or else from the spec."""
     created: float = 0.0
     """Seconds of the epoch."""
     phase: str = ""
-    """As somebody last wrote it."""
 
 
-def read(obj: Json) -> Reservation:
-    about = obj.get("metadata") or {}
-    name = (str(about.get("namespace")), str(about.get("name")))
+def read(obj: Json) -> ReservationObject:
+    metadata = obj.get("metadata") or {}
+    name = (str(metadata.get("namespace")), str(metadata.get("name")))
     try:
         spec = ResourceReservation.model_validate({"spec": obj.get("spec")}).spec
         status = obj.get("status") or {}
         rows = status.get("places")
-        told = None if rows is None else tuple(Place.model_validate(row) for row in rows)
+        placed = None if rows is None else tuple(Place.model_validate(row) for row in rows)
     except ValueError as error:
         raise ModelError(f"ResourceReservation {'/'.join(name)}: {error}") from error
     first = spec.pod_group.places if spec.pod_group is not None else ()
-    return Reservation(
+    return ReservationObject(
         name,
-        str(about.get("uid")),
+        str(metadata.get("uid")),
         spec,
-        first if told is None else told,
-        instant(about.get("creationTimestamp")),
+        first if placed is None else placed,
+        instant(metadata.get("creationTimestamp")),
         str(status.get("phase") or ""),
     )
 
 
-def document(leader: Pod, kept: Sequence[Placement], until: datetime) -> Json:
-    """The object for members that the leader is going to make."""
+def document(leader: Pod, placements: Sequence[Placement], until: datetime) -> Json:
+    """The object for members that the leader will create."""
     assert leader.gang is not None
     spec = {
         **({"tenant": leader.attributes.tenant} if leader.attributes.tenant else {}),
         "podGroup": {
             "name": leader.gang.key.name,
             "leader": leader.uid,
-            "members": len(kept),
-            "resources": amounts(kept[0].pod.spec.requests),
-            "places": [_place(one) for one in kept],
+            "members": len(placements),
+            "resources": amounts(placements[0].pod.spec.requests),
+            "places": [_place(placement) for placement in placements],
         },
         "until": shown(until),
     }
@@ -86,20 +85,21 @@ def document(leader: Pod, kept: Sequence[Placement], until: datetime) -> Json:
 
 
 def name_of(leader: Pod) -> str:
-    """One for each leader: what one that is gone has left behind is never taken for another's."""
+    """Unique per leader: an object that a deleted leader left behind never counts for another."""
     assert leader.gang is not None
     plain = re.sub(r"[^a-z0-9]+", "-", leader.gang.key.name.lower()).strip("-")
     return f"{plain or 'gang'}-{hashlib.sha256(leader.uid.encode()).hexdigest()[:8]}"
 
 
-def status(kept: Sequence[Placement], wanted: int) -> Json:
-    """Of one for members to come, of whom so many should have a place."""
-    short = f"reserved capacity for {len(kept)} of {wanted}; searching for the rest"
+def status(placements: Sequence[Placement], wanted: int) -> Json:
+    """Of a reservation for gang members, `wanted` of which do not exist yet."""
+    reserved = len(placements)
+    incomplete = f"reserved capacity for {reserved} of {wanted}; searching for the rest"
     return {
         "phase": "Active",
-        "held": held(len(kept), kept[0].pod.spec) if kept else "nothing",
-        "message": short if len(kept) < wanted else "",
-        "places": [_place(one) for one in kept],
+        "held": held(reserved, placements[0].pod.spec) if placements else "nothing",
+        "message": incomplete if reserved < wanted else "",
+        "places": [_place(placement) for placement in placements],
     }
 
 
@@ -108,9 +108,9 @@ def held(count: int, spec: SchedulingSpec) -> str:
     return f"{count} x {', '.join(rows)}"
 
 
-def amounts(asked: Iterable[tuple[str, int]]) -> dict[str, str]:
-    """What a pod asks for, exactly."""
-    return {name: _exact(name, count) for name, count in asked if name != PODS and count}
+def amounts(requests: Iterable[tuple[str, int]]) -> dict[str, str]:
+    """Requests of a pod as exact quantities."""
+    return {name: _exact(name, count) for name, count in requests if name != PODS and count}
 
 
 def _exact(name: str, count: int) -> str:
@@ -118,8 +118,8 @@ def _exact(name: str, count: int) -> str:
     return text if quantity.amount(name, text) == count else str(count)
 
 
-def _place(one: Placement) -> Json:
+def _place(placement: Placement) -> Json:
     return {
-        "node": one.node,
-        **({"assigned": one.assignment.render()} if one.assignment else {}),
+        "node": placement.node,
+        **({"assigned": placement.assignment.render()} if placement.assignment else {}),
     }

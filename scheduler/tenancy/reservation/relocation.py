@@ -1,14 +1,13 @@
 """
-Places for members to come whose node was lost: found elsewhere, or looked for until there are any.
+Moves capacity reserved for pending gang members off nodes that were lost.
 
-    node gone, cordoned, tainted, closed by a policy
-        ──room elsewhere──▶ kept there, with an Event
-        ──no room────────▶ SHORT, with an Event ──something came free──▶ looked for again
+    node deleted, cordoned, tainted, closed by a policy
+        ──capacity elsewhere──▶ reserved there, with an Event
+        ──none───────────────▶ INCOMPLETE, with an Event ──capacity became free──▶ search again
 
-All members of the gang that are still to come are planned together, as when they were first given
-their places, and with the ones that are there counted. Nobody is evicted for it. Whoever comes
-meanwhile waits until all that the gang needs have a place: see `Unit.plannable`. When a reservation
-ends is decided elsewhere (`reservations`).
+All pending members of the gang are planned together, as for the first reservation, and members
+with a node count. No pod is evicted for it. A member that is created meanwhile waits until the
+whole gang has capacity: see `Unit.plannable`. `members` decides when a reservation ends.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,12 +24,12 @@ from scheduler.plan.memo import Memo
 from scheduler.report import events
 from scheduler.tenancy.reservation.members import MemberReservations
 
-_NAMED: Final = 3
+MAX_NAMED: Final = 3  # lost nodes that an Event names
 
 
 class Relocation:
-    """`plan` places a unit within its tenant's quota, as if nothing were kept for it; `freed` hears
-    of nodes on which less is kept, `regrouped` of gangs for which something else is."""
+    """`plan` places a unit within its tenant's quota, without what is reserved for it; `freed` is
+    called with nodes on which less is reserved, `regrouped` with gangs that were relocated."""
 
     def __init__(
         self,
@@ -44,84 +43,88 @@ class Relocation:
         record: Callable[[correlator.EventReport], None],
     ) -> None:
         self._cache = cache
-        self._rooms = reservations
         self._snapshot = cache.snapshot
-        self._plan, self._group, self._record = plan, group, record
-        self._freed, self._regrouped = freed, regrouped
+        self._reservations = reservations
+        self._plan = plan
+        self._group = group
+        self._freed = freed
+        self._regrouped = regrouped
+        self._record = record
         self._statics = -1
-        self._tried: dict[GangKey, int] = {}  # gang -> what was free when places were looked for
-        self._why: dict[GangKey, str] = {}  # gang -> what became of its places
+        self._searched: dict[GangKey, int] = {}  # gang -> `snapshot.freed` at the last search
+        self._why: dict[GangKey, str] = {}  # gang -> why its reservation became incomplete
 
     def tick(self) -> None:
         """Before every plan."""
-        if not len(self._rooms):
+        if not len(self._reservations):
             return
         if self._statics != self._snapshot.table.statics:
             self._statics = self._snapshot.table.statics
             memo = Memo()
-            for key in self._rooms:
-                self._look(key, memo)
-        if self._rooms.short or self._why or self._tried:
-            self._find()
+            for key in self._reservations:
+                self._drop_lost(key, memo)
+        if self._reservations.incomplete or self._why or self._searched:
+            self._complete()
 
-    def _look(self, key: GangKey, memo: Memo) -> None:
-        """Places on nodes that are gone, or that take no such pod any more, are given up."""
-        kept, reservation = self._rooms.kept(key), self._rooms.get(key)
-        gone = [name for name in self._rooms.lost(key) if name not in self._snapshot]
-        open_ = [one for one in kept if self._takes(one, memo)]
-        if reservation is None or not (gone or len(open_) < len(kept)):
+    def _drop_lost(self, key: GangKey, memo: Memo) -> None:
+        """Drop placements on nodes that were deleted or no longer accept such pods."""
+        placements, reservation = self._reservations.placements(key), self._reservations.get(key)
+        deleted = [n for n in self._reservations.lost_nodes(key) if n not in self._snapshot]
+        accepted = [placement for placement in placements if self._accepts(placement, memo)]
+        if reservation is None or not (deleted or len(accepted) < len(placements)):
             return
-        self._why[key] = _lost(gone, {one.node for one in kept} - {one.node for one in open_})
-        more = self._rooms.placeless(key, open_)
-        self._freed(self._rooms.keep(key, open_, reservation, more=more))
+        closed = {one.node for one in placements} - {one.node for one in accepted}
+        self._why[key] = _lost_text(deleted, closed)
+        unplaced = self._reservations.pending_without(key, accepted)
+        freed = self._reservations.reserve(key, accepted, reservation, unplaced=unplaced)
+        self._freed(freed)
 
-    def _takes(self, one: Placement, memo: Memo) -> bool:
-        row = self._snapshot.table.rows[one.node]
-        return bool(filters.candidates(self._snapshot, one.pod.spec, memo)[row])
+    def _accepts(self, placement: Placement, memo: Memo) -> bool:
+        row = self._snapshot.table.rows[placement.node]
+        return bool(filters.candidates(self._snapshot, placement.pod.spec, memo)[row])
 
-    def _find(self) -> None:
-        short = self._rooms.short
-        for known in (self._tried, self._why):
-            for key in known.keys() - short:  # it ended, or members have come
+    def _complete(self) -> None:
+        incomplete = self._reservations.incomplete
+        for known in (self._searched, self._why):
+            for key in known.keys() - incomplete:  # it ended, or its members exist
                 del known[key]
-        for key in sorted(short):
-            free, new = self._snapshot.freed, key in self._why or key not in self._tried
-            if not (new or self._tried[key] != free):
+        for key in sorted(incomplete):
+            freed, is_new = self._snapshot.freed, key in self._why or key not in self._searched
+            if not (is_new or self._searched[key] != freed):
                 continue
             if not self._search(key):
-                self._tried[key] = free
-                if new:
-                    self._say_short(key)
+                self._searched[key] = freed
+                if is_new:
+                    self._record_incomplete(key)
 
     def _search(self, key: GangKey) -> bool:
-        reservation, pods = self._rooms.get(key), self._rooms.wanted(key)
+        reservation, pods = self._reservations.get(key), self._reservations.pending(key)
         assert reservation is not None
         unit = Unit(key, pods, self._cache.bound(key), group=self._group(key))
-        found = self._plan(unit)
-        if not isinstance(found, Placed) or found.unplaced:
+        plan = self._plan(unit)
+        if not isinstance(plan, Placed) or plan.unplaced:
             return False
-        places = [Placement(one.pod, one.node, one.assignment) for one in found.placements]
-        self._freed(self._rooms.keep(key, places, reservation))
+        self._freed(self._reservations.reserve(key, plan.placements, reservation))
         self._regrouped(key)
         leader = self._cache.held(reservation.leader)
         if leader is not None:
-            nodes = sorted({one.node for one in places})
+            nodes = sorted({placement.node for placement in plan.placements})
             why = self._why.pop(key, "") or "capacity became free"
             self._record(events.member_reservation_moved(leader.pod, key.name, nodes, why))
         return True
 
-    def _say_short(self, key: GangKey) -> None:
-        reservation = self._rooms.get(key)
+    def _record_incomplete(self, key: GangKey) -> None:
+        reservation = self._reservations.get(key)
         leader = None if reservation is None else self._cache.held(reservation.leader)
         why = self._why.pop(key, "other pods took its capacity")
         if leader is not None:
-            kept, wanted = self._rooms.count(key), len(self._rooms.wanted(key))
+            reserved, wanted = self._reservations.count(key), len(self._reservations.pending(key))
             report = events.member_reservation_incomplete
-            self._record(report(leader.pod, key.name, kept, wanted, why))
+            self._record(report(leader.pod, key.name, reserved, wanted, why))
         self._regrouped(key)
 
 
-def _lost(gone: Iterable[str], shut: Iterable[str]) -> str:
-    said = [f"node {name} was deleted" for name in sorted(gone)]
-    said += [f"node {name} no longer accepts such pods" for name in sorted(shut)]
-    return listed(said, most=_NAMED)
+def _lost_text(deleted: Iterable[str], closed: Iterable[str]) -> str:
+    texts = [f"node {name} was deleted" for name in sorted(deleted)]
+    texts += [f"node {name} no longer accepts such pods" for name in sorted(closed)]
+    return listed(texts, most=MAX_NAMED)

@@ -1,16 +1,16 @@
 """
-Room that an administrator keeps for a tenant, from a time until a time.
+Capacity that an administrator reserves for a tenant, from a time until a time.
 
-    Pending ──its time comes──▶ Active ──its time ends──▶ Expired        deleted: open at once
-    (`coming`)                    │
-              an amount    so many places are planned once, and again where some are missing, or
-                           unused on a node that is lost; on each node the tenant's pods that start
-                           there use of it, and leave it
-              whole nodes  whatever is free there
+    Pending ──begins──▶ Active ──ends──▶ Expired                        deleted: released at once
+    (`tenant_upcoming`)   │
+          an amount    places are planned once, and again for those that are missing, or that are
+                       unused on a node that was lost; pods of the tenant that start on a node use
+                       places there, and return them when they end
+          whole nodes  all that is free on them
 
-What is kept counts on its nodes (`holds`), and a unit of that tenant is planned as if it did not.
-How much is kept follows at every tick from who is there, so that nothing needs to be remembered but
-the places, which stand in the object's status. Nobody is evicted for it, and no quota counts it.
+Reserved capacity is charged to its nodes (`cache.reserved`), and a unit of that tenant is planned
+without the charge. Every tick computes the charge from the pods on the nodes. Only the places are
+state, and the object's status keeps them. No pod is evicted for it, and no quota counts it.
 """
 
 from collections import Counter
@@ -26,270 +26,305 @@ from scheduler.model.unit import Unit, UnitKey
 from scheduler.plan import filters, planner
 from scheduler.plan.memo import Memo
 from scheduler.report import events
-from scheduler.tenancy.reservation.objects import Reservation
+from scheduler.tenancy.reservation.objects import ReservationObject
 from scheduler.tenancy.reservation.tenant_reservation import (
+    NEVER,
     Amounts,
     TenantReservation,
-    text,
+    amounts_text,
 )
 from scheduler.tenancy.reservation.tenant_upcoming import UpcomingReservations
+from scheduler.tenancy.reservation.writer import Name
 
 Json = dict[str, Any]
 
 ACTIVE: Final = "Active"
-AGAIN: Final = 5.0  # seconds between two searches for places that are missing
+RETRY_SECONDS: Final = 5.0  # between two searches for missing places
 
 
 class TenantReservations:
-    """`epoch` is the time of day; `publish` takes an object's new status, `say` tells people that
-    something began or ended, `lack` that places were lost, `freed` hears of nodes on which less is
-    kept."""
+    """`epoch` is the time of day; `publish` takes an object's new status; `freed` is called with
+    nodes on which less is reserved."""
 
     def __init__(
         self,
         cache: Cache,
         *,
         epoch: Callable[[], float],
-        publish: Callable[[Reservation, Json], None],
+        publish: Callable[[ReservationObject, Json], None],
         record: Callable[[correlator.EventReport], None],
         freed: Callable[[Iterable[str]], None],
     ) -> None:
-        self._cache, self._snapshot, self._holds = cache, cache.snapshot, cache.reserved
-        self._epoch, self._publish, self._freed = epoch, publish, freed
+        self._cache = cache
+        self._snapshot = cache.snapshot
+        self._reserved = cache.reserved
+        self._epoch = epoch
+        self._publish = publish
         self._record = record
-        self._known: dict[tuple[str, str], TenantReservation] = {}
-        self._moved = self._statics = -1
-        self.coming = UpcomingReservations(cache, epoch=epoch)
+        self._freed = freed
+        self._reservations: dict[Name, TenantReservation] = {}
+        self._moved = -1
+        self._statics = -1
+        self.upcoming = UpcomingReservations(cache, epoch=epoch)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._reservations)
 
-    def put(self, one: Reservation) -> None:
-        """An object that came or changed: other times move it, anything else begins it anew."""
-        known = self._known.get(one.name)
-        if known is not None and (known.one.uid, known.one.spec) == (one.uid, one.spec):
+    def put(self, obj: ReservationObject) -> None:
+        """A new or changed object: another time moves the reservation, any other change replaces
+        it."""
+        known = self._reservations.get(obj.name)
+        if known is not None and (known.object.uid, known.object.spec) == (obj.uid, obj.spec):
             return
         self._moved = -1
-        if known is not None and known.differs_in_time(one):
-            known.one, known.said_at = one, (float("-inf"), -1)
-            self._freed(self.coming.drop(one.name))
+        if known is not None and known.differs_in_time(obj):
+            known.object = obj
+            known.blockers_checked = NEVER
+            self._freed(self.upcoming.drop(obj.name))
             return
-        self.drop(one.name)
-        made = TenantReservation.of(one)
-        if known is None and one.phase == ACTIVE and one.spec.resources:
-            made.base = Counter(place.node for place in one.places)
-        self._known[one.name] = made
+        self.drop(obj.name)
+        reservation = TenantReservation.of(obj)
+        if known is None and obj.phase == ACTIVE and obj.spec.resources:
+            reservation.places = Counter(place.node for place in obj.places)
+        self._reservations[obj.name] = reservation
 
-    def drop(self, name: tuple[str, str]) -> None:
-        gone = self._known.pop(name, None)
-        self._freed(self.coming.drop(name))
-        if gone is not None and gone.active:
-            self._freed(self._holds.end(gone.key))
-            self._record_end(gone, "the object was deleted or changed")
+    def drop(self, name: Name) -> None:
+        reservation = self._reservations.pop(name, None)
+        self._freed(self.upcoming.drop(name))
+        if reservation is not None and reservation.active:
+            self._freed(self._reserved.end(reservation.key))
+            self._record_end(reservation, "the object was deleted or changed")
 
-    def of(self, tenant: str) -> list[UnitKey]:
-        """Under which keys room is kept that this tenant may use."""
-        rows = self._known.values()
-        return [one.key for one in rows if one.active and one.tenant == tenant]
+    def keys_of(self, tenant: str) -> list[UnitKey]:
+        """Keys of the reserved capacity that this tenant may use."""
+        active = (one for one in self._reservations.values() if one.active)
+        return [one.key for one in active if one.tenant == tenant]
 
-    def lend(self, tenant: str) -> None:
-        """Pods of the tenant are given nodes; what is left is kept again at the next tick."""
-        for key in self.of(tenant):
-            self._holds.end(key)
+    def release_until_tick(self, tenant: str) -> None:
+        """Pods of the tenant were placed: the next tick reserves what they leave."""
+        for key in self.keys_of(tenant):
+            self._reserved.end(key)
 
     def next_at(self) -> float | None:
-        """Seconds of the epoch, when the next begins, ends or is looked at again."""
-        now = self._epoch()
-        due = [at for one in self._known.values() for at in (one.begins, one.ends) if at > now]
-        due += [one.tried[0] + AGAIN for one in self._known.values() if one.short]
-        due += [one.said_at[0] + AGAIN for one in self._known.values() if self._stale(one, now)]
+        """Seconds of the epoch, when `tick` next has something to do."""
+        now, reservations = self._epoch(), self._reservations.values()
+        due = [at for one in reservations for at in (one.begins, one.ends) if at > now]
+        due += [one.searched[0] + RETRY_SECONDS for one in reservations if one.incomplete]
+        stale = (one for one in reservations if self._is_stale(one, now))
+        due += [one.blockers_checked[0] + RETRY_SECONDS for one in stale]
         return min(due, default=None)
 
     def tick(self) -> None:
-        """Before every plan: what is kept is what should be."""
-        if not self._known:
+        """Before every plan: make the reserved capacity what it should be."""
+        if not self._reservations:
             return
         now, active = self._epoch(), []
-        for name in sorted(self._known):
-            one = self._known[name]
-            if one.begins <= now < one.ends:
-                active.append(one)
-                self.coming.drop(name)
-            elif now < one.begins:
-                self._await(one, now)
+        for name in sorted(self._reservations):
+            reservation = self._reservations[name]
+            if reservation.begins <= now < reservation.ends:
+                active.append(reservation)
+                self.upcoming.drop(name)
+            elif now < reservation.begins:
+                self._wait(reservation, now)
             else:
-                self._rest(one)
-        if self._moved == self._snapshot.moved and not any(self._due(one, now) for one in active):
+                self._expire(reservation)
+        if self._moved == self._snapshot.moved and not any(
+            self._is_due(one, now) for one in active
+        ):
             return
         used: dict[tuple[str, str], Amounts] = {}
         memo = Memo() if self._statics != self._snapshot.table.statics else None
         self._statics = self._snapshot.table.statics
-        for one in active:
+        for reservation in active:
             if memo is not None:
-                self._look(one, memo)
-            self._keep(one, used, now)
+                self._drop_lost(reservation, memo)
+            self._reserve(reservation, used, now)
         self._moved = self._snapshot.moved
 
-    # --- one of them ---
+    # --- one reservation ---
 
-    def _await(self, one: TenantReservation, now: float) -> None:
-        self.coming.put(one)
-        self._stop(one, "its start was moved to a later time")
-        if self._stale(one, now) and now >= one.said_at[0] + AGAIN:
-            one.said_at = (now, self._snapshot.moved)
-            self._publish(one.one, self.coming.status(one))
+    def _wait(self, reservation: TenantReservation, now: float) -> None:
+        self.upcoming.put(reservation)
+        self._end(reservation, "its start was moved to a later time")
+        if self._checks_blockers(reservation, now):
+            reservation.blockers_checked = (now, self._snapshot.moved)
+            self._publish(reservation.object, self.upcoming.status(reservation))
 
-    def _rest(self, one: TenantReservation) -> None:
-        self._stop(one, "its time has ended")
-        self._publish(one.one, {"phase": "Expired", "held": "", "message": "", "places": []})
+    def _expire(self, reservation: TenantReservation) -> None:
+        self._end(reservation, "its time has ended")
+        status: Json = {"phase": "Expired", "held": "", "message": "", "places": []}
+        self._publish(reservation.object, status)
 
-    def _stop(self, one: TenantReservation, why: str) -> None:
-        if one.active:
-            one.active = False
-            self._freed(self._holds.end(one.key))
-            self._record_end(one, why)
+    def _end(self, reservation: TenantReservation, why: str) -> None:
+        if reservation.active:
+            reservation.active = False
+            self._freed(self._reserved.end(reservation.key))
+            self._record_end(reservation, why)
 
-    def _record_end(self, one: TenantReservation, why: str) -> None:
-        report = events.tenant_reservation_ended
-        self._record(report(*one.one.name, one.one.uid, one.tenant, why))
+    def _record_end(self, reservation: TenantReservation, why: str) -> None:
+        obj = reservation.object
+        report = events.tenant_reservation_ended(*obj.name, obj.uid, reservation.tenant, why)
+        self._record(report)
 
-    def _keep(
-        self, one: TenantReservation, used: dict[tuple[str, str], Amounts], now: float
+    def _reserve(
+        self, reservation: TenantReservation, used: dict[tuple[str, str], Amounts], now: float
     ) -> None:
-        begun = not one.active
-        if begun:
-            one.active, one.said_at = True, (float("-inf"), -1)
-        if one.short:
-            self._search(one, now)
-        wanted = dict(self._whole(one) if one.whole else self._amount(one, used))
-        kept = {row.node: dict(row.pod.spec.requests) for row in self._holds.of(one.key)}
-        if wanted != kept:
-            self._holds.put(one.key, [one.occupant(*row) for row in sorted(wanted.items())])
-            self._freed(node for node in kept if _less(wanted.get(node, {}), kept[node]))
-        if begun:
+        begins = not reservation.active
+        if begins:
+            reservation.active = True
+            reservation.blockers_checked = NEVER
+        if reservation.incomplete:
+            self._search(reservation, now)
+        if reservation.whole_nodes:
+            wanted = dict(self._free_of_nodes(reservation))
+        else:
+            wanted = dict(self._unused_places(reservation, used))
+        reserved = self._reserved_by_node(reservation)
+        if wanted != reserved:
+            placements = [reservation.placement(*row) for row in sorted(wanted.items())]
+            self._reserved.put(reservation.key, placements)
+            self._freed(n for n in reserved if _is_less(wanted.get(n, {}), reserved[n]))
+        obj = reservation.object
+        if begins:
             report = events.tenant_reservation_started
-            self._record(report(*one.one.name, one.one.uid, one.tenant, self._held(one)))
-        self._publish(one.one, self._status(one, now))
+            held = self._held_text(reservation)
+            self._record(report(*obj.name, obj.uid, reservation.tenant, held))
+        self._publish(obj, self._status(reservation, now))
 
-    def _look(self, one: TenantReservation, memo: Memo) -> None:
-        """Places that nobody uses are given up on nodes that are gone or take no such pod."""
-        if one.whole or not one.base:
+    def _reserved_by_node(self, reservation: TenantReservation) -> dict[str, Amounts]:
+        placements = self._reserved.of(reservation.key)
+        return {one.node: dict(one.pod.spec.requests) for one in placements}
+
+    def _drop_lost(self, reservation: TenantReservation, memo: Memo) -> None:
+        """Drop unused places on nodes that were deleted or no longer accept such pods."""
+        if reservation.whole_nodes or not reservation.places:
             return
         table, lost = self._snapshot.table, []
-        open_ = filters.candidates(self._snapshot, one.stand_in("", one.each).spec, memo)
-        for name in sorted(one.base):
+        spec = reservation.placeholder("", reservation.amounts).spec
+        accepting = filters.candidates(self._snapshot, spec, memo)
+        for name in sorted(reservation.places):
             row = table.rows.get(name)
-            if row is not None and open_[row] and one.takes(table.nodes[name]):
+            if row is not None and accepting[row] and reservation.matches(table.nodes[name]):
                 continue
-            used = {} if row is None else self._used(one.tenant, name, one.begins)
-            if (left := min(one.base[name], one.in_use(used))) < one.base[name]:
-                one.base[name] = left
-                lost.append(
-                    f"node {name} {'was deleted' if row is None else 'no longer accepts such pods'}"
-                )
-        one.base = +one.base
+            used = {} if row is None else self._used(reservation.tenant, name, reservation.begins)
+            in_use = reservation.places_in_use(used)
+            if in_use < reservation.places[name]:
+                reservation.places[name] = in_use
+                why = "was deleted" if row is None else "no longer accepts such pods"
+                lost.append(f"node {name} {why}")
+        reservation.places = +reservation.places
         if lost:
-            one.tried = (one.tried[0], -1)
+            reservation.searched = (reservation.searched[0], -1)
+            obj, why = reservation.object, listed(lost, most=3)
             report = events.tenant_reservation_incomplete
-            self._record(report(*one.one.name, one.one.uid, one.tenant, listed(lost, most=3)))
+            self._record(report(*obj.name, obj.uid, reservation.tenant, why))
 
-    def _due(self, one: TenantReservation, now: float) -> bool:
-        again = one.short and now >= one.tried[0] + AGAIN
-        heard = self._stale(one, now) and now >= one.said_at[0] + AGAIN
-        return not one.active or again or heard
+    def _is_due(self, reservation: TenantReservation, now: float) -> bool:
+        searches = reservation.incomplete and now >= reservation.searched[0] + RETRY_SECONDS
+        return not reservation.active or searches or self._checks_blockers(reservation, now)
 
-    def _stale(self, one: TenantReservation, now: float) -> bool:
-        """Others may be in its way than was last said."""
-        told = one.active and not one.whole
-        return now < one.ends and not told and one.said_at[1] != self._snapshot.moved
+    def _checks_blockers(self, reservation: TenantReservation, now: float) -> bool:
+        due = now >= reservation.blockers_checked[0] + RETRY_SECONDS
+        return due and self._is_stale(reservation, now)
 
-    def _search(self, one: TenantReservation, now: float) -> None:
-        """Places for what is missing, as far as there are any."""
+    def _is_stale(self, reservation: TenantReservation, now: float) -> bool:
+        """Whether other pods may be in its way than at the last check."""
+        if now >= reservation.ends or (reservation.active and not reservation.whole_nodes):
+            return False
+        return reservation.blockers_checked[1] != self._snapshot.moved
+
+    def _search(self, reservation: TenantReservation, now: float) -> None:
+        """Plan as many of the missing places as fit."""
         nodes = self._snapshot.table.nodes
-        if one.tried[1] == self._snapshot.freed and one.base:
-            one.tried = (now, self._snapshot.freed)
+        if reservation.searched[1] == self._snapshot.freed and reservation.places:
+            reservation.searched = (now, self._snapshot.freed)
             return
-        missing = max(0, one.count - one.base.total())
-        pods = one.placeholders(missing)
-        closed = frozenset(name for name, node in nodes.items() if not one.takes(node))
+        missing = max(0, reservation.count - reservation.places.total())
+        pods = reservation.placeholders(missing)
+        closed = frozenset(name for name, node in nodes.items() if not reservation.matches(node))
         if pods and len(closed) < len(nodes):
-            found = planner.plan(Unit(one.key, pods), self._snapshot, closed=closed)
-            if isinstance(found, Placed):
-                one.base.update(row.node for row in found.placements)
-        one.tried = (now, self._snapshot.freed)
+            plan = planner.plan(Unit(reservation.key, pods), self._snapshot, closed=closed)
+            if isinstance(plan, Placed):
+                reservation.places.update(placement.node for placement in plan.placements)
+        reservation.searched = (now, self._snapshot.freed)
 
-    def _amount(
-        self, one: TenantReservation, used: dict[tuple[str, str], Amounts]
+    def _unused_places(
+        self, reservation: TenantReservation, used: dict[tuple[str, str], Amounts]
     ) -> Iterator[tuple[str, Amounts]]:
-        """What is left of the places on each node; `used` is what others of the tenant have not
-        been charged with yet."""
-        tenant = one.tenant
-        for node, places in sorted(one.base.items()):
+        """By node; `used` is the tenant's usage that no other reservation has counted yet."""
+        tenant = reservation.tenant
+        for node, places in sorted(reservation.places.items()):
             if node not in self._snapshot:
                 continue
-            spent = used.setdefault((tenant, node), self._used(tenant, node, one.begins))
-            left = {}
-            for name, each in {**one.each, PODS: 1}.items():
-                taken = min(each * places, spent.get(name, 0))
-                spent[name] = spent.get(name, 0) - taken
-                left[name] = each * places - taken
-            if any(count for name, count in left.items() if name != PODS):
-                yield node, {name: count for name, count in left.items() if count}
+            usage = used.setdefault((tenant, node), self._used(tenant, node, reservation.begins))
+            unused = {}
+            for name, amount in {**reservation.amounts, PODS: 1}.items():
+                counted_here = min(amount * places, usage.get(name, 0))
+                usage[name] = usage.get(name, 0) - counted_here
+                unused[name] = amount * places - counted_here
+            if any(count for name, count in unused.items() if name != PODS):
+                yield node, {name: count for name, count in unused.items() if count}
 
     def _used(self, tenant: str, node: str, begins: float) -> Amounts:
+        """By pods of the tenant that started after the reservation began."""
         total: Counter[str] = Counter()
-        for held in self._cache.on((node,)):
-            terms = held.pod.attributes
-            if terms.tenant == tenant and not 0 < terms.started_at < begins:
-                total.update(dict(held.pod.spec.requests))
+        for placement in self._cache.on((node,)):
+            attributes = placement.pod.attributes
+            if attributes.tenant == tenant and not 0 < attributes.started_at < begins:
+                total.update(dict(placement.pod.spec.requests))
         return dict(total)
 
-    def _whole(self, one: TenantReservation) -> Iterator[tuple[str, Amounts]]:
-        table = self._snapshot.table
-        mine = {row.node: dict(row.pod.spec.requests) for row in self._holds.of(one.key)}
+    def _free_of_nodes(self, reservation: TenantReservation) -> Iterator[tuple[str, Amounts]]:
+        """By node; its own charge counts as free."""
+        table, reserved = self._snapshot.table, self._reserved_by_node(reservation)
         for name, node in sorted(table.nodes.items()):
-            if one.takes(node):
-                kept = mine.get(name, {})
-                row = table.rows[name]
+            if reservation.matches(node):
+                own, row = reserved.get(name, {}), table.rows[name]
                 free = {
-                    resource: table.free_at(row, resource) + kept.get(resource, 0)
+                    resource: table.free_at(row, resource) + own.get(resource, 0)
                     for resource, _ in node.allocatable
                 }
-                if left := {resource: count for resource, count in free.items() if count > 0}:
-                    yield name, left
+                if some := {resource: count for resource, count in free.items() if count > 0}:
+                    yield name, some
 
-    # --- what is said ---
+    # --- status ---
 
-    def _held(self, one: TenantReservation) -> str:
-        if one.whole:
-            return counted(len(self._holds.of(one.key)), "node")
-        return f"{one.base.total()} x {text(one.each)}"
+    def _held_text(self, reservation: TenantReservation) -> str:
+        if reservation.whole_nodes:
+            return counted(len(self._reserved.of(reservation.key)), "node")
+        return f"{reservation.places.total()} x {amounts_text(reservation.amounts)}"
 
-    def _status(self, one: TenantReservation, now: float) -> Json:
-        nodes = [row.node for row in self._holds.of(one.key)] if one.whole else []
-        places = nodes or sorted(one.base.elements())
-        kept: Counter[str] = Counter()
-        for row in self._holds.of(one.key):
-            kept.update(dict(row.pod.spec.requests))
-        free = f" ({text(kept) or 'nothing'} free)" if places else ""
+    def _status(self, reservation: TenantReservation, now: float) -> Json:
+        placements = self._reserved.of(reservation.key)
+        nodes = [placement.node for placement in placements] if reservation.whole_nodes else []
+        places = nodes or sorted(reservation.places.elements())
+        unused: Counter[str] = Counter()
+        for placement in placements:
+            unused.update(dict(placement.pod.spec.requests))
+        free = f" ({amounts_text(unused) or 'nothing'} free)" if places else ""
         return {
             "phase": ACTIVE,
-            "held": f"{self._held(one)}{free}",
-            "message": self._message(one, now),
+            "held": f"{self._held_text(reservation)}{free}",
+            "message": self._message(reservation, now),
             "places": [{"node": name} for name in places],
         }
 
-    def _message(self, one: TenantReservation, now: float) -> str:
-        if not one.whole:
-            short = f"reserved capacity for {one.base.total()} of {one.count}"
-            return f"{short}; the rest follows as it becomes free" if one.short else ""
-        if now >= one.said_at[0] + AGAIN:
+    def _message(self, reservation: TenantReservation, now: float) -> str:
+        if not reservation.whole_nodes:
+            if not reservation.incomplete:
+                return ""
+            reserved = f"reserved capacity for {reservation.places.total()} of {reservation.count}"
+            return f"{reserved}; the rest follows as it becomes free"
+        if now >= reservation.blockers_checked[0] + RETRY_SECONDS:
             nodes = self._snapshot.table.nodes
-            meant = frozenset(name for name, node in nodes.items() if one.takes(node))
-            one.said = self.coming.in_the_way(one, meant) if meant else "no node matches"
-            one.said_at = (now, self._snapshot.moved)
-        return one.said
+            matching = frozenset(name for name, node in nodes.items() if reservation.matches(node))
+            if matching:
+                reservation.blockers = self.upcoming.blockers(reservation, matching)
+            else:
+                reservation.blockers = "no node matches"
+            reservation.blockers_checked = (now, self._snapshot.moved)
+        return reservation.blockers
 
 
-def _less(new: Amounts, old: Amounts) -> bool:
+def _is_less(new: Amounts, old: Amounts) -> bool:
     return any(new.get(name, 0) < count for name, count in old.items())

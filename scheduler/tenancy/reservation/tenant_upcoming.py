@@ -1,15 +1,15 @@
 """
-Room that is to be kept for a tenant from a time on: how it is gathered until then.
+Tenant reservations that have not begun: which capacity must stay free until then.
 
-    a unit of somebody else    ends before that time          goes anywhere
-                               runs on, as it says itself     leaves the room alone
-                               nobody knows how long          goes elsewhere while there is room
-    what runs already          is waited for; nobody is evicted
+    a unit of another tenant  expected to end before it begins  may use any capacity
+                              expected to run longer            leaves the capacity free
+                              without a known duration          leaves it free if it fits elsewhere
+    pods that run already     are not evicted: the reservation waits for them
 
-Of an amount, the places are planned once on a trial without the work that will have ended by then,
-and planned again where some are missing. Whole nodes are those that the object means. On its nodes,
-the room that must stay free now is what is wanted less what comes free in time. From its time on,
-`allotments` keeps it.
+For an amount, the places are planned once, on a trial without the pods that will have ended by
+then, and again for those that are missing. For whole nodes they are the matching nodes. On its
+nodes, what is charged now is the reserved amount less what becomes free in time. `tenant_active`
+takes over when the reservation begins.
 """
 
 import math
@@ -30,24 +30,27 @@ from scheduler.tenancy.backfill.start_time import plan_without
 from scheduler.tenancy.reservation.tenant_reservation import (
     Amounts,
     TenantReservation,
-    text,
+    amounts_text,
 )
+from scheduler.tenancy.reservation.writer import Name
 
 RESERVED: Final = "node(s) will be reserved for another tenant before it ends"
-AGAIN: Final = 30.0  # seconds until places are looked for again that were not found
+RETRY_SECONDS: Final = 30.0  # between two searches for missing places
 
 
 @dataclass(slots=True)
 class _UpcomingReservation:
-    """One of them, and what was found out about it."""
+    """A reservation, and what it needs before it begins."""
 
-    one: TenantReservation
-    places: Counter[str] = field(default_factory=Counter)  # node -> places there, of an amount
-    looked_at: float = float("-inf")
-    shut: frozenset[str] = frozenset()
-    shades: tuple[Placement, ...] = ()
-    moment: tuple[int, int] = (-1, -1)
-    """What was free, and which nodes there were, when the last two were found out."""
+    reservation: TenantReservation
+    places: Counter[str] = field(default_factory=Counter)  # node -> how often `amounts` fits there
+    searched_at: float = float("-inf")
+    closed: frozenset[str] = frozenset()
+    """Matching nodes, if whole nodes are reserved."""
+    charges: tuple[Placement, ...] = ()
+    """Capacity that must stay free now, if an amount is reserved."""
+    computed_for: tuple[int, int] = (-1, -1)
+    """Versions of the snapshot for which `closed` and `charges` were computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,177 +79,187 @@ class UpcomingReservations:
     """`epoch` is the time of day."""
 
     def __init__(self, cache: Cache, *, epoch: Callable[[], float]) -> None:
-        self._cache, self._snapshot, self._epoch = cache, cache.snapshot, epoch
+        self._cache = cache
+        self._snapshot = cache.snapshot
+        self._epoch = epoch
         self._run_times = RunTimes(cache.snapshot)
-        self._rows: dict[tuple[str, str], _UpcomingReservation] = {}
+        self._upcoming: dict[Name, _UpcomingReservation] = {}
 
-    def put(self, one: TenantReservation) -> None:
-        known = self._rows.get(one.one.name)
-        if known is None or known.one is not one:
-            self._rows[one.one.name] = _UpcomingReservation(one)
+    def put(self, reservation: TenantReservation) -> None:
+        name = reservation.object.name
+        known = self._upcoming.get(name)
+        if known is None or known.reservation is not reservation:
+            self._upcoming[name] = _UpcomingReservation(reservation)
 
-    def drop(self, name: tuple[str, str]) -> frozenset[str]:
-        """The nodes of which others may use more now."""
-        gone = self._rows.pop(name, None)
-        if gone is None:
+    def drop(self, name: Name) -> frozenset[str]:
+        """Returns the nodes on which other tenants may use more now."""
+        upcoming = self._upcoming.pop(name, None)
+        if upcoming is None:
             return frozenset()
-        return gone.shut | {one.node for one in gone.shades}
+        return upcoming.closed | {charge.node for charge in upcoming.charges}
 
-    # --- who may start ---
+    # --- planning ---
 
     def constraint(self, unit: Unit) -> UpcomingConstraint | None:
         """What the unit must leave free because it would still run when a reservation begins."""
-        if not self._rows:
+        if not self._upcoming:
             return None
         duration = self._run_times.of_unit(unit)
-        ends = self._epoch() + duration
-        rows = [
-            row
-            for row in self._rows.values()
-            if row.one.tenant != unit.tenant and ends > row.one.begins
+        end = self._epoch() + duration
+        others = [
+            upcoming
+            for upcoming in self._upcoming.values()
+            if upcoming.reservation.tenant != unit.tenant and end > upcoming.reservation.begins
         ]
-        if not rows:
+        if not others:
             return None
-        for row in rows:
-            self._renew(row)
-        charges = (one for row in rows for one in row.shades if one.node in self._snapshot)
+        for upcoming in others:
+            self._refresh(upcoming)
+        charges = (charge for upcoming in others for charge in upcoming.charges)
         return UpcomingConstraint(
-            closed=frozenset[str]().union(*(row.shut for row in rows)),
-            charges=tuple(charges),
+            closed=frozenset[str]().union(*(upcoming.closed for upcoming in others)),
+            charges=tuple(charge for charge in charges if charge.node in self._snapshot),
             optional=math.isinf(duration),
         )
 
-    def kept_from(self, pod: Pod) -> Iterator[str]:
-        """What is going to be kept for others, as sentences."""
-        for name in sorted(self._rows):
-            row = self._rows[name]
-            if row.one.tenant != pod.attributes.tenant:
-                yield f"{self._what(row)} from {timestamp(row.one.begins)} on for {_whom(row)}"
+    def reserved_from(self, pod: Pod) -> Iterator[str]:
+        """What will be reserved for other tenants than the pod's, a text for each reservation."""
+        for name in sorted(self._upcoming):
+            upcoming = self._upcoming[name]
+            reservation = upcoming.reservation
+            if reservation.tenant != pod.attributes.tenant:
+                owner = f"tenant {reservation.tenant} (ResourceReservation {'/'.join(name)})"
+                begins = timestamp(reservation.begins)
+                yield f"{self._capacity_text(upcoming)} from {begins} on for {owner}"
 
-    def _what(self, row: _UpcomingReservation) -> str:
-        self._renew(row)
-        if row.one.whole:
-            return counted(len(row.shut), "node")
-        total = {name: count * row.places.total() for name, count in row.one.each.items()}
-        return f"{text(total) or 'nothing yet'} on {counted(len(row.places), 'node')}"
+    def _capacity_text(self, upcoming: _UpcomingReservation) -> str:
+        self._refresh(upcoming)
+        if upcoming.reservation.whole_nodes:
+            return counted(len(upcoming.closed), "node")
+        total = _times(upcoming.reservation, upcoming.places.total())
+        nodes = counted(len(upcoming.places), "node")
+        return f"{amounts_text(total) or 'nothing yet'} on {nodes}"
 
-    # --- what is in the way ---
+    # --- status ---
 
-    def status(self, one: TenantReservation) -> dict[str, Any]:
-        """Of one whose time has not come."""
-        row = self._rows[one.one.name]
-        self._renew(row)
-        found = row.places.total()
-        if one.whole:
-            short = "" if row.shut else "no node matches"
-            held = self.in_the_way(one, row.shut)
+    def status(self, reservation: TenantReservation) -> dict[str, Any]:
+        upcoming = self._upcoming[reservation.object.name]
+        self._refresh(upcoming)
+        places, count = upcoming.places.total(), reservation.count
+        if reservation.whole_nodes:
+            missing = "" if upcoming.closed else "no node matches"
+            blockers = self.blockers(reservation, upcoming.closed)
         else:
-            short = f"capacity for {found} of {one.count} by then" if found < one.count else ""
-            held = ""
+            missing = f"capacity for {places} of {count} by then" if places < count else ""
+            blockers = ""
+        nodes = sorted(upcoming.closed or upcoming.places.elements())
         return {
             "phase": "Pending",
             "held": "",
-            "message": "; ".join(filter(None, (short, held))),
-            "places": [{"node": name} for name in sorted(row.shut or row.places.elements())],
+            "message": "; ".join(filter(None, (missing, blockers))),
+            "places": [{"node": name} for name in nodes],
         }
 
-    def in_the_way(self, one: TenantReservation, nodes: frozenset[str]) -> str:
-        """Work of others on these nodes that is not known to have ended by the time it begins."""
-        found, epoch = [], self._epoch()
-        for held in self._cache.on(nodes):
-            if held.pod.attributes.tenant == one.tenant or _stays(held.pod):
+    def blockers(self, reservation: TenantReservation, nodes: frozenset[str]) -> str:
+        """Pods of other tenants on these nodes that may still run when it begins, as a text."""
+        texts, epoch = [], self._epoch()
+        for placement in self._cache.on(nodes):
+            pod = placement.pod
+            if pod.attributes.tenant == reservation.tenant or _stays(pod):
                 continue
-            at = self._run_times.end(held.pod, epoch)
-            if at is None:
-                found.append(f"{held.pod.key} (no known end)")
-            elif at > one.begins:
-                found.append(f"{held.pod.key} (until {timestamp(at)})")
-        return f"waits for {listed(found, most=3)}" if found else ""
+            end = self._run_times.end(pod, epoch)
+            if end is None:
+                texts.append(f"{pod.key} (no known end)")
+            elif end > reservation.begins:
+                texts.append(f"{pod.key} (until {timestamp(end)})")
+        return f"waits for {listed(texts, most=3)}" if texts else ""
 
     # --- what must stay free ---
 
-    def _renew(self, row: _UpcomingReservation) -> None:
-        moment = self._snapshot.freed, self._snapshot.table.statics
-        if moment == row.moment:
+    def _refresh(self, upcoming: _UpcomingReservation) -> None:
+        versions = self._snapshot.freed, self._snapshot.table.statics
+        if versions == upcoming.computed_for:
             return
-        nodes = self._snapshot.table.nodes
-        if row.one.whole:
-            if moment[1] != row.moment[1]:
-                row.shut = frozenset(name for name in nodes if row.one.takes(nodes[name]))
+        nodes, reservation = self._snapshot.table.nodes, upcoming.reservation
+        if reservation.whole_nodes:
+            if versions[1] != upcoming.computed_for[1]:
+                matching = (name for name in nodes if reservation.matches(nodes[name]))
+                upcoming.closed = frozenset(matching)
         else:
-            self._place(row)
-            row.shades = tuple(self._shades(row))
-        row.moment = moment
+            self._search(upcoming)
+            upcoming.charges = tuple(self._charges(upcoming))
+        upcoming.computed_for = versions
 
-    def _place(self, row: _UpcomingReservation) -> None:
-        """Where there will be room, for as many as there will be."""
-        one, table = row.one, self._snapshot.table
-        memo, epoch = Memo(), self._epoch()
-        for name in [name for name in row.places if not self._open(one, name, memo)]:
-            del row.places[name]
-            row.looked_at = float("-inf")
-        missing = one.count - row.places.total()
-        if missing <= 0 or epoch < row.looked_at + AGAIN:
+    def _search(self, upcoming: _UpcomingReservation) -> None:
+        """Plan as many of the missing places as will fit when the reservation begins."""
+        reservation, places = upcoming.reservation, upcoming.places
+        table, epoch, memo = self._snapshot.table, self._epoch(), Memo()
+        for name in [name for name in places if not self._accepts(name, reservation, memo)]:
+            del places[name]
+            upcoming.searched_at = float("-inf")
+        missing = reservation.count - places.total()
+        if missing <= 0 or epoch < upcoming.searched_at + RETRY_SECONDS:
             return
-        row.looked_at = epoch
-        nodes = [name for name, node in table.nodes.items() if one.takes(node)]
-        gone = self._gone_by(one.begins, nodes)
-        closed = frozenset(table.nodes.keys() - nodes)
-        ahead = [one.occupant(name, self._all(one, count)) for name, count in row.places.items()]
-        unit = Unit(one.key, one.placeholders(missing))
+        upcoming.searched_at = epoch
+        matching = [name for name, node in table.nodes.items() if reservation.matches(node)]
+        ended = self._ended_by(reservation.begins, matching)
+        closed = frozenset(table.nodes.keys() - matching)
+        unit = Unit(reservation.key, reservation.placeholders(missing))
+        reserved = [
+            reservation.placement(name, _times(reservation, count))
+            for name, count in places.items()
+        ]
         found = plan_without(
             self._snapshot,
-            [held for held in gone if held.node in self._snapshot],
-            lambda memo: self._supposed(unit, closed, ahead, memo),
+            [placement for placement in ended if placement.node in self._snapshot],
+            lambda memo: self._plan_beside(reserved, unit, closed, memo),
         )
         if found is not None:
-            row.places.update(placed.node for placed in found.placements)
+            places.update(placement.node for placement in found.placements)
 
-    def _supposed(
-        self, unit: Unit, closed: frozenset[str], ahead: Sequence[Placement], memo: Memo
+    def _plan_beside(
+        self, reserved: Sequence[Placement], unit: Unit, closed: frozenset[str], memo: Memo
     ) -> Plan:
-        for held in ahead:
-            self._snapshot.suppose(held.pod, held.node)
+        for placement in reserved:
+            self._snapshot.suppose(placement.pod, placement.node)
         return planner.plan(unit, self._snapshot, memo=memo, closed=closed)
 
-    def _open(self, one: TenantReservation, name: str, memo: Memo) -> bool:
+    def _accepts(self, name: str, reservation: TenantReservation, memo: Memo) -> bool:
         node = self._snapshot.table.nodes.get(name)
-        if node is None or not one.takes(node):
+        if node is None or not reservation.matches(node):
             return False
-        spec = one.stand_in("", one.each).spec
+        spec = reservation.placeholder("", reservation.amounts).spec
         row = self._snapshot.table.rows[name]
         return bool(filters.candidates(self._snapshot, spec, memo)[row])
 
-    def _shades(self, row: _UpcomingReservation) -> Iterator[Placement]:
-        coming: dict[str, Counter[str]] = {}
-        for held in self._gone_by(row.one.begins, list(row.places)):
-            coming.setdefault(held.node, Counter()).update(dict(held.pod.spec.requests))
-        for name, count in sorted(row.places.items()):
-            free = coming.get(name, Counter())
-            left = {
-                resource: amount - free[resource]
-                for resource, amount in self._all(row.one, count).items()
-                if amount > free[resource]
+    def _charges(self, upcoming: _UpcomingReservation) -> Iterator[Placement]:
+        reservation = upcoming.reservation
+        freed: dict[str, Counter[str]] = {}
+        for placement in self._ended_by(reservation.begins, list(upcoming.places)):
+            requests = dict(placement.pod.spec.requests)
+            freed.setdefault(placement.node, Counter()).update(requests)
+        for name, count in sorted(upcoming.places.items()):
+            in_time = freed.get(name, Counter())
+            needed_now = {
+                resource: amount - in_time[resource]
+                for resource, amount in _times(reservation, count).items()
+                if amount > in_time[resource]
             }
-            if left:
-                yield row.one.occupant(name, left)
+            if needed_now:
+                yield reservation.placement(name, needed_now)
 
-    def _gone_by(self, at: float, nodes: Sequence[str]) -> list[Placement]:
-        """What is expected to have ended there by then."""
+    def _ended_by(self, at: float, nodes: Sequence[str]) -> list[Placement]:
+        """Pods on these nodes that are expected to have ended by then."""
         if not (self._cache.with_duration or self._run_times.durations):
             return []
         ends = self._run_times.ends(self._cache.on(nodes), self._epoch())
         return [end.placement for end in ends if end.at <= at]
 
-    @staticmethod
-    def _all(one: TenantReservation, count: int) -> Amounts:
-        return {name: amount * count for name, amount in one.each.items()}
 
-
-def _whom(row: _UpcomingReservation) -> str:
-    return f"tenant {row.one.tenant} (ResourceReservation {'/'.join(row.one.one.name)})"
+def _times(reservation: TenantReservation, places: int) -> Amounts:
+    return {name: amount * places for name, amount in reservation.amounts.items()}
 
 
 def _stays(pod: Pod) -> bool:
-    """Belongs to its node: nobody waits for its room."""
+    """Mirror pods and pods of a DaemonSet stay on their node: no reservation waits for them."""
     return pod.attributes.mirror or from_daemon_set(pod)

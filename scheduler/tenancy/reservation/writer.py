@@ -1,8 +1,8 @@
 """
-ResourceReservations, written: create, status, delete. Each says whether the API has it now.
+Writes ResourceReservations: create, status, delete. Each reports whether the API server has it.
 
-What cannot be reached is tried again here for a few seconds where somebody waits for it, and by the
-caller where nobody does. Nothing is decided and nothing is remembered.
+`create` retries for a few seconds, because a bind waits for it. The caller retries the other two.
+The writer decides nothing and keeps no state.
 """
 
 import logging
@@ -22,19 +22,19 @@ _KIND: Final = resources.RESOURCE_RESERVATIONS
 
 
 class ReservationClient(verbs.Creates, verbs.Patches, verbs.PatchesStatus, verbs.Deletes, Protocol):
-    """The verbs that reservations are written with."""
+    """The verbs that the writer needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The object that is there now, or why there is none."""
+    """The uid of the object, or why it was not created."""
 
     uid: str = ""
     why: str = ""
 
 
 class ReservationWriter:
-    """`may_write` is asked before each write."""
+    """`may_write` is called before each write."""
 
     def __init__(
         self,
@@ -44,15 +44,17 @@ class ReservationWriter:
         sleep: Callable[[float], Awaitable[None]],
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._api, self._now, self._may_write = api, now, may_write
+        self._api = api
+        self._now = now
+        self._may_write = may_write
         self.sleep = sleep
 
     async def create(self, body: Mapping[str, Any], *, seconds: float) -> Created:
-        """Whether it is there, as it should be."""
-        about = body["metadata"]
+        """Create the object, or give an existing one this spec."""
+        metadata = body["metadata"]
         try:
-            made = await backoff.retry(
-                lambda: self._put(body, about["namespace"], about["name"]),
+            created = await backoff.retry(
+                lambda: self._put(body, metadata["namespace"], metadata["name"]),
                 backoff=backoff.Backoff(first=FIRST_WAIT, most=LONGEST_WAIT),
                 sleep=self.sleep,
                 now=self._now,
@@ -63,7 +65,7 @@ class ReservationWriter:
             return Created(why="another scheduler leads")
         except errors.KubeError as error:
             return Created(why=str(error))
-        return Created(uid=str(made["metadata"]["uid"]))
+        return Created(uid=str(created["metadata"]["uid"]))
 
     async def _put(self, body: Mapping[str, Any], namespace: str, name: str) -> dict[str, Any]:
         try:
@@ -71,12 +73,12 @@ class ReservationWriter:
         except errors.Conflict as error:
             if not error.exists:
                 raise
-            # Of an earlier attempt for the same leader, or of this one, whose answer was lost.
+            # From an earlier attempt for the same leader, or this one if its response was lost.
             return await self._api.patch(_KIND, name, {"spec": body["spec"]}, namespace=namespace)
 
-    async def tell(self, name: Name, status: Mapping[str, Any]) -> bool:
-        """Whether nothing is left to be said: an object that is gone has no status."""
-        return await self._done(
+    async def update_status(self, name: Name, status: Mapping[str, Any]) -> bool:
+        """True also for an object that does not exist."""
+        return await self._write(
             name,
             lambda: self._api.patch_status(
                 _KIND, name[1], {"status": dict(status)}, namespace=name[0]
@@ -84,18 +86,18 @@ class ReservationWriter:
         )
 
     async def delete(self, name: Name) -> bool:
-        return await self._done(name, lambda: self._api.delete(_KIND, name[1], namespace=name[0]))
+        return await self._write(name, lambda: self._api.delete(_KIND, name[1], namespace=name[0]))
 
-    async def _done(self, name: Name, write: Callable[[], Awaitable[object]]) -> bool:
+    async def _write(self, name: Name, write: Callable[[], Awaitable[object]]) -> bool:
         if not self._may_write():
-            return True  # whoever leads says it
+            return True  # the leader writes it
         try:
             await write()
         except errors.Gone:
             return True
         except errors.KubeError as error:
             logger.warning(
-                "reservation not written",
+                "cannot write reservation",
                 extra={"reservation": "/".join(name), "error": str(error)},
             )
             return False

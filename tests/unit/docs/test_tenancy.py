@@ -22,7 +22,7 @@ from scheduler.model.pod import Pod
 from scheduler.report import events
 from scheduler.tenancy.preemption.victims import PreemptionReason
 from scheduler.tenancy.reservation import objects
-from scheduler.tenancy.reservation.members import KEPT_SECONDS
+from scheduler.tenancy.reservation.members import MIN_SECONDS
 from tests.pages import ROOT
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.builders import pod_json
@@ -153,7 +153,7 @@ def test_every_end_of_a_reservation_is_one_that_the_code_tells() -> None:
     said = [text for row in re.findall(r"^\| (`.*`) \|", table, re.M) for text in row.split("`, `")]
     folder = Path(objects.__file__).parent
     code = "".join(path.read_text() for path in folder.glob("*.py"))
-    known = [text.strip("`").replace(f"{KEPT_SECONDS:g}s", "{KEPT_SECONDS:g}s") for text in said]
+    known = [text.strip("`").replace(f"{MIN_SECONDS:g}s", "{MIN_SECONDS:g}s") for text in said]
     assert (len(known) > 6, [text for text in known if f'"{text}"' not in code]) == (True, [])
 
 

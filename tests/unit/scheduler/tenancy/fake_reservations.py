@@ -95,7 +95,7 @@ class Shelf:
     def show(self, bench: Bench) -> None:
         """The watch of a scheduler shows what is there."""
         for name, obj in self.objects.items():
-            found: objects.Reservation | None = objects.read(obj)
+            found: objects.ReservationObject | None = objects.read(obj)
             event = WatchEvent(EventKind.ADDED, ("ns", name), found, None)
             bench.scheduler.tenancy.on_reservation(event)
 

@@ -252,7 +252,7 @@ def test_places_that_nobody_has_taken(
     places: str, came: dict[str, int], most: int, left: str
 ) -> None:
     rows = [Place(node=name) for name in places.split()]
-    assert " ".join(one.node for one in controller.still_open(rows, came, most)) == left
+    assert " ".join(one.node for one in controller.unused_places(rows, came, most)) == left
 
 
 def test_the_object_is_there_before_the_leader_is_bound() -> None:

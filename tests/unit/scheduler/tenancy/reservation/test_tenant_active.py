@@ -49,7 +49,7 @@ class Scene:
         self.shelf.show(self.bench)
 
     def delete(self, name: str = "r") -> None:
-        gone: objects.Reservation | None = objects.read(self.shelf.objects.pop(name))
+        gone: objects.ReservationObject | None = objects.read(self.shelf.objects.pop(name))
         event = WatchEvent(EventKind.DELETED, ("ns", name), gone, gone)
         self.bench.scheduler.tenancy.on_reservation(event)
 

@@ -90,7 +90,7 @@ class Scheduler:
         )
         self.reservations = MemberReservations(self.cache.reserved, self.accounts)
         self.groups = PodGroups(self._regroup)
-        self.partial_gangs = PartialGangTracker(self.groups.find, self.reservations.owed)
+        self.partial_gangs = PartialGangTracker(self.groups.find, self.reservations.outstanding)
         self.queue = SchedulingQueue(
             bound=self.cache.bound,
             group=self.groups.find,
@@ -290,7 +290,7 @@ class Scheduler:
     def _unreserved(self, gang: GangKey, why: str) -> None:
         told = self._reporter.reservation_ended(gang, why, self._known())
         if not told and self.tenancy.reserving is not None:
-            self.tenancy.reserving.untold(gang, why)
+            self.tenancy.reserving.record_dropped(gang, why)
         self._regroup(gang)
 
     def _regroup(self, gang: GangKey) -> None:
@@ -403,7 +403,7 @@ class _Effects:
     def _report(self, unit: Unit, rejection: NoFit) -> None:
         """Members that lack capacity are reported apart from those over the tenant's quota."""
         scheduler = self._scheduler
-        with scheduler.reservations.uncounted(unit.key):
+        with scheduler.reservations.uncharged(unit.key):
             allowed = scheduler.accounts.within_quota(unit)
             within = allowed if isinstance(allowed, Unit) else unit
             over = scheduler.accounts.excess_members(unit, within) if within is not unit else None

@@ -23,7 +23,7 @@ from scheduler.model.node import Node
 from scheduler.model.plan import NoFit, Placed
 from scheduler.model.policy import NO_POLICIES, PlacementTables
 from scheduler.plan import planner
-from scheduler.plan.colocation import Mates
+from scheduler.plan.colocation import BoundMembers
 
 _GATED: Final = "has scheduling gates; pending until they are removed"
 
@@ -67,7 +67,7 @@ def _named(pod: model.Pod, snapshot: Snapshot) -> Pod:
     return Pod(pod.key.name, PodOutcome.PLACED, scheduler=pod.scheduler, node=pod.node)
 
 
-def _planned(unit: units.Unit, snapshot: Snapshot, bound_members: Mates) -> dict[str, Pod]:
+def _planned(unit: units.Unit, snapshot: Snapshot, bound_members: BoundMembers) -> dict[str, Pod]:
     match planner.plan(unit, snapshot, bound_members=bound_members):
         case NoFit() as misfit:
             return {pod.uid: _pending(pod, misfit.text) for pod in unit.pods}

@@ -126,7 +126,7 @@ def _explain(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo) -
             look.unit, snapshot, memo=memo, closed=seen.closed, bound_members=seen.bound_members
         )
         closed = planner.rows_of(snapshot, seen.closed)
-        return explain(tried.left or seen.pod, snapshot, memo, closed=closed, outside=tried.outside)
+        return explain(tried.pod or seen.pod, snapshot, memo, closed=closed, outside=tried.outside)
 
 
 def _nearest(why: Explanation) -> Json | None:

@@ -24,7 +24,7 @@ from scheduler.model.resources import PODS
 from scheduler.model.unit import Unit, UnitKey
 from scheduler.options import HOLD_SECONDS
 from scheduler.plan import colocation, planner
-from scheduler.plan.colocation import Mates
+from scheduler.plan.colocation import BoundMembers
 
 MAX_NODES: Final = 1024  # that the search for a hold considers
 
@@ -85,7 +85,7 @@ def choose(
     unit: Unit,
     snapshot: Snapshot,
     permanent: Iterable[tuple[Pod, str]] = (),
-    bound_members: Mates = (),
+    bound_members: BoundMembers = (),
 ) -> frozenset[str]:
     """
     Nodes on which the gang would fit with no other pods than the `permanent` ones.

@@ -1,11 +1,12 @@
 """
-Planning one unit on the snapshot. Pure.
+Plans one unit on the snapshot. Pure.
 
-    attempts     attempts per domain and order, best kept
+    attempts     attempts per domain and per order of classes; the best wins
     colocation   gangs that must share a topology domain
-    filters      run the filter plugins, count the reasons
+    filters      runs the filter plugins and counts the reasons
+    memo         memoised results of filters and plans
     node_choice  fewest nodes, narrowest domain, tightest fit
-    placement    one attempt: place class by class
-    planner      plan a unit on the snapshot
+    placement    one attempt: places class by class
+    planner      plans a unit on the snapshot
     scores       kube-scheduler's default scores
 """

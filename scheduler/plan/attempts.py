@@ -1,13 +1,13 @@
 """
-Attempts to place the members of a unit, each on a trial of its own; the best is kept.
+Attempts to place the members of a unit, each on its own trial; the best one wins.
 
-    anywhere    within one domain of each level that could hold all members, a few of the tightest,
-                and without bounds: fewest nodes, then fewest domains
-    together    a gang that must share a domain: in every domain that could hold it, until one
-                holds all members; nowhere else
+    anywhere    within single domains with enough capacity, a few of the tightest of each level, and
+                without bounds: fewest nodes, then fewest domains
+    colocated   a gang that must share a domain: in every domain with enough capacity, until all
+                members fit in one; nowhere else
 
-Where members are left, the class that was left goes first in another attempt, a bounded number of
-times. `RowBounds` bounds an attempt to some rows and gives the others their reason.
+If members are unplaced, their class goes first in another attempt, a bounded number of times.
+`RowBounds` bounds an attempt to some rows and gives the others their reason.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,15 +20,15 @@ from scheduler.columns.node_table import Bools, Ints
 from scheduler.model.plan import GangCount, NoFit, Placed
 from scheduler.model.pod import Pod
 from scheduler.plan import colocation, filters
-from scheduler.plan.colocation import ColocationRequirement, DomainAttempts, Mates
+from scheduler.plan.colocation import BoundMembers, ColocationRequirement, DomainConstraint
 from scheduler.plan.placement import PlacementAttempt, PlacementContext
 from scheduler.plugins import fabric
 
 Classes = Sequence[Sequence[Pod]]
-"""Members that are alike together, in the order in which they are placed."""
+"""Equal members together, in the order in which they are placed."""
 
-_MOST_DOMAINS: Final = 6  # tried for each level where none is required
-_MOST_ORDERS: Final = 6
+_MAX_DOMAINS: Final = 6  # tried for each level if the gang requires none
+_MAX_ORDERS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,185 +38,201 @@ class RowBounds:
     rows: Bools | None = None
     reason: str = ""
     counts: bool = False
-    """The reason goes on to say how many members the best such rows hold."""
+    """Append to the reason how many members fit on the best such rows."""
 
 
 ALL_ROWS: Final = RowBounds()
 
 
 class AttemptResult:
-    """An attempt after its trial was taken back. `told`: with the reasons of who was left."""
+    """An attempt after its trial was undone. `explain`: with the reasons of an unplaced pod."""
 
     def __init__(
-        self, filling: PlacementAttempt, order: Classes, within: RowBounds, *, told: bool
+        self, placement: PlacementAttempt, order: Classes, within: RowBounds, *, explain: bool
     ) -> None:
-        self.placements = tuple(filling.placements)
-        self.left = tuple(filling.left)
-        self.cost = filling.cost
-        self.order, self.within = order, within
-        self.why = filling.why() if told and filling.left else None
+        self.placements = tuple(placement.placements)
+        self.unplaced = tuple(placement.unplaced)
+        self.cost = placement.cost
+        self.order = order
+        self.within = within
+        self.why = placement.no_fit() if explain and placement.unplaced else None
 
     @property
     def count(self) -> int:
         return len(self.placements)
 
     def placed(self) -> Placed:
-        """The gang itself waits for nothing: who is left is told about nodes alone."""
-        return Placed(self.placements, self.left, self.why)
+        """The gang is complete, so that unplaced members have reasons about nodes only."""
+        return Placed(self.placements, self.unplaced, self.why)
 
-    def misfit(self, need: int) -> NoFit:
+    def no_fit(self, need: int) -> NoFit:
         why = self.why or NoFit()
         reason, full = self.within.reason, self.reason(need)
         reasons = [(full if text == reason else text, count) for text, count in why.reasons]
         return replace(why, reasons=tuple(sorted(reasons)), gang=GangCount("", self.count, 0, ""))
 
     def reason(self, need: int) -> str:
-        """Why rows outside are out, with the numbers."""
+        """Why rows outside the bounds are filtered, with the numbers."""
         if not self.within.counts:
             return self.within.reason
         return f"{self.within.reason} (largest holds {self.count} of {need})"
 
 
 def attempt(
-    order: Classes, ground: PlacementContext, within: RowBounds = ALL_ROWS, *, told: bool = True
+    order: Classes, context: PlacementContext, within: RowBounds = ALL_ROWS, *, explain: bool = True
 ) -> AttemptResult:
-    with ground.snapshot.trial():
-        filling = PlacementAttempt(ground, within.rows, within.reason)
+    with context.snapshot.trial():
+        placement = PlacementAttempt(context, within.rows, within.reason)
         for members in order:
-            filling.fill(members)
-        return AttemptResult(filling, order, within, told=told)
+            placement.fill(members)
+        return AttemptResult(placement, order, within, explain=explain)
 
 
 # --- anywhere ---
 
 
 def anywhere(
-    classes: Classes, need: int, ground: PlacementContext, among: RowBounds = ALL_ROWS
+    classes: Classes, need: int, context: PlacementContext, allowed: RowBounds = ALL_ROWS
 ) -> AttemptResult:
-    """The best attempt, `among` bounding all of them."""
+    """The best attempt; `allowed` bounds all of them."""
     best: AttemptResult | None = None
-    for rows in _bounds(classes, ground, among.rows):
+    for rows in _bounds(classes, context, allowed.rows):
         result = attempt(
-            classes, ground, RowBounds(rows, among.reason if rows is among.rows else "")
+            classes, context, RowBounds(rows, allowed.reason if rows is allowed.rows else "")
         )
         if best is None or result.cost() < best.cost():
             best = result
     if best is None or best.count < need:
-        best = _reordered(classes, need, ground, best, among)
+        best = _reordered(classes, need, context, best, allowed)
     return best
 
 
 def _bounds(
-    classes: Classes, ground: PlacementContext, among: Bools | None
+    classes: Classes, context: PlacementContext, allowed: Bools | None
 ) -> Iterator[Bools | None]:
     """
-    Rows to stay within, one attempt each: domains that may hold all members, tightest first.
+    Rows for one attempt each: domains with the capacity for all members, tightest first.
 
-    Equal plain pods need none of it: their nodes are chosen for all of them at once.
+    Equal plain pods need no such bounds: `node_choice` chooses for all of them at once.
     """
-    together = sum(map(len, classes)) > 1
-    plain = len(classes) == 1 and not filters.depends_on_pods(ground.snapshot, classes[0][0])
-    if together and not plain and not ground.spread:
-        rooms = _rooms(classes, ground, among)
-        for codes in ground.codes():
-            held = np.array([np.bincount(codes, weights=room) for room in rooms])
-            wanted = np.array([[len(one)] for one in classes])
+    colocated = sum(map(len, classes)) > 1
+    plain = len(classes) == 1 and not filters.depends_on_pods(context.snapshot, classes[0][0])
+    if colocated and not plain and not context.spread:
+        capacities = _capacities(classes, context, allowed)
+        for codes in context.codes():
+            held = np.array([np.bincount(codes, weights=capacity) for capacity in capacities])
+            wanted = np.array([[len(members)] for members in classes])
             able = np.flatnonzero((held >= wanted).all(axis=0) & (np.arange(held.shape[1]) > 0))
             tightest = able[np.lexsort((able, held[:, able].sum(axis=0)))]
-            for code in tightest[:_MOST_DOMAINS]:
+            for code in tightest[:_MAX_DOMAINS]:
                 rows = codes == code
-                yield rows if among is None else rows & among
-    yield among
+                yield rows if allowed is None else rows & allowed
+    yield allowed
 
 
-def _rooms(classes: Classes, ground: PlacementContext, among: Bools | None) -> list[Ints]:
-    """How many members of each class every row could take by amounts."""
-    rooms = []
-    for one in classes:
-        rows = ground.open(one[0].spec)
-        rows = rows if among is None else rows & among
-        rooms.append(np.minimum(filters.capacity(ground.snapshot, one[0].spec, rows), len(one)))
-    return rooms
+def _capacities(classes: Classes, context: PlacementContext, allowed: Bools | None) -> list[Ints]:
+    """How many members of each class every row could take, by amounts."""
+    capacities = []
+    for members in classes:
+        spec = members[0].spec
+        rows = context.candidate_rows(spec)
+        rows = rows if allowed is None else rows & allowed
+        capacities.append(np.minimum(filters.capacity(context.snapshot, spec, rows), len(members)))
+    return capacities
 
 
 def _reordered(
     classes: Classes,
     need: int,
-    ground: PlacementContext,
+    context: PlacementContext,
     best: AttemptResult | None,
     within: RowBounds,
     *,
-    told: bool = True,
+    explain: bool = True,
 ) -> AttemptResult:
-    """Attempts in which the class that was left goes first, until one suffices."""
+    """Attempts in which the class of an unplaced member goes first, until one suffices."""
     order = list(classes)
-    result = best or attempt(order, ground, within, told=told)
-    best, tried = result, {tuple(one[0].uid for one in order)}
-    while len(order) > 1 and best.count < need and len(tried) < _MOST_ORDERS and result.left:
-        failed = result.left[0].uid
-        order.sort(key=lambda one: all(pod.uid != failed for pod in one))
-        mark = tuple(one[0].uid for one in order)
+    result = best or attempt(order, context, within, explain=explain)
+    best, tried = result, {tuple(members[0].uid for members in order)}
+    while len(order) > 1 and best.count < need and len(tried) < _MAX_ORDERS and result.unplaced:
+        failed = result.unplaced[0].uid
+        order.sort(key=lambda members: all(pod.uid != failed for pod in members))
+        mark = tuple(members[0].uid for members in order)
         if mark in tried:
             order.reverse()
-            mark = tuple(one[0].uid for one in order)
+            mark = tuple(members[0].uid for members in order)
             if mark in tried:
                 break
         tried.add(mark)
-        result = attempt(tuple(order), ground, within, told=told)
-        best = min(best, result, key=lambda one: one.cost())
+        result = attempt(tuple(order), context, within, explain=explain)
+        best = min(best, result, key=lambda each: each.cost())
     return best
 
 
-# --- together ---
+# --- colocated ---
 
 
-def together(
+def colocated(
     classes: Classes,
     need: int,
-    ground: PlacementContext,
-    gather: ColocationRequirement,
-    bound_members: Mates,
+    context: PlacementContext,
+    requirement: ColocationRequirement,
+    bound_members: BoundMembers,
 ) -> AttemptResult:
-    """In one domain of all required levels, and of the liked one if that holds all members."""
-    snapshot = ground.snapshot
-    among = colocation.good_enough(gather, snapshot)
-    if gather.trouble:
-        among = np.zeros_like(snapshot.table.alive)
-    if gather.liked is not None and gather.liked not in gather.levels:
-        share = colocation.share((*gather.levels, gather.liked), snapshot, bound_members)
-        liked = _in_one(classes, need, ground, share, among)
-        if not liked.left:
-            return liked
-    if gather.levels:
-        share = colocation.share(gather.levels, snapshot, bound_members)
-        return _in_one(classes, need, ground, share, among)
-    reason = fabric.below(gather.least) if gather.least else ""
-    return anywhere(classes, need, ground, RowBounds(among, reason))
+    """In one domain of all required levels, and of the preferred level if all members fit."""
+    snapshot = context.snapshot
+    allowed = colocation.rows_with_fabric(requirement, snapshot)
+    if requirement.unresolvable:
+        allowed = np.zeros_like(snapshot.table.alive)
+    if requirement.preferred is not None and requirement.preferred not in requirement.levels:
+        constraint = colocation.domain_constraint(
+            (*requirement.levels, requirement.preferred),
+            snapshot,
+            bound_members,
+        )
+        preferred = _in_one_domain(classes, need, context, constraint, allowed)
+        if not preferred.unplaced:
+            return preferred
+    if requirement.levels:
+        constraint = colocation.domain_constraint(requirement.levels, snapshot, bound_members)
+        return _in_one_domain(classes, need, context, constraint, allowed)
+    reason = fabric.below(requirement.min_fabric) if requirement.min_fabric else ""
+    return anywhere(classes, need, context, RowBounds(allowed, reason))
 
 
-def _in_one(
+def _in_one_domain(
     classes: Classes,
     need: int,
-    ground: PlacementContext,
-    share: DomainAttempts,
-    among: Bools | None,
+    context: PlacementContext,
+    constraint: DomainConstraint,
+    allowed: Bools | None,
 ) -> AttemptResult:
-    """The best attempt inside one domain: the first that holds all, else who holds most."""
-    wanted = [len(one) for one in classes]
+    """The best attempt inside one domain: the first that places all members, else most."""
+    wanted = [len(members) for members in classes]
     best: AttemptResult | None = None
-    for one in colocation.order(share, _rooms(classes, ground, among), wanted, need):
-        if best is not None and best.count >= one.most:
+    for domain in colocation.candidate_domains(
+        constraint, _capacities(classes, context, allowed), wanted, need
+    ):
+        if best is not None and best.count >= domain.most:
             break
-        within = _of(share, share.codes == one.code, among)
-        result = attempt(classes, ground, within, told=False)
-        if result.left:
-            result = _reordered(classes, sum(wanted), ground, result, within, told=False)
+        within = _bounds_of(constraint, constraint.codes == domain.code, allowed)
+        result = attempt(classes, context, within, explain=False)
+        if result.unplaced:
+            result = _reordered(classes, sum(wanted), context, result, within, explain=False)
         if best is None or result.cost() < best.cost():
             best = result
     if best is None:
-        return attempt(classes, ground, _of(share, np.zeros_like(share.codes, np.bool_), among))
-    return attempt(best.order, ground, best.within) if best.left else best
+        return attempt(
+            classes,
+            context,
+            _bounds_of(constraint, np.zeros_like(constraint.codes, np.bool_), allowed),
+        )
+    return attempt(best.order, context, best.within) if best.unplaced else best
 
 
-def _of(share: DomainAttempts, rows: Bools, among: Bools | None) -> RowBounds:
-    return RowBounds(rows if among is None else rows & among, share.outside, counts=share.free)
+def _bounds_of(constraint: DomainConstraint, rows: Bools, allowed: Bools | None) -> RowBounds:
+    return RowBounds(
+        rows if allowed is None else rows & allowed,
+        constraint.outside_reason,
+        counts=constraint.unpinned,
+    )

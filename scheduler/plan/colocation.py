@@ -1,14 +1,13 @@
 """
 Gangs whose members must share a domain of a topology level: which domains, in which order.
 
-    members ask ──▶ Gathering   the levels that all of them ask for together, the least fabric
-    + bound mates ─▶ Share      one number a row; the gang stays among rows with the same one
+    members ──────────▶ ColocationRequirement   required levels, preferred level, minimum fabric
+    + bound members ──▶ DomainConstraint        a domain code per row; all rows of a plan share one
 
-The strictest member speaks for the gang: what one of them requires holds for all. Members that
-have a node already pin the gang to their domain; where they stand in several, nobody can join them
-without breaking the promise further, so nobody does. A domain is worth trying when it could hold
-enough members by amounts alone: those that could hold most first, then those that need the fewest
-nodes, then the tightest, so that larger domains stay whole.
+What one member requires holds for the whole gang. Bound members pin the gang to their domain; if
+they are in several domains, no further member is placed. A domain is a candidate if enough members
+fit by amounts alone: those with the largest capacity first, then those that need the fewest nodes,
+then the fullest, so that larger domains stay free.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,74 +24,80 @@ from scheduler.model.policy import TopologyLevel
 from scheduler.plugins import fabric
 from scheduler.plugins.placement_policy import PlacementPolicy
 
-Mates = Sequence[tuple[Pod, str]]
+BoundMembers = Sequence[tuple[Pod, str]]
 """Members of a gang that have a node, with its name."""
 
-_OPEN: Final = -1  # any domain will do
+_UNPINNED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ColocationRequirement:
-    """What a gang asks for as a whole."""
+    """What a gang requires as a whole."""
 
     levels: tuple[TopologyLevel, ...] = ()
-    """All members in one domain of each."""
-    liked: TopologyLevel | None = None
-    """The same if it can be."""
-    least: int = 0
-    """How good the fabric of every node must be."""
-    trouble: bool = False
-    """A member asks for a level that does not exist."""
+    """All members share one domain of each level."""
+    preferred: TopologyLevel | None = None
+    """The same, if all members fit in one domain of it."""
+    min_fabric: int = 0
+    """The minimum fabric grade of every node."""
+    unresolvable: bool = False
+    """A member requires a level that does not exist."""
 
 
-def of(specs: Iterable[SchedulingSpec], places: PlacementPolicy) -> ColocationRequirement | None:
-    """What these members ask for together; None: nothing, as almost always."""
-    asking = dict.fromkeys(spec for spec in specs if spec.fabric is not NO_FABRIC)
+def requirement_of(
+    specs: Iterable[SchedulingSpec], places: PlacementPolicy
+) -> ColocationRequirement | None:
+    """What these members require together; None: nothing, as for most gangs."""
+    requesting = dict.fromkeys(spec for spec in specs if spec.fabric is not NO_FABRIC)
     levels: dict[TopologyLevel, None] = {}
-    liked: list[TopologyLevel] = []
-    for spec in asking:
+    preferred: list[TopologyLevel] = []
+    for spec in requesting:
         levels |= dict.fromkeys(fabric.required(places.tables, spec.fabric))
         level = fabric.preferred(places.tables, spec.fabric)
-        liked += [level] if level is not None else []
-    least = max((spec.fabric.minimum for spec in asking), default=0)
-    trouble = any(places.unknown_level(spec) for spec in asking)
-    if not (levels or liked or least or trouble):
+        preferred += [level] if level is not None else []
+    min_fabric = max((spec.fabric.minimum for spec in requesting), default=0)
+    unresolvable = any(places.unknown_level(spec) for spec in requesting)
+    if not (levels or preferred or min_fabric or unresolvable):
         return None
     order = places.tables.levels
-    narrowest = min(liked, key=order.index, default=None)
-    return ColocationRequirement(tuple(levels), narrowest, least, trouble)
+    narrowest = min(preferred, key=order.index, default=None)
+    return ColocationRequirement(tuple(levels), narrowest, min_fabric, unresolvable)
 
 
-def joinable(pods: Iterable[Pod], snapshot: Snapshot, bound_members: Mates) -> Bools | None:
-    """The rows that members with a node leave to these; None: all."""
-    specs = (pod.spec for pod in (*pods, *(mate for mate, _ in bound_members)))
-    gathering = of(specs, snapshot.placement_policy) if bound_members else None
-    if gathering is None or not gathering.levels:
+def joinable(pods: Iterable[Pod], snapshot: Snapshot, bound_members: BoundMembers) -> Bools | None:
+    """The rows on which bound members let these pods be placed; None: all."""
+    specs = (pod.spec for pod in (*pods, *(pod for pod, _ in bound_members)))
+    requirement = requirement_of(specs, snapshot.placement_policy) if bound_members else None
+    if requirement is None or not requirement.levels:
         return None
-    found = share(gathering.levels, snapshot, bound_members)
-    return None if found.free else (found.codes == found.pinned) & (found.codes != ABSENT)
-
-
-def good_enough(gathering: ColocationRequirement, snapshot: Snapshot) -> Bools | None:
-    """The rows whose fabric will do; None: all."""
-    if not gathering.least:
+    constraint = domain_constraint(requirement.levels, snapshot, bound_members)
+    if constraint.unpinned:
         return None
-    return fabric.grades(snapshot.table) >= gathering.least
+    codes = constraint.codes
+    rows: Bools = (codes == constraint.pinned) & (codes != ABSENT)
+    return rows
+
+
+def rows_with_fabric(requirement: ColocationRequirement, snapshot: Snapshot) -> Bools | None:
+    """The rows with the minimum fabric grade; None: all."""
+    if not requirement.min_fabric:
+        return None
+    return fabric.grades(snapshot.table) >= requirement.min_fabric
 
 
 @dataclass(frozen=True, slots=True)
 class DomainIndex:
-    """The rows of every domain side by side; derived from labels alone, and kept with them."""
+    """The rows grouped by domain; derived from labels alone and cached with them."""
 
     codes: Codes
     """The domain of each row; 0: none."""
     rows: Ints
-    """Those that have one, domain by domain."""
+    """The rows with a domain, domain by domain."""
     starts: Ints
     names: Codes
     """The code of each domain."""
     first: Codes
-    """The place of its first node among all names."""
+    """The rank of its first node by name."""
 
     @classmethod
     def of(cls, codes: Codes, rank: Codes) -> "DomainIndex":
@@ -104,44 +109,44 @@ class DomainIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainAttempts:
-    """The gang stays among the rows of one domain."""
+class DomainConstraint:
+    """All members of the gang share one domain."""
 
     name: str
     domains: DomainIndex
-    pinned: int = _OPEN
-    """The code that members with a node have; 0: they have none in common."""
+    pinned: int = _UNPINNED
+    """The domain of the bound members; 0: they share none."""
 
     @property
     def codes(self) -> Codes:
         return self.domains.codes
 
     @property
-    def free(self) -> bool:
-        """Nobody has a node yet: any domain will do."""
-        return self.pinned == _OPEN
+    def unpinned(self) -> bool:
+        """No member is bound yet: every domain is allowed."""
+        return self.pinned == _UNPINNED
 
     @property
-    def outside(self) -> str:
-        """The reason of nodes that are left out; how much the best domain holds may follow."""
-        if self.free:
+    def outside_reason(self) -> str:
+        """Why nodes outside are filtered; `attempts` may append the capacity of the best domain."""
+        if self.unpinned:
             return f"node(s) were outside any {self.name} that can hold the gang"
         if self.pinned == ABSENT:
             return f"node(s) could not join a gang whose bound members share no {self.name}"
         return f"node(s) were outside the {self.name} of the gang's bound members"
 
 
-def share(
-    levels: Sequence[TopologyLevel], snapshot: Snapshot, bound_members: Mates
-) -> DomainAttempts:
+def domain_constraint(
+    levels: Sequence[TopologyLevel], snapshot: Snapshot, bound_members: BoundMembers
+) -> DomainConstraint:
     places, table = snapshot.placement_policy, snapshot.table
-    found = places.derived(tuple(levels), lambda: _domains(levels, snapshot))
+    index = places.derived(tuple(levels), lambda: _domains(levels, snapshot))
     name = " and ".join(level.name for level in levels)
     rows = [table.rows[node] for _, node in bound_members if node in snapshot]
     if not rows:
-        return DomainAttempts(name, found)
-    held = np.unique(found.codes[rows])
-    return DomainAttempts(name, found, int(held[0]) if len(held) == 1 else ABSENT)
+        return DomainConstraint(name, index)
+    codes = np.unique(index.codes[rows])
+    return DomainConstraint(name, index, int(codes[0]) if len(codes) == 1 else ABSENT)
 
 
 def _domains(levels: Sequence[TopologyLevel], snapshot: Snapshot) -> DomainIndex:
@@ -149,9 +154,9 @@ def _domains(levels: Sequence[TopologyLevel], snapshot: Snapshot) -> DomainIndex
     return DomainIndex.of(codes, snapshot.table.rank)
 
 
-def _combined(found: Sequence[Codes]) -> Codes:
-    """One code for each combination; 0 where any of them is."""
-    first, *others = found
+def _combined(levels: Sequence[Codes]) -> Codes:
+    """One code for each combination of codes; 0 where one of them is 0."""
+    first, *others = levels
     for more in others:
         both = first.astype(np.int64) * (int(more.max(initial=0)) + 1) + more
         _, numbers = np.unique(both, return_inverse=True)
@@ -161,56 +166,55 @@ def _combined(found: Sequence[Codes]) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class DomainCandidate:
-    """A domain, and how many members it holds at most, by amounts."""
+    """A domain and how many members fit in it at most, by amounts."""
 
     code: int
     most: int
 
 
-def order(
-    share: DomainAttempts, rooms: Sequence[Ints], wanted: Sequence[int], need: int
+def candidate_domains(
+    constraint: DomainConstraint, capacities: Sequence[Ints], wanted: Sequence[int], need: int
 ) -> list[DomainCandidate]:
     """
-    The domains to try. Where none could hold `need` members, the one that holds most, for its
-    reasons. `rooms` are how many members of each class every row could take.
+    The domains to try. If `need` members fit in none, the one with the largest capacity, for its
+    reasons. `capacities` are how many members of each class every row could take.
     """
-    found = share.domains
-    if len(found.names) == 0:
+    index = constraint.domains
+    if len(index.names) == 0:
         return []
-    most, whole, nodes = _sums(found, rooms, wanted)
-    ranked = np.lexsort((found.first, whole, nodes, -most))
-    if not share.free:
-        ranked = ranked[found.names[ranked] == share.pinned]
+    most, total, nodes = _totals(index, capacities, wanted)
+    ranked = np.lexsort((index.first, total, nodes, -most))
+    if not constraint.unpinned:
+        ranked = ranked[index.names[ranked] == constraint.pinned]
     able = ranked[most[ranked] >= need]
     chosen = able if len(able) else ranked[:1]
     return [
         DomainCandidate(int(code), int(n))
-        for code, n in zip(found.names[chosen], most[chosen], strict=True)
+        for code, n in zip(index.names[chosen], most[chosen], strict=True)
     ]
 
 
-def _sums(
-    found: DomainIndex, rooms: Sequence[Ints], wanted: Sequence[int]
+def _totals(
+    index: DomainIndex, capacities: Sequence[Ints], wanted: Sequence[int]
 ) -> tuple[Ints, Ints, Ints]:
-    """For each domain how many members it holds, what room it has, and how many nodes it takes."""
-    most = whole = nodes = np.zeros(len(found.names), dtype=np.int64)
-    for room, want in zip(rooms, wanted, strict=True):
-        mine = room[found.rows]
-        held = np.add.reduceat(mine, found.starts)
-        most, whole = most + np.minimum(held, want), whole + held
-        nodes = np.maximum(nodes, _fewest(found, mine, want))
-    return most, whole, nodes
+    """For each domain: how many members fit, its capacity, and how many nodes they take."""
+    most = total = nodes = np.zeros(len(index.names), dtype=np.int64)
+    for capacity, want in zip(capacities, wanted, strict=True):
+        by_domain = capacity[index.rows]
+        held = np.add.reduceat(by_domain, index.starts)
+        most, total = most + np.minimum(held, want), total + held
+        nodes = np.maximum(nodes, _fewest_nodes(index, by_domain, want))
+    return most, total, nodes
 
 
-def _fewest(found: DomainIndex, mine: Ints, wanted: int) -> Ints:
-    """How many nodes of each domain are needed; all that have room where they do not suffice."""
-    roomiest = np.maximum.reduceat(mine, found.starts)
-    if ((roomiest >= wanted) | (roomiest == 0)).all():
-        return (roomiest > 0).astype(np.int64)  # one of each will do
-    sizes = np.diff(np.r_[found.starts, len(mine)])
-    place = np.repeat(np.arange(len(sizes)), sizes)
-    by_room = np.lexsort((-mine, place))
-    rooms = mine[by_room]
-    before = np.cumsum(rooms) - rooms
-    needed = (before - np.repeat(before[found.starts], sizes) < wanted) & (rooms > 0)
-    return np.bincount(place[needed], minlength=len(sizes))
+def _fewest_nodes(index: DomainIndex, by_domain: Ints, wanted: int) -> Ints:
+    """How many nodes of each domain are needed; all with capacity where they do not suffice."""
+    largest = np.maximum.reduceat(by_domain, index.starts)
+    if ((largest >= wanted) | (largest == 0)).all():
+        return (largest > 0).astype(np.int64)  # one node of each domain suffices
+    sizes = np.diff(np.r_[index.starts, len(by_domain)])
+    domain = np.repeat(np.arange(len(sizes)), sizes)
+    descending = by_domain[np.lexsort((-by_domain, domain))]
+    before = np.cumsum(descending) - descending
+    needed = (before - np.repeat(before[index.starts], sizes) < wanted) & (descending > 0)
+    return np.bincount(domain[needed], minlength=len(sizes))

@@ -1,12 +1,12 @@
 """
 One attempt to place the members of a unit, class by class, on a trial of the snapshot.
 
-    a class of plain pods                 nodes are chosen for all of them at once (`domains`)
-    a class that looks at other pods      one after another: each changes where the next may go
+    a class of plain pods               nodes are chosen for all of them at once (`node_choice`)
+    a class that depends on other pods  one by one: each placement changes the nodes for the next
 
-Nodes that the unit uses already come first, so that it spans few. What the user prefers comes
-before what packs best, but never costs another node. Hosts with GPUs are kept for those who ask
-for GPUs while others have room. Every choice among nodes ends in the node's name.
+Nodes that the unit already uses come first, so that it spans few. User preferences come before
+packing, but never cost another node. Pods without GPUs avoid GPU hosts while other hosts have
+capacity. Ties end in the order of node names.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ from scheduler.plan.memo import Memo
 from scheduler.plan.node_choice import Codes, Floats, NodeChoice
 from scheduler.plugins.numa import gpu_packing
 
-_MOST_WISHES: Final = 4  # grades of what is preferred that are tried, best first
+_MAX_PREFERENCE_GRADES: Final = 4  # preference scores that are tried, best first
 
 
 def dominant(spec: SchedulingSpec, table: NodeTable) -> tuple[str, float]:
-    """The resource of which the pod takes the largest part of the cluster; GPUs before others."""
+    """The resource of which the pod takes the largest share of the cluster; GPUs before others."""
     shares = {
         name: count / max(1, table.total(name)) for name, count in spec.requests if name != PODS
     }
@@ -45,17 +45,17 @@ def dominant(spec: SchedulingSpec, table: NodeTable) -> tuple[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class PlacementContext:
-    """What an attempt stands on. `levels`: topology levels, narrowest first."""
+    """The input of an attempt. `levels`: topology levels, narrowest first."""
 
     snapshot: Snapshot
     memo: Memo
     levels: tuple[TopologyLevel, ...] = ()
     closed: Bools | None = None
-    """Rows held for somebody else."""
+    """Rows that are held for other units."""
     spread: bool = False
-    """Placed as kube-scheduler would, for room to breathe, rather than packed."""
+    """Place as kube-scheduler would, on the least used nodes, instead of packing."""
 
-    def open(self, spec: SchedulingSpec) -> Bools:
+    def candidate_rows(self, spec: SchedulingSpec) -> Bools:
         rows = filters.candidates(self.snapshot, spec, self.memo)
         return rows if self.closed is None else rows & ~self.closed
 
@@ -67,51 +67,51 @@ class PlacementContext:
 class PlacementAttempt:
     """One attempt on one trial; `within` bounds it to some rows."""
 
-    ground: PlacementContext
+    context: PlacementContext
     within: Bools | None = None
     outside: str = ""
-    """The reason of rows that are not within; empty: they are as good as any."""
+    """The reason of rows that are not within; empty: there is none to report."""
     placements: list[Placement] = field(default_factory=list)
-    left: list[Pod] = field(default_factory=list)
+    unplaced: list[Pod] = field(default_factory=list)
     rows: dict[int, None] = field(default_factory=dict)  # nodes that this unit uses, in order
-    alike: int = 1
+    remaining: int = 1
     """How many equal pods are still to be placed one by one."""
 
     def fill(self, members: Sequence[Pod]) -> None:
-        """Place as many of these equal pods as possible; the others are left."""
-        pod, snapshot = members[0], self.ground.snapshot
+        """Place as many of these equal pods as possible; the others go to `unplaced`."""
+        pod, snapshot = members[0], self.context.snapshot
         done = 0
         if not filters.unresolvable(snapshot, pod):
-            rows = self.ground.open(pod.spec)
+            rows = self.context.candidate_rows(pod.spec)
             if self.within is not None:
                 rows = rows & self.within
             rows = filters.sharing_node(snapshot, pod, rows, len(members))
-            if self.ground.spread or filters.affects_equal_pods(snapshot, pod):
+            if self.context.spread or filters.affects_equal_pods(snapshot, pod):
                 done = self._one_by_one(members, rows)
             else:
                 if filters.depends_on_pods(snapshot, pod):
                     rows = filters.stateful(snapshot, pod, rows)
                 done = self._at_once(members, rows)
-        self.left += members[done:]
+        self.unplaced += members[done:]
 
     def cost(self) -> tuple[int, ...]:
-        """What makes an attempt better than another: members placed, nodes, domains by level."""
+        """The order of attempts: most members placed, fewest nodes, fewest domains by level."""
         rows = list(self.rows)
-        spans = (len(np.unique(codes[rows])) if rows else 0 for codes in self.ground.codes())
+        spans = (len(np.unique(codes[rows])) if rows else 0 for codes in self.context.codes())
         return (-len(self.placements), len(rows), *spans)
 
-    def why(self) -> NoFit:
-        """The reasons of the first pod that was left, as things stand in this attempt."""
-        ground = self.ground
+    def no_fit(self) -> NoFit:
+        """The reasons of the first unplaced pod, in this attempt."""
+        context = self.context
         return filters.explain(
-            ground.snapshot,
-            self.left[0],
-            ground.memo,
-            closed=ground.closed,
-            outside=self.bound(),
+            context.snapshot,
+            self.unplaced[0],
+            context.memo,
+            closed=context.closed,
+            outside=self.outside_rows(),
         )
 
-    def bound(self) -> filters.Outside | None:
+    def outside_rows(self) -> filters.Outside | None:
         """The rows that the attempt may not use, with their reason."""
         return (self.outside, ~self.within) if self.outside and self.within is not None else None
 
@@ -119,24 +119,24 @@ class PlacementAttempt:
 
     def _at_once(self, members: Sequence[Pod], rows: Bools) -> int:
         pod, done = members[0], 0
-        room = filters.capacity(self.ground.snapshot, pod.spec, rows)
+        capacity = filters.capacity(self.context.snapshot, pod.spec, rows)
         while done < len(members):
-            choice = self._choose(pod, rows, room, len(members) - done)
+            choice = self._choose(pod, rows, capacity, len(members) - done)
             if choice is None:
                 break
             for row in choice.rows:
-                most = min(int(room[row]), len(members) - done)
-                placed = self._settle(members[done : done + most], row)
+                most = min(int(capacity[row]), len(members) - done)
+                placed = self._place_on(members[done : done + most], row)
                 done += placed
-                # A host whose inside refused one takes no more of them.
-                room[row] = room[row] - placed if placed == most else 0
+                # A host whose NUMA nodes or devices reject one pod takes no more of them.
+                capacity[row] = capacity[row] - placed if placed == most else 0
                 if placed < most:
                     break
         return done
 
-    def _settle(self, pods: Sequence[Pod], row: int) -> int:
-        """Place these pods on one node until its inside refuses one; how many were placed."""
-        snapshot = self.ground.snapshot
+    def _place_on(self, pods: Sequence[Pod], row: int) -> int:
+        """Place pods on one node until its NUMA nodes or devices reject one; returns how many."""
+        snapshot = self.context.snapshot
         node = snapshot.table.names[row]
         for done, pod in enumerate(pods):
             chosen = snapshot.choose(pod, node)
@@ -147,143 +147,145 @@ class PlacementAttempt:
             self.rows[row] = None
         return len(pods)
 
-    def _choose(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> NodeChoice | None:
-        wanted = min(wanted, int(room.sum()))
+    def _choose(self, pod: Pod, rows: Bools, capacity: Ints, wanted: int) -> NodeChoice | None:
+        wanted = min(wanted, int(capacity.sum()))
         if wanted == 0:
             return None
-        if self.rows and (mine := self._on_mine(room, wanted)) is not None:
-            return mine
-        pool = self._preferred(pod, rows, room, wanted)
-        table = self.ground.snapshot.table
+        if self.rows and (choice := self._on_used_nodes(capacity, wanted)) is not None:
+            return choice
+        pool = self._preferred(pod, rows, capacity, wanted)
+        table = self.context.snapshot.table
         leftover = self._leftover(pod.spec, pool, wanted)
         return node_choice.choose(
-            pool, wanted, self.ground.codes(), leftover=leftover, rank=table.rank
+            pool, wanted, self.context.codes(), leftover=leftover, rank=table.rank
         )
 
-    def _leftover(self, spec: SchedulingSpec, room: Ints, wanted: int) -> Floats:
-        """What speaks against each row as the one that takes all; GPUs are packed by island."""
-        snapshot, table = self.ground.snapshot, self.ground.snapshot.table
+    def _leftover(self, spec: SchedulingSpec, capacity: Ints, wanted: int) -> Floats:
+        """The cost of each row as the one that takes all pods; GPUs are packed by island."""
+        snapshot, table = self.context.snapshot, self.context.snapshot.table
         name, _ = dominant(spec, table)
         each = spec.amount(name)
         if name in filters.GPUS:
             islands = snapshot.numa.packing()
-            return gpu_packing.costs(table, islands, name, each=each, room=room, wanted=wanted)
+            return gpu_packing.costs(table, islands, name, each=each, room=capacity, wanted=wanted)
         free = table.free(name) - wanted * each
         leftover: Floats = free / np.maximum(table.allocatable(name), 1)
         return leftover
 
-    def _sparing(self, spec: SchedulingSpec, room: Ints, wanted: int) -> Ints:
-        """The room on hosts whose whole islands stay whole, if one of them takes all."""
-        snapshot = self.ground.snapshot
+    def _sparing_islands(self, spec: SchedulingSpec, capacity: Ints, wanted: int) -> Ints:
+        """The capacity of hosts that break no free GPU island, if one of them takes all pods."""
+        snapshot = self.context.snapshot
         name, _ = dominant(spec, snapshot.table)
         if name not in filters.GPUS:
-            return room
+            return capacity
         islands = snapshot.numa.packing()
         taken = wanted * spec.amount(name)
-        kept = gpu_packing.sparing(snapshot.table, islands, name, taken) & (room >= wanted)
-        return np.where(kept, room, np.int64(0)) if kept.any() else room
+        sparing = gpu_packing.sparing(snapshot.table, islands, name, taken) & (capacity >= wanted)
+        return np.where(sparing, capacity, np.int64(0)) if sparing.any() else capacity
 
-    def _on_mine(self, room: Ints, wanted: int) -> NodeChoice | None:
-        """The nodes in use, when they hold all or save another node."""
-        mine = sorted(self.rows, key=lambda row: (int(room[row]), row))
-        mine = [row for row in mine if room[row] > 0]
-        held = int(room[mine].sum())
+    def _on_used_nodes(self, capacity: Ints, wanted: int) -> NodeChoice | None:
+        """The nodes in use, if they take all pods or save another node."""
+        used = sorted(self.rows, key=lambda row: (int(capacity[row]), row))
+        used = [row for row in used if capacity[row] > 0]
+        held = int(capacity[used].sum())
         if held < wanted:
-            others = room.copy()
-            others[mine] = 0
-            more = node_choice.fewest(others, wanted)
-            if held == 0 or (more and node_choice.fewest(others, wanted - held) >= more):
+            others = capacity.copy()
+            others[used] = 0
+            more = node_choice.fewest_nodes(others, wanted)
+            if held == 0 or (more and node_choice.fewest_nodes(others, wanted - held) >= more):
                 return None
-        for row in mine:  # the tightest that holds all, else all of them
-            if room[row] >= wanted:
-                return NodeChoice((row,), int(room[row]) - wanted)
-        return NodeChoice(tuple(reversed(mine)), held - wanted)
+        for row in used:  # the tightest that takes all pods, else all of them
+            if capacity[row] >= wanted:
+                return NodeChoice((row,), int(capacity[row]) - wanted)
+        return NodeChoice(tuple(reversed(used)), held - wanted)
 
-    def _preferred(self, pod: Pod, rows: Bools, room: Ints, wanted: int) -> Ints:
-        """The room to choose from: what is preferred, then hosts without GPUs, if they suffice.
+    def _preferred(self, pod: Pod, rows: Bools, capacity: Ints, wanted: int) -> Ints:
+        """The capacity to choose from: preferred nodes, then hosts without GPUs, if they suffice.
 
-        No preference breaks an island of GPUs that is whole while another host will do.
+        No preference breaks a free island of GPUs while another host suffices.
         """
-        pool, needed = room, node_choice.fewest(room, wanted)
-        wishes = scores.preferences(self.ground.snapshot, pod, rows & (room > 0), self.ground.memo)
-        if wishes is not None:
+        pool, needed = capacity, node_choice.fewest_nodes(capacity, wanted)
+        preferences = scores.preferences(
+            self.context.snapshot, pod, rows & (capacity > 0), self.context.memo
+        )
+        if preferences is not None:
             if pod.spec.host_request.gpus and needed == 1:
-                pool = room = self._sparing(pod.spec, room, wanted)
-            for least in np.unique(wishes[room > 0])[: -_MOST_WISHES - 1 : -1]:
-                liked = np.where((room > 0) & (wishes >= least), room, 0)
-                if node_choice.fewest(liked, wanted) == needed:
-                    pool = liked
+                pool = capacity = self._sparing_islands(pod.spec, capacity, wanted)
+            for least in np.unique(preferences[capacity > 0])[: -_MAX_PREFERENCE_GRADES - 1 : -1]:
+                preferred = np.where((capacity > 0) & (preferences >= least), capacity, 0)
+                if node_choice.fewest_nodes(preferred, wanted) == needed:
+                    pool = preferred
                     break
         if pod.spec.host_request.gpus == 0:
-            hosts: Bools = self.ground.snapshot.table.gpu_host
+            hosts: Bools = self.context.snapshot.table.gpu_host
             plain = np.where(hosts, np.int64(0), pool)
             pool = plain if int(plain.sum()) >= wanted else pool
         return pool
 
-    # --- pods that look at others, and pods that are spread ---
+    # --- pods that depend on other pods, and pods that are spread ---
 
     def _one_by_one(self, members: Sequence[Pod], rows: Bools) -> int:
         for done, pod in enumerate(members):
-            self.alike = len(members) - done
+            self.remaining = len(members) - done
             if not self._place(pod, rows):
                 return done
         return len(members)
 
     def _place(self, pod: Pod, rows: Bools) -> bool:
-        ground = self.ground
-        fits = filters.fitting(ground.snapshot, pod.spec, rows)
-        fits = filters.stateful(ground.snapshot, pod, fits)
+        context = self.context
+        fits = filters.fitting(context.snapshot, pod.spec, rows)
+        fits = filters.stateful(context.snapshot, pod, fits)
         while fits.any():
             row = self._best(pod, fits)
-            if self._settle([pod], row):
+            if self._place_on([pod], row):
                 return True
             fits[row] = False
         return False
 
     def _best(self, pod: Pod, fits: Bools) -> int:
-        ground, table = self.ground, self.ground.snapshot.table
+        context, table = self.context, self.context.snapshot.table
         if pod.spec.host_request.gpus == 0:
             plain = fits & ~table.gpu_host
             fits = plain if plain.any() else fits
-        score = scores.spreading if ground.spread else scores.preferences
-        found = score(ground.snapshot, pod, fits, ground.memo)
+        score = scores.spreading if context.spread else scores.preferences
+        points = score(context.snapshot, pod, fits, context.memo)
         rows = np.flatnonzero(fits)
-        if found is not None:
-            rows = rows[found[rows] == found[rows].max()]
-        if not ground.spread:
-            rows = self._suiting(pod, self._near(rows))
+        if points is not None:
+            rows = rows[points[rows] == points[rows].max()]
+        if not context.spread:
+            rows = self._with_lowest_cost(pod, self._near_used_nodes(rows))
             near = np.zeros_like(fits)
             near[rows] = True
-            room = filters.capacity(ground.snapshot, pod.spec, near)
-            spare = self._leftover(pod.spec, room, 1)[rows]
+            capacity = filters.capacity(context.snapshot, pod.spec, near)
+            spare = self._leftover(pod.spec, capacity, 1)[rows]
             rows = rows[spare == spare.min()]
         return int(rows[np.argmin(table.rank[rows])])
 
-    def _suiting(self, pod: Pod, rows: Ints) -> Ints:
-        """Of these rows those with the lowest packing cost, plugin by plugin."""
-        for cost in self.ground.snapshot.plugins.packing_cost:
+    def _with_lowest_cost(self, pod: Pod, rows: Ints) -> Ints:
+        """The rows with the lowest packing cost, plugin by plugin."""
+        for cost in self.context.snapshot.plugins.packing_cost:
             if len(rows) == 1:
                 break
-            costs = cost(pod, rows, equal_pods=self.alike)
+            costs = cost(pod, rows, equal_pods=self.remaining)
             if costs is not None:
                 rows = rows[costs == costs.min()]
         return rows
 
-    def _near(self, rows: Ints) -> Ints:
-        """Of these rows those that the unit uses, else those in its domains, narrowest first."""
-        mine = list(self.rows)
-        if not mine or len(rows) == 1:
+    def _near_used_nodes(self, rows: Ints) -> Ints:
+        """The rows that the unit uses, else those in its domains, narrowest first."""
+        used = list(self.rows)
+        if not used or len(rows) == 1:
             return rows
-        ours = np.zeros(len(self.ground.snapshot.table.alive), dtype=np.bool_)
-        ours[mine] = True
-        used = rows[ours[rows]]
-        if len(used):
-            return used
-        for codes in self.ground.codes():
-            held = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.bool_)
-            held[codes[mine]] = True
-            held[0] = False
-            same = rows[held[codes[rows]]]
-            if len(same):
-                return same
+        is_used = np.zeros(len(self.context.snapshot.table.alive), dtype=np.bool_)
+        is_used[used] = True
+        used_rows = rows[is_used[rows]]
+        if len(used_rows):
+            return used_rows
+        for codes in self.context.codes():
+            in_domain = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.bool_)
+            in_domain[codes[used]] = True
+            in_domain[0] = False
+            same_domain = rows[in_domain[codes[rows]]]
+            if len(same_domain):
+                return same_domain
         return rows

@@ -1,16 +1,16 @@
 """
-Deciding where a unit goes. Pure: same unit, same snapshot, same plan; no clock, no I/O.
+Plans a unit on the snapshot. Pure: same unit, same snapshot, same plan; no clock, no I/O.
 
-    1. a forming gang is not planned; a pod that asks in vain is refused
-    2. members that are alike form a class; the leader's class first, then the most demanding
-    3. `attempts`, each on a trial: within one domain of the narrowest topology level that can hold
-       the gang, and anywhere; the best is kept: fewest nodes, then fewest domains. A gang whose
-       members must share a domain (`gathering`) is tried inside single domains alone
-    4. at least `need` members placed: `Placed`, the others follow if they fit; otherwise `NoFit`
-    5. whatever was placed on the snapshot is taken back: the caller assumes a plan, not planning
+    1. a forming gang is not planned; a pod with unsupported requests fits no node
+    2. equal members form a class; the leader's class goes first, then the most demanding
+    3. `attempts`, each on a trial: within one domain of the narrowest topology level that has the
+       capacity, and anywhere; the best has the fewest nodes, then the fewest domains. A gang whose
+       members must share a domain (`colocation`) is tried inside single domains only
+    4. `Placed` if at least `need` members are placed, with as many others as fit; else `NoFit`
+    5. the trial is undone: the caller assumes the plan
 
 A single pod without GPUs is placed as kube-scheduler would score it; GPU pods and gangs are packed.
-Pods that another scheduler is making room for count as placed, where they are no less important.
+Nominated pods of no lower priority count as placed on their nodes.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
 from scheduler.model.unit import Unit, forming_count
 from scheduler.plan import attempts, colocation, filters
-from scheduler.plan.colocation import ColocationRequirement, Mates
+from scheduler.plan.colocation import BoundMembers, ColocationRequirement
 from scheduler.plan.memo import Memo
 from scheduler.plan.placement import PlacementAttempt, PlacementContext, dominant
 
@@ -38,45 +38,53 @@ def plan(
     *,
     memo: Memo | None = None,
     closed: frozenset[str] = frozenset(),
-    bound_members: Mates = (),
+    bound_members: BoundMembers = (),
 ) -> Plan:
     """
-    Nodes for the unit, or why there are none; `closed` nodes are held for somebody else.
+    Nodes for the unit, or why there are none; `closed` nodes are held for other units.
 
-    `bound_members` are the members of the gang that have a node: they may pin it to a domain.
+    `bound_members` of the gang have a node and may pin the gang to a domain.
     """
     if unit.forming:
         return NoFit(len(snapshot), gang=forming_count(unit), forming=True)
     memo = memo or Memo()
-    alike = tuple((pod.spec, snapshot.signature(pod)) for pod in unit.pods)
-    gather = _gathering(unit, snapshot, bound_members)
-    pins = frozenset(node for _, node in bound_members) if gather is not None else None
-    # Whose members may share no NUMA node is told apart by its name: it has mates of its own.
-    own = unit.key if any(pod.spec.host_request.apart for pod in unit.pods) else None
-    key = (alike, unit.need if unit.is_gang else 0, closed, unit.order[0], gather, pins, own)
-    moment = _moment(unit, snapshot)
+    signatures = tuple((pod.spec, snapshot.signature(pod)) for pod in unit.pods)
+    requirement = _colocation(unit, snapshot, bound_members)
+    pins = frozenset(node for _, node in bound_members) if requirement is not None else None
+    # A gang whose members must not share a NUMA node depends on its own bound members.
+    own_key = unit.key if any(pod.spec.host_request.apart for pod in unit.pods) else None
+    key = (
+        signatures,
+        unit.need if unit.is_gang else 0,
+        closed,
+        unit.order[0],
+        requirement,
+        pins,
+        own_key,
+    )
+    version = _snapshot_version(unit, snapshot)
     known = memo.misfits.get(key)
-    if known is not None and known[0] == moment:
-        return _for_gang(known[1], unit)
-    ground = _ground(unit, snapshot, memo, closed)
+    if known is not None and known[0] == version:
+        return _with_gang_count(known[1], unit)
+    context = _context(unit, snapshot, memo, closed)
     with snapshot.trial():
         _count_nominees(unit, snapshot)
-        best = _best(unit, ground, gather, bound_members)
+        best = _best(unit, context, requirement, bound_members)
     if best.count >= unit.need:
         return best.placed()
-    found = best.misfit(unit.need)
-    memo.remember(memo.misfits, key, (moment, found))
-    return _for_gang(found, unit)
+    no_fit = best.no_fit(unit.need)
+    memo.remember(memo.misfits, key, (version, no_fit))
+    return _with_gang_count(no_fit, unit)
 
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """What `fill` could not place."""
+    """The first pod that `fill` could not place."""
 
-    left: Pod | None
-    """The first pod that does not fit."""
+    pod: Pod | None
+    """None: all pods fit."""
     outside: filters.Outside | None = None
-    """Where it may not go because of its gang."""
+    """The rows that its gang excludes, with their reason."""
 
 
 def fill(
@@ -85,48 +93,50 @@ def fill(
     *,
     memo: Memo,
     closed: frozenset[str] = frozenset(),
-    bound_members: Mates = (),
+    bound_members: BoundMembers = (),
 ) -> Unplaced:
-    """Place on the present trial what fits of the unit."""
-    ground = _ground(unit, snapshot, memo, closed)
+    """Place the pods of the unit that fit on the current trial."""
+    context = _context(unit, snapshot, memo, closed)
     _count_nominees(unit, snapshot)
-    filling, order = PlacementAttempt(ground), _classes(unit.pods, snapshot)
-    gather = _gathering(unit, snapshot, bound_members)
-    if gather is not None:
-        best = _best(unit, ground, gather, bound_members)
-        filling = PlacementAttempt(ground, best.within.rows, best.reason(unit.need))
-        order = [list(one) for one in best.order]
+    attempt, order = PlacementAttempt(context), _classes(unit.pods, snapshot)
+    requirement = _colocation(unit, snapshot, bound_members)
+    if requirement is not None:
+        best = _best(unit, context, requirement, bound_members)
+        attempt = PlacementAttempt(context, best.within.rows, best.reason(unit.need))
+        order = [list(members) for members in best.order]
     for members in order:
-        filling.fill(members)
-    return Unplaced(filling.left[0] if filling.left else None, filling.bound())
+        attempt.fill(members)
+    return Unplaced(attempt.unplaced[0] if attempt.unplaced else None, attempt.outside_rows())
 
 
 def helps(spec: SchedulingSpec, snapshot: Snapshot, nodes: Sequence[str], memo: Memo) -> bool:
-    """Whether changes of these nodes may help a unit with such a pod: it would fit on one now."""
+    """Whether events on these nodes may help a unit with such a pod: it would fit on one now."""
     return filters.fits_any(snapshot, spec, nodes, memo)
 
 
-def _moment(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
+def _snapshot_version(unit: Unit, snapshot: Snapshot) -> tuple[int, int, int]:
     """
-    Between two changes that free something, what did not fit does not fit.
+    While it is the same, a unit that did not fit does not fit.
 
-    A pod that looks at others may be helped by any change.
+    Only events that free capacity change it; for pods that depend on other pods, all events do.
     """
-    social = any(filters.depends_on_pods(snapshot, pod) for pod in unit.pods)
-    return snapshot.freed, len(snapshot), snapshot.moved if social else 0
+    depends = any(filters.depends_on_pods(snapshot, pod) for pod in unit.pods)
+    return snapshot.freed, len(snapshot), snapshot.moved if depends else 0
 
 
-def _gathering(
-    unit: Unit, snapshot: Snapshot, bound_members: Mates
+def _colocation(
+    unit: Unit, snapshot: Snapshot, bound_members: BoundMembers
 ) -> ColocationRequirement | None:
-    """What members of a gang ask for together; of a pod alone only its own node is asked."""
+    """What the members of a gang require together; a single pod has no such requirement."""
     if not unit.is_gang:
         return None
     members = (*unit.pods, *unit.gated, *(pod for pod, _ in bound_members))
-    return colocation.of((pod.spec for pod in members), snapshot.placement_policy)
+    return colocation.requirement_of((pod.spec for pod in members), snapshot.placement_policy)
 
 
-def _ground(unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]) -> PlacementContext:
+def _context(
+    unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]
+) -> PlacementContext:
     levels = snapshot.tables.levels
     return PlacementContext(
         snapshot, memo, levels, rows_of(snapshot, closed), spread=_spreads(unit)
@@ -134,12 +144,15 @@ def _ground(unit: Unit, snapshot: Snapshot, memo: Memo, closed: frozenset[str]) 
 
 
 def _best(
-    unit: Unit, ground: PlacementContext, gather: ColocationRequirement | None, bound_members: Mates
+    unit: Unit,
+    context: PlacementContext,
+    requirement: ColocationRequirement | None,
+    bound_members: BoundMembers,
 ) -> attempts.AttemptResult:
-    classes = _classes(unit.pods, ground.snapshot)
-    if gather is None:
-        return attempts.anywhere(classes, unit.need, ground)
-    return attempts.together(classes, unit.need, ground, gather, bound_members)
+    classes = _classes(unit.pods, context.snapshot)
+    if requirement is None:
+        return attempts.anywhere(classes, unit.need, context)
+    return attempts.colocated(classes, unit.need, context, requirement, bound_members)
 
 
 def _spreads(unit: Unit) -> bool:
@@ -161,15 +174,15 @@ def rows_of(snapshot: Snapshot, names: frozenset[str]) -> Bools | None:
 
 
 def _count_nominees(unit: Unit, snapshot: Snapshot) -> None:
-    mine = {pod.uid for pod in unit.pods}
+    members = {pod.uid for pod in unit.pods}
     priority = max(pod.priority for pod in unit.pods)
     for uid, pod in sorted(snapshot.nominees.items()):
-        if uid not in mine and pod.priority >= priority and pod.nominated in snapshot:
+        if uid not in members and pod.priority >= priority and pod.nominated in snapshot:
             snapshot.suppose(pod, pod.nominated)
 
 
-def _for_gang(found: NoFit, unit: Unit) -> NoFit:
-    """Counted for this gang: an equal one that did not fit may have another name."""
+def _with_gang_count(found: NoFit, unit: Unit) -> NoFit:
+    """With the count of this gang: the memo may hold that of an equal gang with another name."""
     if not unit.is_gang or unit.bound >= unit.size:
         return replace(found, gang=None)
     have = unit.bound + (found.gang.have if found.gang else 0)
@@ -177,7 +190,7 @@ def _for_gang(found: NoFit, unit: Unit) -> NoFit:
 
 
 def _classes(pods: Sequence[Pod], snapshot: Snapshot) -> list[list[Pod]]:
-    """Members that are alike together; leaders first, then by what they demand."""
+    """Equal members together; leaders first, then by demand."""
     groups: dict[tuple[bool, SchedulingSpec, tuple[object, ...]], list[Pod]] = {}
     for pod in pods:
         leads = bool(pod.gang and pod.gang.leader)

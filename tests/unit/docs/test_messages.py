@@ -309,13 +309,13 @@ def nearness() -> list[str]:
     unknown = {vocabulary.CO_LOCATE_ANNOTATION: "strict:row"}
     row = a_gang(2, annotations=unknown)[0].spec.fabric
     nowhere = colocation.DomainIndex.of(snapshot.table.codes("none"), snapshot.table.rank)
-    shares = [colocation.DomainAttempts("clique", nowhere, pin) for pin in (0, 1)]
+    shares = [colocation.DomainConstraint("clique", nowhere, pin) for pin in (0, 1)]
     tiers_of = a_node("n", labels={vocabulary.RESERVED_TIER_LABEL: "gold"})
     other = a_node("m", labels={vocabulary.RESERVED_TIER_LABEL: "platinum"})
     picture = Snapshot.of([tiers_of, other])
     return [
         plan.text,
-        *(share.outside for share in shares),
+        *(share.outside_reason for share in shares),
         fabric.below(3),
         fabric.unknown_level(snapshot.tables, row),
         *(text for text, _ in picture.placement_policy.static_filter(pods[0].spec)),

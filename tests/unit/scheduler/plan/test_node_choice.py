@@ -13,23 +13,23 @@ from scheduler.plan.node_choice import NodeChoice
 RACKS = [1, 1, 1, 2, 2, 2]
 
 
-def choose(room: list[int], wanted: int, *levels: list[int]) -> NodeChoice | None:
+def choose(capacity: list[int], wanted: int, *levels: list[int]) -> NodeChoice | None:
     return node_choice.choose(
-        np.array(room, dtype=np.int64),
+        np.array(capacity, dtype=np.int64),
         wanted,
         [np.array(level, dtype=np.int32) for level in levels],
-        leftover=np.array(room, dtype=np.float64),
-        rank=np.arange(len(room), dtype=np.int32),
+        leftover=np.array(capacity, dtype=np.float64),
+        rank=np.arange(len(capacity), dtype=np.int32),
     )
 
 
 @pytest.mark.parametrize(
-    ("room", "wanted", "levels", "want"),
+    ("capacity", "wanted", "levels", "want"),
     [
         pytest.param(
             [8, 5, 6], 5, [], NodeChoice((1,), 0), id="one row that holds all, the tightest"
         ),
-        pytest.param([8, 8], 17, [], None, id="more than there is room for"),
+        pytest.param([8, 8], 17, [], None, id="more than the capacity"),
         pytest.param([0, -3], 1, [], None, id="nothing is free"),
         pytest.param(
             [8, 3, 4, 8], 12, [], NodeChoice((0, 2), 0), id="the last one is the tightest"
@@ -86,15 +86,17 @@ def choose(room: list[int], wanted: int, *levels: list[int]) -> NodeChoice | Non
     ],
 )
 def test_choice(
-    room: list[int], wanted: int, levels: list[list[int]], want: NodeChoice | None
+    capacity: list[int], wanted: int, levels: list[list[int]], want: NodeChoice | None
 ) -> None:
-    assert choose(room, wanted, *levels) == want
+    assert choose(capacity, wanted, *levels) == want
 
 
-def holders(room: list[int], rows: list[int], wanted: int, count: int) -> list[tuple[int, ...]]:
+def holders(capacity: list[int], rows: list[int], wanted: int, count: int) -> list[tuple[int, ...]]:
     """Every set of so many rows that holds all: the slow and certain way."""
-    able = [row for row in rows if room[row] > 0]
-    return [some for some in combinations(able, count) if sum(room[row] for row in some) >= wanted]
+    able = [row for row in rows if capacity[row] > 0]
+    return [
+        some for some in combinations(able, count) if sum(capacity[row] for row in some) >= wanted
+    ]
 
 
 @given(
@@ -102,22 +104,22 @@ def holders(room: list[int], rows: list[int], wanted: int, count: int) -> list[t
     st.integers(1, 12),
 )
 def test_against_trying_everything(nodes: list[tuple[int, int]], wanted: int) -> None:
-    room, racks = [free for free, _ in nodes], [rack for _, rack in nodes]
-    everywhere = list(range(len(room)))
-    fewest = next((n for n in range(1, 9) if holders(room, everywhere, wanted, n)), None)
-    found = choose(room, wanted, racks)
+    capacity, racks = [free for free, _ in nodes], [rack for _, rack in nodes]
+    everywhere = list(range(len(capacity)))
+    fewest = next((n for n in range(1, 9) if holders(capacity, everywhere, wanted, n)), None)
+    found = choose(capacity, wanted, racks)
     if fewest is None:
         assert found is None
         return
     assert found is not None
-    assert (len(set(found.rows)), sum(room[row] for row in found.rows) - wanted) == (
+    assert (len(set(found.rows)), sum(capacity[row] for row in found.rows) - wanted) == (
         fewest,
-        found.over,
+        found.spare,
     )
     within = [
         some
         for rack in set(racks) - {0}
-        for some in holders(room, [r for r in everywhere if racks[r] == rack], wanted, fewest)
+        for some in holders(capacity, [r for r in everywhere if racks[r] == rack], wanted, fewest)
     ]
     if within:
         assert len({racks[row] for row in found.rows}) == 1

@@ -399,3 +399,18 @@ def _packs(bins: list[int], items: list[int]) -> bool:
         for i, room in enumerate(bins)
         if room >= first
     )
+
+
+def test_a_gang_that_must_share_two_levels_finds_the_first_domain_of_a_full_table() -> None:
+    """Every row of the table has a node with both labels: no code is left for "no domain"."""
+    racks = [("a", "r1", 4), ("b", "r1", 1), ("c", "r2", 1), ("d", "r2", 1)]
+    nodes = [
+        host(f"n{clique}{i:02}", gpus, clique=clique, rack=rack)
+        for clique, rack, gpus in racks
+        for i in range(16)
+    ]
+    assert len(Snapshot.of(nodes).table.alive) == len(nodes)
+    wants = CLIQUE | co_locate("strict:rack")
+    placed = outcome(a_gang(2, gpus=4, annotations=wants), nodes)
+    assert isinstance(placed, dict)
+    assert {name[1] for name in placed.values()} == {"a"}

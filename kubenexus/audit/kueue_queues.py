@@ -45,7 +45,7 @@ class AuditQueues:
         async for page in pages(local):
             for obj in page.items:
                 about = obj["metadata"]
-                self._local[about["namespace"], about["name"]] = kueue.leads_to(obj)
+                self._local[about["namespace"], about["name"]] = kueue.cluster_queue_of(obj)
                 self._with_queues.add(about["namespace"])
         async for page in pages(cluster):
             self._cluster |= {obj["metadata"]["name"]: ClusterQueue.read(obj) for obj in page.items}

@@ -112,7 +112,7 @@ _TENANT_COLUMNS: Final = [
 
 _PLACES: Final[JsonDict] = {
     "type": "array",
-    "description": "Where room is kept now.",
+    "description": "Where capacity is reserved now.",
     "items": {
         "type": "object",
         "required": ["node"],

@@ -119,7 +119,7 @@ def dotted(path: Sequence[Step]) -> str:
 
 
 def read(model: type[M], value: object, origin: Origin) -> M | list[Fault]:
-    """The document as a model, or everything that is wrong with it."""
+    """The document as a model, or all its faults."""
     try:
         return model.model_validate(value)
     except ValidationError as exc:
@@ -198,7 +198,7 @@ def _is_field(step: Step) -> bool:
     return isinstance(step, str) and step.isidentifier() and step[0].islower() and step != "str"
 
 
-# Said by the members of a union that the author did not mean, beside what is really wrong.
+# Errors of the union members that the author did not mean, beside the real one.
 _SHAPES: Final = frozenset({"model_type", "tuple_type", "string_type", "dict_type", "too_short"})
 
 

@@ -2,8 +2,8 @@
 The policy documents as their authors write them: PlatformPolicy and TenantPolicy.
 
 Field names and meanings are those of Kubernetes' ValidatingAdmissionPolicy wherever it has the
-concept. These classes say what may be written, one document at a time; what two documents say
-together is `policyset`'s business, and messages for authors are `faults`'.
+concept. These classes accept or reject one document at a time; `policies.engine.consistency`
+compares documents, and `faults` words the messages.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -30,7 +30,7 @@ from policies.documents.tenancy import Backfill, Quota, Sharing
 
 
 class Metadata(BaseModel):
-    """The part of Kubernetes' ObjectMeta that matters; what the API server adds is passed over."""
+    """The part of Kubernetes' ObjectMeta that policies use; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=to_camel, strict=True)
 
@@ -43,7 +43,7 @@ class Metadata(BaseModel):
 
 
 class Hardware(Part):
-    """Tiers of hardware that a tier of tenants may use."""
+    """Hardware tiers that a tier of tenants may use."""
 
     allowed: Many[HardwareTier] = Field(
         default=vocabulary.HARDWARE_TIERS, min_length=1, description="May be used."
@@ -64,13 +64,13 @@ class TierSpec(Part):
     """A class of tenants."""
 
     name: Tier = Field(description="Name, as in the label tenant.kubenexus.io/tier.")
-    rank: int = Field(ge=0, description="Higher goes first; no two tiers share one.")
+    rank: int = Field(ge=0, description="The higher rank comes first; unique among tiers.")
     weight: int = Field(default=1, ge=1, description="Share of what is left over, by weight.")
     priority_boost: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="Added to a pod's priority in its tenant's queue; nobody is evicted for it.",
+        description="Added to a pod's priority in its tenant's queue; it causes no preemption.",
     )
     hardware_tiers: Hardware = Field(
         default_factory=Hardware, description="Hardware allowed and preferred."
@@ -78,7 +78,7 @@ class TierSpec(Part):
 
 
 class PriorityClassTier(Part):
-    """The tier that a PriorityClass speaks for where nothing else names one."""
+    """The tier of a PriorityClass, where no other source gives one."""
 
     name: Name = Field(description="Name of the PriorityClass, compared exactly.")
     tier: Tier = Field(description="Tier of its pods.")
@@ -92,20 +92,20 @@ class GpuModel(Part):
     )
     tier: HardwareTier = Field(description="Hardware tier of nodes with this GPU.")
     vram: Quantity = Field(description="Memory of one GPU.")
-    high_end: bool = Field(default=False, description="Kept free for work that needs it.")
+    high_end: bool = Field(default=False, description="Kept free for workloads that need it.")
 
 
 class TopologyLevel(Part):
-    """One level at which nodes are near each other."""
+    """One topology level, such as a zone or a rack."""
 
     name: RuleName = Field(description="Name of the level.")
     labels: Many[LabelKey] = Field(
-        min_length=1, description="Node labels that tell it, the best first."
+        min_length=1, description="Node labels that hold it, the preferred one first."
     )
 
 
-class ClusterSpec(Rules):
-    """Rules for every tenant, and the tables that they rest on."""
+class PlatformSpec(Rules):
+    """Rules for every tenant, and the tables that they use."""
 
     tiers: Many[TierSpec] = Field(default=(), description="Classes of tenants.")
     priority_classes: Many[PriorityClassTier] = Field(
@@ -115,24 +115,24 @@ class ClusterSpec(Rules):
         default=(), description="GPU models with their tier and memory."
     )
     topology_levels: Many[TopologyLevel] = Field(
-        default=(), description="Levels of nearness, widest first."
+        default=(), description="Topology levels, widest first."
     )
     sharing: Sharing | None = Field(
-        default=None, description="How tenants share; said by one platform policy."
+        default=None, description="How tenants share capacity; one platform policy sets it."
     )
     backfill: Backfill | None = Field(
-        default=None, description="What may go ahead of others; said by one platform policy."
+        default=None, description="Backfill; one platform policy sets it."
     )
 
 
 class Tenant(Part):
-    """Who the policy is for."""
+    """The tenant of the policy."""
 
     name: Annotated[str, StringConstraints(pattern=LABEL_VALUE, min_length=1)] = Field(
         description="Name, as in the label tenant.kubenexus.io/name."
     )
     tier: Tier | None = Field(
-        default=None, description="Tier; absent for what the namespace label says."
+        default=None, description="Tier; absent: the namespace label decides."
     )
 
 
@@ -142,10 +142,11 @@ class GangLimits(Part):
     max_size: int | None = Field(default=None, ge=1, description="Largest min-available.")
     min_size: int | None = Field(default=None, ge=1, description="Smallest min-available.")
     timeout: Duration | None = Field(
-        default=None, description="How long a plan waits for missing members, where unsaid."
+        default=None,
+        description="How long a gang waits for missing members, where its pods set no timeout.",
     )
     gate: bool = Field(
-        default=False, description="Hold members with a scheduling gate until the gang is whole."
+        default=False, description="Hold members with a scheduling gate until the gang is complete."
     )
 
     @model_validator(mode="after")
@@ -157,12 +158,12 @@ class GangLimits(Part):
 
 
 class NumaLimits(Part):
-    """Which NUMA policies a tenant's pods may ask for."""
+    """The NUMA policies that a tenant's pods may request."""
 
     allowed: Many[NumaPolicy] = Field(
-        default=vocabulary.NUMA_POLICIES, min_length=1, description="May be asked."
+        default=vocabulary.NUMA_POLICIES, min_length=1, description="May be requested."
     )
-    default: NumaPolicy | None = Field(default=None, description="Set on pods that ask for none.")
+    default: NumaPolicy | None = Field(default=None, description="Set on pods that request none.")
 
     @model_validator(mode="after")
     def _default_is_allowed(self) -> Self:
@@ -174,14 +175,14 @@ class NumaLimits(Part):
 class TenantSpec(Rules):
     """Rules for one tenant."""
 
-    tenant: Tenant = Field(description="Who the policy is for.")
+    tenant: Tenant = Field(description="The tenant of the policy.")
     params: dict[str, Any] | None = Field(
         default=None,
         description="Values that expressions see as `params`, those of platform policies too.",
     )
     gang: GangLimits = Field(default_factory=GangLimits, description="Limits for pod groups.")
     numa: NumaLimits = Field(default_factory=NumaLimits, description="Limits for NUMA policies.")
-    quota: Quota = Field(default_factory=Quota, description="Promised and largest amounts.")
+    quota: Quota = Field(default_factory=Quota, description="Guaranteed and max amounts.")
 
     @model_validator(mode="after")
     def _selects_something(self) -> Self:
@@ -194,21 +195,21 @@ class TenantSpec(Rules):
 
 
 class PlatformPolicy(Part):
-    """A policy of the cluster's admins for everybody; no tenant can weaken it."""
+    """A policy of the cluster admins for all tenants; no tenant can weaken it."""
 
     api_version: Literal["policy.kubenexus.io/v1alpha1"] = Field(description="API version.")
     kind: Literal["PlatformPolicy"] = Field(description="Kind.")
     metadata: Metadata = Field(description="Name and labels.")
-    spec: ClusterSpec = Field(description="Tables and rules.")
+    spec: PlatformSpec = Field(description="Tables and rules.")
 
 
 class TenantPolicy(Part):
-    """A policy of the cluster's admins for one tenant."""
+    """A policy of the cluster admins for one tenant."""
 
     api_version: Literal["policy.kubenexus.io/v1alpha1"] = Field(description="API version.")
     kind: Literal["TenantPolicy"] = Field(description="Kind.")
     metadata: Metadata = Field(description="Name and labels.")
-    spec: TenantSpec = Field(description="Who the tenant is, and its rules.")
+    spec: TenantSpec = Field(description="The tenant, its limits and its rules.")
 
 
 Policy = PlatformPolicy | TenantPolicy

@@ -1,7 +1,7 @@
 """
-PolicyTest, the document in which authors say what their policies should make of an object.
+PolicyTest: the document with the results that an author expects of policies.
 
-Whether the expectations hold is `testing`'s business.
+`policies.engine.policy_tests` compares the expectations.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -21,7 +21,7 @@ class NamespaceOf(Part):
 
 
 class Classification(Part):
-    """What was found out about the request; what is left out is not compared."""
+    """The expected classification of the request; absent fields are not compared."""
 
     tenant: str | None = Field(default=None, description="Tenant.")
     tier: str | None = Field(default=None, description="Tier of the tenant.")
@@ -33,14 +33,14 @@ class Classification(Part):
 
 
 class Expect(Part):
-    """What policies should make of a request. At least one expectation is wanted."""
+    """The expected result of a request. At least one expectation is required."""
 
     verdict: Literal["Allow", "Deny"] | None = Field(
-        default=None, description="Whether the request is let in."
+        default=None, description="Whether the request is admitted."
     )
     messages: Many[str] | None = Field(
         default=None,
-        description="Parts of the lines with which the request is refused: each is found in a"
+        description="Parts of the lines with which the request is denied: each is found in a"
         " line, and no line is without one.",
     )
     warnings: Many[str] | None = Field(
@@ -55,18 +55,20 @@ class Expect(Part):
         description="Everything that policies write: path to value, and for lists path to the"
         " added items. An empty map for nothing.",
     )
-    classification: Classification | None = Field(default=None, description="Who, what, where.")
+    classification: Classification | None = Field(
+        default=None, description="Tenant, tier, workload type and hardware tier."
+    )
     policies: Many[str] | None = Field(
         default=None, description="Names of the policies that matched, in their order."
     )
     exceptions: Many[str] | None = Field(
-        default=None, description="`policy/exception` of the exceptions that were made use of."
+        default=None, description="`policy/exception` of the exceptions that applied."
     )
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.model_fields_set:
-            raise ValueError("nothing is expected; say at least a verdict")
+            raise ValueError("nothing is expected; want at least a verdict")
         return self
 
 

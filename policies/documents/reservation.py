@@ -1,13 +1,13 @@
 """
-ResourceReservation: room that is kept before there are pods for it.
+ResourceReservation: capacity reserved before its pods exist.
 
-    podGroup          for members that a gang's leader is going to make; written by the scheduler,
+    podGroup          for members that a gang's leader is going to create; written by the scheduler,
                       with the node of each of them
     tenant, and       for a tenant, by an administrator: whole nodes, or an amount (`count` times
     nodes or count    `resources`) on any node or on those that are named, from a time until a time
 
-What may be written, one object at a time. Who may write it, and what becomes of it, is not said
-here.
+The model accepts or rejects one object at a time. Admission decides who may write it, the scheduler
+what becomes of it.
 """
 
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, model_
 
 from policies import quantity
 from policies.documents.rules import LabelKey, LabelValue, Many, Name, Part, Quantity
-from policies.documents.tenancy import TenantName, resource_trouble
+from policies.documents.tenancy import TenantName, resource_name_fault
 
 Instant = Annotated[AwareDatetime, Strict(False)]
 
@@ -25,7 +25,7 @@ MOST: Final = 10_000  # places of one reservation
 
 
 class Place(Part):
-    """Where room is kept for one pod."""
+    """The node that is reserved for one pod."""
 
     node: Name = Field(description="Name of the node.")
     assigned: str = Field(
@@ -34,13 +34,15 @@ class Place(Part):
 
 
 class PodGroupMembers(Part):
-    """A gang whose leader makes the members."""
+    """A gang whose leader creates the members."""
 
     name: LabelValue = Field(min_length=1, description="Name of the gang.")
     leader: str = Field(min_length=1, description="UID of the leader.")
-    members: int = Field(ge=1, le=MOST, description="Members for which room is kept at first.")
+    members: int = Field(
+        ge=1, le=MOST, description="Members for which capacity is reserved at first."
+    )
     resources: dict[str, Quantity] = Field(
-        description="Resource name to quantity: what each member is going to ask for."
+        description="Resource name to quantity: what each member is going to request."
     )
     places: Many[Place] = Field(
         max_length=MOST, description="A node for each of them, as first planned."
@@ -48,29 +50,34 @@ class PodGroupMembers(Part):
 
 
 class Spec(Part):
-    """For whom room is kept, where, how much and how long."""
+    """For which tenant or gang capacity is reserved, where, how much and how long."""
 
-    tenant: TenantName | None = Field(default=None, description="Whose pods may use it.")
+    tenant: TenantName | None = Field(default=None, description="The tenant whose pods may use it.")
     pod_group: PodGroupMembers | None = Field(
-        default=None, description="Written by the scheduler: a gang whose members are to come."
+        default=None, description="Written by the scheduler: a gang whose members do not exist yet."
     )
     nodes: Many[Name] = Field(
-        default=(), max_length=MOST, description="Names of the only nodes that are meant."
+        default=(),
+        max_length=MOST,
+        description="Names of the nodes to reserve on; absent: any node.",
     )
     node_selector: dict[LabelKey, LabelValue] = Field(
-        default_factory=dict, description="Labels of the only nodes that are meant."
+        default_factory=dict, description="Labels of the nodes to reserve on; absent: any node."
     )
     count: int | None = Field(
-        default=None, ge=1, le=MOST, description="So many times `resources`, each on one node."
+        default=None,
+        ge=1,
+        le=MOST,
+        description="How many times `resources` is reserved, each on one node.",
     )
     resources: dict[str, Quantity] = Field(
         default_factory=dict,
-        description="Resource name to quantity. Without it, whole nodes are kept.",
+        description="Resource name to quantity. Without it, whole nodes are reserved.",
     )
     from_: Instant | None = Field(
-        default=None, alias="from", description="RFC 3339 time with a zone; absent: at once."
+        default=None, alias="from", description="RFC 3339 time with a zone; absent: immediately."
     )
-    until: Instant = Field(description="RFC 3339 time with a zone, from which nothing is kept.")
+    until: Instant = Field(description="RFC 3339 time with a zone, at which the reservation ends.")
 
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
@@ -85,7 +92,7 @@ class Spec(Part):
         return self
 
     @model_validator(mode="after")
-    def _says_what_is_kept(self) -> Self:
+    def _names_what_is_reserved(self) -> Self:
         if self.pod_group is not None:
             return self
         if self.count is not None and not self.resources:
@@ -96,9 +103,9 @@ class Spec(Part):
 
     @model_validator(mode="after")
     def _resources_are_known(self) -> Self:
-        asked = self.resources if self.pod_group is None else self.pod_group.resources
-        for name, amount in asked.items():
-            if (problem := resource_trouble(name)) is not None:
+        requested = self.resources if self.pod_group is None else self.pod_group.resources
+        for name, amount in requested.items():
+            if (problem := resource_name_fault(name)) is not None:
                 raise ValueError(problem)
             if quantity.parse(amount) <= 0 and self.pod_group is None:
                 raise ValueError(f"{name}: found {amount!r}, want more than zero")
@@ -114,7 +121,7 @@ class Spec(Part):
 
 
 class ResourceReservation(BaseModel):
-    """Room that is kept for pods that do not exist yet."""
+    """Capacity reserved for pods that do not exist yet."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 

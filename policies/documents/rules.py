@@ -1,8 +1,8 @@
 """
-The parts of a policy that both kinds share: whom it matches, and its rules.
+The parts of a policy that both kinds share: what it matches, and its rules.
 
-Nothing unknown is accepted, and everything is frozen. Descriptions become the JSON Schemas and the
-reference. The documents themselves are in `model`; what an expression means, `compiled` says.
+Unknown fields are rejected, and every part is frozen. Descriptions become the JSON Schemas and the
+reference. `policy` holds the documents, `policies.engine.compiled` the compiled expressions.
 """
 
 from datetime import datetime
@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from policies import duration, quantity
 
 T = TypeVar("T")
-Many = Annotated[tuple[T, ...], Strict(False)]  # written as a list, kept as a tuple
+Many = Annotated[tuple[T, ...], Strict(False)]  # a list in the document, a tuple in the model
 
 Action = Literal["Deny", "Warn", "Audit"]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -109,18 +109,18 @@ KindName = Annotated[
 
 
 class MatchConstraints(Part):
-    """Which requests a policy looks at."""
+    """The requests that a policy evaluates."""
 
     kinds: Many[KindName] = Field(
         default=("Pod",),
         min_length=1,
-        description="`Kind` of any API group, `group/Kind`, or `*`. A policy for Pods also looks at"
+        description="`Kind` of any API group, `group/Kind`, or `*`. A policy for Pods also checks"
         " the pod templates of workloads, and warns there.",
     )
     operations: Many[Operation] = Field(
         default=("CREATE", "UPDATE"),
         min_length=1,
-        description="Operations that are looked at.",
+        description="Operations that the policy evaluates.",
     )
 
 
@@ -129,7 +129,7 @@ class MatchCondition(Part):
 
     name: RuleName = Field(description="Name, for messages.")
     expression: Cel = Field(
-        description="CEL, true or false. One false condition passes the request by, even where"
+        description="CEL, true or false. One false condition skips the policy, even where"
         " another one fails to evaluate."
     )
 
@@ -141,32 +141,30 @@ class Variable(Part):
         description="Read as `variables.<name>`."
     )
     expression: Cel = Field(
-        description="CEL; evaluated at most once a request, and only when something reads it. May"
-        " read variables that stand above it."
+        description="CEL; evaluated at most once per request, and only when an expression reads it."
+        " May read variables that stand above it."
     )
 
 
 class TypeRule(Part):
-    """What kind of work a pod does."""
+    """A rule for the workload type of pods."""
 
     when: Cel = Field(description="CEL, true or false.")
     value: WorkloadType = Field(description="The workload type where `when` is true.")
 
 
 class HardwareRule(Part):
-    """Which hardware a pod belongs on."""
+    """A rule for the hardware tier of pods."""
 
     when: Cel = Field(description="CEL, true or false.")
     value: HardwareTier = Field(description="The hardware tier where `when` is true.")
 
 
 class Classify(Part):
-    """What a pod is; the first rule that is true wins."""
+    """Classification of pods; the first rule that is true wins."""
 
-    workload_type: Many[TypeRule] = Field(default=(), description="What kind of work a pod does.")
-    hardware_tier: Many[HardwareRule] = Field(
-        default=(), description="Which hardware a pod belongs on."
-    )
+    workload_type: Many[TypeRule] = Field(default=(), description="Workload type of pods.")
+    hardware_tier: Many[HardwareRule] = Field(default=(), description="Hardware tier of pods.")
 
 
 class Expression(Part):
@@ -246,7 +244,7 @@ class Default(Part):
     when: Cel | None = Field(default=None, description="CEL, true or false; absent for always.")
     set: Settings = Field(description="The fields and their values.")
     override: bool = Field(
-        default=False, description="Replace what the user wrote. Lists are added to all the same."
+        default=False, description="Replace what the user wrote. Items are still added to lists."
     )
 
 
@@ -255,13 +253,13 @@ class Validation(Part):
 
     name: RuleName = Field(description="Name, for messages and exceptions.")
     expression: Cel = Field(description="CEL; anything but true is a failure of the rule.")
-    message: str | None = Field(default=None, max_length=5120, description="What the user is told.")
+    message: str | None = Field(default=None, max_length=5120, description="Message for the user.")
     message_expression: Cel | None = Field(
         default=None,
         description="CEL that gives the message; where it fails or gives no single line,"
         " `message` is used.",
     )
-    reason: Reason = Field(default="Invalid", description="Machine-readable reason of a refusal.")
+    reason: Reason = Field(default="Invalid", description="Machine-readable reason of a denial.")
     action: Action | Many[Action] = Field(
         default="Deny",
         description="What a failure does; Deny and Warn exclude each other.",
@@ -281,7 +279,7 @@ class Validation(Part):
 
 
 class Exemption(Part):
-    """Who need not satisfy this policy's validations, until when and why."""
+    """Requests that need not satisfy this policy's validations, until when and why."""
 
     name: RuleName = Field(description="Name, for messages and audit.")
     when: Cel = Field(description="CEL, true or false; where it fails, nothing is excepted.")
@@ -299,7 +297,7 @@ class Exemption(Part):
 
 
 class Rules(Part):
-    """What both kinds of policy can say."""
+    """What both kinds of policy have."""
 
     namespace_selector: Selector | None = Field(
         default=None, description="Namespaces that the policy is for."
@@ -313,12 +311,12 @@ class Rules(Part):
     variables: Many[Variable] = Field(
         default=(), description="Named values, in the order of their use."
     )
-    classify: Classify = Field(default_factory=Classify, description="What a pod is.")
+    classify: Classify = Field(default_factory=Classify, description="Classification of pods.")
     defaults: Many[Default] = Field(
         default=(), description="Fields to fill in; the first that sets one wins."
     )
     validations: Many[Validation] = Field(
-        default=(), description="Rules; all are evaluated and all failures told."
+        default=(), description="Rules; all are evaluated and all failures reported."
     )
     exceptions: Many[Exemption] = Field(
         default=(), description="Exceptions from this policy's own validations."
@@ -326,5 +324,5 @@ class Rules(Part):
     failure_policy: Literal["Fail", "Ignore"] = Field(
         default="Fail",
         description="What an expression without a value means: Fail counts it as a failure of its"
-        " rule, Ignore passes the rule by and writes that to the audit log.",
+        " rule, Ignore skips the rule and writes that to the audit log.",
     )

@@ -1,9 +1,9 @@
 """
-The parts of policy documents that decide between tenants: quotas, shares, promises about time.
+The parts of policy documents that divide capacity between tenants: quotas, shares, backfill.
 
 Amounts are named as Kubernetes names resources, or by what a GPU is:
 
-    cpu, memory, nvidia.com/gpu     what pods ask for, wherever they run
+    cpu, memory, nvidia.com/gpu     what pods request, on any node
     gpu-model/H100                  GPUs on nodes whose GPUs have this model
     hardware-tier/premium           GPUs on nodes of this hardware tier
 
@@ -32,10 +32,10 @@ _EXTENDED: Final = re.compile(
 
 
 class Quota(Part):
-    """What a tenant is promised, and what it may use at most."""
+    """The guaranteed and the max amounts of a tenant."""
 
     guaranteed: dict[str, Quantity] = Field(
-        default_factory=dict, description="Resource name to quantity; taken back from others."
+        default_factory=dict, description="Resource name to quantity; reclaimed from borrowers."
     )
     max: dict[str, Quantity] = Field(
         default_factory=dict, description="Resource name to quantity; never exceeded."
@@ -44,7 +44,7 @@ class Quota(Part):
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
         for name in (*self.guaranteed, *self.max):
-            if (problem := _trouble(name)) is not None:
+            if (problem := _name_fault(name)) is not None:
                 raise ValueError(problem)
         return self
 
@@ -56,11 +56,11 @@ class Quota(Part):
         return self
 
 
-def _trouble(name: str) -> str | None:
+def _name_fault(name: str) -> str | None:
     tier = name.removeprefix(HARDWARE_TIER)
     if tier != name and tier not in vocabulary.HARDWARE_TIERS:
         return f"found {name!r}, want one of {', '.join(vocabulary.HARDWARE_TIERS)} after the slash"
-    if resource_trouble(name) is None:
+    if resource_name_fault(name) is None:
         return None
     return (
         f"found {name!r}, want a resource such as cpu, memory or nvidia.com/gpu,"
@@ -68,8 +68,8 @@ def _trouble(name: str) -> str | None:
     )
 
 
-def resource_trouble(name: str) -> str | None:
-    """What is wrong with the name of a resource, as pods ask for it."""
+def resource_name_fault(name: str) -> str | None:
+    """The fault of a resource name, or None."""
     if _PLAIN.fullmatch(name) or _EXTENDED.fullmatch(name):
         return None
     return f"found {name!r}, want a resource such as cpu, memory or nvidia.com/gpu"
@@ -83,37 +83,40 @@ class Share(Part):
         default=None, description="The group that it belongs to; absent at the top."
     )
     weight: int = Field(
-        default=1, ge=1, le=1_000_000, description="Its part of what its siblings share."
+        default=1,
+        ge=1,
+        le=1_000_000,
+        description="Its part of what its siblings share.",
     )
     quota: Quota = Field(
         default_factory=Quota,
-        description="For a group: what its tenants are promised and may use together.",
+        description="For a group: guaranteed and max amounts of its tenants together.",
     )
 
 
 class Sharing(Part):
-    """How what is there is divided between tenants that all want it."""
+    """How capacity is divided between tenants that compete for it."""
 
     half_life: Duration = Field(
-        default="1h", description="After this time, what a tenant used counts half as much."
+        default="1h", description="After this time, the usage of a tenant counts half as much."
     )
     tenants: Many[Share] = Field(default=(), description="Tenants and groups of tenants.")
 
 
 class TypeDuration(Part):
-    """How long work of a type runs where nobody says so."""
+    """The run time of a workload type, for pods that state none."""
 
     type: WorkloadType = Field(description="Workload type.")
     duration: Duration = Field(description="How long it is expected to run.")
 
 
 class Backfill(Part):
-    """Small work that goes ahead of a unit which waits for room, without making it late."""
+    """Small work that runs before a unit waiting for capacity, without delaying it."""
 
     durations: Many[TypeDuration] = Field(
         default=(), description="Expected durations by workload type, where a pod states none."
     )
     overrun: Literal["move", "preempt"] = Field(
         default="move",
-        description="Work that outlives its expected duration: move the promise, or preempt it.",
+        description="Work that runs longer than expected: move the expected start, or preempt it.",
     )

@@ -1,13 +1,13 @@
 """
-The queue of Kueue that work stands in, and what it says of the tier. Pure: nothing is looked up.
+The tier that a Kueue queue gives to its workloads. Pure: the caller looks the queues up.
 
     label queue-name ──▶ LocalQueue ──spec.clusterQueue──▶ ClusterQueue ──label──▶ tier
-                         of the same namespace             if it takes the namespace
+                         of the same namespace             if it selects the namespace
 
-LocalQueues are of one namespace, so that nobody reaches another one's by naming it. Whoever may
-write LocalQueues could still point one anywhere; a ClusterQueue therefore counts only for the
-namespaces that its `namespaceSelector` takes, as it does for Kueue itself. A queue that leads
-nowhere gives no tier, and why is said to the user.
+A LocalQueue belongs to one namespace, so that a workload cannot use another namespace's by naming
+it. A user who may write LocalQueues could still point one to any ClusterQueue; a ClusterQueue
+therefore counts only for the namespaces that its `namespaceSelector` selects, as for Kueue itself.
+A queue that cannot be resolved gives no tier, and the user gets the reason.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,49 +25,49 @@ from policies.pods.workloads import pods_of
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """What is remembered of a ClusterQueue."""
+    """The tier and the namespaces of a ClusterQueue."""
 
     tier: str = ""
-    """As its label has it; empty: it says none."""
-    takes: Selector | None = None
-    """Namespaces whose work it takes; None: of no namespace."""
+    """The value of its label; empty: none."""
+    namespaces: Selector | None = None
+    """The namespaces that it selects; None: no namespace."""
 
     @classmethod
     def read(cls, obj: Json) -> "ClusterQueue":
         label = _labels(obj).get(vocabulary.TIER_LABEL)
         selector = mapping(obj.get("spec")).get("namespaceSelector")
         try:
-            takes = Selector.model_validate(selector) if isinstance(selector, Mapping) else None
+            selected = Selector.model_validate(selector) if isinstance(selector, Mapping) else None
         except ValidationError:
-            takes = None  # Kueue cannot read it either
-        return cls(label if isinstance(label, str) else "", takes)
+            selected = None  # Kueue cannot read it either
+        return cls(label if isinstance(label, str) else "", selected)
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The queue that an object stands in, as far as it could be followed."""
+    """The queue of an object, resolved as far as possible."""
 
     name: str
-    leads_to: str | None = None
-    """The ClusterQueue that the LocalQueue names; None: there is no such LocalQueue."""
-    found: ClusterQueue | None = None
-    """That ClusterQueue; None: there is none of the name."""
+    cluster_queue_name: str | None = None
+    """The ClusterQueue that the LocalQueue names; None: the LocalQueue does not exist."""
+    cluster_queue: ClusterQueue | None = None
+    """That ClusterQueue; None: it does not exist."""
     served: bool = True
-    """Whether the cluster has queues at all."""
+    """Whether the cluster serves LocalQueues at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueResult:
-    """The tier, or why the queue says none; neither where it is silent on purpose."""
+    """The tier, or why the queue gives none; neither where its ClusterQueue has no tier."""
 
     tier: str | None = None
-    trouble: str = ""
+    problem: str = ""
 
 
-NOTHING: Final = QueueResult()
+NO_TIER: Final = QueueResult()
 
 
-def leads_to(local_queue: Json) -> str:
+def cluster_queue_of(local_queue: Json) -> str:
     """The ClusterQueue that a LocalQueue names."""
     return str(mapping(local_queue.get("spec")).get("clusterQueue") or "")
 
@@ -79,7 +79,7 @@ def name_of(obj: Json) -> str:
 
 
 def name_in(obj: Json) -> str:
-    """The queue that an object names, or else what it makes: Jobs of a CronJob, pods."""
+    """The queue that an object names, or else the Jobs or pods that it makes."""
     named = name_of(obj)
     if named or obj.get("kind") == "Pod":
         return named
@@ -88,33 +88,37 @@ def name_in(obj: Json) -> str:
     return next(filter(None, below), "")
 
 
-def says(
+def tier_of(
     queue: Queue, *, namespace: str, labels: Mapping[str, str], tiers: Iterable[str]
 ) -> QueueResult:
-    """What the queue says to work of a namespace with these labels, among these tiers."""
-    found, known = queue.found, tuple(tiers)
+    """The tier that the queue gives to workloads of a namespace, one of `tiers`."""
+    cluster_queue, known = queue.cluster_queue, tuple(tiers)
     if not queue.served:
         why = "this cluster has no LocalQueues; install Kueue, or remove the label"
-        return _silent(queue, f"{why} {vocabulary.QUEUE_NAME_LABEL}")
-    if queue.leads_to is None:
+        return _no_tier(queue, f"{why} {vocabulary.QUEUE_NAME_LABEL}")
+    if queue.cluster_queue_name is None:
         why = f"namespace {namespace!r} has no LocalQueue of that name; create it, or correct"
-        return _silent(queue, f"{why} the label {vocabulary.QUEUE_NAME_LABEL}")
-    its = f"its ClusterQueue {queue.leads_to!r}"
-    if found is None:
-        return _silent(queue, f"{its} does not exist; create it, or name another in the LocalQueue")
-    if not found.tier:
-        return NOTHING
-    if found.takes is None or not label_selectors.matches(found.takes, labels):
+        return _no_tier(queue, f"{why} the label {vocabulary.QUEUE_NAME_LABEL}")
+    its = f"its ClusterQueue {queue.cluster_queue_name!r}"
+    if cluster_queue is None:
+        return _no_tier(
+            queue, f"{its} does not exist; create it, or name another in the LocalQueue"
+        )
+    if not cluster_queue.tier:
+        return NO_TIER
+    if cluster_queue.namespaces is None or not label_selectors.matches(
+        cluster_queue.namespaces, labels
+    ):
         fix = "ask the cluster admin to change its spec.namespaceSelector"
-        return _silent(queue, f"{its} takes no work of namespace {namespace!r}; {fix}")
-    if found.tier.lower() not in known:
+        return _no_tier(queue, f"{its} takes no work of namespace {namespace!r}; {fix}")
+    if cluster_queue.tier.lower() not in known:
         want = f"want one of {', '.join(known)}: ask the cluster admin to correct the label"
-        return _silent(queue, f"{its} has {vocabulary.TIER_LABEL} {found.tier!r}, {want}")
-    return QueueResult(found.tier.lower())
+        return _no_tier(queue, f"{its} has {vocabulary.TIER_LABEL} {cluster_queue.tier!r}, {want}")
+    return QueueResult(cluster_queue.tier.lower())
 
 
-def _silent(queue: Queue, why: str) -> QueueResult:
-    return QueueResult(trouble=f"queue {queue.name!r} gives no tier: {why}")
+def _no_tier(queue: Queue, why: str) -> QueueResult:
+    return QueueResult(problem=f"queue {queue.name!r} gives no tier: {why}")
 
 
 def _labels(obj: Json) -> Json:

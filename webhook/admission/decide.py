@@ -187,8 +187,8 @@ def validate(
     admission = _admission(review, facts, review.object, asked, queue.tier)
     found = evaluate(admission, policies, now=now, inject=False)
     checked = _checked(review, facts, members, found, policies)
-    if queue.trouble and classify.uses_queue(found.identity):
-        checked = replace(checked, notes=(*checked.notes, gang_checks.Note("queue", queue.trouble)))
+    if queue.problem and classify.uses_queue(found.identity):
+        checked = replace(checked, notes=(*checked.notes, gang_checks.Note("queue", queue.problem)))
     problems = [
         *checked.problems,
         *tenant_claims.problems(review, found.identity, policies.tables),
@@ -288,13 +288,13 @@ def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
 def _queue_says(review: Review, facts: Facts, tables: PolicyTables) -> kueue.QueueResult:
     if facts.queue is not None:
         labels = mapping(mapping((facts.namespace or {}).get("metadata")).get("labels"))
-        return kueue.says(
+        return kueue.tier_of(
             facts.queue, namespace=review.namespace, labels=labels, tiers=tables.tiers
         )
     if review.kind == "Pod" and review.operation == "UPDATE":
         before = profiles.read(review.old_object or {})
-        return kueue.QueueResult(str(before.get("tier"))) if "queue" in before else kueue.NOTHING
-    return kueue.NOTHING
+        return kueue.QueueResult(str(before.get("tier"))) if "queue" in before else kueue.NO_TIER
+    return kueue.NO_TIER
 
 
 def _admission(

@@ -117,7 +117,7 @@ class KueueQueues:
         self._local = _QueueInformer(
             client,
             resources.LOCAL_QUEUES,
-            read=kueue.leads_to,
+            read=kueue.cluster_queue_of,
             on_event=self._count,
             sleep=sleep,
         )

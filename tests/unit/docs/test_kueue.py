@@ -22,6 +22,6 @@ TIERS = ("gold", "silver", "bronze")
     ],
 )
 def test_a_warning_is_on_the_page(queue: Queue) -> None:
-    said = kueue.says(queue, namespace="team-a", labels={}, tiers=TIERS)
-    assert said.trouble
-    assert said.trouble in PAGE
+    said = kueue.tier_of(queue, namespace="team-a", labels={}, tiers=TIERS)
+    assert said.problem
+    assert said.problem in PAGE

@@ -57,7 +57,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         pytest.param(
             Queue("gpu", served=False),
             QueueResult(
-                trouble=f"{SILENT}this cluster has no LocalQueues; "
+                problem=f"{SILENT}this cluster has no LocalQueues; "
                 f"install Kueue, or remove the label {NAME}"
             ),
             id="no Kueue",
@@ -65,7 +65,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         pytest.param(
             Queue("gpu"),
             QueueResult(
-                trouble=f"{SILENT}namespace 'team-a' has no LocalQueue of that name; "
+                problem=f"{SILENT}namespace 'team-a' has no LocalQueue of that name; "
                 f"create it, or correct the label {NAME}"
             ),
             id="no LocalQueue",
@@ -73,7 +73,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         pytest.param(
             Queue("gpu", "research"),
             QueueResult(
-                trouble=f"{SILENT}its ClusterQueue 'research' does not exist; "
+                problem=f"{SILENT}its ClusterQueue 'research' does not exist; "
                 "create it, or name another in the LocalQueue"
             ),
             id="no ClusterQueue",
@@ -81,7 +81,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         pytest.param(
             leading_to(a_cluster_queue("gold", {"matchLabels": {"team": "language"}})),
             QueueResult(
-                trouble=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
+                problem=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
                 "ask the cluster admin to change its spec.namespaceSelector"
             ),
             id="a ClusterQueue for other namespaces",
@@ -89,7 +89,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         pytest.param(
             leading_to(a_cluster_queue("gold")),
             QueueResult(
-                trouble=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
+                problem=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
                 "ask the cluster admin to change its spec.namespaceSelector"
             ),
             id="without a selector a ClusterQueue takes nothing",
@@ -97,7 +97,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         pytest.param(
             leading_to(a_cluster_queue("gold", {"matchExpressions": [{"key": "a"}]})),
             QueueResult(
-                trouble=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
+                problem=f"{SILENT}its ClusterQueue 'research' takes no work of namespace 'team-a'; "
                 "ask the cluster admin to change its spec.namespaceSelector"
             ),
             id="a selector that cannot be read takes nothing",
@@ -105,7 +105,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         pytest.param(
             leading_to(a_cluster_queue("platinum", {})),
             QueueResult(
-                trouble=f"{SILENT}its ClusterQueue 'research' has {TIER} 'platinum', want one of "
+                problem=f"{SILENT}its ClusterQueue 'research' has {TIER} 'platinum', want one of "
                 "gold, silver, bronze: ask the cluster admin to correct the label"
             ),
             id="no tier of this cluster",
@@ -113,7 +113,7 @@ def leading_to(cluster_queue: Json) -> Queue:
     ],
 )
 def test_what_a_queue_says(queue: Queue, want: QueueResult) -> None:
-    assert kueue.says(queue, namespace="team-a", labels=LABELS, tiers=TIERS) == want
+    assert kueue.tier_of(queue, namespace="team-a", labels=LABELS, tiers=TIERS) == want
 
 
 def labelled(obj: Json, queue: str) -> Json:
@@ -148,7 +148,9 @@ def test_the_queue_that_an_object_names(obj: Json, want: str) -> None:
 
 
 def test_a_local_queue_leads_to_its_cluster_queue() -> None:
-    assert [kueue.leads_to(row) for row in ({"spec": {"clusterQueue": "research"}}, {})] == [
+    assert [
+        kueue.cluster_queue_of(row) for row in ({"spec": {"clusterQueue": "research"}}, {})
+    ] == [
         "research",
         "",
     ]

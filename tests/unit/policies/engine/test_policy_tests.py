@@ -182,6 +182,6 @@ def test_faults_of_a_test_and_of_its_policies_are_told(tmp_path: Path) -> None:
     results = runner.run([tmp_path], policies=[], compiler=a_compiler()).tests
     told = [str(fault).replace(f"{tmp_path}/", "") for row in results for fault in row.faults]
     assert [row.passed for row in results] == [False, False, False]
-    assert told[0].endswith("expect: nothing is expected; say at least a verdict")
+    assert told[0].endswith("expect: nothing is expected; want at least a verdict")
     assert told[1] == "nowhere.yaml: no such file; check the path"
     assert told[2].startswith("c.yaml:2:1: not YAML")

@@ -177,6 +177,6 @@ def test_a_pod_made_of_a_former_one_gets_the_tier_that_its_queue_has_now() -> No
     """What somebody copies from another pod says nothing about this one."""
     former = created(a_pod(), facts(GOLD))
     annotations = former["metadata"]["annotations"]
-    silver = replace(GOLD, found=ClusterQueue("silver", Selector()))
+    silver = replace(GOLD, cluster_queue=ClusterQueue("silver", Selector()))
     copied = created(a_pod(annotations=annotations), facts(silver))
     assert copied["metadata"]["labels"][TIER] == "silver"

@@ -8,7 +8,7 @@ DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-webhook bench-scheduler bench-hardware bench-tenancy bench-docs cel-conformance faults gang-faults tenancy-faults parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
+.PHONY: help demo install test test-unit test-conformance test-cluster bench-policy bench-http bench-webhook bench-scheduler bench-hardware bench-tenancy bench-docs cel-conformance faults gang-faults tenancy-faults parity fuzz-webhook lint wheel docs binaries generate manifests lock clean
 
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
 
 bench-policy: $(VENV)/dev ## What evaluating policies costs, against the bare engine
 	$(BIN)/python -m tests.bench.bench_policy
+
+bench-http: $(VENV)/dev ## What finding the end of a request costs, against httptools
+	$(BIN)/python -m tests.bench.bench_http
 
 bench-docs: $(VENV)/dev ## The tables of docs/ from the benchmarks that were run
 	$(BIN)/python -m tests.bench.tables

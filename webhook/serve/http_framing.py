@@ -1,48 +1,104 @@
 """
-Where an HTTP/1.1 request ends in the bytes that have come so far.
+Finds the end of an HTTP/1.1 request in the bytes received so far.
 
-    head --blank line--> no body         --> complete
-                    +--> Content-Length  --> so many bytes --> complete
-                    +--> chunked         --> chunks, last chunk, trailers --> complete
-    any step --too long--> Refused 413 / 431      any step --not HTTP--> Refused 400
+    head ──blank line──▶ no body         ──▶ complete
+                    ├──▶ Content-Length  ──▶ so many bytes ──▶ complete
+                    └──▶ chunked         ──▶ chunks, last chunk, trailers ──▶ complete
+    any step ──too long──▶ rejected 413 / 431      any step ──not HTTP──▶ rejected 400
 
-Fed piece by piece and never reading anything twice, so that a thread is spent on whole requests
-only. It finds the end and nothing else: the real parser reads the same bytes afterwards, and has
-the last word on what they mean. `review` spares it what needs no parser: a request as the API
-server writes them, without a header that would change how it is read.
+`httptools` (llhttp, strict) parses the head; a head that two parsers could read in two ways is
+rejected. The chunks are read here, because the worker needs the position of the end, and because
+httptools does not tell the announced size of a chunk. The framer never reads a byte twice, so a
+thread gets complete requests only. gunicorn parses the same bytes again, except those of a plain
+review: a request as the API server writes it, without a header that changes how it is read.
 """
 
 import re
 from typing import Final
 
+import httptools
+
 HEAD_LIMIT: Final = 64 * 1024
 LINE_LIMIT: Final = 1024  # of a chunk's size with its extensions
 
 _END: Final = b"\r\n\r\n"
-_LENGTH: Final = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,18})[ \t]*(?=\r\n)", re.I)
-_ANY_LENGTH: Final = re.compile(rb"\r\ncontent-length[ \t]*:", re.I)
-_CODING: Final = re.compile(rb"\r\ntransfer-encoding[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n)", re.I)
 _SIZE: Final = re.compile(rb"([0-9a-fA-F]{1,12})[ \t]*(?:;.*)?", re.S)
-# Only headers that mean nothing for the length of the body or the fate of the connection.
-_REVIEW: Final = re.compile(
-    rb"POST (/mutate|/validate)(?:\?[!-~]*)? HTTP/1\.1\r\n"
-    rb"(?:(?i:host|user-agent|accept|accept-encoding|authorization|content-length|content-type"
-    rb"|traceparent|tracestate):[\t -~\x80-\xff]*\r\n)+\r\n"
+_REVIEW_PATHS: Final = {b"/mutate": "/mutate", b"/validate": "/validate"}
+# Headers that change neither the length of the body nor the fate of the connection.
+_PLAIN_HEADERS: Final = frozenset(
+    {
+        b"host",
+        b"user-agent",
+        b"accept",
+        b"accept-encoding",
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"traceparent",
+        b"tracestate",
+    }
 )
 
 
 class RequestRejected(Exception):
-    """The request cannot be taken; nothing after it can be read either."""
+    """The request is not accepted; nothing after it on the connection can be read either."""
 
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(status, reason)
-        self.status, self.reason = status, reason
+        self.status = status
+        self.reason = reason
 
 
-def review(request: bytes) -> tuple[str, bytes] | None:
-    """The path and the body of a whole request that plainly asks for a review; None: parse it."""
-    found = _REVIEW.match(request)
-    return None if found is None else (found[1].decode(), request[found.end() :])
+class RequestHead:
+    """The head of a request; httptools calls the `on_` methods."""
+
+    def __init__(self, head: bytes) -> None:
+        self.url = b""
+        self.names: set[bytes] = set()
+        self.lengths: list[bytes] = []
+        self.codings: list[bytes] = []
+        self.is_complete = False
+        parser = httptools.HttpRequestParser(self)
+        try:
+            parser.feed_data(head)
+        except httptools.HttpParserUpgrade:
+            pass  # the webhook speaks HTTP/1.1 alone, as RFC 9110 allows
+        except httptools.HttpParserError as error:
+            if not self._has_unknown_coding:
+                raise RequestRejected("400 Bad Request", f"this is not HTTP: {error}") from error
+        if self._has_unknown_coding:
+            raise RequestRejected("501 Not Implemented", "the transfer coding is not known")
+        if not self.is_complete:
+            raise RequestRejected("400 Bad Request", "this is not HTTP: the head is empty")
+        if len(self.lengths) + len(self.codings) > 1:
+            raise RequestRejected("400 Bad Request", "the length of the body is not clear")
+        self.method = parser.get_method()
+        self.version = parser.get_http_version()
+
+    @property
+    def _has_unknown_coding(self) -> bool:
+        return any(coding != b"chunked" for coding in self.codings)
+
+    @property
+    def review_path(self) -> str | None:
+        """The path of a plain review; None for every other request."""
+        if self.method != b"POST" or self.version != "1.1" or not self.names <= _PLAIN_HEADERS:
+            return None
+        return _REVIEW_PATHS.get(self.url.partition(b"?")[0])
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        lower = name.lower()
+        self.names.add(lower)
+        if lower == b"content-length":
+            self.lengths.append(value)
+        elif lower == b"transfer-encoding":
+            self.codings.append(value.strip().lower())
+
+    def on_headers_complete(self) -> None:
+        self.is_complete = True
 
 
 class RequestFramer:
@@ -50,42 +106,42 @@ class RequestFramer:
 
     def __init__(self, *, body_limit: int) -> None:
         self._limit = body_limit
-        self._seen = 0  # how much of the buffer need not be looked at again
-        self._end: int | None = None  # where the request ends, once that is known
-        self._chunked = False
+        self._seen = 0  # bytes of the buffer that need no second look
+        self._head: RequestHead | None = None
+        self._head_end = 0
+        self._end: int | None = None  # the end of the request, once it is known
         self._body = 0  # bytes of the chunks so far
-        self._last = False  # whether the last chunk has come
+        self._last_chunk_seen = False
 
     def end(self, data: bytearray) -> int | None:
-        """Where the request at the start of the data ends; None while there is more to come."""
-        if self._end is None and not self._chunked:
+        """The end of the request at the start of the data; None while bytes are missing."""
+        if self._head is None:
             self._read_head(data)
-        if self._chunked and self._end is None:
+        if self._head is not None and self._end is None:
             self._read_chunks(data)
         return self._end if self._end is not None and len(data) >= self._end else None
 
+    def review(self, request: bytes) -> tuple[str, bytes] | None:
+        """The path and the body of a complete plain review; None: gunicorn must parse it."""
+        path = None if self._head is None else self._head.review_path
+        return None if path is None else (path, request[self._head_end :])
+
     def _read_head(self, data: bytearray) -> None:
-        found = data.find(_END, max(0, self._seen - 3))
-        if found < 0:
+        blank_line = data.find(_END, max(0, self._seen - 3))
+        if blank_line < 0:
             self._seen = len(data)
             if len(data) > HEAD_LIMIT:
                 raise RequestRejected("431 Request Header Fields Too Large", "the head is too long")
             return
-        self._seen = found + len(_END)
-        head = bytes(data[: found + 2])
-        lengths, codings = _LENGTH.findall(head), _CODING.findall(head)
-        if len(_ANY_LENGTH.findall(head)) != len(lengths) or len(lengths) + len(codings) > 1:
-            raise RequestRejected("400 Bad Request", "the length of the body is not clear")
-        if codings and codings[0].lower() != b"chunked":
-            raise RequestRejected("501 Not Implemented", "the transfer coding is not known")
-        self._chunked = bool(codings)
-        if not self._chunked:
-            length = int(lengths[0]) if lengths else 0
-            self._allow(length)
-            self._end = self._seen + length
+        self._seen = self._head_end = blank_line + len(_END)
+        self._head = RequestHead(bytes(data[: self._head_end]))
+        if not self._head.codings:
+            length = int(self._head.lengths[0]) if self._head.lengths else 0
+            self._check_limit(length)
+            self._end = self._head_end + length
 
     def _read_chunks(self, data: bytearray) -> None:
-        while not self._last:
+        while not self._last_chunk_seen:
             line_end = data.find(b"\r\n", self._seen, self._seen + LINE_LIMIT)
             if line_end < 0:
                 if len(data) - self._seen >= LINE_LIMIT:
@@ -96,29 +152,29 @@ class RequestFramer:
                 raise RequestRejected("400 Bad Request", "the size of a chunk is no number")
             size = int(match[1], 16)
             if size == 0:
-                self._last, self._seen = True, line_end
+                self._last_chunk_seen = True
+                self._seen = line_end
                 break
-            self._body += size
-            # What surrounds the chunks counts as well: it is held in memory like they are.
-            self._allow(max(self._body, line_end))
-            after = line_end + 2 + size
-            if len(data) < after + 2:
-                self._body -= size
+            # The bytes around the chunks count as well: they are held in memory too.
+            self._check_limit(max(self._body + size, line_end))
+            chunk_end = line_end + 2 + size
+            if len(data) < chunk_end + 2:
                 return
-            if data[after : after + 2] != b"\r\n":
+            if data[chunk_end : chunk_end + 2] != b"\r\n":
                 raise RequestRejected("400 Bad Request", "a chunk does not end where it said")
-            self._seen = after + 2
+            self._body += size
+            self._seen = chunk_end + 2
         self._read_trailers(data)
 
     def _read_trailers(self, data: bytearray) -> None:
-        found = data.find(_END, self._seen)
-        if found >= 0:
-            self._end = found + len(_END)
+        blank_line = data.find(_END, self._seen)
+        if blank_line >= 0:
+            self._end = blank_line + len(_END)
         elif len(data) - self._seen > HEAD_LIMIT:
             raise RequestRejected(
                 "431 Request Header Fields Too Large", "the trailers are too long"
             )
 
-    def _allow(self, length: int) -> None:
+    def _check_limit(self, length: int) -> None:
         if length > self._limit:
             raise RequestRejected("413 Content Too Large", f"at most {self._limit} bytes are taken")

@@ -41,7 +41,7 @@ from gunicorn.http.errors import NoMoreData, ParseException
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base import Worker
 
-from webhook.serve import client_auth, http_framing, http_responses, tls
+from webhook.serve import client_auth, http_responses, tls
 from webhook.serve.app import BODY_LIMIT
 from webhook.serve.http_framing import RequestFramer, RequestRejected
 
@@ -265,8 +265,9 @@ class WholeRequestWorker(Worker):
         request = bytes(connection.data[:end])
         del connection.data[:end]
         self._held -= end
+        review = connection.framer.review(request)
         connection.framer = RequestFramer(body_limit=BODY_LIMIT)
-        body = self._answer_now(connection, request)
+        body = self._answer_now(connection, review)
         if body is not None:
             keep = self.alive  # asked late: the end may have come while the app judged
             answer = http_responses.success(body, now=time.time(), keep=keep)
@@ -334,15 +335,14 @@ class WholeRequestWorker(Worker):
         connection.then = Phase.READING if keep else Phase.DRAINING
         connection.enter(Phase.WRITING, time.monotonic(), ANSWER_SECONDS)
 
-    def _answer_now(self, connection: Connection, request: bytes) -> bytes | None:
-        """The body that answers a plain review; None: a thread must see to the request."""
-        plain = http_framing.review(request)
-        if plain is None or self._fast_path is None:
+    def _answer_now(self, connection: Connection, review: tuple[str, bytes] | None) -> bytes | None:
+        """The body that answers a plain review; None: a thread answers the request."""
+        if review is None or self._fast_path is None:
             return None
         try:
-            return self._fast_path(*plain, connection.client)
+            return self._fast_path(*review, connection.client)
         except Exception:
-            logger.exception("a review could not be answered at once")
+            logger.exception("fast path failed; a thread answers the review")
             return None
 
     def _judge(self, connection: Connection, request: bytes) -> None:

@@ -68,17 +68,37 @@ def test_a_connection_that_ends_too_early_gives_no_answer(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        pytest.param(b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "is no HTTP: 'SSH-2.0", id="another protocol"),
+        pytest.param(
+            b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "is no HTTP: .*SSH-2.0", id="another protocol"
+        ),
         pytest.param(b"HTTP/1.1 OK\r\n\r\n", "is no HTTP", id="no status"),
         pytest.param(b"HTTP/2 200 OK\r\n\r\n", "is no HTTP", id="another version"),
-        pytest.param(LENGTH + b"HTTP/1.1", "more than was asked", id="two answers"),
-        pytest.param(CHUNKS + b"x", "more than was asked", id="words after the last chunk"),
-        pytest.param(LENGTH.replace(b" 4 ", b"-4"), "length is '-4'", id="a length below zero"),
-        pytest.param(CHUNKS.replace(b"3\r", b"z\r"), "size is b'z'", id="a chunk without a size"),
-        pytest.param(CHUNKS.replace(b"3\r", b"-3\r"), "size is b'-3'", id="a size below zero"),
-        pytest.param(CHUNKS.replace(b"3\r", b"2\r"), "where it says", id="a chunk of another size"),
+        pytest.param(LENGTH + b"HTTP/1.1", "more than one response", id="two answers"),
+        pytest.param(CHUNKS + b"x", "more than one response", id="words after the last chunk"),
         pytest.param(
-            CHUNKS.replace(b"chunked", b"gzip"), "encoding is 'gzip'", id="an unknown encoding"
+            LENGTH.replace(b" 4 ", b"-4"),
+            "Invalid character in Content-Length",
+            id="a length below zero",
+        ),
+        pytest.param(
+            CHUNKS.replace(b"3\r", b"z\r"),
+            "Invalid character in chunk size",
+            id="a chunk without a size",
+        ),
+        pytest.param(
+            CHUNKS.replace(b"3\r", b"-3\r"),
+            "Invalid character in chunk size",
+            id="a size below zero",
+        ),
+        pytest.param(
+            CHUNKS.replace(b"3\r", b"2\r"),
+            "Expected LF after chunk data",
+            id="a chunk of another size",
+        ),
+        pytest.param(
+            CHUNKS.replace(b"chunked", b"gzip"),
+            "coding of the response is b.gzip",
+            id="an unknown encoding",
         ),
         pytest.param(b"HTTP/1.1 200 OK\r\n" + b"x" * HEAD_LIMIT, "does not end", id="endless head"),
     ],

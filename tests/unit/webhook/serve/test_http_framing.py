@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 
 from webhook.serve.http_framing import (
@@ -5,7 +7,6 @@ from webhook.serve.http_framing import (
     LINE_LIMIT,
     RequestFramer,
     RequestRejected,
-    review,
 )
 
 LIMIT = 1000
@@ -141,5 +142,39 @@ API_SERVER = (
 def test_only_what_is_plainly_a_review_needs_no_parser(
     request_head: bytes, want: str | None
 ) -> None:
-    body = b"{}\r\n\r\n"
+    body = b"{}"
     assert review(request_head + body) == (None if want is None else (want, body))
+
+
+def review(request: bytes) -> tuple[str, bytes] | None:
+    """The review that the framer sees; None also for a request that it rejects."""
+    framer = RequestFramer(body_limit=LIMIT)
+    with contextlib.suppress(RequestRejected):
+        framer.end(bytearray(request))
+    return framer.review(request)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        pytest.param(b"\r\n\r\n", 400, id="nothing but line ends"),
+        pytest.param(b"POST /validate HTTP/1.1\nHost: h\n\n\r\n\r\n", 400, id="bare line feeds"),
+        pytest.param(head("Accept: a\0"), 400, id="a zero byte in a value"),
+        pytest.param(head("Accept: a\rHost: b"), 400, id="half a line end in a value"),
+        pytest.param(head("No colon"), 400, id="a header without a colon"),
+        pytest.param(head("Bad Name: x"), 400, id="a blank in a name"),
+        pytest.param(
+            head("Transfer-Encoding: chunked", "Transfer-Encoding: chunked"), 400, id="coded twice"
+        ),
+        pytest.param(head("Transfer-Encoding: gzip"), 501, id="a coding without chunks"),
+    ],
+)
+def test_a_head_that_parsers_read_in_different_ways_is_rejected(data: bytes, status: int) -> None:
+    with pytest.raises(RequestRejected) as caught:
+        fed(data, piece=len(data))
+    assert caught.value.status.startswith(f"{status} ")
+
+
+def test_an_upgrade_is_ignored() -> None:
+    data = head("Connection: Upgrade", "Upgrade: h2c", "Content-Length: 2") + b"{}"
+    assert (fed(data, piece=7), review(data)) == (len(data), None)

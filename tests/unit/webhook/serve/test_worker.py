@@ -148,7 +148,7 @@ def test_what_fails_at_once_is_tried_by_wsgi(
     with running.connect() as connection:
         connection.sendall(a_request(b"broken"))
         assert read_until(connection, b"broken").startswith(b"HTTP/1.1 200 OK\r\n")
-    assert told == ["a review could not be answered at once"]
+    assert told == ["fast path failed; a thread answers the review"]
 
 
 def test_an_open_connection_gets_its_last_answer_when_the_end_has_come(running: Running) -> None:

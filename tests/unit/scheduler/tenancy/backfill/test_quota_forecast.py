@@ -13,7 +13,7 @@ import pytest
 from scheduler.report import events
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.backfill.test_controller import comes, runs
-from tests.unit.scheduler.tenancy.quota.test_enforcer import GPU, tables
+from tests.unit.scheduler.tenancy.builders import GPU, tables
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cluster import errors
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.preemption.test_controller import gone, of, scene
-from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+from tests.unit.scheduler.tenancy.builders import tables, tenant_pod
 
 Story = Callable[[Bench], Awaitable[Bench | None]]
 Outcome = tuple[str, str, int, tuple[int, int, int]]
@@ -20,43 +20,55 @@ BOTH = "new0 new1"
 NOTHING = (0, 0, 0)
 
 
-async def a_pair(bench: Bench, **more: Any) -> None:
+def remove_evicted(bench: Bench) -> None:
+    """The evicted pods have terminated."""
+    for name in [*bench.api.evicted]:
+        if name in bench.api.pods:
+            bench.delete(name)
+
+
+async def one_node(bench: Bench, policy: PlacementTables | None = None, gpus: int = 2) -> None:
+    bench.scheduler.adopt(policy or tables())
+    bench.node("n", gpus=gpus)
+
+
+async def two_victims_and_a_gang(bench: Bench, **more: Any) -> None:
     """Two nodes with a pod each, and a gang that needs both."""
-    await scene(bench)
+    await one_node(bench)
     bench.node("o", gpus=2)
-    of(bench, "a", "low-n", node="n", gpus=2, **more)
-    of(bench, "a", "low-o", node="o", gpus=2, **more)
+    tenant_pod(bench, "a", "low-n", node="n", gpus=2, **more)
+    tenant_pod(bench, "a", "low-o", node="o", gpus=2, **more)
     for number in range(2):
-        of(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", 2))
+        tenant_pod(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", 2))
 
 
-def a_thief(bench: Bench) -> None:
+def a_competitor(bench: Bench) -> None:
     """Asks nobody to go, and takes whatever is free."""
-    of(bench, "a", "thief", gpus=2, priority=20, preemptionPolicy="Never")
+    tenant_pod(bench, "a", "competitor", gpus=2, priority=20, preemptionPolicy="Never")
 
 
-def an_heir(bench: Bench) -> Bench:
+def a_successor(bench: Bench) -> Bench:
     """A scheduler that knows nothing but the API, the other being no more."""
     bench.leading = False
-    heir = Bench(bench.api)
-    heir.now = bench.now
-    heir.scheduler.adopt(tables())
+    successor = Bench(bench.api)
+    successor.now = bench.now
+    successor.scheduler.adopt(tables())
     for name in ("n", "o"):
-        heir.node(name, gpus=2)
-    heir.show_all()
-    return heir
+        successor.node(name, gpus=2)
+    successor.show_all()
+    return successor
 
 
-async def end(bench: Bench, *names: str) -> None:
+async def delete_pods(bench: Bench, *names: str) -> None:
     for name in names:
         bench.delete(name)
     await bench.settle(1.0)
 
 
-async def end_all(bench: Bench) -> None:
+async def terminate_victims(bench: Bench) -> None:
     for _ in range(3):
         bench.show_all()
-        gone(bench)
+        remove_evicted(bench)
         await bench.settle(1.0)
 
 

@@ -2,135 +2,116 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from cluster import errors
-from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import one_node, remove_evicted
 
 pytestmark = pytest.mark.timeout(30)
 
-GPU = "nvidia.com/gpu"
 Story = Callable[[Bench], Awaitable[None]]
 
 
-def of(bench: Bench, tenant: str, name: str, **more: Any) -> None:
-    labels = {"tenant.kubenexus.io/name": tenant, **more.pop("labels", {})}
-    bench.pod(name, labels=labels, owner="job", **{"cpu": "0", "gpus": 1, **more})
-
-
-def gone(bench: Bench) -> None:
-    """Whoever was evicted has ended."""
-    for name in [*bench.api.evicted]:
-        if name in bench.api.pods:
-            bench.delete(name)
-
-
-async def scene(bench: Bench, policy: PlacementTables | None = None, gpus: int = 2) -> None:
-    bench.scheduler.adopt(policy or tables())
-    bench.node("n", gpus=gpus)
-
-
 async def a_lower_priority_goes(bench: Bench) -> None:
-    await scene(bench)
-    of(bench, "a", "low", node="n", gpus=2)
-    of(bench, "a", "new", gpus=1, priority=10)
+    await one_node(bench)
+    tenant_pod(bench, "a", "low", node="n", gpus=2)
+    tenant_pod(bench, "a", "new", gpus=1, priority=10)
     await bench.settle()
     assert bench.api.nodes()["new"] == ""
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
 
 
 async def equal_priority_stays(bench: Bench) -> None:
-    await scene(bench)
-    of(bench, "a", "low", node="n", gpus=2)
-    of(bench, "a", "new")
+    await one_node(bench)
+    tenant_pod(bench, "a", "low", node="n", gpus=2)
+    tenant_pod(bench, "a", "new")
     await bench.settle()
 
 
 async def a_lower_one_does_not_make_an_equal_one_go(bench: Bench) -> None:
-    await scene(bench)
-    of(bench, "a", "low", node="n")
-    of(bench, "a", "same", node="n", priority=10)
-    of(bench, "a", "new", gpus=2, priority=10)
+    await one_node(bench)
+    tenant_pod(bench, "a", "low", node="n")
+    tenant_pod(bench, "a", "same", node="n", priority=10)
+    tenant_pod(bench, "a", "new", gpus=2, priority=10)
     await bench.settle()
 
 
 async def priority_says_nothing_across_tenants(bench: Bench) -> None:
-    await scene(bench)
-    of(bench, "b", "low", node="n", gpus=2)
-    of(bench, "a", "new", priority=1000)
+    await one_node(bench)
+    tenant_pod(bench, "b", "low", node="n", gpus=2)
+    tenant_pod(bench, "a", "new", priority=1000)
     await bench.settle()
 
 
 async def what_is_marked_goes_across_tenants(bench: Bench) -> None:
-    await scene(bench)
+    await one_node(bench)
     mark = {"workload.kubenexus.io/preemptible": "true"}
-    of(bench, "b", "marked", node="n", labels=mark, priority=50)
-    of(bench, "b", "other", node="n")
-    of(bench, "a", "new")
+    tenant_pod(bench, "b", "marked", node="n", labels=mark, priority=50)
+    tenant_pod(bench, "b", "other", node="n")
+    tenant_pod(bench, "a", "new")
     await bench.settle()
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
 
 
 async def what_was_borrowed_goes_for_a_promise(bench: Bench) -> None:
-    await scene(bench, tables(a={"guaranteed": {GPU: 1}}, b={"guaranteed": {GPU: 1}}))
-    of(bench, "b", "b0", node="n", status={"startTime": "1970-01-01T00:00:10Z"})
-    of(bench, "b", "b1", node="n", status={"startTime": "1970-01-01T00:01:10Z"})
-    of(bench, "a", "new")
+    await one_node(bench, tables(a={"guaranteed": {GPU: 1}}, b={"guaranteed": {GPU: 1}}))
+    tenant_pod(bench, "b", "b0", node="n", status={"startTime": "1970-01-01T00:00:10Z"})
+    tenant_pod(bench, "b", "b1", node="n", status={"startTime": "1970-01-01T00:01:10Z"})
+    tenant_pod(bench, "a", "new")
     await bench.settle()
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
 
 
 async def a_promise_is_not_taken(bench: Bench) -> None:
-    await scene(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 2}}))
-    of(bench, "b", "b0", node="n", gpus=2)
-    of(bench, "a", "new")
+    await one_node(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 2}}))
+    tenant_pod(bench, "b", "b0", node="n", gpus=2)
+    tenant_pod(bench, "a", "new")
     await bench.settle()
 
 
 async def a_gang_goes_as_a_whole_for_a_gang(bench: Bench) -> None:
-    await scene(bench, gpus=4)
+    await one_node(bench, gpus=4)
     for i in range(3):
-        of(bench, "a", f"old{i}", node="n", gang=("old", 3))
+        tenant_pod(bench, "a", f"old{i}", node="n", gang=("old", 3))
     for i in range(3):
-        of(bench, "a", f"new{i}", gang=("new", 3), priority=5)
+        tenant_pod(bench, "a", f"new{i}", gang=("new", 3), priority=5)
     await bench.settle()
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
 
 
 async def never(bench: Bench) -> None:
-    await scene(bench)
-    of(bench, "a", "low", node="n", gpus=2)
-    of(bench, "a", "new", priority=10, preemptionPolicy="Never")
+    await one_node(bench)
+    tenant_pod(bench, "a", "low", node="n", gpus=2)
+    tenant_pod(bench, "a", "new", priority=10, preemptionPolicy="Never")
     await bench.settle()
 
 
 async def a_budget_refuses(bench: Bench) -> None:
-    await scene(bench)
-    of(bench, "a", "kept", node="n")
-    of(bench, "a", "free", node="n", priority=1)
+    await one_node(bench)
+    tenant_pod(bench, "a", "kept", node="n")
+    tenant_pod(bench, "a", "free", node="n", priority=1)
     budget = errors.Retry("budget", details={"causes": [{"reason": "DisruptionBudget"}]})
     bench.api.evict_faults["kept"] = budget
-    of(bench, "a", "new", priority=10)
+    tenant_pod(bench, "a", "new", priority=10)
     await bench.settle()
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
 
 
 async def room_that_was_freed_is_kept(bench: Bench) -> None:
-    await scene(bench)
-    of(bench, "a", "low", node="n", gpus=2)
-    of(bench, "a", "new", gpus=2, priority=10)
+    await one_node(bench)
+    tenant_pod(bench, "a", "low", node="n", gpus=2)
+    tenant_pod(bench, "a", "new", gpus=2, priority=10)
     await bench.settle()
-    of(bench, "a", "thief", priority=20, preemptionPolicy="Never")
-    gone(bench)
+    tenant_pod(bench, "a", "competitor", priority=20, preemptionPolicy="Never")
+    remove_evicted(bench)
     await bench.settle()
 
 
@@ -215,9 +196,9 @@ def test_events_name_preemptor_reason_and_victims(story: Story, victim: str, rea
 def test_room_is_open_again_when_the_victims_do_not_go() -> None:
     async def run() -> Bench:
         bench = Bench()
-        await scene(bench)
-        of(bench, "a", "stuck", node="n", gpus=2)
-        of(bench, "a", "new", gpus=2, priority=10)
+        await one_node(bench)
+        tenant_pod(bench, "a", "stuck", node="n", gpus=2)
+        tenant_pod(bench, "a", "new", gpus=2, priority=10)
         await bench.settle()
         assert len(bench.scheduler.cache.reserved) == 1
         await bench.settle(200.0)

@@ -15,20 +15,21 @@ from cluster import errors
 from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.fake_api import Lost
+from tests.unit.scheduler.tenancy.builders import tables, tenant_pod
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
     BOTH,
     BROKEN,
     BUDGET,
     NOTHING,
     Story,
-    a_pair,
-    a_thief,
-    end,
-    end_all,
+    a_competitor,
+    delete_pods,
+    one_node,
     outcome,
+    remove_evicted,
+    terminate_victims,
+    two_victims_and_a_gang,
 )
-from tests.unit.scheduler.tenancy.preemption.test_controller import gone, of, scene
-from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -40,27 +41,27 @@ GPU = "nvidia.com/gpu"
 
 async def the_second_is_refused_for_a_while(bench: Bench) -> None:
     bench.api.in_earnest["low-o"] = deque([BUDGET] * 3)
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 async def the_second_stays_and_another_goes(bench: Bench) -> None:
     bench.api.in_earnest["low-o"] = deque([BUDGET] * 50)
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     bench.node("p", gpus=2)
-    of(bench, "a", "other", node="p", gpus=2, priority=5)
+    tenant_pod(bench, "a", "other", node="p", gpus=2, priority=5)
     await bench.settle()
-    a_thief(bench)
-    await end_all(bench)
+    a_competitor(bench)
+    await terminate_victims(bench)
 
 
 async def the_first_is_refused(bench: Bench) -> None:
     bench.api.in_earnest["low-n"] = deque([BUDGET])
     bench.api.in_earnest["low-o"] = deque([BUDGET])
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 async def those_under_a_budget_are_asked_first(bench: Bench) -> None:
@@ -71,34 +72,34 @@ async def those_under_a_budget_are_asked_first(bench: Bench) -> None:
     }
     bench.scheduler.budgets.put(DisruptionBudget.read(row))
     bench.api.in_earnest["kept"] = deque([BUDGET] * 50)
-    await scene(bench)
-    of(bench, "a", "free", node="n")
-    of(bench, "a", "kept", node="n", labels={"app": "x"})
-    of(bench, "a", "new", gpus=2, priority=10)
+    await one_node(bench)
+    tenant_pod(bench, "a", "free", node="n")
+    tenant_pod(bench, "a", "kept", node="n", labels={"app": "x"})
+    tenant_pod(bench, "a", "new", gpus=2, priority=10)
     await bench.settle()
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 async def answers_are_lost(bench: Bench) -> None:
     bench.api.in_earnest["low-n"] = deque([Lost("no answer"), BROKEN, BROKEN])
     bench.api.in_earnest["low-o"] = deque([BROKEN, Lost("no answer")])
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 async def nobody_answers_until_it_is_too_late(bench: Bench) -> None:
     bench.api.in_earnest["low-o"] = deque([BROKEN] * 500)
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
-    await end(bench, "low-n")
+    await delete_pods(bench, "low-n")
     await bench.settle(200.0)
     bench.api.in_earnest.clear()
 
 
 async def the_pods_cannot_be_told(bench: Bench) -> None:
     bench.api.patch_faults = deque([BROKEN] * 8)
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
 
 
@@ -111,7 +112,7 @@ async def the_lease_ends_before_the_first_goes(bench: Bench) -> None:
         return await told(*args, **more)
 
     api.patch_status = and_no_more  # type: ignore[method-assign] # the lease is lost just then
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
 
 
@@ -119,29 +120,29 @@ async def the_lease_ends_before_the_first_goes(bench: Bench) -> None:
 
 
 async def victims_ignore_their_grace(bench: Bench) -> None:
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
     bench.show_all()
     await bench.settle(400.0)
-    a_thief(bench)
+    a_competitor(bench)
     await bench.settle(100.0)
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 async def victims_never_end(bench: Bench) -> None:
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
     bench.show_all()
     await bench.settle(1000.0)
 
 
 async def a_bind_fails(bench: Bench) -> None:
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
     bench.api.faults.extend([errors.Conflict("no")] * 8)
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
-    a_thief(bench)
+    a_competitor(bench)
     bench.api.faults.clear()
     for _ in range(5):
         await bench.settle(5.0)
@@ -149,11 +150,11 @@ async def a_bind_fails(bench: Bench) -> None:
 
 
 async def the_unit_is_gone(bench: Bench) -> None:
-    await a_pair(bench)
+    await two_victims_and_a_gang(bench)
     await bench.settle()
     for name in ("new0", "new1"):
         bench.delete(name)
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 # --- several at once ---
@@ -161,32 +162,32 @@ async def the_unit_is_gone(bench: Bench) -> None:
 
 async def two_gangs_share_nodes(bench: Bench) -> None:
     """Victims of both have pods on both nodes: no third gang goes."""
-    await scene(bench, gpus=6)
+    await one_node(bench, gpus=6)
     bench.node("o", gpus=6)
     for gang, priority in (("v", 0), ("w", 0), ("x", 5)):
         for number in range(4):
             node = "no"[number % 2]
-            of(bench, "a", f"{gang}{number}", node=node, gang=(gang, 4), priority=priority)
+            tenant_pod(bench, "a", f"{gang}{number}", node=node, gang=(gang, 4), priority=priority)
     for gang in ("new", "too"):
         for number in range(4):
-            of(bench, "a", f"{gang}{number}", gang=(gang, 4), priority=10)
+            tenant_pod(bench, "a", f"{gang}{number}", gang=(gang, 4), priority=10)
         await bench.settle()
         bench.show_all()
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 async def two_claims_on_what_one_tenant_can_spare(bench: Bench) -> None:
-    await scene(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 1}}))
-    of(bench, "b", "b0", node="n")
-    of(bench, "b", "b1", node="n")
-    of(bench, "a", "new0")
-    of(bench, "a", "new1")
+    await one_node(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 1}}))
+    tenant_pod(bench, "b", "b0", node="n")
+    tenant_pod(bench, "b", "b1", node="n")
+    tenant_pod(bench, "a", "new0")
+    tenant_pod(bench, "a", "new1")
     await bench.settle()
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 @pytest.mark.parametrize(
-    ("story", "evicted", "placed", "in_vain"),
+    ("story", "evicted", "placed", "wasted"),
     [
         pytest.param(
             the_second_is_refused_for_a_while,
@@ -272,14 +273,14 @@ async def two_claims_on_what_one_tenant_can_spare(bench: Bench) -> None:
         ),
     ],
 )
-def test_stories(story: Story, evicted: str, placed: str, in_vain: int) -> None:
-    assert asyncio.run(outcome(story)) == (evicted, placed, in_vain, NOTHING)
+def test_stories(story: Story, evicted: str, placed: str, wasted: int) -> None:
+    assert asyncio.run(outcome(story)) == (evicted, placed, wasted, NOTHING)
 
 
 def test_pods_are_told_before_anybody_goes() -> None:
     async def run() -> list[tuple[str, str]]:
         bench = Bench()
-        await a_pair(bench)
+        await two_victims_and_a_gang(bench)
         await bench.settle()
         return bench.api.made
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.preemption.test_controller import GPU, gone, of
-from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import remove_evicted
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -18,10 +18,10 @@ async def play(promised: dict[str, Any], asks: dict[str, Any]) -> Bench:
     bench.scheduler.adopt(tables(a={"guaranteed": promised}))
     for name, model in (("fast", "H100"), ("slow", "L4")):
         bench.node(name, cpu="4", gpus=1, labels={"gpu.kubenexus.io/model": model})
-        of(bench, "b", f"{name}-b", node=name, cpu="4")
-    of(bench, "a", "mine", **asks)
+        tenant_pod(bench, "b", f"{name}-b", node=name, cpu="4")
+    tenant_pod(bench, "a", "mine", **asks)
     await bench.settle()
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
     return bench
 

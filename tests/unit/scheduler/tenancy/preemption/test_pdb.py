@@ -7,7 +7,8 @@ import pytest
 
 from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.preemption.test_controller import gone, of, scene
+from tests.unit.scheduler.tenancy.builders import tenant_pod
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import one_node, remove_evicted
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -25,17 +26,17 @@ def budget(name: str, allowed: int, **more: Any) -> DisruptionBudget:
 
 async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
     """Three pods of two GPUs on three nodes, all under the label of the budget."""
-    await scene(bench)
+    await one_node(bench)
     for node in ("n", "o", "p"):
         if node != "n":
             bench.node(node, gpus=2)
-        of(bench, "a", f"on-{node}", node=node, gpus=2, labels={"app": "x"})
+        tenant_pod(bench, "a", f"on-{node}", node=node, gpus=2, labels={"app": "x"})
     for one in budgets:
         bench.scheduler.budgets.put(one)
     for number in range(asked):
-        of(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", asked))
+        tenant_pod(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", asked))
     await bench.settle()
-    gone(bench)
+    remove_evicted(bench)
     await bench.settle()
 
 
@@ -78,15 +79,15 @@ def test_a_pod_that_no_budget_holds_goes_instead() -> None:
 
     async def run() -> Bench:
         bench = Bench()
-        await scene(bench)
+        await one_node(bench)
         for number, node in enumerate(("n", "o", "p")):
             if node != "n":
                 bench.node(node, gpus=2)
             labels = {"app": "x"} if number < 2 else {}
-            of(bench, "a", f"on-{node}", node=node, gpus=2, labels=labels, priority=number)
+            tenant_pod(bench, "a", f"on-{node}", node=node, gpus=2, labels=labels, priority=number)
         bench.scheduler.budgets.put(budget("one", 1))
         for number in range(2):
-            of(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", 2))
+            tenant_pod(bench, "a", f"new{number}", gpus=2, priority=10, gang=("new", 2))
         await bench.settle()
         return bench
 
@@ -96,33 +97,33 @@ def test_a_pod_that_no_budget_holds_goes_instead() -> None:
 def test_the_room_is_nominated_and_a_successor_keeps_it() -> None:
     async def run() -> tuple[list[Any], dict[str, str], int]:
         bench = Bench()
-        await scene(bench)
-        of(bench, "a", "low", node="n", gpus=2)
-        of(bench, "a", "new", gpus=2, priority=10)
+        await one_node(bench)
+        tenant_pod(bench, "a", "low", node="n", gpus=2)
+        tenant_pod(bench, "a", "new", gpus=2, priority=10)
         await bench.settle()
         told = [body["status"] for name, body in bench.api.patches if name == "new"]
-        heir = Bench(bench.api)
-        heir.now = bench.now
-        heir.show_all()
-        of(heir, "b", "thief", gpus=2, priority=50)
-        await scene(heir)
-        heir.show_all()
-        await heir.settle(1.0)
-        gone(heir)
-        await heir.settle(1.0)
-        return told, heir.api.nodes(), len(heir.scheduler.cache.reserved)
+        successor = Bench(bench.api)
+        successor.now = bench.now
+        successor.show_all()
+        tenant_pod(successor, "b", "competitor", gpus=2, priority=50)
+        await one_node(successor)
+        successor.show_all()
+        await successor.settle(1.0)
+        remove_evicted(successor)
+        await successor.settle(1.0)
+        return told, successor.api.nodes(), len(successor.scheduler.cache.reserved)
 
     told, nodes, held = asyncio.run(run())
     assert told == [{"nominatedNodeName": "n"}]
-    assert (nodes, held) == ({"new": "n", "thief": ""}, 0)
+    assert (nodes, held) == ({"new": "n", "competitor": ""}, 0)
 
 
 def test_what_is_given_up_is_nominated_no_longer() -> None:
     async def run() -> list[Any]:
         bench = Bench()
-        await scene(bench)
-        of(bench, "a", "stuck", node="n", gpus=2)
-        of(bench, "a", "new", gpus=2, priority=10)
+        await one_node(bench)
+        tenant_pod(bench, "a", "stuck", node="n", gpus=2)
+        tenant_pod(bench, "a", "new", gpus=2, priority=10)
         await bench.settle()
         await bench.settle(200.0)
         return [body["status"] for name, body in bench.api.patches if name == "new"]

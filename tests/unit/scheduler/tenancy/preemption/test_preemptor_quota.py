@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.preemption.preemption_cases import end_all
-from tests.unit.scheduler.tenancy.preemption.test_controller import of, scene
-from tests.unit.scheduler.tenancy.quota.test_enforcer import GPU, tables
+from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import one_node, terminate_victims
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -20,24 +19,24 @@ Story = Callable[[Bench], Awaitable[None]]
 
 
 async def room_is_made(bench: Bench, limit: int = 6) -> None:
-    await scene(bench, tables(a={"max": {GPU: limit}}), gpus=3)
+    await one_node(bench, tables(a={"max": {GPU: limit}}), gpus=3)
     bench.node("o", gpus=4)
-    of(bench, "a", "low", node="n")
-    of(bench, "a", "same", node="o", gpus=2, priority=5)
-    of(bench, "a", "new", gpus=3, priority=5)
+    tenant_pod(bench, "a", "low", node="n")
+    tenant_pod(bench, "a", "same", node="o", gpus=2, priority=5)
+    tenant_pod(bench, "a", "new", gpus=3, priority=5)
     await bench.settle()
     assert bench.api.evicted == ["low"]
 
 
 async def another_comes(bench: Bench) -> None:
     await room_is_made(bench)
-    of(bench, "a", "other", gpus=2)
+    tenant_pod(bench, "a", "other", gpus=2)
     await bench.settle()
 
 
 async def another_comes_and_all_end(bench: Bench) -> None:
     await another_comes(bench)
-    await end_all(bench)
+    await terminate_victims(bench)
 
 
 async def the_unit_is_taken_back(bench: Bench) -> None:
@@ -49,20 +48,20 @@ async def the_unit_is_taken_back(bench: Bench) -> None:
 
 async def the_quota_is_enough(bench: Bench) -> None:
     await room_is_made(bench, limit=7)
-    of(bench, "a", "other", gpus=2)
+    tenant_pod(bench, "a", "other", gpus=2)
     await bench.settle()
 
 
 async def another_tenant_comes(bench: Bench) -> None:
     await room_is_made(bench)
-    of(bench, "b", "other", gpus=2)
+    tenant_pod(bench, "b", "other", gpus=2)
     await bench.settle()
 
 
 async def a_gang_comes_that_needs_one(bench: Bench) -> None:
     await room_is_made(bench)
     for number in range(2):
-        of(bench, "a", f"other{number}", gang=("other", 1))
+        tenant_pod(bench, "a", f"other{number}", gang=("other", 1))
     await bench.settle()
 
 

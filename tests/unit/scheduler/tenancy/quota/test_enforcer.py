@@ -2,31 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
-from policies.documents.tenancy import Quota, Sharing
-from policies.engine.policyset import PolicyTables as PolicyTables
-from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
 
 pytestmark = pytest.mark.timeout(30)
 
-GPU = "nvidia.com/gpu"
 Story = Callable[[Bench], Awaitable[None]]
-
-
-def tables(sharing: dict[str, Any] | None = None, **quotas: dict[str, Any]) -> PlacementTables:
-    said = PolicyTables(
-        {},
-        {},
-        {},
-        (),
-        sharing=Sharing.model_validate(sharing or {}),
-        quotas={name: Quota.model_validate(row) for name, row in quotas.items()},
-    )
-    return PlacementTables(policy=said)
 
 
 def play(story: Story) -> Bench:
@@ -38,17 +22,12 @@ def play(story: Story) -> Bench:
     return asyncio.run(run())
 
 
-def of(bench: Bench, tenant: str, name: str, **more: Any) -> None:
-    labels = {"tenant.kubenexus.io/name": tenant}
-    bench.pod(name, labels=labels, **{"cpu": "0", "gpus": 1, **more})
-
-
 async def a_limit_is_reached(bench: Bench) -> None:
     bench.scheduler.adopt(tables(a={"max": {GPU: 2}}))
     bench.node("n", gpus=8)
     for i in range(3):
-        of(bench, "a", f"a{i}", created=f"2026-01-01T00:00:0{i}Z")
-    of(bench, "b", "b")
+        tenant_pod(bench, "a", f"a{i}", created=f"2026-01-01T00:00:0{i}Z")
+    tenant_pod(bench, "b", "b")
     await bench.settle()
 
 
@@ -62,7 +41,7 @@ async def a_gang_counts_as_a_whole(bench: Bench) -> None:
     bench.scheduler.adopt(tables(a={"max": {GPU: 3}}))
     bench.node("n", gpus=8)
     for i in range(4):
-        of(bench, "a", f"g{i}", gang=("g", 4))
+        tenant_pod(bench, "a", f"g{i}", gang=("g", 4))
     await bench.settle()
 
 
@@ -70,7 +49,7 @@ async def members_above_the_minimum_follow_as_far_as_allowed(bench: Bench) -> No
     bench.scheduler.adopt(tables(a={"max": {GPU: 3}}))
     bench.node("n", gpus=8)
     for i in range(4):
-        of(bench, "a", f"g{i}", gang=("g", 2), created=f"2026-01-01T00:00:0{i}Z")
+        tenant_pod(bench, "a", f"g{i}", gang=("g", 2), created=f"2026-01-01T00:00:0{i}Z")
     await bench.settle()
 
 
@@ -84,9 +63,9 @@ async def a_limit_of_a_group(bench: Bench) -> None:
     }
     bench.scheduler.adopt(tables(tree))
     bench.node("n", cpu="8")
-    of(bench, "a", "a", cpu="1", gpus=0)
+    tenant_pod(bench, "a", "a", cpu="1", gpus=0)
     await bench.settle()
-    of(bench, "b", "b", cpu="2", gpus=0)
+    tenant_pod(bench, "b", "b", cpu="2", gpus=0)
     await bench.settle()
 
 
@@ -102,7 +81,7 @@ async def limits_of_a_kind_of_gpu(bench: Bench) -> None:
     bench.node("fast2", gpus=1, labels={"gpu.kubenexus.io/model": "H100"})
     bench.node("slow", gpus=4, labels={"gpu.kubenexus.io/model": "L4"})
     for i in range(4):
-        of(bench, "a", f"g{i}", gang=("g", 4))
+        tenant_pod(bench, "a", f"g{i}", gang=("g", 4))
     await bench.settle()
 
 
@@ -110,11 +89,11 @@ async def turns(bench: Bench) -> None:
     """Room for three more; a has two pods already, and its others came first."""
     bench.scheduler.adopt(tables())
     bench.node("n", gpus=5)
-    of(bench, "a", "a0", node="n")
-    of(bench, "a", "a1", node="n")
+    tenant_pod(bench, "a", "a0", node="n")
+    tenant_pod(bench, "a", "a1", node="n")
     for i in range(3):
-        of(bench, "a", f"a{i + 2}", created="2026-01-01T00:00:00Z")
-        of(bench, "b", f"b{i}", created="2026-01-01T01:00:00Z")
+        tenant_pod(bench, "a", f"a{i + 2}", created="2026-01-01T00:00:00Z")
+        tenant_pod(bench, "b", f"b{i}", created="2026-01-01T01:00:00Z")
     await bench.settle()
 
 

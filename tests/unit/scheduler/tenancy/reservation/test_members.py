@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.quota.test_enforcer import tables
+from tests.unit.scheduler.tenancy.builders import tables
 
 pytestmark = pytest.mark.timeout(30)
 

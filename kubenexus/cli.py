@@ -5,19 +5,18 @@ The `kubenexus` command: options in, one call, exit code out.
     webhook     serve admission reviews
     scheduler   place pending pods
     dev         a real control plane on this machine
-    policy      the tools of policy authors
-    audit       what exists and would not be admitted today
-    why         why a pod waits, and what would help
-    labeler     tell the cluster what a node is like inside
-    node        what a node is like inside, who says so, and who holds what
-    install     what the chart's hooks run
+    policy      lint, test, explain, measure and export policies
+    audit       find objects that admission would not admit today
+    why         why a pod is pending, and what would help
+    labeler     publish a host's NUMA nodes and GPUs on its Node object
+    node        NUMA nodes, GPUs and usage of a node
+    install     the chart's hooks
 
-    exit 0   done; a refused manifest is a result of `simulate`, not a failure of it
-    exit 1   it could not be done, and the message says why
+    exit 0   done; a denied manifest is a result of `simulate`, not a failure
+    exit 1   the command failed, and the message says why
     exit 2   the input is wrong, and the message says where
 
-Each command imports what it needs when it runs, so that none waits for the others' libraries.
-Nothing is decided here.
+Each command imports its own libraries when it runs, so that the others do not slow it down.
 """
 
 import sys
@@ -42,14 +41,14 @@ app: Final = typer.Typer(
 
 
 class Output(StrEnum):
-    """How a result is written."""
+    """The format of the result."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Release(StrEnum):
-    """What is done about a gang that stays partial."""
+    """What the scheduler does with a gang that stays partial."""
 
     EVICT = "evict"
     HOLD = "hold"
@@ -61,7 +60,7 @@ def main() -> None:
 
 
 def _bad_input(exc: Exception | str) -> typer.Exit:
-    """One line on standard error; the caller raises what is returned."""
+    """Print one line on standard error; the caller raises the result."""
     typer.echo(f"kubenexus: {exc}", err=True)
     return typer.Exit(BAD_INPUT)
 
@@ -109,7 +108,7 @@ def simulate(
         typer.Option(
             "--for",
             metavar="DURATION",
-            help="Virtual time: work arrives for so long, such as 6h, runs, and goes.",
+            help="Virtual time: simulate jobs that arrive within this time, such as 6h.",
         ),
     ] = None,
     jobs: Annotated[
@@ -117,26 +116,26 @@ def simulate(
         typer.Option(help="Virtual time: a CSV list of jobs; default: the folder's jobs.csv."),
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Virtual time: FIFO and greedy backfill beside it.")
+        bool, typer.Option("--compare", help="Virtual time: also run FIFO and greedy scheduling.")
     ] = False,
     what_if: Annotated[
         list[Path] | None,
         typer.Option(help="Virtual time: policies to try in place of those with the same names."),
     ] = None,
     timeline: Annotated[
-        bool, typer.Option("--timeline", help="Virtual time: everything that happened, and when.")
+        bool, typer.Option("--timeline", help="Virtual time: print every arrival, start and end.")
     ] = False,
 ) -> None:
-    """Admit and place manifests on a cluster described in YAML, with the code that runs in one.
+    """Admit and place manifests on a cluster described in YAML, with the code of the services.
 
-    Prints for each manifest the verdict, what was injected, and where its pods would run; for
-    what is refused or does not fit, why. In virtual time it prints who waited how long and got how
-    much, tenant by tenant. Ends with 0 when the simulation ran, 2 on bad input.
+    Prints for each manifest the verdict, the injected fields, and the nodes of its pods; for denied
+    and pending pods the reasons. In virtual time it prints the waiting times and shares of each
+    tenant. Ends with 0 when the simulation ran, 2 on bad input.
     """
     from kubenexus.simulate import command, render
     from policies.engine import loader
 
-    asked = command.SimulateOptions(
+    options = command.SimulateOptions(
         path,
         cluster=cluster,
         policies=tuple(policies or (loader.LIBRARY,)),
@@ -148,7 +147,7 @@ def simulate(
         json=output is Output.JSON,
     )
     try:
-        command.simulate(asked, render.console())
+        command.simulate(options, render.console())
     except command.InputError as exc:
         raise _bad_input(exc) from exc
 
@@ -169,29 +168,29 @@ def webhook(
     ] = None,
     client_ca: Annotated[
         Path | None,
-        typer.Option(help="Answer reviews only to clients with a certificate of this authority."),
+        typer.Option(help="Only answer clients with a certificate of this CA."),
     ] = None,
     client_name: Annotated[
         list[str] | None,
-        typer.Option(help="A name that such a certificate must carry; default: any."),
+        typer.Option(help="A name that the client certificate must have; default: any."),
     ] = None,
     scheduler_user: Annotated[
         list[str] | None,
-        typer.Option(help="A user that the scheduler may be; default: its service account."),
+        typer.Option(help="A user name of the scheduler; default: its service account."),
     ] = None,
     policy_objects: Annotated[
-        bool, typer.Option(help="Follow PlatformPolicy and TenantPolicy objects as well.")
+        bool, typer.Option(help="Also apply PlatformPolicy and TenantPolicy objects.")
     ] = True,
     configuration: Annotated[
         str | None,
-        typer.Option(help="The ValidatingWebhookConfiguration whose rules follow the policies."),
+        typer.Option(help="The ValidatingWebhookConfiguration whose rules the webhook updates."),
     ] = None,
     event_defaults: Annotated[
-        bool, typer.Option("--event-defaults", help="Write Events about what policies inject.")
+        bool, typer.Option("--event-defaults", help="Write Events about injected defaults.")
     ] = False,
     engine: Annotated[str | None, typer.Option(help="The CEL engine; default: the best.")] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; one a core is enough.")] = 2,
-    threads: Annotated[int, typer.Option(min=1, help="Threads a process.")] = 8,
+    workers: Annotated[int, typer.Option(min=1, help="Processes; one per core is enough.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per process.")] = 8,
 ) -> None:
     """Serve admission reviews to the API server."""
     from cluster import errors
@@ -236,41 +235,44 @@ def scheduler(
         str | None, typer.Option(help="Place the pods whose spec.schedulerName is this.")
     ] = None,
     leader_elect: Annotated[
-        bool, typer.Option("--leader-elect", help="Run several, of which one works at a time.")
+        bool, typer.Option("--leader-elect", help="Run several replicas; one is active at a time.")
     ] = False,
     lease_namespace: Annotated[
-        str | None, typer.Option(help="Where the lease of --leader-elect is.")
+        str | None, typer.Option(help="The namespace of the lease of --leader-elect.")
     ] = None,
     release: Annotated[
         Release,
         typer.Option(
-            help="Bound members of a gang that cannot be completed in time: evict those that a "
-            "controller makes anew, or hold them and say so."
+            help="A gang that stays partial: evict its bound members that have a controller, or "
+            "hold them and write an Event."
         ),
     ] = Release.EVICT,
     starving_after: Annotated[
         float,
-        typer.Option(min=1.0, help="Seconds after which a pod goes before others of its priority."),
+        typer.Option(
+            min=1.0, help="Seconds after which a pending pod precedes others of its priority."
+        ),
     ] = 60.0,
     hold_seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long nodes are held for a gang that starves.")
+        float,
+        typer.Option(min=0.0, help="Seconds for which nodes are reserved for a starving gang."),
     ] = 300.0,
     policies: Annotated[
         list[Path] | None,
         typer.Option(help="Policy files or folders; default: the policies that ship."),
     ] = None,
     policy_objects: Annotated[
-        bool, typer.Option(help="Follow PlatformPolicy and TenantPolicy objects as well.")
+        bool, typer.Option(help="Also apply PlatformPolicy and TenantPolicy objects.")
     ] = True,
     provisioning_class: Annotated[
         str,
         typer.Option(
-            help="Ask for nodes for gangs that lack room, with ProvisioningRequests of this class; "
-            "default: autoscalers see the pods alone."
+            help="Request nodes for gangs that lack capacity, with ProvisioningRequests of this "
+            "class; default: autoscalers see the pods only."
         ),
     ] = "",
 ) -> None:
-    """Place pending pods, gangs whole."""
+    """Place pending pods, and gangs as a whole."""
     from cluster import errors
     from kubenexus import json_logs
     from policies import vocabulary
@@ -309,7 +311,7 @@ def dev(context: typer.Context) -> None:
 
 @app.command(context_settings={**_PASS_ALL, "help_option_names": []})
 def policy(context: typer.Context) -> None:
-    """Write, test and explain policies: lint, test, explain, bench, export, schema, version."""
+    """Work on policies: lint, test, explain, bench, export, schema, version."""
     from kubenexus.policy import cli
 
     cli.app(context.args, prog_name="kubenexus policy")
@@ -317,7 +319,7 @@ def policy(context: typer.Context) -> None:
 
 @app.command(context_settings={**_PASS_ALL, "help_option_names": []})
 def audit(context: typer.Context) -> None:
-    """Find what exists and would not be admitted today, such as while the webhook was off."""
+    """Find existing objects that admission would not admit today."""
     from kubenexus.audit import cli
 
     cli.app(context.args, prog_name="kubenexus audit")
@@ -325,7 +327,7 @@ def audit(context: typer.Context) -> None:
 
 @app.command(context_settings={**_PASS_ALL, "help_option_names": []})
 def why(context: typer.Context) -> None:
-    """Say why a pod waits: reasons, the nearest node, and what alone would make it fit."""
+    """Explain why a pod is pending: reasons, the nearest node, and what would make it fit."""
     from kubenexus.why import cli
 
     cli.app(context.args, prog_name="kubenexus why")
@@ -333,7 +335,7 @@ def why(context: typer.Context) -> None:
 
 @app.command(context_settings={**_PASS_ALL, "help_option_names": []})
 def labeler(context: typer.Context) -> None:
-    """Write a host's NUMA nodes and GPUs on its node object; runs on every node."""
+    """Publish a host's NUMA nodes and GPUs on its Node object; runs on every node."""
     from kubenexus.labeler import cli
 
     cli.app(context.args, prog_name="kubenexus labeler")
@@ -341,7 +343,7 @@ def labeler(context: typer.Context) -> None:
 
 @app.command(context_settings={**_PASS_ALL, "help_option_names": []})
 def node(context: typer.Context) -> None:
-    """Show what a node is like inside, where each fact comes from, and who holds what: describe."""
+    """Show NUMA nodes, GPUs and usage of a node, with the source of each fact: describe."""
     from kubenexus.node import cli
 
     cli.app(context.args, prog_name="kubenexus node")
@@ -349,7 +351,7 @@ def node(context: typer.Context) -> None:
 
 @app.command(context_settings={**_PASS_ALL, "help_option_names": []})
 def install(context: typer.Context) -> None:
-    """Register the webhook, probe it, make its certificate, clean up: the chart's hooks."""
+    """Run the chart's hooks: certificates, register, probe, cleanup."""
     from kubenexus.install import cli
 
     cli.app(context.args, prog_name="kubenexus install")

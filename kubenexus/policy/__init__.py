@@ -1,14 +1,15 @@
 """
-`kubenexus policy`: the tools of policy authors, over the engine that serves admission.
+`kubenexus policy`: the tools of policy authors, on the engine that serves admission.
 
-    lint      everything that is wrong with policy files, at once
-    test      PolicyTest documents against policies, and which rules no test has met
-    explain   what policies make of one object, expression by expression
-    bench     what each policy costs, against a saved baseline
-    export    the part that Kubernetes can evaluate itself
-    schema    the JSON Schemas of the documents
-    version   the CEL engine in use
+    cli          options and exit codes
+    lint         every fault of policy files at once
+    policy_test  run PolicyTest documents, and list rules without a test
+    explain      evaluate one object, expression by expression
+    bench        the cost of each policy, against a saved baseline
+    export       policies as ValidatingAdmissionPolicy and MutatingAdmissionPolicy
+    version      the CEL engine in use
+    inputs       the files that a command reads
+    errors       errors of the commands
 
-One module a command, each a pure function from inputs to a report, with its text and JSON forms
-beside it; `cli` reads options and sets exit codes. Nothing here decides what a policy means.
+Each command is a pure function from inputs to a report, with its text and JSON forms.
 """

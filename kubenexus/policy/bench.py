@@ -1,13 +1,13 @@
 """
-`policy bench`: what policies cost a request, each by itself and all together.
+`policy bench`: the cost of policies per request, each alone and all together.
 
     objects x rounds --evaluate, timed--> nanoseconds --sort--> p50, p95, p99
                                                                    |
                                                   saved baseline --+--> ratios
 
-A policy by itself keeps the tables of the whole set, so that it decides as it would there. One
-request after another on one thread: times are the engine's, without a server around it. The clock
-is passed in; a machine that is busy shows in p99 first, so ratios are read at p50.
+A policy alone keeps the tables of the whole set, so that its decisions do not change. Requests run
+one after another on one thread, without a server. The clock is passed in. A busy machine affects
+p99 first, so ratios compare p50.
 """
 
 import json
@@ -154,7 +154,7 @@ def as_text(report: BenchReport, baseline: BenchReport | None = None) -> str:
             line + (f"  {_times(_ratio(cost, _saved(baseline, name)))}" if baseline else "")
         )
     lines += [f"{'gone':>{width}}: {name}" for name in _gone(report, baseline)]
-    lines.append(f"{report.requests} requests a row, {report.engine}")
+    lines.append(f"{report.requests} requests per row, {report.engine}")
     if baseline and baseline.engine != report.engine:
         lines.append(f"note: the baseline was measured with {baseline.engine}")
     return "\n".join(lines)

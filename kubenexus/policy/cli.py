@@ -3,9 +3,9 @@
 
     exit 0   done; for lint and test: nothing is wrong
     exit 1   lint found problems, or a test failed
-    exit 2   the command, or a file that it rests on, is at fault; the message says where
+    exit 2   the options, or a file, are wrong; the message says where
 
-A pod that policies refuse is a result of `explain`, not a failure of it. Nothing is decided here.
+A denied pod is a result of `explain`, not a failure.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 
 app: Final = typer.Typer(
     name="policy",
-    help="Write, test and explain policies.",
+    help="Lint, test, explain, measure and export policies.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,14 +41,14 @@ app: Final = typer.Typer(
 
 
 class Output(StrEnum):
-    """How a result is written."""
+    """The format of the result."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Kind(StrEnum):
-    """The documents that authors write."""
+    """The kinds of documents."""
 
     PLATFORM_POLICY = "PlatformPolicy"
     TENANT_POLICY = "TenantPolicy"
@@ -84,11 +84,11 @@ def _engine(name: str | None) -> Engine:
 
 @app.command()
 def lint(
-    paths: Annotated[list[Path], typer.Argument(help="Files, or folders with theirs.")],
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders.")],
     output: OutputOption = Output.TEXT,
     engine: EngineOption = None,
 ) -> None:
-    """Show everything that is wrong with policies and tests, at once.
+    """Show every fault of policies and tests.
 
     Ends with 0 when nothing is, with 1 when something is, with 2 when a path is not there.
     """
@@ -103,20 +103,18 @@ def lint(
 
 @app.command("test")
 def verify(
-    paths: Annotated[
-        list[Path], typer.Argument(help="Files with PolicyTests, or folders with theirs.")
-    ],
+    paths: Annotated[list[Path], typer.Argument(help="Files or folders with PolicyTests.")],
     policies: Annotated[
         list[Path] | None,
-        typer.Option(help="Test these policies instead of those that each test names."),
+        typer.Option(help="Test these policies instead of those that the tests name."),
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(help="Write the results to this file as JUnit XML too.")
+        Path | None, typer.Option(help="Also write the results to this file as JUnit XML.")
     ] = None,
     output: OutputOption = Output.TEXT,
     engine: EngineOption = None,
 ) -> None:
-    """Run PolicyTests, and name the rules that none of them meets.
+    """Run PolicyTests, and list the rules that no test covers.
 
     A test says what policies should make of objects. Its policies are those that it names, or
     those in its own file, or those beside it. Ends with 0 when all hold, with 1 when one does not.
@@ -141,15 +139,15 @@ def explain(
         Path | None, typer.Option(help="The object's Namespace, from kubectl get -o yaml.")
     ] = None,
     namespace_labels: Annotated[
-        str | None, typer.Option(help="Or only its labels: key=value,key=value.")
+        str | None, typer.Option(help="Only its labels: key=value,key=value.")
     ] = None,
     queue_tier: Annotated[
-        str | None, typer.Option(help="Tier of the Kueue queue that the object stands in.")
+        str | None, typer.Option(help="Tier of the Kueue queue of the object.")
     ] = None,
     output: OutputOption = Output.TEXT,
     engine: EngineOption = None,
 ) -> None:
-    """Show what policies make of an object, and why: each expression, and each of its parts."""
+    """Show how policies evaluate an object: each expression, and each of its parts."""
     from kubenexus.policy import inputs
     from kubenexus.policy.explain import explain as command
     from kubenexus.policy.explain import text as explain_text
@@ -158,7 +156,7 @@ def explain(
 
     with _told():
         if namespace_file is not None and namespace_labels is not None:
-            raise UsageError("--namespace-file and --namespace-labels were both given; choose one")
+            raise UsageError("pass --namespace-file or --namespace-labels, not both")
         known = None if namespace_file is None else inputs.namespace(namespace_file)
         loaded = inputs.load(policies or [], compiler=Compiler(PartsEngine(_engine(engine))))
         tiers = loaded.policies.tables.tiers
@@ -199,7 +197,7 @@ def bench(
     output: OutputOption = Output.TEXT,
     engine: EngineOption = None,
 ) -> None:
-    """Measure what a request costs under each policy, and under all of them."""
+    """Measure the cost of a request under each policy, and under all of them."""
     from kubenexus.policy import bench as command
     from kubenexus.policy import inputs
     from policies.engine.compiler import Compiler
@@ -247,7 +245,7 @@ def export(
 
     with _told():
         if not vap:
-            raise UsageError("no form was given; say --vap")
+            raise UsageError("no format was given; pass --vap")
         loaded = inputs.load(policies or [], compiler=Compiler(_engine(engine)))
     exported = command.export(loaded.policies, now=datetime.now(UTC))
     typer.echo(command.as_yaml(exported), nl=False)
@@ -267,7 +265,7 @@ def schema(
 
 @app.command()
 def version(output: OutputOption = Output.TEXT, engine: EngineOption = None) -> None:
-    """Show the CEL engine in use, its version, and which others this platform has."""
+    """Show the CEL engine in use, its version, and the engines of this platform."""
     from kubenexus.policy import version as engines
 
     with _told():

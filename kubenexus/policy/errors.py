@@ -1,9 +1,9 @@
 """
-What ends a command early, by what its user does next.
+Errors of the commands, by what the user does next.
 
 * PolicyCommandError
-  x UsageError     an argument is at fault: correct the command (exit code 2)
-  x FaultyInput    the files are at fault: correct them; every fault is told (exit code 2)
+  x UsageError     an option is wrong: correct the command (exit code 2)
+  x FaultyInput    files are wrong: correct them; every fault is listed (exit code 2)
 """
 
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from policies.documents.faults import Fault
 
 
 class PolicyCommandError(Exception):
-    """Base of what a command tells in one message."""
+    """Base of these errors."""
 
 
 class UsageError(PolicyCommandError):
-    """An argument is at fault."""
+    """An option is wrong."""
 
 
 class FaultyInput(PolicyCommandError):
-    """Files that the command rests on are at fault."""
+    """Files that the command needs are wrong."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))

@@ -1,8 +1,8 @@
 """
-Where policies, objects and namespaces come from when an author asks: files, or what is shipped.
+Policies, objects and namespaces from files, or the shipped policies.
 
-Files are read here and nowhere else in this package. A fault of a file that a command rests on
-leaves as `FaultyInput` with every fault; commands that are about faults read files their own way.
+Only this module of the package reads files. A faulty file raises `FaultyInput` with every fault;
+`lint` reads files itself, because faults are its result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ def namespace_of(obj: Json, known: Json | None, *, labels: str = "") -> Json:
     found = str(mapping(known.get("metadata")).get("name") or "")
     if wanted and wanted != found:
         raise UsageError(
-            f"the object stands in namespace {wanted!r}, but the namespace given is {found!r};"
+            f"the object is in namespace {wanted!r}, but the namespace given is {found!r};"
             " give its own"
         )
     return known

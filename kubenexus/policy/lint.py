@@ -1,9 +1,9 @@
 """
-`policy lint`: everything that is wrong with policy files, at once.
+`policy lint`: every fault of policy files at once.
 
     paths --folders--> sets of files --load--> faults of documents and between them
                              |
-                             +--PolicyTests--> faults of tests, and policies they name in vain
+                             +--PolicyTests--> faults of tests, and missing policies that they name
 
 A folder is one set, as a webhook would serve it: two policies of one name in it contradict each
 other, the same in two folders do not. Files named one by one are one set together.
@@ -26,7 +26,7 @@ from policies.engine.compiler import Compiler
 
 @dataclass(frozen=True, slots=True)
 class LintReport:
-    """The faults in the order of files and lines, and how much was looked at."""
+    """The faults in the order of files and lines, and the number of files."""
 
     faults: tuple[Fault, ...]
     files: int
@@ -69,11 +69,11 @@ def _sets(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _tests(file: Path) -> tuple[int, list[Fault]]:
-    """How many PolicyTests a file has, and what is wrong with them."""
+    """The number of PolicyTests in a file, and their faults."""
     try:
         parts = yaml_reader.read(file)
     except DocumentError:
-        return 0, []  # told with the policies
+        return 0, []  # reported with the policies
     count, found = 0, list[Fault]()
     for origin, test in inputs.tests(parts):
         count += 1
@@ -105,7 +105,7 @@ def as_json(report: LintReport) -> str:
 
 
 def as_text(report: LintReport) -> str:
-    """One problem after another, with a picture where there is one, and a last line that counts."""
+    """Each problem, with its source line where known, and a last line that counts."""
     looked = f"{_many(report.files, 'file')}, {_many(report.policies, 'policy', 'policies')}"
     looked += f", {_many(report.tests, 'test')}"
     if report.clean:

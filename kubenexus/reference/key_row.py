@@ -1,4 +1,4 @@
-"""One key of the reference, and who writes keys."""
+"""One key of the reference, and the writers of keys."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -9,7 +9,6 @@ USER: Final = "user or policy"
 ADMIN: Final = "cluster admin"
 KUBERNETES: Final = "Kubernetes"
 DISCOVERY: Final = "GPU feature discovery"
-NOBODY: Final = "Reserved; nothing reads it yet"
 
 
 class KeyRow(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kubenexus.reference import markdown
-from kubenexus.reference.key_row import ADMIN, NOBODY, USER, KeyRow, each
+from kubenexus.reference.key_row import ADMIN, USER, KeyRow, each
 from kubenexus.reference.keys_hardware import HARDWARE
 from policies import vocabulary as v
 from policies.vocabulary import Key, annotation, label
@@ -32,46 +32,46 @@ GANG: Final = (
         "Pod label",
         "whole number from 1 to 999999",
         USER,
-        "So many members have a node in one plan, or none is bound. Where it is missing it is"
-        " taken from the controller, where one says how many pods it makes",
+        "The scheduler places at least so many members at once, or none. Default: the number of"
+        " pods that the controller makes, where it is known",
     ),
     KeyRow(
         v.GANG_ROLE_LABEL,
         "Pod label",
         each(v.GANG_ROLES),
         USER,
-        "The leader is planned first. Templates of one role alone declare that the other is made"
-        " elsewhere. Default `worker`",
+        "The leader is planned first. A workload with templates of one role only expects the other"
+        " role elsewhere. Default `worker`",
     ),
     KeyRow(
         v.GANG_TIMEOUT_ANNOTATION,
         "Pod annotation",
-        "duration; default 10s and 50ms a member",
+        "duration; default 10s plus 50ms per member",
         USER,
         "How long the gang may take to form, and then to be bound whole",
     ),
     KeyRow(
         v.GANG_MEMBERS_ANNOTATION,
         "Pod annotation, on the leader",
-        "amounts such as `cpu=4,memory=8Gi`; default: what members ask that exist, else what the"
-        " leader asks",
+        "amounts such as `cpu=4,memory=8Gi`; default: the requests of existing members, else of"
+        " the leader",
         USER,
-        "What each member asks for that the leader is going to make. Room for them is kept by a"
-        " ResourceReservation from the moment that the leader is placed",
+        "The requests of each member that the leader will create. The scheduler reserves their"
+        " capacity with a ResourceReservation when it places the leader",
     ),
     KeyRow(
         v.GANG_GROUP_ANNOTATION,
         "Pod annotation",
         "a group's name",
         USER,
-        "Names a group; without a size anywhere it holds nobody back, and admission warns",
+        "Names a group; without a size it delays no pod, and admission warns",
     ),
     KeyRow(
         v.GANG_GATE,
         "scheduling gate",
         "",
         "webhook, where the tenant's policy has `gang.gate`",
-        "Keeps the pod out of planning; the scheduler lifts it when the whole gang exists",
+        "Keeps the pod out of planning; the scheduler removes it when the whole gang exists",
     ),
 )
 NUMA: Final = (
@@ -80,28 +80,28 @@ NUMA: Final = (
         "Pod annotation",
         each(v.NUMA_POLICIES),
         USER,
-        "How the pod sits on a host's NUMA nodes; the last three are kept strictly",
+        "How the pod is placed on a host's NUMA nodes; the last three are strict",
     ),
     KeyRow(
         v.NUMA_RESOURCES_ANNOTATION,
         "Pod annotation",
         "comma list of resource names; default CPU, memory and GPUs",
         USER,
-        "Which amounts must sit together",
+        "The resources that must be on the same NUMA nodes",
     ),
     KeyRow(
         v.NUMA_AFFINITY_ANNOTATION,
         "Pod annotation",
         "comma list of ids",
         USER,
-        "NUMA nodes of each host that win among equals",
+        "NUMA nodes of each host to prefer among equals",
     ),
     KeyRow(
         v.NUMA_ANTI_AFFINITY_ANNOTATION,
         "Pod annotation",
         "comma list of ids",
         USER,
-        "NUMA nodes of each host that are closed to the pod",
+        "NUMA nodes of each host that the pod must not use",
     ),
     KeyRow(
         v.MEMORY_INTENSIVE_ANNOTATION,
@@ -119,16 +119,16 @@ NUMA: Final = (
         "Pod annotation",
         "JSON",
         _SCHEDULER,
-        "The NUMA nodes and GPUs that the pod was given; written with the bind",
+        "The NUMA nodes and GPUs assigned to the pod; written with the binding",
     ),
     KeyRow(
         v.NUMA_TOPOLOGY_ANNOTATION,
         "Node annotation",
         "JSON",
         _LABELER,
-        "The host's NUMA nodes and GPUs; goes before the labels below",
+        "The host's NUMA nodes and GPUs; overrides the labels below",
     ),
-    KeyRow(v.NUMA_NODE_COUNT_LABEL, "Node label", "whole number", _LABELER, "How many there are"),
+    KeyRow(v.NUMA_NODE_COUNT_LABEL, "Node label", "whole number", _LABELER, "Number of NUMA nodes"),
     KeyRow(
         v.numa_node_label(0, "cpus").replace("-0-", "-<i>-"),
         "Node label",
@@ -146,23 +146,23 @@ NUMA: Final = (
     KeyRow(
         v.numa_node_label(0, "bandwidth").replace("-0-", "-<i>-"),
         "Node label",
-        "mebibytes a second",
+        "mebibytes per second",
         _LABELER,
-        "Memory bandwidth of one NUMA node; by hand where firmware does not tell it",
+        "Memory bandwidth of one NUMA node; set by hand where firmware does not report it",
     ),
     KeyRow(
         v.numa_node_label(0, "distance-").replace("-0-", "-<i>-") + "<j>",
         "Node label",
         "whole number, 10 for itself",
         _LABELER,
-        "How far one NUMA node is from another",
+        "The distance between two NUMA nodes",
     ),
     KeyRow(
         v.gpu_numa_labels(0)[0].replace("0", "<i>"),
         "Node label",
         "a NUMA node's id",
         _LABELER,
-        f"Where a GPU sits; `{v.gpu_numa_labels(0)[1].replace('0', '<i>')}` says the same",
+        f"The NUMA node of a GPU; also `{v.gpu_numa_labels(0)[1].replace('0', '<i>')}`",
     ),
 )
 WHO: Final = (
@@ -171,7 +171,7 @@ WHO: Final = (
         "Namespace label, Pod label",
         "a label value",
         "cluster admin on the namespace, webhook on the pod",
-        "Whose it is. A pod that says another tenant is refused",
+        "The tenant. Admission denies a pod that names another one",
     ),
     KeyRow(
         v.TIER_LABEL,
@@ -185,47 +185,67 @@ WHO: Final = (
         "label of a workload or Pod",
         "a LocalQueue of the namespace",
         "user or Kueue",
-        "Where neither namespace nor policy says the tier, the label"
-        f" `{v.TIER_LABEL}` of the queue's ClusterQueue says it",
+        "The Kueue queue. Where neither namespace nor policy sets the tier, it comes from the label"
+        f" `{v.TIER_LABEL}` of the ClusterQueue",
     ),
     KeyRow(
         v.WORKLOAD_TYPE_LABEL,
         "Pod label",
         each(v.WORKLOAD_TYPES),
         "user or webhook",
-        "What kind of work the pod does; a pod that says it is believed",
+        "The kind of work; set by the user, else by classification",
     ),
     KeyRow(
         v.HARDWARE_TIER_LABEL,
         "Node label, Pod label",
         each(v.HARDWARE_TIERS),
         "cluster admin on the node, webhook on the pod",
-        "Which hardware: on a node its tier, else its GPU model's; on a pod the one that is"
-        " liked best. What the tenant's tier may not use is refused",
+        "Tier of the hardware: on a node its own, else that of its GPU model; on a pod the"
+        " preferred one. Nodes that the tenant's tier may not use are filtered out",
     ),
     KeyRow(
         v.PROFILE_ANNOTATION,
         "Pod annotation",
         "JSON",
         _WEBHOOK,
-        "What was decided and by which policies; the scheduler reads who asked for the NUMA policy",
+        "The decisions of admission and their policies; the scheduler reads who set"
+        " the NUMA policy",
     ),
-    KeyRow(v.EXPECTED_DURATION_ANNOTATION, "Pod annotation", "duration", USER, _TODAY),
-    KeyRow(v.PREEMPTIBLE_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
-    KeyRow(v.BACKFILL_LABEL, "Pod label", "`true`, `false`", USER, NOBODY),
+    KeyRow(
+        v.EXPECTED_DURATION_ANNOTATION,
+        "Pod annotation",
+        "duration",
+        USER,
+        "Expected run time; the scheduler uses it for backfill and estimated starts",
+    ),
+    KeyRow(
+        v.PREEMPTIBLE_LABEL,
+        "Pod label",
+        "`true`, `false`",
+        USER,
+        "`true`: other tenants may preempt the pod while its tenant is above its guarantee",
+    ),
+    KeyRow(
+        v.BACKFILL_LABEL,
+        "Pod label",
+        "`true`, `false`",
+        USER,
+        "`true`: with `overrun: preempt` the pod may be preempted when it overruns its expected"
+        " duration",
+    ),
     KeyRow(
         v.RESERVED_TIER_LABEL,
         "Node label",
         "a tier, `none`",
         ADMIN,
-        "The node is closed to tiers of lower rank; to all where no policy names the tier",
+        "The node accepts no tier of lower rank, and none at all where no policy names the tier",
     ),
     KeyRow(
         v.SPARK_ROLE_LABEL,
         "Pod label",
         each(v.SPARK_ROLES),
         "Spark",
-        "A gang's role where the canonical label does not say it",
+        "The role in a gang, where the canonical label is missing",
     ),
 )
 DEVELOPMENT: Final = (
@@ -235,14 +255,14 @@ DEVELOPMENT: Final = (
         "duration",
         "user",
         "On a cluster of `kubenexus dev`: how long a Job's pod runs before it succeeds. In "
-        "`kubenexus simulate` in virtual time: how long it really runs, whatever it expects",
+        "`kubenexus simulate` in virtual time: its real run time",
     ),
     KeyRow(
         v.DEV_ARRIVES_ANNOTATION,
         "Pod and workload annotation",
         "duration",
         "user",
-        "In `kubenexus simulate` in virtual time: when it is created, from the beginning on",
+        "In `kubenexus simulate` in virtual time: when it is created, from the beginning",
     ),
 )
 # The meaning and the other spellings that are read; the first is canonical.
@@ -272,19 +292,19 @@ def page() -> str:
     sections = (
         ("Gangs", GANG),
         ("NUMA", NUMA),
-        ("Who, what, where", WHO),
+        ("Tenants and workloads", WHO),
         ("Hardware and topology", HARDWARE),
         ("Development clusters", DEVELOPMENT),
     )
     parts = [part for title, rows in sections for part in (f"## {title}", _table(rows))]
     return markdown.page(
         "Keys",
-        "A value that cannot be obeyed is refused at `kubectl apply`. What the webhook writes on a"
-        " pod, nobody else changes: an update that does is refused.",
+        "Admission denies a value that cannot be satisfied, at `kubectl apply`. Keys that the"
+        " webhook writes on a pod are immutable: admission denies an update of them.",
         *parts,
         "## Other spellings",
-        "Read as the first one, which admission writes beside them. Two that disagree on one object"
-        f" are refused. A gang is also named by the field `{v.NATIVE_GROUP_FIELD}`; with it, with"
+        "Read as the first one, which admission adds. Admission denies an object on which two of"
+        f" them disagree. A gang is also named by the field `{v.NATIVE_GROUP_FIELD}`; with it, with"
         f" `{v.X_K8S_POD_GROUP}` and with `{v.VOLCANO_GROUP_ANNOTATION}` its size comes from a"
         " PodGroup object of the same name (`scheduling.k8s.io` or `scheduling.x-k8s.io`).",
         markdown.table(("Meaning", "Canonical", "Also accepted"), _families()),

@@ -11,22 +11,21 @@ HARDWARE: Final = (
         "Pod annotation",
         "quantity",
         USER,
-        "Memory over all GPUs of the pod; nodes whose GPUs have less, by more than 2 %, are"
-        " refused",
+        "Memory over all GPUs of the pod; nodes whose GPUs have over 2 % less are filtered out",
     ),
     KeyRow(
         v.GFD_MEMORY_LABEL,
         "Node label",
         "mebibytes",
         DISCOVERY,
-        "Memory of one GPU of the node, where no driver tells it",
+        "Memory of one GPU of the node, where no driver reports it",
     ),
     KeyRow(
         v.GPU_VRAM_LABEL,
         "Node label",
         "quantity",
         ADMIN,
-        f"The same, where `{v.GFD_MEMORY_LABEL}` does not say it",
+        f"The same, where `{v.GFD_MEMORY_LABEL}` is missing",
     ),
     KeyRow(
         v.GPU_CLIQUE_LABEL, "Node label", "a label value", ADMIN, "Topology level, the narrowest"
@@ -40,14 +39,14 @@ HARDWARE: Final = (
         "Node label",
         "a label value",
         ADMIN,
-        f"The zone, where `{v.ZONE_LABEL}` does not say it",
+        f"The zone, where `{v.ZONE_LABEL}` is missing",
     ),
     KeyRow(
         v.FABRIC_TYPE_LABEL,
         "Node label",
         each(v.FABRIC_TYPES),
         ADMIN,
-        "The network between hosts, best first; `ib`, `rdma` and `eth` are understood",
+        "The network between hosts, best first; `ib`, `rdma` and `eth` are accepted too",
     ),
     KeyRow(
         v.REQUIRE_CLIQUE_ANNOTATION,
@@ -61,15 +60,15 @@ HARDWARE: Final = (
         "Pod annotation",
         "`strict`, `preferred`, `none`; `strict:rack` names a level",
         USER,
-        "`strict`: the whole gang in one domain of the topology level; `preferred`: if one can"
-        " hold it, before fewer nodes. Without a name: the narrowest level",
+        "`strict`: the whole gang in one domain of the topology level; `preferred`: if one has"
+        " the capacity, in preference to fewer nodes. Without a name: the narrowest level",
     ),
     KeyRow(
         v.MIN_FABRIC_TIER_ANNOTATION,
         "Pod annotation",
         each(v.FABRIC_TYPES),
         USER,
-        "Nodes with a lesser fabric are refused to the whole gang",
+        "Nodes with a lesser fabric are filtered out for the whole gang",
     ),
     KeyRow(
         v.NETWORK_SENSITIVE_ANNOTATION,
@@ -98,7 +97,7 @@ HARDWARE: Final = (
         "Node label",
         "a model",
         ADMIN,
-        f"The same, where `{v.GFD_PRODUCT_LABEL}` does not say it",
+        f"The same, where `{v.GFD_PRODUCT_LABEL}` is missing",
     ),
     KeyRow(
         v.GPU_TOPOLOGY_LABEL,
@@ -112,7 +111,7 @@ HARDWARE: Final = (
         "Node label",
         "whole number",
         DISCOVERY,
-        "Above 1 the node's GPUs are shared: the scheduler gives none of them by index",
+        "Above 1 the node's GPUs are shared: the scheduler assigns none of them by index",
     ),
     *(
         KeyRow(
@@ -129,6 +128,6 @@ HARDWARE: Final = (
         "Node label",
         "a hardware tier, or a model in small letters",
         ADMIN,
-        f"The hardware tier, where `{v.HARDWARE_TIER_LABEL}` does not say it",
+        f"The hardware tier, where `{v.HARDWARE_TIER_LABEL}` is missing",
     ),
 )

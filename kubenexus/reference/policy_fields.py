@@ -15,7 +15,7 @@ def page() -> str:
     return _page(
         "Policy documents",
         "Field by field; [Policies](../policies.md) is the guide. `kubenexus policy schema KIND`"
-        " prints the JSON Schema for editors. Nothing unknown is accepted.",
+        " prints the JSON Schema for editors. Unknown fields are errors.",
         json_schemas.schemas(),
     )
 
@@ -23,10 +23,10 @@ def page() -> str:
 def reservation_page() -> str:
     return _page(
         "Reservations",
-        "Room that is kept before there are pods for it, field by field; [Tenancy](../tenancy.md)"
+        "Capacity reserved before its pods exist, field by field; [Tenancy](../tenancy.md)"
         " is the guide. `kubenexus policy schema ResourceReservation` prints the JSON Schema for"
-        " editors. One for a tenant has `tenant`, `until`, and nodes or amounts; `podGroup` is"
-        " written by the scheduler alone.",
+        " editors. A reservation for a tenant has `tenant`, `until`, and nodes or amounts; only the"
+        " scheduler writes `podGroup`.",
         json_schemas.reservations(),
     )
 

@@ -1,8 +1,8 @@
 """
-`kubenexus policy explain`.
+`kubenexus policy explain`: how policies evaluate one object.
 
-    cel_syntax  CEL expression tree for display
-    explain     policy explain
-    text        its text form
-    tracing     trace expression values
+    explain     evaluation -> explanation
+    tracing     the values of expressions and of their parts
+    cel_syntax  the tree of a CEL expression, for display
+    text        the explanation as text
 """

@@ -3,9 +3,8 @@ The shape of a CEL expression: which part of its text is an operand of which oth
 
     text --tokens--> tree of Nodes, each with the place of its text
 
-For showing and copying parts of expressions. It knows no types and evaluates nothing: whether a
-text is an expression at all is the engine's word, and a text that is not understood here has no
-tree (None), never a wrong one.
+For display and copies of parts. It knows no types and evaluates nothing: the engine decides whether
+a text is an expression. A text that this module cannot parse has no tree (None), never a wrong one.
 """
 
 import re
@@ -68,7 +67,7 @@ class Node:
 
     @property
     def loop(self) -> frozenset[str]:
-        """The variables that a macro's other arguments may read, and nobody outside of it."""
+        """The variables of a macro, which only its other arguments may read."""
         if self.kind != "call" or not self.on:
             return frozenset()
         if self.text == "bind" and self.children[0].text == "cel":
@@ -96,7 +95,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def parse(source: str) -> Node | None:
-    """The tree of an expression, or None where the text is not understood."""
+    """The tree of an expression, or None where the text cannot be parsed."""
     try:
         reader = _Reader(source)
         tree = reader.expression(0)
@@ -106,7 +105,7 @@ def parse(source: str) -> Node | None:
 
 
 class _Lost(Exception):
-    """The text is not understood."""
+    """The text cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)

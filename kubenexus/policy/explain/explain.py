@@ -1,12 +1,12 @@
 """
-`policy explain`: what policies make of one object, and why, expression by expression.
+`policy explain`: how policies evaluate one object, expression by expression.
 
     policies --watched--> evaluate --> Evaluation  what was decided
                   |                                   |
                 Seen rows ------------------------> Explanation  and by which expression
 
-A policy that had no say is named too, with the first thing that kept it out, asked in the order in
-which the engine asks: namespace, operation, kind, matchConditions. `explain_text` writes it out.
+A policy that does not apply is listed too, with the first criterion that failed, in the order of
+the engine: namespace, operation, kind, matchConditions. `text` renders it.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -36,7 +36,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class PolicySaid:
-    """A policy: whether it had a say, why not, and its expressions in the order of their use."""
+    """A policy: whether it applies, why not, and its expressions in the order of their use."""
 
     name: str
     kind: str

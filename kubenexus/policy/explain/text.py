@@ -1,13 +1,13 @@
 """
-An explanation as people read it in a terminal of 100 columns.
+An explanation as text of 100 columns.
 
-First what was decided and by whom, then each policy with its expressions:
+First the decision and its policies, then each policy with its expressions:
 
     rule                                                                 value
       the expression
         a part of it                                                     value
 
-Lines are plain text with a tone; whoever prints them may colour by it, and loses nothing if not.
+Lines are plain text with a tone, by which the caller may colour them.
 """
 
 import json

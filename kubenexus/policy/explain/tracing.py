@@ -1,13 +1,12 @@
 """
-Watches expressions while they are evaluated: each value, and the values of its parts.
+Trace expressions while they are evaluated: each value, and the values of its parts.
 
     Engine   --wrapped-->  PartsEngine     compiles the parts of an expression beside it
     PolicySet --watched--> PolicySet       the same policies; each evaluation becomes a `Seen`
 
-Parts are run by the engine itself in the activation of the whole, so their values are the ones it
-had. What reads the variable of a loop has many values and is left out. Parts are run even where
-the whole did not need them, and one that has no value says why; nothing the parts do can change
-the outcome.
+The engine evaluates parts in the activation of the whole, so they have the same values. A part that
+reads the variable of a loop has many values and is left out. Parts are evaluated even where the
+whole did not need them; a part without a value has the reason. Parts cannot change the outcome.
 """
 
 from collections.abc import Iterator

@@ -5,9 +5,9 @@ Expressions as Kubernetes evaluates them, or the reason why it cannot.
                                                         |
                                                    NotExportable
 
-Kubernetes has no facts of tenants, gangs or NUMA nodes, no functions of ours, wants lists and maps
-of one type, and does not let matchConditions read variables or the namespace. The first two cannot
-be helped; a mixed literal is written with `dyn`, and a variable is put in its place.
+Kubernetes has no facts of tenants, gangs or NUMA nodes, no functions of ours, needs lists and maps
+of one type, and does not let matchConditions read variables or the namespace. Expressions with the
+first two are not exported; a mixed literal is written with `dyn`, and a variable is inlined.
 """
 
 import json
@@ -62,7 +62,7 @@ class NotExportable(Exception):
 
 
 @dataclass(slots=True)
-class Speaker:
+class CelWriter:
     """Writes the expressions of one policy; `used` are the variables that they read, in order."""
 
     policy: CompiledPolicy
@@ -145,7 +145,7 @@ class _Writer:
     def written(self) -> str:
         tree = cel_syntax.parse(self.source)
         if tree is None:
-            raise NotExportable("is written in a way that cannot be taken apart here")
+            raise NotExportable("has a form that cannot be split here")
         _refuse_names(tree)
         for node in cel_syntax.walk(tree):
             _refuse_call(node)
@@ -182,7 +182,7 @@ def _mixed(node: Node) -> bool:
 
 
 def _sort(node: Node) -> str:
-    """What a literal's type looks like; what is no literal has a type of its own."""
+    """The type of a literal; every other node has a type of its own."""
     if node.kind != "literal":
         return node.kind if node.kind in ("list", "map") else "other"
     first = node.text.lstrip("rRbB")[:1]

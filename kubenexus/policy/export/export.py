@@ -3,11 +3,11 @@
 
     validations --by action--> ValidatingAdmissionPolicy + Binding, one for each set of actions
     defaults    -------------> MutatingAdmissionPolicy + Binding, for pods at their creation
-    the rest    -------------> Left: what, and why
+    the rest    -------------> NotExported: what, and why
 
-Whatever is exported decides as KubeNexus does; what cannot is left out whole, never by half: a rule
-that has an exception with an end is not exported without the exception. A policy whose conditions
-cannot be exported would judge too much, so nothing of it is.
+An exported rule decides as KubeNexus does; a rule is exported whole or not at all: one that has an
+exception with an end is not exported without the exception. A policy whose conditions cannot be
+exported would match too much, so none of it is exported.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import yaml
 
-from kubenexus.policy.export.cel import NotExportable, Speaker
+from kubenexus.policy.export.cel import CelWriter, NotExportable
 from kubenexus.policy.export.mutation import Mutation, NotExported
 from policies.documents.policy import PlatformPolicy, TenantPolicy
 from policies.engine import tenant_limits
@@ -33,7 +33,7 @@ _LABELS: Final = {"app.kubernetes.io/managed-by": "kubenexus"}
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What one policy became, and what of it stays with KubeNexus."""
+    """The objects of one policy, and its parts that only KubeNexus evaluates."""
 
     policy: str
     documents: tuple[JsonDict, ...]
@@ -42,7 +42,7 @@ class Exported:
 
 @dataclass(slots=True)
 class _Job:
-    """One policy on its way."""
+    """The export of one policy."""
 
     policy: CompiledPolicy
     now: datetime
@@ -75,7 +75,7 @@ def _conditions(policy: CompiledPolicy) -> list[JsonDict]:
     made: list[JsonDict] = []
     for rule in policy.conditions:
         try:
-            text = Speaker(policy).condition(rule.program.source)
+            text = CelWriter(policy).condition(rule.program.source)
         except NotExportable as exc:
             raise NotExportable(f"matchCondition {rule.field} {exc}") from exc
         made.append({"name": rule.field, "expression": text})
@@ -88,21 +88,21 @@ def _conditions(policy: CompiledPolicy) -> list[JsonDict]:
 def _validations(job: _Job, conditions: list[JsonDict]) -> None:
     policy = job.policy
     rules = _rules_for(policy.model.spec.match_constraints.operations, _kinds(policy))
-    by_action: dict[tuple[str, ...], tuple[Speaker, list[JsonDict]]] = {}
+    by_action: dict[tuple[str, ...], tuple[CelWriter, list[JsonDict]]] = {}
     for rule in policy.validations:
-        speaker, made = by_action.setdefault(
-            tuple(sorted(rule.actions, reverse=True)), (Speaker(policy), [])
+        writer, made = by_action.setdefault(
+            tuple(sorted(rule.actions, reverse=True)), (CelWriter(policy), [])
         )
         try:
-            made.append(_validation(job, rule, speaker))
+            made.append(_validation(job, rule, writer))
         except NotExportable as exc:
             job.leave(rule.rule, str(exc))
-    for actions, (speaker, made) in by_action.items():
+    for actions, (writer, made) in by_action.items():
         if not made or not rules:
             continue
         suffix = "" if actions == ("Deny",) else f"-{'-'.join(actions).lower()}"
         spec = {
-            **_common(policy, conditions, rules, speaker),
+            **_common(policy, conditions, rules, writer),
             "validations": made,
         }
         binding = {"validationActions": list(actions)}
@@ -111,23 +111,23 @@ def _validations(job: _Job, conditions: list[JsonDict]) -> None:
         job.leave("validations", "none of the policy's kinds is shown to admission")
 
 
-def _validation(job: _Job, rule: CompiledValidation, speaker: Speaker) -> JsonDict:
-    text = _excepted(job, rule, speaker)
+def _validation(job: _Job, rule: CompiledValidation, writer: CelWriter) -> JsonDict:
+    text = _excepted(job, rule, writer)
     made: JsonDict = {
         "expression": text,
         "message": f"{rule.rule}: {' '.join(rule.message.split())}",
         "reason": rule.reason,
     }
     if rule.message_expression is not None:
-        said = speaker.expression(rule.message_expression.program.source)
+        said = writer.expression(rule.message_expression.program.source)
         made["messageExpression"] = f"'{rule.rule}: ' + ({said})"
     return made
 
 
-def _excepted(job: _Job, rule: CompiledValidation, speaker: Speaker) -> str:
+def _excepted(job: _Job, rule: CompiledValidation, writer: CelWriter) -> str:
     """The rule, or one of the exceptions that cover it."""
     policy = job.policy
-    text = speaker.expression(rule.expression.program.source)
+    text = writer.expression(rule.expression.program.source)
     for exception in policy.exceptions:
         name = exception.model.name
         if not exception.covers(rule.rule) or exception.model.expired(job.now):
@@ -140,7 +140,7 @@ def _excepted(job: _Job, rule: CompiledValidation, speaker: Speaker) -> str:
                 " let everything in"
             )
         try:
-            when = speaker.expression(exception.when.program.source)
+            when = writer.expression(exception.when.program.source)
         except NotExportable as exc:
             raise NotExportable(f"exception {name} {exc}") from exc
         text = f"({text}) || ({when})"
@@ -155,23 +155,23 @@ def _mutations(job: _Job, conditions: list[JsonDict]) -> None:
     if not policy.defaults:
         return
     if not policy.takes("CREATE"):
-        return  # defaults are written at creation alone, so these never are
+        return  # defaults apply at creation only
     rules = _rules_for(("CREATE",), [_POD] if policy.names_kind(*_POD) else [])
     others = sorted(kind for group, kind in _kinds(policy) if (group, kind) != _POD)
     if others:
         job.leave(
-            "defaults in pod templates", f"Kubernetes has no one place for those of {others[0]}"
+            "defaults in pod templates", f"Kubernetes has no common path for those of {others[0]}"
         )
     if not rules:
         return
-    mutation = Mutation(Speaker(policy))
+    mutation = Mutation(CelWriter(policy))
     for default in policy.defaults:
         mutation.add(default)
     job.left += mutation.left
     made = mutation.expressions()
     if made:
         spec = {
-            **_common(policy, conditions, rules, mutation.speaker),
+            **_common(policy, conditions, rules, mutation.writer),
             "reinvocationPolicy": "IfNeeded",
             "mutations": [
                 {"patchType": "JSONPatch", "jsonPatch": {"expression": text}} for text in made
@@ -205,7 +205,7 @@ def _rules_for(operations: Sequence[str], kinds: Sequence[tuple[str, str]]) -> l
 
 
 def _common(
-    policy: CompiledPolicy, conditions: list[JsonDict], rules: list[JsonDict], speaker: Speaker
+    policy: CompiledPolicy, conditions: list[JsonDict], rules: list[JsonDict], writer: CelWriter
 ) -> JsonDict:
     match: JsonDict = {"resourceRules": rules}
     if policy.selector is not None:
@@ -218,7 +218,7 @@ def _common(
     }
     if conditions:
         made["matchConditions"] = conditions
-    variables = speaker.variables()
+    variables = writer.variables()
     return {**made, "variables": variables} if variables else made
 
 
@@ -241,7 +241,7 @@ def _pair(what: str, name: str, spec: JsonDict, binding: JsonDict) -> list[JsonD
 
 
 def _tables(policy: CompiledPolicy) -> Iterator[NotExported]:
-    """What a policy says beside its rules."""
+    """The fields of a policy beside its rules."""
     spec = policy.model.spec
     if spec.classify.workload_type or spec.classify.hardware_tier:
         yield NotExported("classify", "Kubernetes has no classes of pods")
@@ -282,7 +282,7 @@ def _tenancy(policy: CompiledPolicy, model: TenantPolicy) -> Iterator[NotExporte
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks, and no anchors: the file is for people too."""
+    """Multi-line texts as blocks, and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         del data

@@ -3,8 +3,8 @@ A policy's defaults as one JSON Patch expression of a MutatingAdmissionPolicy.
 
     parents that are missing + (when ? unset fields of default 0 : []) + (… of default 1) + …
 
-All defaults are judged on the object as it stands, as the engine does in one of its rounds: hence
-one expression, in which a later default stays silent about a field that an earlier one writes. A
+All defaults are evaluated on the unchanged object, as in one round of the engine: hence one
+expression, in which a later default skips a field that an earlier one writes. A
 policy whose defaults read what defaults write is evaluated as often as it has defaults, which
 settles them like the engine's rounds.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubenexus.policy.export.cel import NotExportable, Speaker, literal
+from kubenexus.policy.export.cel import CelWriter, NotExportable, literal
 from policies import vocabulary
 from policies.engine.compiled import Compiled, CompiledDefault, Setting
 from policies.vocabulary import Key
@@ -33,7 +33,7 @@ _WORKED_OUT: Final = {"priorityClassName": ("priority", "preemptionPolicy")}
 
 @dataclass(frozen=True, slots=True)
 class NotExported:
-    """Something that stays with KubeNexus, and why."""
+    """A part that only KubeNexus evaluates, and why."""
 
     what: str
     why: str
@@ -78,7 +78,7 @@ class _Group:
 class Mutation:
     """Collects the defaults of one policy."""
 
-    speaker: Speaker
+    writer: CelWriter
     left: list[NotExported] = field(default_factory=list)
     _groups: list[_Group] = field(default_factory=list)
     _written: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -115,8 +115,8 @@ class Mutation:
         )
 
     def _said(self, compiled: Compiled, group: _Group) -> str:
-        text = self.speaker.expression(compiled.program.source)
-        group.read += [text, *(row["expression"] for row in self.speaker.variables())]
+        text = self.writer.expression(compiled.program.source)
+        group.read += [text, *(row["expression"] for row in self.writer.variables())]
         return text
 
     def _write(self, default: CompiledDefault, setting: Setting, group: _Group) -> _Write:

@@ -1,6 +1,6 @@
 """
 `kubenexus policy test`.
 
-    junit   JUnit XML
-    runner  policy test
+    runner  run PolicyTests and measure their coverage
+    junit   results as JUnit XML
 """

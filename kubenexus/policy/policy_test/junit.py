@@ -1,5 +1,5 @@
 """
-Test results as the JUnit XML that CI systems read: a suite a PolicyTest, a testcase a case.
+Test results as JUnit XML for CI: a suite per PolicyTest, a testcase per case.
 
 A document that could not be run is an error of its suite. Nothing is measured, so times are zero.
 """

@@ -1,12 +1,12 @@
 """
-`policy test`: PolicyTest documents against their policies, and which rules no test has met.
+`policy test`: run PolicyTests against their policies, and list rules without a test.
 
     file --PolicyTests--> each with policies: --policies, or those it names, or those beside it
                               |
     watched policies --run--> results of cases     rules seen, and validations seen to fail
 
 `policies.engine.policy_tests` decides whether an expectation holds, and fails those that were not
-evaluated. What no test has met is a note, never a failure.
+evaluated. A rule without a test is a note, never a failure.
 """
 
 import json

@@ -50,7 +50,7 @@ def test_ratios_to_the_baseline() -> None:
         "a                 6.0us      7.0us      8.0us  1.50x\n"
         "all policies      1.0us      3.0us     12.0ms  0.50x\n"
         "        gone: gone\n"
-        "10 requests a row, e 2\n"
+        "10 requests per row, e 2\n"
         "note: the baseline was measured with e 1"
     )
 

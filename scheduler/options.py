@@ -1,5 +1,5 @@
 """
-How a scheduler process is started. Values only.
+The options of a scheduler process, and tunables that several modules share. Values only.
 """
 
 from dataclasses import dataclass
@@ -10,56 +10,54 @@ from typing import Final
 from policies import vocabulary
 from policies.engine import loader
 
-# Binds beyond what the connections carry would only wait there, grow old, and be decided too early.
-MOST_IN_FLIGHT: Final = 128
+# More binds than connections would only wait, on plans that grow stale.
+MAX_IN_FLIGHT: Final = 128
 
 
 class StaleGangPolicy(StrEnum):
-    """What is done about bound members of a gang that cannot be completed in time."""
+    """What happens to bound members of a gang that stays partial past its timeout."""
 
     EVICT = "evict"
     HOLD = "hold"
 
 
 HOLD_SECONDS: Final = 300.0
-
-
 STARVING_AFTER: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     kubeconfig: Path | None = None
-    """How to reach the API server; None: KUBECONFIG, the pod's own account, ~/.kube/config."""
+    """None: KUBECONFIG, the service account of the pod, ~/.kube/config."""
     port: int = 10259
-    """Where health and metrics are served."""
+    """Of the HTTP endpoints: health, metrics, explanations."""
     host: str = "127.0.0.1"
-    """The address they are served on."""
+    """The address of the HTTP endpoints."""
     scheduler_name: str = vocabulary.SCHEDULER_NAME
-    """Pods whose spec.schedulerName is this are placed."""
+    """The scheduler places pods with this spec.schedulerName."""
     leader_elect: bool = False
-    """Run several, of which the one that holds the lease plans and binds."""
+    """Several replicas run; the one that holds the lease plans and binds."""
     lease_namespace: str = vocabulary.SYSTEM_NAMESPACE
-    """Where the lease lives."""
+    """The namespace of the lease."""
     stale_gang_policy: StaleGangPolicy = StaleGangPolicy.EVICT
-    """What is done about bound members of a gang that cannot be completed in time."""
+    """What happens to bound members of a gang that stays partial past its timeout."""
     starving_after: float = STARVING_AFTER
-    """Seconds after which a unit goes before others of its priority."""
+    """Seconds after which a waiting unit goes before others of its priority."""
     hold_seconds: float = HOLD_SECONDS
-    """How long nodes are held for a gang that starves."""
+    """How long nodes are held for a starving gang."""
     policies: tuple[Path, ...] = (loader.LIBRARY,)
-    """Files and folders with the policies whose tables placement goes by."""
+    """Files and folders with the policies that placement uses."""
     policy_objects: bool = True
-    """Follow PlatformPolicy and TenantPolicy objects as well."""
+    """Watch PlatformPolicy and TenantPolicy objects as well."""
     provisioning_class: str = ""
-    """Ask for nodes for gangs with ProvisioningRequests of this class; empty: never."""
+    """Create ProvisioningRequests of this class for gangs; empty: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleSettings:
-    most_in_flight: int = MOST_IN_FLIGHT
-    """Pods whose binds are in flight; planning waits beyond."""
+    max_in_flight: int = MAX_IN_FLIGHT
+    """Pods whose binds may be in flight; at the limit, planning waits."""
     starving_after: float = STARVING_AFTER
-    """Seconds after which a unit goes before others of its priority."""
+    """Seconds after which a waiting unit goes before others of its priority."""
     hold_seconds: float = HOLD_SECONDS
-    """How long nodes are held for a gang that starves."""
+    """How long nodes are held for a starving gang."""

@@ -157,11 +157,11 @@ class Scheduler:
             now=now,
             pods=self._pods,
             known=known,
-            asked_for=self.provisioning.shown,
+            provisioning=self.provisioning.shown,
             reserved_later=self.tenancy.reserved_later,
             start_reservations=self.tenancy.backfill.start_reservations,
         )
-        self._most_in_flight = settings.most_in_flight  # pods
+        self._most_in_flight = settings.max_in_flight  # pods
         self._ending = False
         self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
         self.claim_prebind = actuators.claiming and actuators.claiming(

@@ -1,5 +1,5 @@
 """
-Events and conditions: what is written on objects for people and programs, by its stable reason.
+docs/reference/events.md: Events and conditions by their stable reason.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ Row = tuple[str, str, str]
 _HEADS: Final = ("Reason", "Type", "When")
 
 ADMISSION: Final[tuple[Row, ...]] = (
-    (audit.DENIED, "Warning", "a rule refused the request; every failed rule is named"),
+    (audit.DENIED, "Warning", "a rule denied the request; the note names every failed rule"),
     (audit.WARNED, "Warning", "a rule that warns failed, or the product itself warns"),
     (audit.AUDITED, "Normal", "a rule that is only audited failed"),
     (audit.EXCEPTED, "Normal", "a rule failed and an exception let it pass"),
@@ -29,32 +29,32 @@ ADMISSION: Final[tuple[Row, ...]] = (
     ),
 )
 SCHEDULING: Final[tuple[Row, ...]] = (
-    (events.SCHEDULED, "Normal", "the pod has its node"),
+    (events.SCHEDULED, "Normal", "the pod was bound to its node"),
     (
         events.FAILED,
         "Warning",
-        "no node takes the pod or its gang, the API server did not take its bind, or its gang's"
-        " gate could not be lifted; the note says which",
+        "the pod or its gang is unschedulable, the binding failed or was rejected, or its gang's"
+        " scheduling gate could not be removed; the note tells which",
     ),
     (events.GANG_WAITING, "Normal", "members of the gang do not exist yet"),
     (events.GANG_SCHEDULED, "Normal", "members of a gang were bound together; on the first one"),
     (
         events.GANG_TIMED_OUT,
         "Warning",
-        "the gang's timeout has passed: members are still missing, or it stands half bound and"
-        " this pod keeps its node",
+        "the gang's timeout has passed: members are still missing, or the gang is partial and this"
+        " pod is not evicted",
     ),
     (
         events.GANG_RELEASED,
         "Warning",
-        "the gang could not be completed in time and this member was deleted, so that its"
-        " controller makes it anew and the gang starts whole",
+        "the gang stayed partial past its timeout and the scheduler evicted this member, so that"
+        " its controller recreates it and the gang can start complete",
     ),
     (
         events.QUOTA_EXCEEDED,
         "Warning",
-        "the tenant's quota, or that of a group above it, keeps the pod waiting; the note says"
-        " what is requested, used and allowed",
+        "the tenant's quota, or that of a group above it, is used up; the note tells what"
+        " is requested, used and allowed",
     ),
     (
         events.PREEMPTED,
@@ -82,7 +82,11 @@ SCHEDULING: Final[tuple[Row, ...]] = (
         "a node with reserved capacity was lost, and the scheduler searches for other capacity; on"
         " a gang's leader, or on a ResourceReservation",
     ),
-    (events.PREEMPTING, "Normal", "the pod or gang waits for others to end; the note names them"),
+    (
+        events.PREEMPTING,
+        "Normal",
+        "the pod or gang waits for its victims to terminate; the note names them",
+    ),
     (
         events.START_ESTIMATED,
         "Normal",
@@ -93,7 +97,7 @@ SCHEDULING: Final[tuple[Row, ...]] = (
         events.START_DELAYED,
         "Warning",
         "the estimated start changed: a pod overran its expected duration, a node was lost, or a"
-        " unit of higher priority took the capacity; the note says which",
+        " unit of higher priority took the capacity; the note tells which",
     ),
     (
         events.PROVISIONING_REQUESTED,
@@ -114,43 +118,43 @@ SCHEDULING: Final[tuple[Row, ...]] = (
     (
         events.POLICIES_REFUSED,
         "Warning",
-        "newer policies have faults and the scheduler goes by the last good ones; on the policy"
-        " object, or on the product's namespace for policies from files",
+        "newer policies have faults and the last good ones stay in force; on the policy object, or"
+        " on the product's namespace for policies from files",
     ),
 )
 CONDITIONS: Final[tuple[Row, ...]] = (
     (
         scheduling.UNSCHEDULABLE,
         "`PodScheduled`",
-        "no node takes the pod as things stand; another node might: autoscalers act on it",
+        "the pod fits no node now, but may fit another one: autoscalers act on this reason",
     ),
-    (scheduling.WAITING, "`PodScheduled`", "the pod's gang is not complete; nothing was tried"),
+    (scheduling.WAITING, "`PodScheduled`", "the pod's gang is forming: it is not planned yet"),
     (
         scheduling.QUOTA,
         "`PodScheduled`",
-        "the tenant's quota keeps the pod waiting; another node would not help",
+        "the tenant's quota is used up; another node would not help",
     ),
     (
         scheduling.INVALID,
         "`PodScheduled`",
-        "the pod, or members that its gang needs, ask for what cannot be honoured; another node"
-        " would not help",
+        "the pod, or members that its gang needs, have requests that no node can satisfy; another"
+        " node would not help",
     ),
     (
         scheduling.PROVISIONING,
         "`PodScheduled`",
-        "the pod's gang lacks room, and nodes are asked for with a ProvisioningRequest; autoscalers"
-        " leave the pod itself alone",
+        "a ProvisioningRequest asks for nodes for the pod's gang; autoscalers add no node for the"
+        " pod itself",
     ),
     (
         scheduling.REFUSED,
         "`PodScheduled`",
-        "the API server, or a policy on it, refuses the bind; it is tried again after minutes",
+        "the API server, or a policy on it, rejects the binding; the scheduler retries after 5m to 1h",
     ),
     (
         stale_gang_eviction.DISRUPTION_REASON,
         "`DisruptionTarget`",
-        "the pod is deleted to free its gang's nodes",
+        "the scheduler evicts the pod because its gang is partial",
     ),
 )
 POLICIES: Final = (
@@ -158,7 +162,7 @@ POLICIES: Final = (
     (
         "Ready",
         "True `InForce`, False `Faulty` or `SetRefused`",
-        "whether it is in force; `SetRefused` names the policies that keep the whole set back",
+        "whether it is in force; `SetRefused` names the policies whose faults keep the whole set out of force",
     ),
 )
 
@@ -166,10 +170,10 @@ POLICIES: Final = (
 def page() -> str:
     return markdown.page(
         "Events and conditions",
-        "Events are `events.k8s.io/v1`. Repeats become one Event with a count, and one may be"
-        " dropped where too many come; conditions are the lasting word.",
+        "Events are `events.k8s.io/v1`. Repeats become one Event with a count, and Events may be"
+        " dropped under load; conditions hold the state.",
         "## Admission",
-        "Of the controller `kubenexus-webhook`; [Audit](../audit.md) says what each is about.",
+        "Of the controller `kubenexus-webhook`; [Audit](../audit.md) describes their objects.",
         markdown.table(_HEADS, map(_row, ADMISSION)),
         "## Scheduling",
         "Of the controller `kubenexus-scheduler`, about pods.",

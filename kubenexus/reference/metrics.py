@@ -1,9 +1,8 @@
 """
-Metrics, from the places that declare them.
+docs/reference/metrics.md, generated from the declarations of the metrics.
 
-The scheduler's counters know themselves. Its figures that are read when asked for, in whatever
-module of its package, and everything of the webhook are found where they are declared, in the
-source: making them would need a cluster.
+The scheduler's counters and histograms come from its registry. Its gauges, and all metrics of the
+webhook, are read from the source code: creating them would need a cluster.
 """
 
 import ast
@@ -20,20 +19,20 @@ Row = tuple[str, str, str, str]
 
 _KINDS: Final = {"Counter": "counter", "Gauge": "gauge", "Histogram": "histogram"}
 _HEADS: Final = ("Metric", "Type", "Labels", "Meaning")
-_READ: Final = "kubenexus_scheduler_"
+_GAUGE_PREFIX: Final = "kubenexus_scheduler_"
 
 
 def page() -> str:
     return markdown.page(
         "Metrics",
         "Labels have few values, all known beforehand: never the name of a namespace, a pod or a"
-        " node. [Operations](../operations.md) says which to watch.",
+        " node. [Operations](../operations.md) lists the ones to watch.",
         "## Webhook",
-        "Plain HTTP, `/metrics` on `--metrics-port`; all workers added up.",
+        "Plain HTTP, `/metrics` on `--metrics-port`; the sum of all workers.",
         markdown.table(_HEADS, map(_shown, sorted(_declared(Path(webhook_metrics.__file__))))),
         "## Scheduler",
         "Plain HTTP, `/metrics` on `--port`, beside `/healthz`, `/readyz` and `/explain`.",
-        markdown.table(_HEADS, map(_shown, sorted((*_counted(), *_read_when_asked())))),
+        markdown.table(_HEADS, map(_shown, sorted((*_registered(), *_gauges())))),
     )
 
 
@@ -52,7 +51,7 @@ def _declared(module: Path) -> Iterator[Row]:
             yield str(values[0]), _KINDS[name], markdown.codes(labels), str(values[1])
 
 
-def _counted() -> Iterator[Row]:
+def _registered() -> Iterator[Row]:
     for family in scheduler_metrics.Metrics().registry.collect():
         labels: dict[str, set[str]] = {}
         for sample in family.samples:
@@ -66,18 +65,18 @@ def _counted() -> Iterator[Row]:
         yield f"{family.name}{suffix}", family.type, shown, family.documentation
 
 
-def _read_when_asked() -> Iterator[Row]:
+def _gauges() -> Iterator[Row]:
     for module in sorted(Path(scheduler.__file__).parent.rglob("*.py")):
         for call in _calls(module):
             name = _of_metrics(call.func)
             if name in ("watch", "watch_each"):
                 text = [str(ast.literal_eval(arg)) for arg in call.args[: 3 if "_" in name else 2]]
                 label = markdown.code(text[2]) if len(text) > 2 else ""
-                yield f"{_READ}{text[0]}", "gauge", label, text[1]
+                yield f"{_GAUGE_PREFIX}{text[0]}", "gauge", label, text[1]
 
 
 def _of_metrics(function: ast.expr) -> str:
-    """`watch` of `metrics.watch`; nothing where something else is watched."""
+    """`watch` of `metrics.watch`; empty for calls on other objects."""
     match function:
         case ast.Attribute(value=ast.Name(id="metrics"), attr=name):
             return name

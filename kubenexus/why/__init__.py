@@ -1,8 +1,9 @@
 """
-`kubenexus why pod/x`: why a pod waits, asked of the scheduler itself.
+`kubenexus why pod/x`: explains why a pod waits, with the data of the running scheduler.
 
-    ask       finds the scheduler and fetches its answer (`/explain`)
-    render    the answer as a page for people
+    cli       the command and its exit codes
+    client    finds the leader and calls its /explain endpoint
+    render    the response as text
 
-Nothing is judged here: what is printed is what the scheduler sees and tried.
+The command decides nothing: it prints what the scheduler has seen and tried.
 """

@@ -1,9 +1,9 @@
 """
-`kubenexus why`: one question, one answer, exit code out.
+The command `kubenexus why`.
 
-    exit 0   the scheduler answered
-    exit 1   nobody could be asked, and the message says what to do
-    exit 2   the pod is not known to the scheduler, or the command is at fault
+    exit 0   the scheduler responded
+    exit 1   no scheduler could be reached; the message tells what to do
+    exit 2   the scheduler does not know the pod, or the command line is wrong
 """
 
 import asyncio
@@ -18,13 +18,12 @@ from cluster import errors
 from cluster.client import Client
 from cluster.connection import connection
 from kubenexus.exit_codes import BAD_INPUT, FAILED, end
-from kubenexus.why import client as ask
-from kubenexus.why import render
+from kubenexus.why import client, render
 from policies import vocabulary
 
 app: Final = typer.Typer(
     name="why",
-    help="Say why a pod waits, and what would help.",
+    help="Explain why a pod waits, and what would help.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -32,7 +31,7 @@ app: Final = typer.Typer(
 
 
 class Output(StrEnum):
-    """How the answer is written."""
+    """The output format."""
 
     TEXT = "text"
     JSON = "json"
@@ -46,7 +45,7 @@ def why(
         str | None,
         typer.Option(
             envvar="KUBENEXUS_SCHEDULER_URL",
-            help="The scheduler's address; default: the leading replica, through the API server.",
+            help="The scheduler's address; default: the leader, through the API server.",
         ),
     ] = None,
     kubeconfig: Annotated[
@@ -57,28 +56,30 @@ def why(
     ] = vocabulary.SYSTEM_NAMESPACE,
     output: Annotated[Output, typer.Option("--output", "-o", help="text or json.")] = Output.TEXT,
 ) -> None:
-    """Say why a pod waits: reasons, the nearest node, and what alone would make it fit."""
+    """Explain why a pod waits: reasons, nearest node, and single changes that would make it fit."""
     kind, slash, name = pod.rpartition("/")
     if slash and kind not in ("pod", "pods", "po"):
-        raise end(f"{pod!r} is no pod: want pod/NAME", BAD_INPUT)
+        raise end(f"{pod!r} is not a pod: want pod/NAME", BAD_INPUT)
     wanted = f"{namespace}/{name}"
     try:
-        answer = (
-            ask.at(url, wanted) if url else asyncio.run(_ask(kubeconfig, wanted, system_namespace))
+        explanation = (
+            client.explain_at(url, wanted)
+            if url
+            else asyncio.run(_explain(kubeconfig, wanted, system_namespace))
         )
     except errors.ConfigError as exc:
         raise end(str(exc), BAD_INPUT) from exc
-    except (ask.AskError, errors.ClusterError) as exc:
+    except (client.ExplainError, errors.ClusterError) as exc:
         raise end(str(exc), FAILED) from exc
-    if answer.get("error"):
-        raise end(str(answer["error"]), BAD_INPUT)
+    if explanation.get("error"):
+        raise end(str(explanation["error"]), BAD_INPUT)
     if output is Output.JSON:
-        typer.echo(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
+        typer.echo(orjson.dumps(explanation, option=orjson.OPT_INDENT_2).decode())
         return
-    for line in render.lines(answer):
+    for line in render.lines(explanation):
         typer.echo(line)
 
 
-async def _ask(kubeconfig: Path | None, pod: str, namespace: str) -> ask.Answer:
-    async with Client(connection.load(kubeconfig), component="why") as client:
-        return await ask.through(client, pod, namespace=namespace)
+async def _explain(kubeconfig: Path | None, pod: str, namespace: str) -> client.Explanation:
+    async with Client(connection.load(kubeconfig), component="why") as api:
+        return await client.explain_by_leader(api, pod, namespace=namespace)

@@ -1,11 +1,11 @@
 """
-Finding the scheduler that works, and asking it about a pod.
+Calls the /explain endpoint of the scheduler.
 
-    a URL is given     it is asked there
-    none               the lease names the replica that leads, and the API server passes the
-                       question on to it, so that whoever may use that proxy needs no other way in
+    with a URL     directly
+    without        of the leader, which the lease names, through the proxy of the API server: users
+                   with the right to use that proxy need no other access
 
-The answer is the scheduler's own JSON, see `scheduler.explain.response`.
+The response is JSON, see `scheduler.explain.response`.
 """
 
 from typing import Any, Final
@@ -23,18 +23,18 @@ PATH: Final = "/explain"
 PORT: Final = 10259
 SECONDS: Final = 10.0
 
-Answer = dict[str, Any]
+Explanation = dict[str, Any]
 
 
-class AskError(Exception):
-    """No answer; the message says what was tried and what to do."""
+class ExplainError(Exception):
+    """No explanation; the message tells what was tried and what to do."""
 
 
-def at(url: str, pod: str) -> Answer:
-    """Ask the scheduler at `url` about the pod `namespace/name`."""
+def explain_at(url: str, pod: str) -> Explanation:
+    """Explain the pod `namespace/name` by the scheduler at `url`."""
     target = f"{url.rstrip('/')}{PATH}?{urlencode({'pod': pod})}"
     if not target.startswith(("http://", "https://")):
-        raise AskError(f"{url!r} is no address of a scheduler: want http://HOST:PORT")
+        raise ExplainError(f"{url!r} is not an address: want http://HOST:PORT")
     try:
         with urlopen(target, timeout=SECONDS) as response:
             return _parse(response.read())
@@ -42,45 +42,46 @@ def at(url: str, pod: str) -> Answer:
         return _parse(exc.read())
     except (URLError, TimeoutError, ConnectionError) as exc:
         reason = getattr(exc, "reason", exc)
-        raise AskError(f"no scheduler answers at {url}: {reason}") from exc
+        raise ExplainError(f"no scheduler responds at {url}: {reason}") from exc
 
 
-async def through(client: Client, pod: str, *, namespace: str, port: int = PORT) -> Answer:
-    """Ask the leading replica through the API server."""
+async def explain_by_leader(
+    client: Client, pod: str, *, namespace: str, port: int = PORT
+) -> Explanation:
+    """Explain the pod by the leader, through the API server."""
     lease = await _lease(client, namespace)
     holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
     replica = holder.rpartition("_")[0]
     if not replica:
-        raise AskError(
-            f"no scheduler leads: lease {namespace}/{vocabulary.SCHEDULER_NAME} has no holder; "
-            "look at its pods, or name a scheduler with --url"
+        raise ExplainError(
+            f"there is no leader: lease {namespace}/{vocabulary.SCHEDULER_NAME} has no holder; "
+            "check the scheduler's pods, or give an address with --url"
         )
     path = resources.PODS.path(namespace, f"{replica}:{port}", "proxy") + PATH
     try:
         body = await client.raw("GET", path, query={"pod": pod}, timeout=SECONDS)
     except errors.KubeError as exc:
-        raise AskError(
-            f"the leading scheduler {replica} could not be asked: {exc}; "
-            "name one that you can reach with --url"
+        raise ExplainError(
+            f"cannot reach the leader {replica}: {exc}; give a reachable address with --url"
         ) from exc
     return _parse(body)
 
 
-async def _lease(client: Client, namespace: str) -> Answer:
+async def _lease(client: Client, namespace: str) -> Explanation:
     try:
         return await client.get(resources.LEASES, vocabulary.SCHEDULER_NAME, namespace=namespace)
     except errors.Gone as exc:
-        raise AskError(
-            f"no scheduler leads in namespace {namespace}: it has no lease "
-            f"{vocabulary.SCHEDULER_NAME}; name a scheduler with --url"
+        raise ExplainError(
+            f"there is no leader: namespace {namespace} has no lease {vocabulary.SCHEDULER_NAME}; "
+            "give the namespace with --system-namespace, or an address with --url"
         ) from exc
 
 
-def _parse(body: bytes) -> Answer:
+def _parse(body: bytes) -> Explanation:
     try:
-        found = orjson.loads(body)
+        explanation = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
-        raise AskError(f"the answer is no JSON: {body[:80]!r}") from exc
-    if not isinstance(found, dict):
-        raise AskError(f"the answer is no object: {body[:80]!r}")
-    return found
+        raise ExplainError(f"the response is not JSON: {body[:80]!r}") from exc
+    if not isinstance(explanation, dict):
+        raise ExplainError(f"the response is not a JSON object: {body[:80]!r}")
+    return explanation

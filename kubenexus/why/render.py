@@ -1,15 +1,16 @@
 """
-The scheduler's answer as lines for people, the most useful first.
+The explanation as lines of text, the most useful first.
 
-    what the pod's state is ─▶ why ─▶ what would help ─▶ the nearest node ─▶ its pod group
+    state of the pod ─▶ reasons ─▶ what would help ─▶ nearest node ─▶ pod group
 
-Pure; an answer that lacks a part is shown without it.
+Pure; parts that the explanation lacks are left out.
 """
 
 from collections.abc import Iterator, Sequence
 
 from policies import duration
 from policies.json_fields import Json
+from policies.text import counted
 
 
 def lines(answer: Json) -> Iterator[str]:
@@ -19,8 +20,8 @@ def lines(answer: Json) -> Iterator[str]:
     yield from _block("Reasons", _reasons(answer.get("reasons") or ()))
     yield from _block("Each of these alone would help", answer.get("changes") or ())
     yield from _block("Nearest node", _nearest(answer.get("nearest") or {}))
-    yield from _block("Kept for others", answer.get("reserved") or ())
-    yield from _block("Nodes asked for", answer.get("provisioning") or ())
+    yield from _block("Reserved for others", answer.get("reserved") or ())
+    yield from _block("Provisioning", answer.get("provisioning") or ())
     yield from _block("Start", _start(answer.get("start") or {}))
     yield from _gang(answer.get("gang") or {})
 
@@ -29,56 +30,52 @@ def _headline(answer: Json) -> str:
     pod = f"pod {answer.get('pod', '?')}"
     if answer.get("node"):
         return f"{pod} is on node {answer['node']}"
-    said = f"{pod}: {answer.get('state', 'unknown')}"
+    text = f"{pod}: {answer.get('state', 'unknown')}"
     if answer.get("waited") is not None:
-        said += f" for {duration.show(float(answer['waited']))}"
+        text += f" for {duration.show(float(answer['waited']))}"
     tries = int(answer.get("attempts") or 0)
-    return f"{said}, tried {_many(tries, 'time')}" if tries else said
+    return f"{text}, tried {counted(tries, 'time')}" if tries else text
 
 
 def _reasons(rows: Sequence[Json]) -> Iterator[str]:
-    width = max((len(_many(int(row["nodes"]), "node")) for row in rows), default=0)
+    width = max((len(counted(int(row["nodes"]), "node")) for row in rows), default=0)
     for row in rows:
-        yield f"{_many(int(row['nodes']), 'node'):<{width}}  {row['reason']}"
+        yield f"{counted(int(row['nodes']), 'node'):<{width}}  {row['reason']}"
 
 
-def _nearest(found: Json) -> Iterator[str]:
-    if not found:
+def _nearest(nearest: Json) -> Iterator[str]:
+    if not nearest:
         return
     short = [
-        f"asks for {row['asked']} {row['resource']}, has {row['free']}" for row in found["short"]
+        f"requests {row['asked']} {row['resource']}, free {row['free']}" for row in nearest["short"]
     ]
-    rules = [text for text in found["reasons"] if not text.startswith("Insufficient ")]
-    yield f"{found['node']}: {'; '.join([*short, *rules]) or 'takes the pod alone'}"
+    rules = [text for text in nearest["reasons"] if not text.startswith("Insufficient ")]
+    yield f"{nearest['node']}: {'; '.join([*short, *rules]) or 'this pod alone fits'}"
 
 
-def _start(found: Json) -> Iterator[str]:
-    if found.get("expected"):
-        yield f"expected by {found['expected']}"
-    if found.get("waits_for"):
-        yield f"waits for {', '.join(found['waits_for'])} to end"
-    if found.get("ahead"):
-        yield f"promised ahead of it: {', '.join(found['ahead'])}"
+def _start(start: Json) -> Iterator[str]:
+    if start.get("expected"):
+        yield f"expected by {start['expected']}"
+    if start.get("waits_for"):
+        yield f"waits for {', '.join(start['waits_for'])} to end"
+    if start.get("ahead"):
+        yield f"start reserved ahead of it: {', '.join(start['ahead'])}"
 
 
-def _gang(found: Json) -> Iterator[str]:
-    if not found:
+def _gang(gang: Json) -> Iterator[str]:
+    if not gang:
         return
     yield (
-        f"Pod group {found['name']}: needs {found['size']} together, {found['exist']} exist, "
-        f"{found['bound']} have a node"
+        f"Pod group {gang['name']}: needs {gang['size']} together, {gang['exist']} exist, "
+        f"{gang['bound']} have a node"
     )
-    for row in found.get("members") or ():
-        where = f"on {row['node']}" if row.get("node") else row["state"]
-        yield f"  {row['pod']}: {where}"
+    for row in gang.get("members") or ():
+        place = f"on {row['node']}" if row.get("node") else row["state"]
+        yield f"  {row['pod']}: {place}"
 
 
 def _block(title: str, rows: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    found = list(rows)
-    if found:
+    lines = list(rows)
+    if lines:
         yield title
-        yield from (f"  {row}" for row in found)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+        yield from (f"  {line}" for line in lines)

@@ -1,5 +1,5 @@
 """
-One pod or gang as the scheduler sees it now, for those who explain it. Values only, nothing moves.
+One pod as the scheduler sees it now: the input of an explanation. Values only.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from scheduler.queueing.entry import UnitView
 class Inspection:
     pod: Pod
     """As the watch last showed it."""
-    look: UnitView | None
-    """Its unit in the queue, with state, attempts and the last misfit; None: it is not waiting."""
+    queued: UnitView | None
+    """Its unit in the queue, with state, attempts and the last reasons; None: it is not queued."""
     node: str = ""
-    """The node it holds or was given; empty while it waits."""
+    """Its node, assumed or in the API; empty while it waits."""
     bound: int = 0
     """Members of its gang that have a node in the API."""
     is_partial: bool = False
-    """Its gang is being completed, or released if that takes too long."""
+    """Its gang is partially bound."""
     bound_members: tuple[tuple[Pod, str], ...] = ()
-    """Members of its gang that have a node, by plan or by the API, with its name."""
+    """Members of its gang that have a node, assumed or in the API, with its name."""
     closed: frozenset[str] = frozenset()
-    """Nodes that it must leave alone, because they are held for a gang that waits too long."""
+    """Nodes that are held for other units."""

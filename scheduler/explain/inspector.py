@@ -1,5 +1,5 @@
 """
-Looking into a scheduler at work: one pod as it stands, and why it waits. Nothing is changed.
+Inspects a running scheduler: one pod as it is now, and why it waits. Read-only.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from scheduler.tenancy.reservation.objects import amounts
 
 
 class Inspector:
-    """`pods` are those without a node, by uid; `known` lists all that the watch has shown."""
+    """`pods` are the pods without a node, by uid; `known` lists all pods that the watch showed."""
 
     def __init__(
         self,
@@ -37,87 +37,98 @@ class Inspector:
         now: Callable[[], float],
         pods: Mapping[str, Pod],
         known: Callable[[], Iterable[Pod]],
-        asked_for: Callable[[GangKey], list[str]] = lambda _: [],
+        provisioning: Callable[[GangKey], list[str]] = lambda _: [],
         start_reservations: Callable[[], Iterable[StartReservation]],
         reserved_later: Callable[[Pod], Iterable[str]] = lambda _: (),
     ) -> None:
-        self._cache, self._queue = cache, queue
-        self._partial_gangs, self._recovery = partial_gangs, recovery
-        self._memo, self._now, self._pods, self._known = memo, now, pods, known
-        self._asked_for = asked_for
+        self._cache = cache
+        self._queue = queue
+        self._partial_gangs = partial_gangs
+        self._recovery = recovery
+        self._memo = memo
+        self._now = now
+        self._pods = pods
+        self._known = known
+        self._provisioning = provisioning
         self._reserved_later = reserved_later
         self._start_reservations = start_reservations
 
     def inspect(self, which: str | PodKey) -> Inspection | None:
-        """A pod by its uid or its key; None: no such pod is waiting or was shown."""
+        """A pod by its uid or its key; None: unknown."""
         pod = self._find(which)
         if pod is None:
             return None
         key = self._queue.key(pod.uid)
-        look = None if key is None else self._queue.view(key)
+        queued = None if key is None else self._queue.view(key)
         held = self._cache.held(pod.uid)
         gang = pod.gang.key if pod.gang else None
         return Inspection(
             pod,
-            look,
+            queued,
             node=held.node if held else pod.node,
             bound=self._partial_gangs.live(gang) if gang else 0,
             is_partial=gang is not None and self._partial_gangs.is_partial(gang),
             bound_members=self._cache.bound_members(gang) if gang else (),
-            closed=self._closed(look) if look else frozenset(),
+            closed=self._closed(queued) if queued else frozenset(),
         )
 
-    def _closed(self, look: UnitView) -> frozenset[str]:
-        """Nodes that were held for others when the unit was last tried."""
-        closed = self._recovery.closed_to(look.unit)
-        return closed.union(*(one.nodes for one in self._ahead(look)))
+    def _closed(self, queued: UnitView) -> frozenset[str]:
+        """Nodes that were held for other units when the unit was last tried."""
+        closed = self._recovery.closed_to(queued.unit)
+        return closed.union(*(reservation.nodes for reservation in self._ahead(queued)))
 
-    def _ahead(self, look: UnitView) -> list[StartReservation]:
-        """Promised starts that the unit would have made late when it was last tried."""
-        if look.why is None or all(reason != HELD for reason, _ in look.why.reasons):
+    def _ahead(self, queued: UnitView) -> list[StartReservation]:
+        """Start reservations that the unit would have delayed when it was last tried."""
+        if queued.why is None or all(reason != HELD for reason, _ in queued.why.reasons):
             return []
         return [
-            one
-            for one in self._start_reservations()
-            if one.key != look.unit.key and one.priority >= look.unit.priority
+            reservation
+            for reservation in self._start_reservations()
+            if reservation.key != queued.unit.key and reservation.priority >= queued.unit.priority
         ]
 
     def explain(self, key: PodKey) -> dict[str, Any] | None:
-        """Why a pod waits, see `answers`; None: no such pod is known."""
+        """Why a pod waits, as `response` describes it; None: unknown."""
         seen = self.inspect(key)
         if seen is None:
             return None
         gang = seen.pod.gang
         members: list[tuple[Pod, str]] = []
         if gang is not None:
-            mine = {pod.uid: pod for pod in self._known() if pod.gang and pod.gang.key == gang.key}
-            for pod in mine.values():
+            siblings = (pod for pod in self._known() if pod.gang and pod.gang.key == gang.key)
+            for pod in {pod.uid: pod for pod in siblings}.values():
                 held = self._cache.held(pod.uid)
                 if not pod.finished:
                     members.append((pod, held.node if held else pod.node))
         snapshot = self._cache.snapshot
-        promised = tuple(self._start_reservations())
-        found = response.answer(
-            seen, snapshot, self._memo, members=members, promised=promised, now=self._now()
+        reservations = tuple(self._start_reservations())
+        answer = response.answer(
+            seen,
+            snapshot,
+            self._memo,
+            members=members,
+            start_reservations=reservations,
+            now=self._now(),
         )
-        ahead = [] if seen.look is None else self._ahead(seen.look)
-        if ahead and "changes" in found:
-            found["changes"].append(response.shorter(min(one.start for one in ahead)))
-        return found | self._reserved(seen) | self._provisioning(seen)
+        ahead = [] if seen.queued is None else self._ahead(seen.queued)
+        if ahead and "changes" in answer:
+            earliest = min(reservation.start for reservation in ahead)
+            answer["changes"].append(response.shorter(earliest))
+        return answer | self._reserved(seen) | self._provisioning_of(seen)
 
     def _reserved(self, seen: Inspection) -> dict[str, Any]:
-        """What is kept for others, where the pod has no node."""
+        """Capacity that is reserved for others, if the pod has no node."""
         if seen.node:
             return {}
-        now = kept_from(seen.pod, self._cache.reserved)
-        found = [*now, *self._reserved_later(seen.pod)]
-        return {"reserved": found} if found else {}
+        now = reserved_for_others(seen.pod, self._cache.reserved)
+        lines = [*now, *self._reserved_later(seen.pod)]
+        return {"reserved": lines} if lines else {}
 
-    def _provisioning(self, seen: Inspection) -> dict[str, Any]:
-        """The nodes that are asked for, where the pod has none."""
+    def _provisioning_of(self, seen: Inspection) -> dict[str, Any]:
+        """The ProvisioningRequest of its gang, if the pod has no node."""
         gang = seen.pod.gang
-        found = [] if seen.node or gang is None else self._asked_for(gang.key)
-        return {"provisioning": found} if found else {}
+        lines = [] if seen.node or gang is None else self._provisioning(gang.key)
+        return {"provisioning": lines} if lines else {}
 
     def _find(self, which: str | PodKey) -> Pod | None:
         if isinstance(which, str) and which in self._pods:
@@ -128,20 +139,20 @@ class Inspector:
         return None
 
 
-def kept_from(pod: Pod, holds: ReservedCapacity) -> Iterator[str]:
-    """Room on nodes that this pod may not use, by whom it is kept for."""
-    for key in sorted(holds, key=str):
-        rows = holds.of(key)
+def reserved_for_others(pod: Pod, reserved: ReservedCapacity) -> Iterator[str]:
+    """Reserved capacity that this pod may not use, by its owner."""
+    for key in sorted(reserved, key=str):
+        rows = reserved.of(key)
         if key != key_of(pod) and not _may_use(pod, key, rows):
-            yield f"{_amount(rows)} on {_nodes(rows)} for {_whom(key, rows)}"
+            yield f"{_amount(rows)} on {_nodes(rows)} for {_owner(key, rows)}"
 
 
-def _allotted(key: UnitKey) -> bool:
+def _is_tenant_reservation(key: UnitKey) -> bool:
     return not isinstance(key, GangKey) and key.name.endswith("/")
 
 
 def _may_use(pod: Pod, key: UnitKey, rows: Sequence[Placement]) -> bool:
-    return _allotted(key) and rows[0].pod.attributes.tenant == pod.attributes.tenant
+    return _is_tenant_reservation(key) and rows[0].pod.attributes.tenant == pod.attributes.tenant
 
 
 def _amount(rows: Sequence[Placement]) -> str:
@@ -156,7 +167,7 @@ def _nodes(rows: Sequence[Placement]) -> str:
     return f"node {names[0]}" if len(names) == 1 else f"{len(names)} nodes"
 
 
-def _whom(key: UnitKey, rows: Sequence[Placement]) -> str:
-    if _allotted(key):
+def _owner(key: UnitKey, rows: Sequence[Placement]) -> str:
+    if _is_tenant_reservation(key):
         return f"tenant {rows[0].pod.attributes.tenant} (ResourceReservation {str(key)[:-1]})"
     return f"{'pod group' if isinstance(key, GangKey) else 'pod'} {key}"

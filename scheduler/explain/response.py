@@ -1,7 +1,7 @@
 """
-The answer to "why does this pod wait?", as JSON: what `/explain` sends and `kubenexus why` shows.
+Explains why a pod waits, as JSON: the response of `/explain`, which `kubenexus why` renders.
 
-    {"pod": "ns/name", "node": "…"}                                     it has its node
+    {"pod": "ns/name", "node": "…"}                                     it has a node
     {"pod", "state", "waited", "attempts", "message",                   it waits
      "reasons": [{"reason", "nodes"}], "changes": ["…"],
      "nearest": {"node", "reasons", "short": [{"resource", "asked", "free"}]},
@@ -10,15 +10,15 @@ The answer to "why does this pod wait?", as JSON: what `/explain` sends and `kub
      "start": {"expected": "2026-…Z" or null, "waits_for": ["ns/pod"], "ahead": ["ns/unit"]},
      "gang": {"name", "size", "exist", "bound", "members": [{"pod", "state", "node"}]}}
 
-A gang is tried once more as far as it fits, and the first member that does not is explained: that
-each member fits alone says nothing. Read-only: whatever is tried is taken back.
+The members of a gang are placed again on a trial, and the first that does not fit is explained:
+each member alone may fit. Read-only: the trial is undone.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from policies import vocabulary
-from policies.text import timestamp
+from policies.text import counted, timestamp
 from scheduler.cache.snapshot import Snapshot
 from scheduler.explain.diagnosis import Explanation, explain
 from scheduler.explain.inspection import Inspection
@@ -32,15 +32,15 @@ Json = dict[str, Any]
 
 STATES: Final = {
     QueueState.FORMING: "its pod group is forming",
-    QueueState.ACTIVE: "about to be planned",
-    QueueState.BACKOFF: "waiting out a pause after a failure",
-    QueueState.UNSCHEDULABLE: "waiting for a change that may help",
+    QueueState.ACTIVE: "in the active queue",
+    QueueState.BACKOFF: "backing off after a failure",
+    QueueState.UNSCHEDULABLE: "unschedulable",
     QueueState.PLANNING: "being planned",
-    QueueState.GATED: "its pod group is complete, and its gate is being lifted",
+    QueueState.GATED: "its pod group is complete, and its scheduling gate is being removed",
     QueueState.BINDING: "other members of its pod group are being bound",
-    QueueState.REFUSED: "its bind was refused by the API server, and is tried again later",
-    QueueState.SUSPENDED: "its pod group is being taken apart",
-    QueueState.OVER_QUOTA: "held back by its tenant's quota",
+    QueueState.REFUSED: "its binding was rejected by the API server, and is retried later",
+    QueueState.SUSPENDED: "members of its partial pod group are being evicted",
+    QueueState.OVER_QUOTA: "over quota",
 }
 
 
@@ -50,52 +50,55 @@ def answer(
     memo: Memo,
     *,
     members: Iterable[tuple[Pod, str]] = (),
-    promised: Sequence[StartReservation] = (),
+    start_reservations: Sequence[StartReservation] = (),
     now: float,
 ) -> Json:
-    """`members` are those of the pod's gang, each with its node or an empty string; `promised` are
-    the start times that were promised to anybody."""
-    found: Json = {"pod": str(seen.pod.key)}
+    """`members` of the pod's gang, each with its node or an empty string; `start_reservations` of
+    all units."""
+    response: Json = {"pod": str(seen.pod.key)}
     if seen.node:
-        found["node"] = seen.node
-    elif seen.look is None:
-        found["state"] = _not_waiting(seen.pod)
+        response["node"] = seen.node
+    elif seen.queued is None:
+        response["state"] = _not_waiting(seen.pod)
     else:
-        found |= _waiting(seen, seen.look, snapshot, memo, now)
-        if promised:
-            found["start"] = _start(seen.look, promised)
+        response |= _waiting(seen, seen.queued, snapshot, memo, now)
+        if start_reservations:
+            response["start"] = _start(seen.queued, start_reservations)
     if seen.pod.gang is not None:
-        found["gang"] = _gang(seen, sorted(members, key=lambda row: row[0].key))
-    return found
+        response["gang"] = _gang(seen, sorted(members, key=lambda row: row[0].key))
+    return response
 
 
 def _not_waiting(pod: Pod) -> str:
     if pod.gates:
-        return f"held by scheduling gates: {', '.join(pod.gates)}"
+        return f"behind scheduling gates: {', '.join(pod.gates)}"
     if pod.terminating:
         return "being deleted"
     if pod.pending and None in pod.resource_claims:
-        return "its resource claims have not been made yet: its events say why"
+        return "waiting for its ResourceClaims to be created; its Events tell why"
     return "finished" if pod.finished else "its bind is in flight"
 
 
-def _waiting(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo, now: float) -> Json:
-    found: Json = {
-        "state": STATES[look.state],
-        "waited": round(max(0.0, now - look.since), 1),
-        "attempts": look.attempts,
+def _waiting(
+    seen: Inspection, queued: UnitView, snapshot: Snapshot, memo: Memo, now: float
+) -> Json:
+    waiting: Json = {
+        "state": STATES[queued.state],
+        "waited": round(max(0.0, now - queued.since), 1),
+        "attempts": queued.attempts,
     }
-    if look.state is QueueState.FORMING:
-        return found
-    if look.why is not None and look.why.over_quota:
-        return found | {"message": look.why.text, "reasons": [], "changes": [], "nearest": None}
-    why = _explain(seen, look, snapshot, memo)
-    message = look.why.text if look.why is not None else why.text
+    if queued.state is QueueState.FORMING:
+        return waiting
+    if queued.why is not None and queued.why.over_quota:
+        return waiting | {"message": queued.why.text, "reasons": [], "changes": [], "nearest": None}
+    why = _explain(seen, queued, snapshot, memo)
+    message = queued.why.text if queued.why is not None else why.text
     changes = [*why.changes]
-    if look.why is not None and look.why.gang is not None:
-        gang = look.why.gang
-        changes.append(f"free room for {gang.want - gang.have} more of pod group {gang.name}")
-    return found | {
+    if queued.why is not None and queued.why.gang is not None:
+        gang = queued.why.gang
+        missing = counted(gang.want - gang.have, "more pod")
+        changes.append(f"free capacity for {missing} of pod group {gang.name}")
+    return waiting | {
         "message": message,
         "reasons": [{"reason": reason, "nodes": nodes} for reason, nodes in why.reasons],
         "changes": changes,
@@ -103,27 +106,30 @@ def _waiting(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo, n
     }
 
 
-def _start(look: UnitView, promised: Sequence[StartReservation]) -> Json:
-    """When it is expected to start, and whom it must not make late."""
-    mine = next((one for one in promised if one.key == look.unit.key), None)
-    ahead = [one for one in promised if one is not mine and one.priority >= look.unit.priority]
+def _start(queued: UnitView, reservations: Sequence[StartReservation]) -> Json:
+    """When it is expected to start, and which units it must not delay."""
+    unit = queued.unit
+    own = next((each for each in reservations if each.key == unit.key), None)
+    ahead = [each for each in reservations if each is not own and each.priority >= unit.priority]
     return {
-        "expected": None if mine is None else timestamp(mine.start),
-        "waits_for": [] if mine is None else list(mine.waits_for),
-        "ahead": [str(one.key) for one in sorted(ahead, key=lambda one: (one.start, str(one.key)))],
+        "expected": None if own is None else timestamp(own.start),
+        "waits_for": [] if own is None else list(own.waits_for),
+        "ahead": [
+            str(each.key) for each in sorted(ahead, key=lambda each: (each.start, str(each.key)))
+        ],
     }
 
 
 def shorter(start: float) -> str:
-    """What lets a unit go ahead of a start that was promised to somebody else."""
+    """What lets a unit be backfilled before the reserved start of another unit."""
     key = vocabulary.EXPECTED_DURATION_ANNOTATION
-    return f"end before {timestamp(start)}, and say so with {key}"
+    return f"end before {timestamp(start)}, and declare it with {key}"
 
 
-def _explain(seen: Inspection, look: UnitView, snapshot: Snapshot, memo: Memo) -> Explanation:
+def _explain(seen: Inspection, queued: UnitView, snapshot: Snapshot, memo: Memo) -> Explanation:
     with snapshot.trial():
         tried = planner.fill(
-            look.unit, snapshot, memo=memo, closed=seen.closed, bound_members=seen.bound_members
+            queued.unit, snapshot, memo=memo, closed=seen.closed, bound_members=seen.bound_members
         )
         closed = planner.rows_of(snapshot, seen.closed)
         return explain(tried.pod or seen.pod, snapshot, memo, closed=closed, outside=tried.outside)
@@ -143,7 +149,7 @@ def _nearest(why: Explanation) -> Json | None:
 
 
 def _gang(seen: Inspection, members: list[tuple[Pod, str]]) -> Json:
-    unit = seen.look.unit if seen.look is not None else None
+    unit = seen.queued.unit if seen.queued is not None else None
     assert seen.pod.gang is not None
     return {
         "name": seen.pod.gang.key.name,

@@ -1,12 +1,12 @@
 """
-The scheduler's own small web server: health, readiness, metrics, explanations.
+The scheduler's HTTP endpoints: health, readiness, metrics, explanations.
 
-    /healthz   200 while the process answers
-    /readyz    200 once the watches have shown the whole cluster; 503 with what is missing
+    /healthz   200 while the process runs
+    /readyz    200 when all watches are in sync; 503 with what is missing
     /metrics   Prometheus text
-    /explain   ?pod=NAMESPACE/NAME: why the pod waits, as JSON (`answers`); 404 for one unknown
+    /explain   ?pod=NAMESPACE/NAME: why the pod waits, as JSON (`explain.response`); 404 if unknown
 
-Plain HTTP on an address of the operator's choice; nothing here changes anything.
+Plain HTTP, read-only.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ Explain = Callable[[str, str], dict[str, Any] | None]
 def create_app(
     *, metrics: Metrics, missing: Callable[[], str], explain: Explain = lambda *_: None
 ) -> web.Application:
-    """`missing` says what readiness waits for; empty: ready. `explain` takes namespace and name."""
+    """`missing` is what readiness waits for; empty: ready. `explain` takes namespace and name."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -34,27 +34,27 @@ def create_app(
         waiting = missing()
         return web.Response(text=f"{waiting or 'ok'}\n", status=503 if waiting else 200)
 
-    async def figures(_: web.Request) -> web.Response:
+    async def metrics_page(_: web.Request) -> web.Response:
         return web.Response(body=metrics.render(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    async def why(request: web.Request) -> web.Response:
+    async def explain_page(request: web.Request) -> web.Response:
         wanted = request.query.get("pod", "")
         namespace, slash, name = wanted.partition("/")
         if not (namespace and slash and name):
             return _json({"error": f"found pod={wanted!r}, want pod=NAMESPACE/NAME"}, 400)
         if waiting := missing():
             return _json({"error": f"not ready: {waiting}"}, 503)
-        found = explain(namespace, name)
-        if found is None:
-            text = f"pod {wanted} is not known: it does not exist, or has finished long ago"
+        explanation = explain(namespace, name)
+        if explanation is None:
+            text = f"pod {wanted} is unknown: it does not exist, or finished long ago"
             return _json({"error": text}, 404)
-        return _json(found, 200)
+        return _json(explanation, 200)
 
     app = web.Application()
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    app.router.add_get("/metrics", figures)
-    app.router.add_get("/explain", why)
+    app.router.add_get("/metrics", metrics_page)
+    app.router.add_get("/explain", explain_page)
     return app
 
 
@@ -66,7 +66,7 @@ def _json(body: dict[str, Any], status: int) -> web.Response:
 
 @asynccontextmanager
 async def serve(app: web.Application, *, host: str, port: int) -> AsyncIterator[None]:
-    """Answer while the context lasts. `OSError` when the port is taken."""
+    """Serve while the context lasts. `OSError` if the port is in use."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

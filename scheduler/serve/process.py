@@ -1,4 +1,4 @@
-"""The life of a process: tasks that end with it, signals that end it, and its name among others."""
+"""Tasks, signals and identity of the process."""
 
 import asyncio
 import os
@@ -32,5 +32,5 @@ def stop_on_signals() -> asyncio.Event:
 
 
 def identity() -> str:
-    """The replica, and which of its lives: whoever asks for the leader needs the first part."""
+    """Host name and process id; `kubenexus why` reads the leader's host name from the lease."""
     return f"{socket.gethostname()}_{os.getpid()}"

@@ -120,7 +120,9 @@ def test_who_waits_at_the_head_is_told_when_and_only_short_work_goes_ahead(
     stack.restart(SCHEDULER, crash=True)
     promised = [f"  expected by {at}", f"  waits for {space}/hour, {space}/half to end"]
     assert until(lambda: said_of_the_start(stack, node_pool, "g0"), bool) == promised
-    assert said_of_the_start(stack, node_pool, "long") == [f"  promised ahead of it: {space}/g"]
+    assert said_of_the_start(stack, node_pool, "long") == [
+        f"  start reserved ahead of it: {space}/g"
+    ]
     node_pool.create(tenant_env.pod(space, "short", annotations=lasting("10m")))
     tenant_env.bound(space, "hour", "half", "short")
     tenant_env.delete(space, "hour", "half", "short")

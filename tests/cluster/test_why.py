@@ -48,12 +48,10 @@ def test_a_pod_that_waits(stack: Stack, node_pool: NodePool) -> None:
     node_pool.create(node_pool.pod("big", cpu="3"))
     until(lambda: node_pool.condition("big"), lambda found: bool(found[1]))
     text = why(stack, node_pool, "pod/big").stdout.splitlines()
-    assert text[0].startswith(
-        f"pod {node_pool.namespace}/big: waiting for a change that may help for "
-    )
+    assert text[0].startswith(f"pod {node_pool.namespace}/big: unschedulable for ")
     assert f"  {node_pool.condition('big')[2]}" == text[1]
     assert f"  ask for at most 2 cpu instead of 3: node {node} has it" in text
-    assert f"  {node}: asks for 3 cpu, has 2" in text
+    assert f"  {node}: requests 3 cpu, free 2" in text
 
 
 def test_a_gang_that_has_not_room(stack: Stack, node_pool: NodePool) -> None:
@@ -64,7 +62,7 @@ def test_a_gang_that_has_not_room(stack: Stack, node_pool: NodePool) -> None:
     assert (found["gang"]["size"], found["gang"]["bound"]) == (3, 0)
     assert [row["pod"] for row in found["gang"]["members"]] == ["m0", "m1", "m2"]
     assert "waiting for pod group g: 2/3 members fit" in found["message"]
-    assert "free room for 1 more of pod group g" in found["changes"]
+    assert "free capacity for 1 more pod of pod group g" in found["changes"]
 
 
 def test_a_pod_that_has_its_node_and_one_that_is_not_there(

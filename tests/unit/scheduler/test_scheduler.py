@@ -222,7 +222,7 @@ def test_planning_goes_on_while_a_bind_is_in_flight() -> None:
 def test_planning_waits_when_binds_do_not_keep_up_and_gangs_stay_whole() -> None:
     async def story() -> tuple[int, int, set[str]]:
         slow = Slow()
-        bench = Bench(slow, settings=CycleSettings(most_in_flight=2))
+        bench = Bench(slow, settings=CycleSettings(max_in_flight=2))
         bench.node("a", cpu="9")
         bench.pod("p", priority=9)
         for i in range(4):

@@ -15,7 +15,7 @@ REASON = "node(s) had untolerated taint(s)"
         pytest.param(
             {
                 "pod": "ns/p",
-                "state": "waiting for a change that may help",
+                "state": "unschedulable",
                 "waited": 130.4,
                 "attempts": 7,
                 "message": f"0/11 nodes are available: 1 {REASON}, 10 Insufficient cpu.",
@@ -41,7 +41,7 @@ REASON = "node(s) had untolerated taint(s)"
                 },
             },
             [
-                "pod ns/p: waiting for a change that may help for 2m10s, tried 7 times",
+                "pod ns/p: unschedulable for 2m10s, tried 7 times",
                 f"  0/11 nodes are available: 1 {REASON}, 10 Insufficient cpu.",
                 "Reasons",
                 "  10 nodes  Insufficient cpu",
@@ -49,7 +49,7 @@ REASON = "node(s) had untolerated taint(s)"
                 "Each of these alone would help",
                 "  ask for at most 3 cpu instead of 4: node b has it",
                 "Nearest node",
-                f"  b: asks for 4 cpu, has 3; {REASON}",
+                f"  b: requests 4 cpu, free 3; {REASON}",
                 "Pod group g: needs 3 together, 2 exist, 1 have a node",
                 "  p: waiting",
                 "  q: on a",
@@ -59,7 +59,7 @@ REASON = "node(s) had untolerated taint(s)"
         pytest.param(
             {
                 "pod": "ns/p",
-                "state": "waiting for a change that may help",
+                "state": "unschedulable",
                 "start": {
                     "expected": "2026-01-01T12:00:00Z",
                     "waits_for": ["ns/x", "ns/y"],
@@ -67,11 +67,11 @@ REASON = "node(s) had untolerated taint(s)"
                 },
             },
             [
-                "pod ns/p: waiting for a change that may help",
+                "pod ns/p: unschedulable",
                 "Start",
                 "  expected by 2026-01-01T12:00:00Z",
                 "  waits for ns/x, ns/y to end",
-                "  promised ahead of it: ns/g",
+                "  start reserved ahead of it: ns/g",
             ],
             id="a pod that knows when it starts",
         ),

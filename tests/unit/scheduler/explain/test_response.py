@@ -39,7 +39,7 @@ def test_a_pod_that_does_not_fit() -> None:
     snapshot = Snapshot.of([a_node("a", cpu="2"), a_node("b", cpu="3")])
     assert asked(waiting([a_pod(cpu="4")], snapshot), snapshot) == {
         "pod": "ns/p",
-        "state": "waiting for a change that may help",
+        "state": "unschedulable",
         "waited": 60.0,
         "attempts": 3,
         "message": "0/2 nodes are available: 2 Insufficient cpu.",
@@ -59,13 +59,13 @@ def test_a_gang_whose_members_fit_one_by_one_and_not_together() -> None:
     found = asked(waiting(pods, snapshot), snapshot, *((pod, "") for pod in pods))
     assert found == {
         "pod": "ns/g-0",
-        "state": "waiting for a change that may help",
+        "state": "unschedulable",
         "waited": 60.0,
         "attempts": 3,
         "message": "0/1 nodes are available: 1 Insufficient cpu. "
         "waiting for pod group g: 2/3 members fit",
         "reasons": [{"reason": "Insufficient cpu", "nodes": 1}],
-        "changes": ["free room for 1 more of pod group g"],
+        "changes": ["free capacity for 1 more pod of pod group g"],
         "nearest": {
             "node": "a",
             "reasons": ["Insufficient cpu"],
@@ -108,7 +108,7 @@ def test_a_gang_that_forms() -> None:
         ),
         pytest.param(
             Inspection(a_pod(schedulingGates=[{"name": "example.com/wait"}]), None),
-            {"pod": "ns/p", "state": "held by scheduling gates: example.com/wait"},
+            {"pod": "ns/p", "state": "behind scheduling gates: example.com/wait"},
             id="is gated",
         ),
         pytest.param(

@@ -236,16 +236,16 @@ def test_a_waiting_pod_can_be_inspected_by_uid_and_by_key() -> None:
         await bench.settle()
         found = bench.scheduler.inspect("uid-g-1")
         assert found is not None
-        assert found.look is not None
-        assert found.look.why is not None
+        assert found.queued is not None
+        assert found.queued.why is not None
         same = found == bench.scheduler.inspect(PodKey("ns", "g-1"))
         other = bench.scheduler.inspect(PodKey("ns", "g-0"))
         assert other is not None
         return (
             same,
-            (found.look.state, found.look.attempts, found.look.since, found.bound),
-            found.look.why.text,
-            (other.look, other.node, other.is_partial),
+            (found.queued.state, found.queued.attempts, found.queued.since, found.bound),
+            found.queued.why.text,
+            (other.queued, other.node, other.is_partial),
             bench.scheduler.inspect("nobody"),
         )
 

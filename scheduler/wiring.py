@@ -31,7 +31,7 @@ from scheduler.plugins.dra import informers as device_feeds
 from scheduler.plugins.dra.plugin import DynamicResources
 from scheduler.plugins.dra.prebind import ClaimPreBind
 from scheduler.plugins.interpod import informers as interpod_informers
-from scheduler.plugins.volumes import informers as volume_feeds
+from scheduler.plugins.volumes import informers as volume_informers
 from scheduler.plugins.volumes.plugin import VolumePlugin
 from scheduler.plugins.volumes.prebind import VolumePreBind
 from scheduler.provisioning import informers as provisioning_feeds
@@ -230,7 +230,7 @@ class Wiring:
         feeds = (
             interpod_informers.namespaces(snapshot.interpod),
             *interpod_informers.workloads(snapshot.interpod),
-            *volume_feeds.feeds(snapshot.volumes.facts),
+            *volume_informers.feeds(snapshot.volumes.store),
             self.scheduler.budgets.feed(),
         )
         return tuple(

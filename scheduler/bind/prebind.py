@@ -13,7 +13,7 @@ from scheduler.model.plan import Placement, Result, Unbound
 from scheduler.model.unit import Unit
 from scheduler.plugins.dra.prebind import SECONDS as CLAIM_SECONDS
 from scheduler.plugins.dra.prebind import ClaimPreBind
-from scheduler.plugins.volumes.prebind import SECONDS as VOLUME_SECONDS
+from scheduler.plugins.volumes.prebind import TIMEOUT_SECONDS as VOLUME_SECONDS
 from scheduler.plugins.volumes.prebind import VolumePreBind
 from scheduler.tenancy.reservation.controller import ReservationController
 

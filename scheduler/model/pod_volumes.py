@@ -1,7 +1,7 @@
 """
 The volumes of a pod that constrain its placement.
 
-    claims    PersistentVolumeClaims by name; those of ephemeral volumes are named after the pod
+    pvcs      PersistentVolumeClaims by name; those of ephemeral volumes are named after the pod
     disks     in-tree disks that two pods of a node may not share
     inline    in-tree disks that count against the limits of the CSI driver they moved to
 """
@@ -52,14 +52,14 @@ class PodVolumes:
 
     namespace: str = ""
     """The namespace of the PVCs; empty without PVCs."""
-    claims: tuple[VolumeClaimRef, ...] = ()
+    pvcs: tuple[VolumeClaimRef, ...] = ()
     """In the order of the spec: messages name the first one that has a problem."""
     disks: tuple[Disk, ...] = ()
     inline: tuple[AttachableVolume, ...] = ()
 
-    def claim_keys(self) -> tuple[tuple[str, str], ...]:
+    def pvc_keys(self) -> tuple[tuple[str, str], ...]:
         """(namespace, name) of each PVC."""
-        return tuple((self.namespace, pvc.name) for pvc in self.claims)
+        return tuple((self.namespace, pvc.name) for pvc in self.pvcs)
 
 
 NO_VOLUMES: Final = PodVolumes()

@@ -34,7 +34,7 @@ class KubeNexus:
 
     def __init__(self, objects: Iterable[Object]) -> None:
         self._cache = Cache()
-        feeds = volumes.feeds(self._cache.snapshot.volumes.facts)
+        feeds = volumes.feeds(self._cache.snapshot.volumes.store)
         self._feeds = {feed.resource.kind: feed for feed in feeds}
         found = list(objects)
         # Watches keep no order among each other.

@@ -1,14 +1,12 @@
 """
-Persistent volumes: what the API says of them, and what becomes of the claims of a pod.
+Volumes: VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
 
-    objects      claims, volumes, classes … as frozen values
-    facts        all of them, with indexes
-    feeds        the watches that tell them
-    labels       selectors over labels, of one object and over all nodes at once
-    claims       a pod's claims, sorted by what is to be done about them, or what is amiss
-    matching     which volume a late claim gets on which node, and where one could be made
-    limits       how many volumes of a CSI driver each node has
-    preparing    writing the choice into the API and waiting until it holds
-
-The books that tie these to a snapshot are `scheduler.plugins.volumes.plugin`.
+    binding        which volume a PVC with delayed binding gets on each node
+    csi_limits     volumes per CSI driver and node
+    informers      the storage resources to watch
+    plugin         the plugin: mounted volumes per row, and the filters
+    pod_claims     a pod's PVCs by their binding, or the problem with them
+    prebind        write the decision and wait until the PVCs are bound
+    storage_types  PVC, PV, StorageClass, CSINode and others as values
+    store          the watched storage objects with indexes
 """

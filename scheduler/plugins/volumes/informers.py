@@ -1,12 +1,6 @@
-"""The collections of the API that tell the facts about storage, and what their events do."""
-
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+"""The storage resources to watch, each with its store methods."""
 
 from cluster import resources
-from cluster.client import Client
-from cluster.informer import Informer, WatchEvent
 from scheduler.feed import Feed
 from scheduler.plugins.volumes.storage_types import (
     CsiDriver,
@@ -20,41 +14,31 @@ from scheduler.plugins.volumes.storage_types import (
 from scheduler.plugins.volumes.store import VolumeStore
 
 
-def informers(
-    client: Client, facts: VolumeStore, on_event: Callable[[Feed, WatchEvent[Any]], None]
-) -> list[Informer[Any]]:
-    """A watch for each; `on_event` hands what it is told to the feed's `take`."""
-    return [
-        Informer(client, feed.resource, keep=feed.read, on_event=partial(on_event, feed))
-        for feed in feeds(facts)
-    ]
-
-
-def feeds(facts: VolumeStore) -> tuple[Feed, ...]:
-    """All that must be in sync before pods with volumes are planned."""
+def feeds(store: VolumeStore) -> tuple[Feed, ...]:
+    """All must be in sync before the scheduler plans pods with volumes."""
     return (
         Feed(
             resources.PERSISTENT_VOLUME_CLAIMS,
             PersistentVolumeClaim.read,
-            facts.put_claim,
-            facts.drop_claim,
+            store.put_pvc,
+            store.drop_pvc,
         ),
         Feed(
-            resources.PERSISTENT_VOLUMES, PersistentVolume.read, facts.put_volume, facts.drop_volume
+            resources.PERSISTENT_VOLUMES, PersistentVolume.read, store.put_volume, store.drop_volume
         ),
-        Feed(resources.STORAGE_CLASSES, StorageClass.read, facts.put_class, facts.drop_class),
-        Feed(resources.CSI_NODES, CsiNode.read, facts.put_csi_node, facts.drop_csi_node),
-        Feed(resources.CSI_DRIVERS, CsiDriver.read, facts.put_driver, facts.drop_driver),
+        Feed(resources.STORAGE_CLASSES, StorageClass.read, store.put_class, store.drop_class),
+        Feed(resources.CSI_NODES, CsiNode.read, store.put_csi_node, store.drop_csi_node),
+        Feed(resources.CSI_DRIVERS, CsiDriver.read, store.put_driver, store.drop_driver),
         Feed(
             resources.CSI_STORAGE_CAPACITIES,
             StorageCapacity.read,
-            facts.put_capacity,
-            facts.drop_capacity,
+            store.put_capacity,
+            store.drop_capacity,
         ),
         Feed(
             resources.VOLUME_ATTACHMENTS,
             VolumeAttachment.read,
-            facts.put_attachment,
-            facts.drop_attachment,
+            store.put_attachment,
+            store.drop_attachment,
         ),
     )

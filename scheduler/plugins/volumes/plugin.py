@@ -1,16 +1,16 @@
 """
-Volumes: what is mounted where, and which nodes can reach it.
+Volumes: the PVCs and disks that pods mount on each row, and the nodes that can mount them.
 
-The books know which claims and disks the pods of a row mount. What a claim stands for is looked up
-in `facts` when it matters, since that changes while the pods stay. A pod that is placed and not yet
-bound also holds promises for its late claims: the volume each gets, or the node it is made for.
+The state is keyed by PVC. The plugin looks up the volume behind a PVC in `store` on use, since it
+may change while the pods stay. A pod that is placed and not yet bound also has a decision for its
+PVCs with delayed binding: the volume that each gets, or the node to provision it for.
 
-    take    count the pod's claims and disks; a pod without a node of its own is promised volumes
-    give    the opposite
-    refuse  VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, in this order
+    charge      count the pod's PVCs and disks; assume volumes for a pod without a node
+    uncharge    the opposite
+    filter      VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, in this order
 
-A node that VolumeBinding refuses for two reasons at once (a bound volume out of reach and nothing
-for a late claim) is in both of their answers, as kube-scheduler counts it.
+As in kube-scheduler, a node that VolumeBinding rejects for two reasons (a bound volume that it
+cannot mount, and no volume for a delayed PVC) is counted under both reasons.
 """
 
 from collections.abc import Hashable, Iterator
@@ -28,7 +28,7 @@ from scheduler.model.pod_volumes import NO_VOLUMES, AttachableVolume, Disk
 from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
 from scheduler.plugins.volumes import pod_claims as claim_rules
 from scheduler.plugins.volumes.binding import (
-    NOTHING,
+    NO_DECISION,
     AssumedVolumes,
     Holder,
     VolumeBinding,
@@ -36,19 +36,19 @@ from scheduler.plugins.volumes.binding import (
 )
 from scheduler.plugins.volumes.csi_limits import CsiLimits
 from scheduler.plugins.volumes.pod_claims import PodVolumeClaims
-from scheduler.plugins.volumes.storage_types import ONE_POD, ClaimKey, PersistentVolume
+from scheduler.plugins.volumes.storage_types import READ_WRITE_ONCE_POD, PersistentVolume, PvcKey
 from scheduler.plugins.volumes.store import VolumeStore
 
-DISK_TAKEN: Final = "node(s) had no available disk"
-USED_BY_ANOTHER: Final = (
+DISK_CONFLICT: Final = "node(s) had no available disk"
+IN_USE_BY_OTHER_POD: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
     "in-use by another pod"
 )
-OUT_OF_REACH: Final = "node(s) didn't match PersistentVolume's node affinity"
+AFFINITY_MISMATCH: Final = "node(s) didn't match PersistentVolume's node affinity"
 VOLUME_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 NO_ZONE: Final = "node(s) had no available volume zone"
 
-# The label of a volume -> the label of a node that also answers for it.
+# The label of a volume -> the label of a node that it also matches.
 _ZONES: Final = {
     vocabulary.BETA_ZONE_LABEL: vocabulary.ZONE_LABEL,
     vocabulary.BETA_REGION_LABEL: vocabulary.REGION_LABEL,
@@ -79,225 +79,226 @@ class VolumePlugin(Plugin):
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
-        self.facts = VolumeStore()
-        self._claims: dict[int, dict[ClaimKey, int]] = {}  # row -> claim -> mounts of its pods
+        self.store = VolumeStore()
+        self._pvcs: dict[int, dict[PvcKey, int]] = {}  # row -> PVC -> mounts
         self._disks: dict[int, dict[Disk, int]] = {}
         self._inline: dict[int, dict[AttachableVolume, int]] = {}
-        self._on: dict[ClaimKey, dict[int, int]] = {}  # claim -> row -> mounts
-        self._users: dict[ClaimKey, int] = {}  # claim -> mounts that are not ephemeral
-        self._own: dict[int, dict[ClaimKey, int]] = {}  # row -> claim -> those of them there
-        self._promised: dict[Holder, VolumeDecision] = {}
-        self._promises = AssumedVolumes()
-        self._rows = LabelIndex(table)
-        self._matching = VolumeBinding(table, self.facts, self._rows, self._promises)
-        self._limits = CsiLimits(table, self.facts, self._mounted)
-        self.facts.on_claim.append(self._claim_changed)
-        self.facts.on_place.append(self._place_changed)
-        self.facts.on_class.append(self._all_changed)
+        self._rows_by_pvc: dict[PvcKey, dict[int, int]] = {}  # PVC -> row -> mounts
+        self._users: dict[PvcKey, int] = {}  # PVC -> mounts that are not ephemeral
+        self._persistent: dict[int, dict[PvcKey, int]] = {}  # row -> PVC -> the same
+        self._decisions: dict[Holder, VolumeDecision] = {}
+        self._assumed = AssumedVolumes()
+        self._labels = LabelIndex(table)
+        self._binding = VolumeBinding(table, self.store, self._labels, self._assumed)
+        self._limits = CsiLimits(table, self.store, self._mounted)
+        self.store.on_pvc.append(self._pvc_changed)
+        self.store.on_node.append(self._node_changed)
+        self.store.on_class.append(self._all_changed)
 
     # --- state ---
 
     def charge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         if pod.spec.volumes is NO_VOLUMES:
             return
-        # A pod that has its node in the API has its volumes by now, or does not wait for them.
-        decision = NOTHING if pod.node else self._decide(pod, row)
+        # A pod that has its node in the API needs no decision any more.
+        decision = NO_DECISION if pod.node else self._decide(pod, row)
         self._move(pod, row, +1)
         if decision:
             holder = (pod.uid, row)
-            self._promised[holder] = decision
-            self._promises.make(holder, self._table.names[row], decision)
+            self._decisions[holder] = decision
+            self._assumed.assume(holder, self._table.names[row], decision)
 
     def uncharge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         if pod.spec.volumes is NO_VOLUMES:
             return
         self._move(pod, row, -1)
-        self._take_back((pod.uid, row))
+        self._revert((pod.uid, row))
 
     def drop(self, row: int) -> None:
-        for holder in [holder for holder in self._promised if holder[1] == row]:
-            self._take_back(holder)
-        for key, count in self._own.pop(row, {}).items():
+        for holder in [holder for holder in self._decisions if holder[1] == row]:
+            self._revert(holder)
+        for key, count in self._persistent.pop(row, {}).items():
             _add(self._users, key, -count)
-        for key in self._claims.pop(row, {}):
-            rows = self._on[key]
+        for key in self._pvcs.pop(row, {}):
+            rows = self._rows_by_pvc[key]
             del rows[row]
             if not rows:
-                del self._on[key]
+                del self._rows_by_pvc[key]
         self._disks.pop(row, None)
         self._inline.pop(row, None)
-        self._limits.touch(row)
+        self._limits.invalidate(row)
 
     def state(self, row: int) -> tuple[object, ...]:
-        promised = ((uid, found) for (uid, where), found in self._promised.items() if where == row)
+        decisions = (
+            (uid, decision) for (uid, where), decision in self._decisions.items() if where == row
+        )
         return (
-            tuple(sorted(self._claims.get(row, {}).items())),
-            tuple(sorted(self._own.get(row, {}).items())),
+            tuple(sorted(self._pvcs.get(row, {}).items())),
+            tuple(sorted(self._persistent.get(row, {}).items())),
             tuple(sorted(self._disks.get(row, {}).items())),
             tuple(sorted(self._inline.get(row, {}).items())),
-            tuple(sorted(promised, key=lambda found: found[0])),
+            tuple(sorted(decisions, key=lambda item: item[0])),
         )
 
     def decision(self, pod: Pod, node: str) -> VolumeDecision:
-        """What must be written and waited for before the pod may be bound to the node."""
-        return self._promised.get((pod.uid, self._table.rows.get(node, -1)), NOTHING)
+        """What PreBind writes and waits for before the pod is bound to the node."""
+        return self._decisions.get((pod.uid, self._table.rows.get(node, -1)), NO_DECISION)
 
     def node_labels(self, node: str) -> dict[str, str] | None:
-        """None: the node is not known."""
-        found = self._table.nodes.get(node)
-        return None if found is None else dict(found.labels)
+        """None: the node is unknown."""
+        known = self._table.nodes.get(node)
+        return None if known is None else dict(known.labels)
 
     def _move(self, pod: Pod, row: int, sign: int) -> None:
-        wish = pod.spec.volumes
-        for ref, key in zip(wish.claims, wish.claim_keys(), strict=True):
-            _tally(self._claims, row, key, sign)
-            _tally(self._on, key, row, sign)
+        volumes = pod.spec.volumes
+        for ref, key in zip(volumes.pvcs, volumes.pvc_keys(), strict=True):
+            _tally(self._pvcs, row, key, sign)
+            _tally(self._rows_by_pvc, key, row, sign)
             if not ref.ephemeral:
-                _tally(self._own, row, key, sign)
+                _tally(self._persistent, row, key, sign)
                 _add(self._users, key, sign)
-        for disk in wish.disks:
+        for disk in volumes.disks:
             _tally(self._disks, row, disk, sign)
-        for found in wish.inline:
-            _tally(self._inline, row, found, sign)
-        self._limits.touch(row)
+        for inline in volumes.inline:
+            _tally(self._inline, row, inline, sign)
+        self._limits.invalidate(row)
 
     def _decide(self, pod: Pod, row: int) -> VolumeDecision:
-        found = claim_rules.judge(self.facts, pod)
-        return self._matching.match(found.late).at(row) if found.late else NOTHING
+        delayed = claim_rules.classify(self.store, pod).delayed
+        return self._binding.match(delayed).decision_at(row) if delayed else NO_DECISION
 
-    def _take_back(self, holder: Holder) -> None:
-        decision = self._promised.pop(holder, None)
+    def _revert(self, holder: Holder) -> None:
+        decision = self._decisions.pop(holder, None)
         if decision is not None:
-            self._promises.take_back(holder, decision)
+            self._assumed.revert(holder, decision)
 
-    # --- what the facts say ---
+    # --- changes in the store ---
 
     def _mounted(self, row: int) -> Iterator[AttachableVolume]:
-        for key in self._claims.get(row, ()):
-            if (found := self.facts.attachable(key)) is not None:
-                yield found
+        for key in self._pvcs.get(row, ()):
+            if (volume := self.store.attachable(key)) is not None:
+                yield volume
         yield from self._inline.get(row, ())
 
-    def _claim_changed(self, key: ClaimKey) -> None:
-        for row in self._on.get(key, ()):
-            self._limits.touch(row)
+    def _pvc_changed(self, key: PvcKey) -> None:
+        for row in self._rows_by_pvc.get(key, ()):
+            self._limits.invalidate(row)
 
-    def _place_changed(self, node: str) -> None:
+    def _node_changed(self, node: str) -> None:
         if (row := self._table.rows.get(node)) is not None:
-            self._limits.touch(row)
+            self._limits.invalidate(row)
 
     def _all_changed(self) -> None:
-        for row in self._claims:
-            self._limits.touch(row)
+        for row in self._pvcs:
+            self._limits.invalidate(row)
 
     # --- filters ---
 
     def unresolvable(self, pod: Pod) -> str:
-        """For example a claim that does not exist."""
-        if not pod.spec.volumes.claims:
+        """For example a PVC that does not exist."""
+        if not pod.spec.volumes.pvcs:
             return ""
-        return claim_rules.judge(self.facts, pod).trouble
+        return claim_rules.classify(self.store, pod).problem
 
     def depends_on_pods(self, pod: Pod) -> bool:
         return pod.spec.volumes is not NO_VOLUMES
 
     def affects_equal_pods(self, pod: Pod) -> bool:
-        """Equal pods mount the same volumes: mostly a node that takes one takes the others."""
+        """Equal pods mount the same volumes: in most cases a node that fits one fits the others."""
         volumes = pod.spec.volumes
         if volumes is NO_VOLUMES:
             return False
-        claims = claim_rules.judge(self.facts, pod)
-        exclusive = any(ONE_POD in claim.modes for claim in claims.bound)
-        return bool(volumes.disks or claims.late or exclusive)
+        pvcs = claim_rules.classify(self.store, pod)
+        exclusive = any(READ_WRITE_ONCE_POD in pvc.access_modes for pvc in pvcs.bound)
+        return bool(volumes.disks or pvcs.delayed or exclusive)
 
     def shares_node(self, pod: Pod) -> bool:
-        """Claims that are bound late: the node of the first pod decides about the volumes."""
-        return bool(pod.spec.volumes.claims) and bool(claim_rules.judge(self.facts, pod).late)
+        """With delayed binding the node of the first pod decides about the volumes."""
+        return bool(pod.spec.volumes.pvcs) and bool(claim_rules.classify(self.store, pod).delayed)
 
     def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
         if spec.volumes != NO_VOLUMES:
             yield "use other volumes", replace(spec, volumes=NO_VOLUMES)
 
     def filter(self, pod: Pod, rows: Bools) -> Iterator[Rejection]:
-        wish = pod.spec.volumes
-        if wish is NO_VOLUMES:
+        volumes = pod.spec.volumes
+        if volumes is NO_VOLUMES:
             return
-        found = claim_rules.judge(self.facts, pod)
-        if found.trouble:
-            yield found.trouble, rows
+        pvcs = claim_rules.classify(self.store, pod)
+        if pvcs.problem:
+            yield pvcs.problem, rows
             return
         left = rows
-        for reason, refused in (
-            (DISK_TAKEN, self._disk_conflicts(pod, rows)),
-            (USED_BY_ANOTHER, self._in_use(pod, rows)),
+        for reason, rejected in (
+            (DISK_CONFLICT, self._disk_conflicts(pod, rows)),
+            (IN_USE_BY_OTHER_POD, self._in_use(pod, rows)),
         ):
-            yield reason, left & refused
-            left = left & ~refused
-        volumes = [
-            one for key in wish.claim_keys() if (one := self.facts.attachable(key)) is not None
-        ]
-        for reason, refused in self._limits.refuse((*volumes, *wish.inline), left):
-            yield reason, refused
-            left = left & ~refused
-        stays = left
-        for reason, refused in self._unreachable(found, left):
-            yield reason, refused
-            stays = stays & ~refused
-        yield NO_ZONE, stays & self._out_of_zone(pod)
+            yield reason, left & rejected
+            left = left & ~rejected
+        mounted = (self.store.attachable(key) for key in volumes.pvc_keys())
+        attachable = [volume for volume in mounted if volume is not None]
+        for reason, rejected in self._limits.filter((*attachable, *volumes.inline), left):
+            yield reason, rejected
+            left = left & ~rejected
+        remaining = left
+        for reason, rejected in self._filter_binding(pvcs, left):
+            yield reason, rejected
+            remaining = remaining & ~rejected
+        yield NO_ZONE, remaining & self._out_of_zone(pod)
 
     def _disk_conflicts(self, pod: Pod, rows: Bools) -> Bools:
-        found = np.zeros_like(rows)
-        if pod.spec.volumes.disks:
+        conflicting = np.zeros_like(rows)
+        own = pod.spec.volumes.disks
+        if own:
             for row, disks in self._disks.items():
-                found[row] = any(
-                    mine.conflicts(other) for mine in pod.spec.volumes.disks for other in disks
-                )
-        return found
+                conflicting[row] = any(disk.conflicts(other) for disk in own for other in disks)
+        return conflicting
 
     def _in_use(self, pod: Pod, rows: Bools) -> Bools:
-        """A claim for one pod that has one closes every node."""
-        wish = pod.spec.volumes
+        """A ReadWriteOncePod claim that a pod uses rejects every node."""
+        volumes = pod.spec.volumes
         used = any(
-            not ref.ephemeral and key in self._users and ONE_POD in self.facts.claims[key].modes
-            for ref, key in zip(wish.claims, wish.claim_keys(), strict=True)
+            not ref.ephemeral
+            and key in self._users
+            and READ_WRITE_ONCE_POD in self.store.pvcs[key].access_modes
+            for ref, key in zip(volumes.pvcs, volumes.pvc_keys(), strict=True)
         )
         return np.full_like(rows, used)
 
-    def _unreachable(self, found: PodVolumeClaims, rows: Bools) -> Iterator[tuple[str, Bools]]:
+    def _filter_binding(self, pvcs: PodVolumeClaims, rows: Bools) -> Iterator[Rejection]:
         left = rows
-        away, gone = np.zeros_like(rows), np.zeros_like(rows)
-        for claim in found.bound:
-            volume = self.facts.volumes.get(claim.volume)
+        mismatch, missing = np.zeros_like(rows), np.zeros_like(rows)
+        for pvc in pvcs.bound:
+            volume = self.store.volumes.get(pvc.volume)
             if volume is None:
-                gone |= left
-                left = left & ~gone
+                missing |= left
+                left = left & ~missing
             elif volume.affinity is not None:
-                reached = np.zeros_like(rows)
-                reached[self._rows.rows_of(volume.affinity)] = True
-                away |= left & ~reached
-                left = left & reached
-        yield OUT_OF_REACH, away
-        if found.late:
-            yield from self._matching.match(found.late).refuse(rows)
-        yield VOLUME_GONE, gone
+                reachable = np.zeros_like(rows)
+                reachable[self._labels.rows_of(volume.affinity)] = True
+                mismatch |= left & ~reachable
+                left = left & reachable
+        yield AFFINITY_MISMATCH, mismatch
+        if pvcs.delayed:
+            yield from self._binding.match(pvcs.delayed).filter(rows)
+        yield VOLUME_GONE, missing
 
     def _out_of_zone(self, pod: Pod) -> Bools:
         table = self._table
-        refused = np.zeros_like(table.alive)
-        for volume in claim_rules.zoned(self.facts, pod):
+        rejected = np.zeros_like(table.alive)
+        for volume in claim_rules.volumes_with_zones(self.store, pod):
             for label, zones in _zones(volume):
-                also = _ZONES[label]
-                here = _any_of(table, label, zones)
-                there = _any_of(table, also, zones)
-                refused |= ~np.where(table.codes(label) != ABSENT, here, there)
-        if refused.any():
-            # A cluster of one zone may not label its nodes at all.
-            refused &= np.logical_or.reduce([table.codes(key) != ABSENT for key in _ZONES])
-        return refused
+                by_label = _any_of(table, label, zones)
+                by_other = _any_of(table, _ZONES[label], zones)
+                rejected |= ~np.where(table.codes(label) != ABSENT, by_label, by_other)
+        if rejected.any():
+            # The nodes of a cluster with one zone may have no zone labels.
+            rejected &= np.logical_or.reduce([table.codes(key) != ABSENT for key in _ZONES])
+        return rejected
 
 
 def _zones(volume: PersistentVolume) -> Iterator[tuple[str, list[str]]]:
-    """(label, the values it allows); a list with an empty part says nothing."""
+    """(label, the values that it allows); a list with an empty part is ignored."""
     labels = dict(volume.labels)
     for label in _ZONES:
         if label in labels:
@@ -307,15 +308,15 @@ def _zones(volume: PersistentVolume) -> Iterator[tuple[str, list[str]]]:
 
 
 def _any_of(table: NodeTable, label: str, values: list[str]) -> Bools:
-    found: Bools = np.logical_or.reduce([table.labelled(label, value) for value in values])
-    return found
+    matching: Bools = np.logical_or.reduce([table.labelled(label, value) for value in values])
+    return matching
 
 
-def _tally(where: dict[A, dict[B, int]], outer: A, inner: B, change: int) -> None:
-    counts = where.setdefault(outer, {})
+def _tally(table: dict[A, dict[B, int]], outer: A, inner: B, change: int) -> None:
+    counts = table.setdefault(outer, {})
     _add(counts, inner, change)
     if not counts:
-        del where[outer]
+        del table[outer]
 
 
 def _add(counts: dict[A, int], key: A, change: int) -> None:

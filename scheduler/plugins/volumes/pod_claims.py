@@ -1,13 +1,12 @@
 """
-A pod's claims, sorted by what is to be done about them, or the one sentence that says what is
-amiss: then no node will do, whatever is free.
+A pod's PVCs by their binding, or the problem that makes the pod unschedulable on every node.
 
-    bound    volume and claim name each other: the volume decides about nodes
-    late     waits for its first pod: the node decides about the volume
-    amiss    not there, lost, going, somebody else's, or due to be bound by now
+    bound      volume and PVC refer to each other: the volume's affinity filters nodes
+    delayed    WaitForFirstConsumer: the chosen node decides about the volume
+    problem    missing, lost, deleted, owned by another pod, or unbound with immediate binding
 
-Texts and their order are kube-scheduler's: first what VolumeRestrictions finds before it looks at
-nodes, then VolumeBinding, then VolumeZone.
+Texts and their order are kube-scheduler's: VolumeRestrictions before it looks at nodes, then
+VolumeBinding, then VolumeZone.
 """
 
 from collections.abc import Iterator
@@ -24,82 +23,81 @@ UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 
 @dataclass(frozen=True, slots=True)
 class PodVolumeClaims:
-    """What became of a pod's claims; with a `trouble` the rest is empty."""
+    """A pod's PVCs; with a `problem` the rest is empty."""
 
     bound: tuple[PersistentVolumeClaim, ...] = ()
-    late: tuple[PersistentVolumeClaim, ...] = ()
-    trouble: str = ""
+    delayed: tuple[PersistentVolumeClaim, ...] = ()
+    problem: str = ""
 
 
-def judge(facts: VolumeStore, pod: Pod) -> PodVolumeClaims:
-    wish = pod.spec.volumes
-    for found in (_missing(facts, pod), _amiss(facts, pod)):
-        if found:
-            return PodVolumeClaims(trouble=found)
-    claims = [facts.claims[key] for key in wish.claim_keys()]
-    unbound = [claim for claim in claims if not claim.bound]
-    if any(claim.volume or not is_late(facts, claim) for claim in unbound):
-        return PodVolumeClaims(trouble=UNBOUND)
-    if lost := _volume_missing(facts, pod):
-        return PodVolumeClaims(trouble=lost)
-    # A claim that the pod mounts twice is bound once.
-    late = tuple(dict.fromkeys(unbound))
-    return PodVolumeClaims(tuple(claim for claim in claims if claim.bound), late)
+def classify(store: VolumeStore, pod: Pod) -> PodVolumeClaims:
+    if problem := _missing(store, pod) or _problem(store, pod):
+        return PodVolumeClaims(problem=problem)
+    pvcs = [store.pvcs[key] for key in pod.spec.volumes.pvc_keys()]
+    unbound = [pvc for pvc in pvcs if not pvc.bound]
+    if any(pvc.volume or not has_delayed_binding(store, pvc) for pvc in unbound):
+        return PodVolumeClaims(problem=UNBOUND)
+    if problem := _volume_missing(store, pod):
+        return PodVolumeClaims(problem=problem)
+    # A PVC that the pod mounts twice is bound once.
+    delayed = tuple(dict.fromkeys(unbound))
+    return PodVolumeClaims(tuple(pvc for pvc in pvcs if pvc.bound), delayed)
 
 
-def is_late(facts: VolumeStore, claim: PersistentVolumeClaim) -> bool:
-    found = facts.classes.get(claim.class_name) if claim.class_name else None
-    return found is not None and found.late
+def has_delayed_binding(store: VolumeStore, pvc: PersistentVolumeClaim) -> bool:
+    storage_class = store.classes.get(pvc.class_name) if pvc.class_name else None
+    return storage_class is not None and storage_class.delayed_binding
 
 
-def zoned(facts: VolumeStore, pod: Pod) -> Iterator[PersistentVolume]:
-    """The bound volumes whose zone labels count; those of ephemeral claims never do."""
-    for claim in _own(facts, pod):
-        if claim is not None and claim.volume in facts.volumes:
-            yield facts.volumes[claim.volume]
+def volumes_with_zones(store: VolumeStore, pod: Pod) -> Iterator[PersistentVolume]:
+    """The bound volumes whose zone labels count: not those of ephemeral PVCs."""
+    for pvc in _persistent(store, pod):
+        if pvc is not None and pvc.volume in store.volumes:
+            yield store.volumes[pvc.volume]
 
 
-def _own(facts: VolumeStore, pod: Pod) -> Iterator[PersistentVolumeClaim | None]:
-    wish = pod.spec.volumes
-    for ref in wish.claims:
+def _persistent(store: VolumeStore, pod: Pod) -> Iterator[PersistentVolumeClaim | None]:
+    volumes = pod.spec.volumes
+    for ref in volumes.pvcs:
         if not ref.ephemeral:
-            yield facts.claim_of(wish.namespace, ref)
+            yield store.pvc_of(volumes.namespace, ref)
 
 
-def _missing(facts: VolumeStore, pod: Pod) -> str:
-    wish = pod.spec.volumes
-    for ref in wish.claims:
-        if not ref.ephemeral and facts.claim_of(wish.namespace, ref) is None:
+def _missing(store: VolumeStore, pod: Pod) -> str:
+    volumes = pod.spec.volumes
+    for ref in volumes.pvcs:
+        if not ref.ephemeral and store.pvc_of(volumes.namespace, ref) is None:
             return f'persistentvolumeclaim "{ref.name}" not found'
     return ""
 
 
-def _amiss(facts: VolumeStore, pod: Pod) -> str:
-    return next((found for ref in pod.spec.volumes.claims if (found := _one(facts, pod, ref))), "")
+def _problem(store: VolumeStore, pod: Pod) -> str:
+    problems = (_pvc_problem(store, pod, ref) for ref in pod.spec.volumes.pvcs)
+    return next(filter(None, problems), "")
 
 
-def _one(facts: VolumeStore, pod: Pod, ref: VolumeClaimRef) -> str:
-    claim = facts.claim_of(pod.spec.volumes.namespace, ref)
-    if claim is None:
+def _pvc_problem(store: VolumeStore, pod: Pod, ref: VolumeClaimRef) -> str:
+    pvc = store.pvc_of(pod.spec.volumes.namespace, ref)
+    if pvc is None:
         return (
             "waiting for ephemeral volume controller to create the persistentvolumeclaim "
             f'"{ref.name}"'
         )
-    if claim.phase == "Lost":
+    if pvc.phase == "Lost":
         return (
             f'persistentvolumeclaim "{ref.name}" bound to non-existent persistentvolume '
-            f'"{claim.volume}"'
+            f'"{pvc.volume}"'
         )
-    if claim.deleting:
+    if pvc.deleting:
         return f'persistentvolumeclaim "{ref.name}" is being deleted'
-    if ref.ephemeral and claim.owner != pod.uid:
-        namespace, name = claim.key
+    if ref.ephemeral and pvc.owner != pod.uid:
+        namespace, name = pvc.key
         return f"PVC {namespace}/{name} was not created for pod {pod.key} (pod is not owner)"
     return ""
 
 
-def _volume_missing(facts: VolumeStore, pod: Pod) -> str:
-    for claim in _own(facts, pod):
-        if claim is not None and claim.volume and claim.volume not in facts.volumes:
-            return f'persistentvolume "{claim.volume}" not found'
+def _volume_missing(store: VolumeStore, pod: Pod) -> str:
+    for pvc in _persistent(store, pod):
+        if pvc is not None and pvc.volume and pvc.volume not in store.volumes:
+            return f'persistentvolume "{pvc.volume}" not found'
     return ""

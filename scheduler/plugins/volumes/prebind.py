@@ -1,17 +1,17 @@
 """
-Between a plan and its binds: late claims get their volumes, written into the API and waited for.
+PreBind of volumes: write the decision for PVCs with delayed binding, and wait for the binding.
 
-    decision ──▶ write ──▶ wait until the volume controller has bound every claim ──▶ ready
-                   │             │ the choice was undone, something is gone, out of time
-                   └─────────────┴──────────────────────────────────────────────────▶ Failed
+    decision ──▶ write ──▶ wait until the PV controller has bound every PVC ──▶ ready
+                   │             │ decision undone, object deleted, timeout
+                   └─────────────┴────────────────────────────────────────▶ PreBindFailure
 
-    a volume that is there    its claimRef names the claim
-    a volume to be made       the claim's annotation names the node; a provisioner makes it
+    existing volume       its claimRef names the PVC
+    volume to provision   the PVC's annotation names the node; a provisioner creates the volume
 
-Every write carries the resourceVersion the choice was made on: whoever wrote in between wins, and
-the pod is planned again. Nothing written is taken back, as in kube-scheduler: a claim that keeps
-its node or its volume is bound there or freed by its controller, and the next plan goes by what the
-API says then. What is waited for is what the watches tell `facts`, never a poll of the API.
+Every write carries the resourceVersion that the decision is based on: a write by another client
+wins, and the pod is planned again. As in kube-scheduler, nothing is rolled back: the controller of
+a PVC with a node or a volume binds or frees it, and the next plan uses the state in the API then.
+The wait uses the watches behind `store` and never polls the API.
 """
 
 import asyncio
@@ -28,37 +28,37 @@ from scheduler.model.pod import Pod
 from scheduler.plugins.volumes.binding import VolumeDecision
 from scheduler.plugins.volumes.plugin import VolumePlugin
 from scheduler.plugins.volumes.storage_types import (
-    ClaimKey,
     PersistentVolume,
     PersistentVolumeClaim,
+    PvcKey,
 )
 
-SECONDS: Final = 600.0  # how long volumes may take, as in kube-scheduler
+TIMEOUT_SECONDS: Final = 600.0  # as in kube-scheduler
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 2.0
-LOOK_EVERY: Final = 2.0  # seconds between two looks for a pod that went meanwhile
+POD_CHECK_SECONDS: Final = 2.0  # how often the wait checks that the pod still exists
 
 
 class VolumeClient(verbs.Gets, verbs.Patches, Protocol):
-    """The verbs that volumes and their claims are written with."""
+    """The verbs for PVs and PVCs."""
 
 
-class _ChoiceUndone(Exception):
-    """The choice does not hold any more."""
+class _DecisionInvalid(Exception):
+    """The decision does not hold any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """The versions that the API gave to what was written: older states say nothing about it."""
+class _WrittenVersions:
+    """The resourceVersions of our writes: the wait ignores older states."""
 
-    claims: dict[ClaimKey, str]
+    pvcs: dict[PvcKey, str]
     volumes: dict[str, str]
 
 
 class VolumePreBind:
     """
-    `gone` says whether a pod no longer waits, `may_write` whether this process still leads;
-    `random` in [0, 1) spreads retries over time.
+    `gone` tells whether a pod no longer waits for a node, `may_write` whether this process is the
+    leader; `random` in [0, 1) spreads retries over time.
     """
 
     def __init__(
@@ -71,42 +71,49 @@ class VolumePreBind:
         random: Callable[[], float],
         gone: Callable[[Pod], bool] = lambda pod: False,
         may_write: Callable[[], bool] = lambda: True,
-        look_every: float = LOOK_EVERY,
+        pod_check_seconds: float = POD_CHECK_SECONDS,
     ) -> None:
-        self._api, self._volumes = api, volumes
-        self._gone, self._may_write, self._look_every = gone, may_write, look_every
-        self._now, self._sleep, self._random = now, sleep, random
-        self._waiting: dict[ClaimKey, set[asyncio.Event]] = {}
-        volumes.facts.on_claim.append(self._claim_changed)
+        self._api = api
+        self._volumes = volumes
+        self._gone = gone
+        self._may_write = may_write
+        self._pod_check_seconds = pod_check_seconds
+        self._now = now
+        self._sleep = sleep
+        self._random = random
+        self._waiting: dict[PvcKey, set[asyncio.Event]] = {}
+        volumes.store.on_pvc.append(self._pvc_changed)
 
     @property
     def waiting(self) -> int:
-        """Claims that are waited for."""
+        """The number of PVCs that plans wait for."""
         return len(self._waiting)
 
     def needed(self, placements: Sequence[Placement]) -> bool:
-        """Whether anything is to be written or waited for; False: bind at once."""
-        return any(self._volumes.decision(one.pod, one.node) for one in placements)
+        """Whether a pod needs a write or a wait; False: bind at once."""
+        return any(self._volumes.decision(item.pod, item.node) for item in placements)
 
     async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
-        """All concurrently, each until the `deadline` (by the clock)."""
-        results = await asyncio.gather(*(self._one(one, deadline) for one in placements))
+        """Concurrently for all pods, until the `deadline` of the clock."""
+        results = await asyncio.gather(*(self._prepare(item, deadline) for item in placements))
         return PreBindResult(
-            tuple(one for one in results if isinstance(one, Placement)),
-            tuple(one for one in results if isinstance(one, PreBindFailure)),
+            tuple(item for item in results if isinstance(item, Placement)),
+            tuple(item for item in results if isinstance(item, PreBindFailure)),
         )
 
-    async def _one(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
+    async def _prepare(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
         decision = self._volumes.decision(placement.pod, placement.node)
         if not decision:
             return placement
         try:
-            if decision.lacking:
-                _, name = decision.lacking[0]
-                raise _ChoiceUndone(f"no volume for claim {name} on node {placement.node} any more")
+            if decision.unmatched:
+                _, name = decision.unmatched[0]
+                raise _DecisionInvalid(
+                    f"no volume for claim {name} on node {placement.node} any more"
+                )
             written = await self._write(placement, decision, deadline)
             await self._wait(placement, decision, written, deadline)
-        except (_ChoiceUndone, errors.KubeError) as error:
+        except (_DecisionInvalid, errors.KubeError) as error:
             return PreBindFailure(placement, f"binding volumes: {error}")
         return placement
 
@@ -114,36 +121,36 @@ class VolumePreBind:
 
     async def _write(
         self, placement: Placement, decision: VolumeDecision, deadline: float
-    ) -> _Written:
-        written = _Written({}, {})
-        for key, name in decision.given:
-            claim, volume = self._claim(key), self._volume(name)
-            if volume.claim is None or volume.claim.uid != claim.uid:
-                found = await self._give(volume, claim, deadline)
-                written.volumes[name] = found.version
-        for key in decision.made:
-            claim = self._claim(key)
-            if claim.selected != placement.node:
-                made = await self._select(claim, placement.node, deadline)
-                written.claims[key] = made.version
+    ) -> _WrittenVersions:
+        written = _WrittenVersions({}, {})
+        for key, name in decision.static_bindings:
+            pvc, volume = self._pvc(key), self._volume(name)
+            if volume.claim_ref is None or volume.claim_ref.uid != pvc.uid:
+                patched = await self._set_claim_ref(volume, pvc, deadline)
+                written.volumes[name] = patched.version
+        for key in decision.provisions:
+            pvc = self._pvc(key)
+            if pvc.selected_node != placement.node:
+                annotated = await self._select_node(pvc, placement.node, deadline)
+                written.pvcs[key] = annotated.version
         return written
 
-    async def _give(
-        self, volume: PersistentVolume, claim: PersistentVolumeClaim, deadline: float
+    async def _set_claim_ref(
+        self, volume: PersistentVolume, pvc: PersistentVolumeClaim, deadline: float
     ) -> PersistentVolume:
-        namespace, name = claim.key
+        namespace, name = pvc.key
         reference = {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "namespace": namespace,
             "name": name,
-            "uid": claim.uid,
-            "resourceVersion": claim.version,
+            "uid": pvc.uid,
+            "resourceVersion": pvc.version,
         }
-        # A person who named the claim beforehand keeps the volume when the claim goes.
-        notes = {} if volume.claim else {vocabulary.BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
+        # A volume that the user reserved stays reserved when the PVC is deleted.
+        annotations = {} if volume.claim_ref else {vocabulary.BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
         body = {
-            "metadata": {"resourceVersion": volume.version, "annotations": notes},
+            "metadata": {"resourceVersion": volume.version, "annotations": annotations},
             "spec": {"claimRef": reference},
         }
         obj = await self._patch(
@@ -151,23 +158,23 @@ class VolumePreBind:
             volume.name,
             None,
             body,
-            lambda found: _names(PersistentVolume.read(found), claim),
+            lambda current: _has_claim_ref(PersistentVolume.read(current), pvc),
             deadline,
         )
         return PersistentVolume.read(obj)
 
-    async def _select(
-        self, claim: PersistentVolumeClaim, node: str, deadline: float
+    async def _select_node(
+        self, pvc: PersistentVolumeClaim, node: str, deadline: float
     ) -> PersistentVolumeClaim:
-        namespace, name = claim.key
-        notes = {vocabulary.SELECTED_NODE_ANNOTATION: node}
-        body = {"metadata": {"resourceVersion": claim.version, "annotations": notes}}
+        namespace, name = pvc.key
+        annotations = {vocabulary.SELECTED_NODE_ANNOTATION: node}
+        body = {"metadata": {"resourceVersion": pvc.version, "annotations": annotations}}
         obj = await self._patch(
             resources.PERSISTENT_VOLUME_CLAIMS,
             name,
             namespace,
             body,
-            lambda found: _selects(PersistentVolumeClaim.read(found), claim, node),
+            lambda current: _has_node(PersistentVolumeClaim.read(current), pvc, node),
             deadline,
         )
         return PersistentVolumeClaim.read(obj)
@@ -178,19 +185,19 @@ class VolumePreBind:
         name: str,
         namespace: str | None,
         body: Mapping[str, Any],
-        as_wanted: Callable[[dict[str, Any]], bool],
+        is_applied: Callable[[dict[str, Any]], bool],
         deadline: float,
     ) -> dict[str, Any]:
-        """Written once, whatever became of the answers; raises what the API said otherwise."""
+        """Write once, also when a response is lost; raises the API server's error otherwise."""
 
         async def write() -> dict[str, Any]:
             try:
                 return await self._api.patch(resource, name, body, namespace=namespace)
             except errors.Conflict:
                 # Another client wrote first, or an earlier attempt whose response was lost.
-                found = await self._api.get(resource, name, namespace=namespace)
-                if as_wanted(found):
-                    return found
+                current = await self._api.get(resource, name, namespace=namespace)
+                if is_applied(current):
+                    return current
                 raise
 
         try:
@@ -205,28 +212,32 @@ class VolumePreBind:
                 may_write=self._may_write,
             )
         except backoff.MayNotWrite:
-            raise _ChoiceUndone("this process does not lead any more") from None
+            raise _DecisionInvalid("this process does not lead any more") from None
 
     # --- waiting ---
 
     async def _wait(
-        self, placement: Placement, decision: VolumeDecision, written: _Written, deadline: float
+        self,
+        placement: Placement,
+        decision: VolumeDecision,
+        written: _WrittenVersions,
+        deadline: float,
     ) -> None:
         with self._woken(decision) as changed:
             while not self._bound(placement, decision, written):
                 left = deadline - self._now()
                 if left <= 0:
-                    raise _ChoiceUndone("the volumes were not bound in time")
+                    raise _DecisionInvalid("the volumes were not bound in time")
                 changed.clear()
-                # A pod that goes makes no noise here: it is looked for now and then.
+                # A deleted pod sets no event here, so the loop checks for it regularly.
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(min(left, self._look_every)):
+                    async with asyncio.timeout(min(left, self._pod_check_seconds)):
                         await changed.wait()
 
     @contextlib.contextmanager
     def _woken(self, decision: VolumeDecision) -> Iterator[asyncio.Event]:
         changed = asyncio.Event()
-        keys = (*(key for key, _ in decision.given), *decision.made)
+        keys = (*(key for key, _ in decision.static_bindings), *decision.provisions)
         for key in keys:
             self._waiting.setdefault(key, set()).add(changed)
         try:
@@ -237,72 +248,76 @@ class VolumePreBind:
                 if not self._waiting[key]:
                     del self._waiting[key]
 
-    def _claim_changed(self, key: ClaimKey) -> None:
+    def _pvc_changed(self, key: PvcKey) -> None:
         for changed in self._waiting.get(key, ()):
             changed.set()
 
-    def _bound(self, placement: Placement, decision: VolumeDecision, written: _Written) -> bool:
-        """Whether all claims have their volumes; raises when one never will by this choice."""
+    def _bound(
+        self, placement: Placement, decision: VolumeDecision, written: _WrittenVersions
+    ) -> bool:
+        """Whether all PVCs are bound; raises when the decision cannot succeed any more."""
         if self._gone(placement.pod):
-            raise _ChoiceUndone("the pod does not wait for a node any more")
-        given = [self._is_given(placement, *one, written) for one in decision.given]
-        made = [self._is_made(placement, key, written) for key in decision.made]
-        return all((*given, *made))
+            raise _DecisionInvalid("the pod does not wait for a node any more")
+        bound = [self._is_bound(placement, *item, written) for item in decision.static_bindings]
+        provisioned = [self._is_provisioned(placement, key, written) for key in decision.provisions]
+        return all((*bound, *provisioned))
 
-    def _is_given(self, placement: Placement, key: ClaimKey, name: str, written: _Written) -> bool:
-        claim, volume = self._claim(key), self._volume(name)
+    def _is_bound(
+        self, placement: Placement, key: PvcKey, name: str, written: _WrittenVersions
+    ) -> bool:
+        pvc, volume = self._pvc(key), self._volume(name)
         if _older(volume.version, written.volumes.get(name, "")):
             return False
-        self._check_reach(volume, placement)
-        if volume.claim is None or not volume.claim.uid:
-            raise _ChoiceUndone(f"volume {name} was taken from claim {key[1]} again")
-        if claim.volume not in ("", name):
-            raise _ChoiceUndone(f"claim {key[1]} got volume {claim.volume} in place of {name}")
-        return claim.bound
+        self._check_affinity(volume, placement)
+        if volume.claim_ref is None or not volume.claim_ref.uid:
+            raise _DecisionInvalid(f"volume {name} was taken from claim {key[1]} again")
+        if pvc.volume not in ("", name):
+            raise _DecisionInvalid(f"claim {key[1]} got volume {pvc.volume} in place of {name}")
+        return pvc.bound
 
-    def _is_made(self, placement: Placement, key: ClaimKey, written: _Written) -> bool:
-        claim = self._claim(key)
-        if _older(claim.version, written.claims.get(key, "")):
+    def _is_provisioned(self, placement: Placement, key: PvcKey, written: _WrittenVersions) -> bool:
+        pvc = self._pvc(key)
+        if _older(pvc.version, written.pvcs.get(key, "")):
             return False
-        if claim.selected != placement.node:
-            raise _ChoiceUndone(
+        if pvc.selected_node != placement.node:
+            raise _DecisionInvalid(
                 f"no volume could be made for claim {key[1]} on node {placement.node}"
             )
-        if claim.volume:
-            volume = self._volumes.facts.volumes.get(claim.volume)
+        if pvc.volume:
+            volume = self._volumes.store.volumes.get(pvc.volume)
             if volume is None:
-                return False  # the watch of volumes is a little behind
-            self._check_reach(volume, placement)
-        return claim.bound
+                return False  # the watch of volumes lags behind
+            self._check_affinity(volume, placement)
+        return pvc.bound
 
-    def _check_reach(self, volume: PersistentVolume, placement: Placement) -> None:
+    def _check_affinity(self, volume: PersistentVolume, placement: Placement) -> None:
         labels = self._volumes.node_labels(placement.node)
         if labels is None:
-            raise _ChoiceUndone(f"node {placement.node} is gone")
+            raise _DecisionInvalid(f"node {placement.node} is gone")
         if volume.affinity is not None and not any_selects(volume.affinity, labels):
-            raise _ChoiceUndone(f"volume {volume.name} is out of reach of node {placement.node}")
+            raise _DecisionInvalid(f"volume {volume.name} is out of reach of node {placement.node}")
 
-    def _claim(self, key: ClaimKey) -> PersistentVolumeClaim:
-        found = self._volumes.facts.claims.get(key)
-        if found is None:
-            raise _ChoiceUndone(f"claim {key[1]} is gone")
-        return found
+    def _pvc(self, key: PvcKey) -> PersistentVolumeClaim:
+        current = self._volumes.store.pvcs.get(key)
+        if current is None:
+            raise _DecisionInvalid(f"claim {key[1]} is gone")
+        return current
 
     def _volume(self, name: str) -> PersistentVolume:
-        found = self._volumes.facts.volumes.get(name)
-        if found is None:
-            raise _ChoiceUndone(f"volume {name} is gone")
-        return found
+        volume = self._volumes.store.volumes.get(name)
+        if volume is None:
+            raise _DecisionInvalid(f"volume {name} is gone")
+        return volume
 
 
-def _names(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    return volume.claim is not None and volume.claim == (claim.key, claim.uid)
+def _has_claim_ref(volume: PersistentVolume, pvc: PersistentVolumeClaim) -> bool:
+    return volume.claim_ref is not None and volume.claim_ref == (pvc.key, pvc.uid)
 
 
-def _selects(found: PersistentVolumeClaim, claim: PersistentVolumeClaim, node: str) -> bool:
-    return found.uid == claim.uid and found.selected == node
+def _has_node(current: PersistentVolumeClaim, pvc: PersistentVolumeClaim, node: str) -> bool:
+    return current.uid == pvc.uid and current.selected_node == node
 
 
 def _older(version: str, than: str) -> bool:
-    """Whether a state is from before a write; what is no number says nothing."""
+    """Whether a state is older than a write; only numeric versions compare."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,9 +1,9 @@
 """
-What the API says about storage: claims, volumes and what decides about them, as frozen values.
+Storage objects as frozen values: PVCs, PVs, classes, CSI nodes and drivers.
 
-Only what is read is kept. `version` is the object's resourceVersion: two states that differ in
-nothing else are equal. A size that cannot be read counts as absent, since the API server stores
-none that it cannot read itself.
+They keep only the fields that the scheduler reads. `version` is the object's resourceVersion:
+states that differ in nothing else are equal. The API server stores no size that it cannot parse, so
+a size that cannot be parsed counts as absent.
 """
 
 from dataclasses import dataclass, field
@@ -16,32 +16,30 @@ from scheduler.model.label_selector import NodeTerms, Selector, read_node_terms,
 from scheduler.model.label_selector import read as read_selector
 from scheduler.model.pod_volumes import AttachableVolume, attachable
 
-ClaimKey = tuple[str, str]  # namespace, name
+PvcKey = tuple[str, str]  # namespace, name
 
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
-LATE: Final = "WaitForFirstConsumer"
-ONE_POD: Final = "ReadWriteOncePod"
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolumeClaim:
-    """A PersistentVolumeClaim."""
-
-    key: ClaimKey
+    key: PvcKey
     uid: str = ""
     phase: str = "Pending"
     deleting: bool = False
     volume: str = ""
     bound: bool = False
-    """The volume controller is done: volume and claim name each other."""
+    """The PV controller is done: volume and claim refer to each other."""
     class_name: str = ""
-    modes: tuple[str, ...] = ()
-    selector: Selector | None = None
+    access_modes: tuple[str, ...] = ()
+    selector: Selector = None
     size: int | None = None
     volume_mode: str = "Filesystem"
     attributes: str = ""
-    selected: str | None = None
-    """The node that the volume shall be made for."""
+    selected_node: str | None = None
+    """The node that the provisioner creates the volume for."""
     owner: str = ""
     """The uid of the controlling owner."""
     version: str = field(default="", compare=False)
@@ -49,7 +47,7 @@ class PersistentVolumeClaim:
     @classmethod
     def read(cls, obj: Json) -> Self:
         about, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
-        notes = words(about.get("annotations"))
+        annotations = words(about.get("annotations"))
         volume = str(spec.get("volumeName") or "")
         return cls(
             key=(str(about.get("namespace") or "default"), str(about.get("name") or "")),
@@ -57,74 +55,72 @@ class PersistentVolumeClaim:
             phase=str(status.get("phase") or "Pending"),
             deleting=about.get("deletionTimestamp") is not None,
             volume=volume,
-            bound=bool(volume) and vocabulary.BIND_COMPLETED_ANNOTATION in notes,
-            class_name=notes.get(
+            bound=bool(volume) and vocabulary.BIND_COMPLETED_ANNOTATION in annotations,
+            class_name=annotations.get(
                 vocabulary.BETA_STORAGE_CLASS_ANNOTATION, str(spec.get("storageClassName") or "")
             ),
-            modes=_strings(spec.get("accessModes")),
+            access_modes=_strings(spec.get("accessModes")),
             selector=read_selector(spec.get("selector")),
             size=_size(mapping(mapping(spec.get("resources")).get("requests")).get("storage")),
             volume_mode=str(spec.get("volumeMode") or "Filesystem"),
             attributes=str(spec.get("volumeAttributesClassName") or ""),
-            selected=notes.get(vocabulary.SELECTED_NODE_ANNOTATION),
+            selected_node=annotations.get(vocabulary.SELECTED_NODE_ANNOTATION),
             owner=_controller(about),
             version=str(about.get("resourceVersion") or ""),
         )
 
 
-class VolumeOwnerRef(NamedTuple):
-    """The claim that a volume names; without a uid it was named beforehand by a person."""
+class ClaimRef(NamedTuple):
+    """A volume's claimRef; without a uid the user reserved the volume for a claim."""
 
-    key: ClaimKey
+    key: PvcKey
     uid: str = ""
 
-    def means(self, claim: PersistentVolumeClaim) -> bool:
-        return self.key == claim.key and self.uid in ("", claim.uid)
+    def refers_to(self, pvc: PersistentVolumeClaim) -> bool:
+        return self.key == pvc.key and self.uid in ("", pvc.uid)
 
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolume:
-    """A PersistentVolume."""
-
     name: str
     class_name: str = ""
     size: int = 0
-    modes: tuple[str, ...] = ()
+    access_modes: tuple[str, ...] = ()
     volume_mode: str = "Filesystem"
     attributes: str = ""
     phase: str = "Pending"
-    claim: VolumeOwnerRef | None = None
+    claim_ref: ClaimRef | None = None
     labels: tuple[tuple[str, str], ...] = ()
     affinity: NodeTerms | None = None
-    """The nodes that reach it; None: all."""
+    """The nodes that can mount it; None: all."""
     deleting: bool = False
     attachable: AttachableVolume | None = None
-    by_csi: bool = False
-    """Its source is CSI's own, not one that a driver took over."""
+    is_csi: bool = False
+    """Its source is `csi`, not an in-tree disk that migrated to a driver."""
     version: str = field(default="", compare=False)
 
     @classmethod
     def read(cls, obj: Json) -> Self:
         about, spec, status = (mapping(obj.get(key)) for key in ("metadata", "spec", "status"))
-        notes = words(about.get("annotations"))
+        annotations = words(about.get("annotations"))
         csi = mapping(spec.get("csi"))
         driver, handle = str(csi.get("driver") or ""), str(csi.get("volumeHandle") or "")
         return cls(
             name=str(about.get("name") or ""),
-            class_name=notes.get(
+            class_name=annotations.get(
                 vocabulary.BETA_STORAGE_CLASS_ANNOTATION, str(spec.get("storageClassName") or "")
             ),
             size=_size(mapping(spec.get("capacity")).get("storage")) or 0,
-            modes=_strings(spec.get("accessModes")),
+            access_modes=_strings(spec.get("accessModes")),
             volume_mode=str(spec.get("volumeMode") or "Filesystem"),
             attributes=str(spec.get("volumeAttributesClassName") or ""),
             phase=str(status.get("phase") or "Pending"),
-            claim=_ref(spec.get("claimRef")),
+            claim_ref=_claim_ref(spec.get("claimRef")),
             labels=pairs(about.get("labels")),
             affinity=read_node_terms(mapping(spec.get("nodeAffinity")).get("required")),
             deleting=about.get("deletionTimestamp") is not None,
             attachable=AttachableVolume(driver, handle) if driver and handle else attachable(spec),
-            by_csi=bool(csi),
+            is_csi=bool(csi),
             version=str(about.get("resourceVersion") or ""),
         )
 
@@ -133,13 +129,13 @@ class PersistentVolume:
 class StorageClass:
     name: str
     provisioner: str = ""
-    late: bool = False
-    """Claims wait for their first pod."""
+    delayed_binding: bool = False
+    """volumeBindingMode is WaitForFirstConsumer."""
     topologies: NodeTerms = ()
-    """Where volumes can be made; empty: anywhere."""
+    """Nodes for which it can provision volumes; empty: all."""
 
     @property
-    def makes_volumes(self) -> bool:
+    def can_provision(self) -> bool:
         return self.provisioner not in ("", NO_PROVISIONER)
 
     @classmethod
@@ -147,71 +143,71 @@ class StorageClass:
         return cls(
             name=str(mapping(obj.get("metadata")).get("name") or ""),
             provisioner=str(obj.get("provisioner") or ""),
-            late=obj.get("volumeBindingMode") == LATE,
+            delayed_binding=obj.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER,
             topologies=read_topologies(obj.get("allowedTopologies")),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CsiNode:
-    """The CSI drivers of a node; a limit of None: as many volumes as one likes."""
+    """The CSI drivers of a node, with their volume limits; None: unlimited."""
 
     name: str
     limits: tuple[tuple[str, int | None], ...] = ()
 
     @classmethod
     def read(cls, obj: Json) -> Self:
-        found: dict[str, int | None] = {}
+        limits: dict[str, int | None] = {}
         for row in rows(mapping(obj.get("spec")).get("drivers")):
             count = mapping(row.get("allocatable")).get("count")
-            found[str(row.get("name"))] = count if isinstance(count, int) else None
+            limits[str(row.get("name"))] = count if isinstance(count, int) else None
         return cls(
-            str(mapping(obj.get("metadata")).get("name") or ""), tuple(sorted(found.items()))
+            str(mapping(obj.get("metadata")).get("name") or ""), tuple(sorted(limits.items()))
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CsiDriver:
     name: str
-    tells_capacity: bool = False
+    reports_capacity: bool = False
     required: bool = False
-    """Its volumes go only to nodes that have the driver."""
+    """Pods with its volumes need a node with the driver."""
 
     @classmethod
     def read(cls, obj: Json) -> Self:
         spec = mapping(obj.get("spec"))
         return cls(
             name=str(mapping(obj.get("metadata")).get("name") or ""),
-            tells_capacity=spec.get("storageCapacity") is True,
+            reports_capacity=spec.get("storageCapacity") is True,
             required=spec.get("preventPodSchedulingIfMissing") is True,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class StorageCapacity:
-    """A CSIStorageCapacity: how large a volume of a class can be on these nodes."""
+    """A CSIStorageCapacity: the largest volume of a class on these nodes."""
 
     key: tuple[str, str]
     class_name: str
-    largest: int | None = None
-    nodes: Selector | None = None
-    """None: reachable from nowhere."""
+    max_size: int | None = None
+    nodes: Selector = None
+    """None: no node."""
 
     @classmethod
     def read(cls, obj: Json) -> Self:
         about = mapping(obj.get("metadata"))
-        largest = obj.get("maximumVolumeSize")
+        max_size = obj.get("maximumVolumeSize")
         return cls(
             key=(str(about.get("namespace") or ""), str(about.get("name") or "")),
             class_name=str(obj.get("storageClassName") or ""),
-            largest=_size(obj.get("capacity") if largest is None else largest),
+            max_size=_size(obj.get("capacity") if max_size is None else max_size),
             nodes=read_selector(obj.get("nodeTopology")),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeAttachment:
-    """A VolumeAttachment: the volume is, or is about to be, at the node."""
+    """A VolumeAttachment: the volume is attached to the node, or will be."""
 
     name: str
     node: str = ""
@@ -229,11 +225,11 @@ class VolumeAttachment:
         )
 
 
-def _ref(found: object) -> VolumeOwnerRef | None:
-    if not isinstance(found, dict):
+def _claim_ref(value: object) -> ClaimRef | None:
+    if not isinstance(value, dict):
         return None
-    key = (str(found.get("namespace") or ""), str(found.get("name") or ""))
-    return VolumeOwnerRef(key, str(found.get("uid") or ""))
+    key = (str(value.get("namespace") or ""), str(value.get("name") or ""))
+    return ClaimRef(key, str(value.get("uid") or ""))
 
 
 def _controller(about: Json) -> str:
@@ -241,12 +237,12 @@ def _controller(about: Json) -> str:
     return next((str(row.get("uid")) for row in owners if row.get("controller") is True), "")
 
 
-def _strings(found: object) -> tuple[str, ...]:
-    return tuple(str(word) for word in found) if isinstance(found, list) else ()
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-def _size(found: object) -> int | None:
+def _size(value: object) -> int | None:
     try:
-        return None if found is None else quantity.units(found)
+        return None if value is None else quantity.units(value)
     except quantity.QuantityError:
         return None

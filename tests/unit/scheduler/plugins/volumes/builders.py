@@ -19,7 +19,7 @@ from tests.unit.scheduler.builders import a_node, a_pod
 
 Json = dict[str, Any]
 
-LATE, NOW, MADE = "late", "now", "made"
+WAIT_FOR_FIRST_CONSUMER, NOW, MADE = "late", "now", "made"
 """Classes: of local disks, bound at once, and made by a driver for the first pod."""
 DRIVER = "csi.example.com"
 
@@ -29,7 +29,7 @@ def a_claim(
     *,
     volume: str = "",
     bound: bool | None = None,
-    class_name: str | None = LATE,
+    class_name: str | None = WAIT_FOR_FIRST_CONSUMER,
     size: str | None = "1Gi",
     modes: tuple[str, ...] = ("ReadWriteOnce",),
     selected: str | None = None,
@@ -72,7 +72,7 @@ def a_volume(
     *,
     on: str | None = None,
     affinity: list[Json] | None = None,
-    class_name: str = LATE,
+    class_name: str = WAIT_FOR_FIRST_CONSUMER,
     size: str = "10Gi",
     modes: tuple[str, ...] = ("ReadWriteOnce",),
     claim: str | None = None,
@@ -125,7 +125,7 @@ def a_class(name: str, provisioner: str, *, late: bool = True, zones: tuple[str,
 
 
 CLASSES = (
-    a_class(LATE, "kubernetes.io/no-provisioner"),
+    a_class(WAIT_FOR_FIRST_CONSUMER, "kubernetes.io/no-provisioner"),
     a_class(NOW, DRIVER, late=False),
     a_class(MADE, DRIVER),
 )
@@ -167,14 +167,14 @@ def an_attachment(name: str, node: str, volume: str, attacher: str = DRIVER) -> 
 def tell(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
     """What the watches would."""
     books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
-    known = {feed.resource.kind: feed for feed in feeds(books.facts)}
+    known = {feed.resource.kind: feed for feed in feeds(books.store)}
     for obj in objects:
         known[obj["kind"]].put(known[obj["kind"]].read(obj))
 
 
 def untell(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
     books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
-    known = {feed.resource.kind: feed for feed in feeds(books.facts)}
+    known = {feed.resource.kind: feed for feed in feeds(books.store)}
     for obj in objects:
         known[obj["kind"]].drop(known[obj["kind"]].read(obj))
 

@@ -128,11 +128,15 @@ def test_a_placed_pod_is_promised_its_volume_until_it_is_taken_back() -> None:
     tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
     first, second = members(("c0",), ("c1",))
     snapshot.place(first, "a")
-    assert snapshot.volumes.decision(first, "a") == VolumeDecision(given=((("ns", "c0"), "pa"),))
+    assert snapshot.volumes.decision(first, "a") == VolumeDecision(
+        static_bindings=((("ns", "c0"), "pa"),)
+    )
     assert isinstance(planner.plan(units([a_pod(volumes=mounting("c1"))])[0], snapshot), NoFit)
     snapshot.release(first, "a")
     snapshot.place(second, "a")
-    assert snapshot.volumes.decision(second, "a") == VolumeDecision(given=((("ns", "c1"), "pa"),))
+    assert snapshot.volumes.decision(second, "a") == VolumeDecision(
+        static_bindings=((("ns", "c1"), "pa"),)
+    )
 
 
 def test_the_api_takes_over_what_was_promised() -> None:
@@ -143,7 +147,9 @@ def test_the_api_takes_over_what_was_promised() -> None:
     snapshot.place(first, "a")
     tell(snapshot, a_volume("px", on="a", claim="c0", phase="Bound"), a_claim("c0", volume="px"))
     snapshot.place(second, "a")
-    assert snapshot.volumes.decision(second, "a") == VolumeDecision(given=((("ns", "c1"), "pa"),))
+    assert snapshot.volumes.decision(second, "a") == VolumeDecision(
+        static_bindings=((("ns", "c1"), "pa"),)
+    )
 
 
 def test_a_promise_is_held_by_all_who_share_it() -> None:
@@ -158,7 +164,7 @@ def test_a_promise_is_held_by_all_who_share_it() -> None:
     }
     snapshot.release(second, "a")
     snapshot.place(third, "b")
-    assert snapshot.volumes.decision(third, "b") == VolumeDecision(made=(("ns", "shared"),))
+    assert snapshot.volumes.decision(third, "b") == VolumeDecision(provisions=(("ns", "shared"),))
 
 
 def test_pods_that_have_their_node_in_the_api_are_promised_nothing() -> None:
@@ -175,7 +181,7 @@ def test_a_pod_on_a_node_without_a_volume_for_it_is_told_so() -> None:
     tell(snapshot, *CLASSES, a_claim("c0"))
     (pod,) = members(("c0",))
     snapshot.place(pod, "a")
-    assert snapshot.volumes.decision(pod, "a") == VolumeDecision(lacking=(("ns", "c0"),))
+    assert snapshot.volumes.decision(pod, "a") == VolumeDecision(unmatched=(("ns", "c0"),))
 
 
 # --- every step is undone exactly ---

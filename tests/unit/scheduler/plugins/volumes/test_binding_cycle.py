@@ -54,7 +54,7 @@ class Claims:
 
 
 def tell(bench: Bench, *objects: Json) -> None:
-    known = {f.resource.kind: f for f in feeds(bench.scheduler.cache.snapshot.volumes.facts)}
+    known = {f.resource.kind: f for f in feeds(bench.scheduler.cache.snapshot.volumes.store)}
     for obj in objects:
         feed = known[obj["kind"]]
         event = WatchEvent(EventKind.MODIFIED, ("", obj["metadata"]["name"]), feed.read(obj), None)

@@ -37,7 +37,7 @@ def test_a_claim_for_one_pod_that_has_one() -> None:
     snapshot = a_world(a_claim(volume="pv", modes=("ReadWriteOncePod",)), a_volume())
     assert told(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
     snapshot.charge(held, "a")
-    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.USED_BY_ANOTHER: 2})
+    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.IN_USE_BY_OTHER_POD: 2})
     snapshot.release(held, "a")
     assert told(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
 
@@ -48,7 +48,7 @@ def test_an_ephemeral_volume_is_the_pods_own_whoever_mounts_its_claim() -> None:
     snapshot.charge(a_pod("other", node="a", volumes=mounting("p-x")), "a")
     volumes = [{"name": "x", "ephemeral": {"volumeClaimTemplate": {}}}]
     assert told(snapshot, volumes=volumes) == ({"a", "b"}, {})
-    assert told(snapshot, volumes=mounting("p-x")) == (set(), {rules.USED_BY_ANOTHER: 2})
+    assert told(snapshot, volumes=mounting("p-x")) == (set(), {rules.IN_USE_BY_OTHER_POD: 2})
 
 
 def test_a_node_that_goes_takes_its_pods_claims_with_it() -> None:
@@ -99,7 +99,7 @@ def rbd(name: str, *monitors: str, pool: str = "rbd", read_only: bool = False) -
 def test_disks_that_two_pods_of_a_node_may_not_share(held: Json, wanted: Json, meets: bool) -> None:
     snapshot = a_world()
     snapshot.charge(a_pod("other", node="a", volumes=[{"name": "v", **held}]), "a")
-    want = ({"b"}, {rules.DISK_TAKEN: 1}) if meets else ({"a", "b"}, {})
+    want = ({"b"}, {rules.DISK_CONFLICT: 1}) if meets else ({"a", "b"}, {})
     assert told(snapshot, volumes=[{"name": "v", **wanted}]) == want
 
 
@@ -240,10 +240,10 @@ def test_the_first_filter_gives_the_reason() -> None:
     )
     assert told(snapshot, volumes=mounting("data")) == (
         set(),
-        {FULL: 1, rules.OUT_OF_REACH: 1},
+        {FULL: 1, rules.AFFINITY_MISMATCH: 1},
     )
     snapshot.charge(a_pod("other", node="a", volumes=mounting("data")), "a")
-    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.USED_BY_ANOTHER: 2})
+    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.IN_USE_BY_OTHER_POD: 2})
 
 
 def test_equal_names_in_two_namespaces_are_two_wishes() -> None:
@@ -251,4 +251,4 @@ def test_equal_names_in_two_namespaces_are_two_wishes() -> None:
     here, there = pod_json(volumes=mounting("data")), pod_json(volumes=mounting("data"))
     there["metadata"]["namespace"] = "elsewhere"
     assert Pod.read(here).spec != Pod.read(there).spec
-    assert Pod.read(there).spec.volumes.claim_keys() == (("elsewhere", "data"),)
+    assert Pod.read(there).spec.volumes.pvc_keys() == (("elsewhere", "data"),)

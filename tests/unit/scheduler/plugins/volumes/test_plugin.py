@@ -121,18 +121,18 @@ IN_ZONE = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"
         pytest.param([a_volume()], ({"a", "b"}, {}), id="a volume that is everywhere"),
         pytest.param(
             [a_volume(affinity=IN_ZONE)],
-            ({"a"}, {rules.OUT_OF_REACH: 1}),
+            ({"a"}, {rules.AFFINITY_MISMATCH: 1}),
             id="a volume of one zone, by its node affinity",
         ),
         pytest.param(
             [a_volume(affinity=[{"matchExpressions": []}])],
-            (set(), {rules.OUT_OF_REACH: 2}),
+            (set(), {rules.AFFINITY_MISMATCH: 2}),
             id="an empty term reaches nothing",
         ),
         pytest.param(
             [a_volume(affinity=[{"matchFields": [
                 {"key": "metadata.name", "operator": "In", "values": ["a"]}]}])],
-            (set(), {rules.OUT_OF_REACH: 2}),
+            (set(), {rules.AFFINITY_MISMATCH: 2}),
             id="a volume is not asked about names of nodes",
         ),
         pytest.param(
@@ -157,7 +157,7 @@ IN_ZONE = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"
         ),
         pytest.param(
             [a_volume(affinity=IN_ZONE, labels={ZONE: "z2"})],
-            (set(), {rules.OUT_OF_REACH: 1, rules.NO_ZONE: 1}),
+            (set(), {rules.AFFINITY_MISMATCH: 1, rules.NO_ZONE: 1}),
             id="affinity is asked before zones",
         ),
     ],
@@ -339,7 +339,9 @@ def test_two_claims_of_a_pod_get_two_volumes() -> None:
     ):
         with snapshot.trial():
             snapshot.place(pod, node)
-            assert snapshot.volumes.decision(pod, node) == binding.VolumeDecision(given=want)
+            assert snapshot.volumes.decision(pod, node) == binding.VolumeDecision(
+                static_bindings=want
+            )
 
 
 def test_two_equal_claims_need_two_volumes_that_hold_either() -> None:
@@ -369,4 +371,4 @@ def test_a_node_out_of_reach_that_also_lacks_a_volume_is_told_both() -> None:
         for reason, rows in snapshot.volumes.filter(pod, snapshot.table.alive)
         if rows.any()
     }
-    assert found == {rules.OUT_OF_REACH: ["b"], NOTHING: ["b"]}
+    assert found == {rules.AFFINITY_MISMATCH: ["b"], NOTHING: ["b"]}

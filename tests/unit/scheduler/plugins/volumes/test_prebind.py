@@ -16,8 +16,8 @@ from scheduler.plugins.volumes.prebind import VolumePreBind
 from tests.unit.scheduler.builders import a_node, a_pod, placed
 from tests.unit.scheduler.plugins.volumes.builders import (
     CLASSES,
-    LATE,
     MADE,
+    WAIT_FOR_FIRST_CONSUMER,
     a_claim,
     a_csi_volume,
     a_volume,
@@ -106,7 +106,7 @@ class Scene:
             random=lambda: 0.5,
             gone=lambda pod: gone,
             may_write=lambda: leads,
-            look_every=600.0,  # whoever is not woken is found out
+            pod_check_seconds=600.0,  # whoever is not woken is found out
         )
         self.placement = self.place("p", claim["metadata"]["name"])
 
@@ -241,10 +241,10 @@ def test_members_are_told_apart() -> None:
         pytest.param(Lost("no answer"), id="it happened and the answer was lost"),
     ],
 )
-@pytest.mark.parametrize("class_name", [LATE, MADE])
+@pytest.mark.parametrize("class_name", [WAIT_FOR_FIRST_CONSUMER, MADE])
 def test_a_write_is_tried_again(fault: errors.KubeError, class_name: str) -> None:
-    scene = a_scene_of_a_disk() if class_name == LATE else a_scene_of_a_driver()
-    scene.binds_at_once("pv" if class_name == LATE else "made-pv")
+    scene = a_scene_of_a_disk() if class_name == WAIT_FOR_FIRST_CONSUMER else a_scene_of_a_driver()
+    scene.binds_at_once("pv" if class_name == WAIT_FOR_FIRST_CONSUMER else "made-pv")
     scene.store.faults.append(fault)
     assert scene.prepared() == PreBindResult((scene.placement,))
     assert len(scene.store.patched) == 1

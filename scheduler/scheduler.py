@@ -145,7 +145,7 @@ class Scheduler:
         self.provisioning = ProvisioningController(
             actuators.provisioner,
             context,
-            evicting=asked,
+            is_preempting=asked,
             start_reservation=self.tenancy.start_reservation,
         )
         self._inspector = Inspector(
@@ -157,7 +157,7 @@ class Scheduler:
             now=now,
             pods=self._pods,
             known=known,
-            provisioning=self.provisioning.shown,
+            provisioning=self.provisioning.describe,
             reserved_later=self.tenancy.reserved_later,
             start_reservations=self.tenancy.backfill.start_reservations,
         )

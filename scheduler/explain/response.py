@@ -6,7 +6,7 @@ Explains why a pod waits, as JSON: the response of `/explain`, which `kubenexus 
      "reasons": [{"reason", "nodes"}], "changes": ["…"],
      "nearest": {"node", "reasons", "short": [{"resource", "asked", "free"}]},
      "reserved": ["… for pod group ns/name"],
-     "provisioning": ["ProvisioningRequest … is asked"],
+     "provisioning": ["ProvisioningRequest … is pending"],
      "start": {"expected": "2026-…Z" or null, "waits_for": ["ns/pod"], "ahead": ["ns/unit"]},
      "gang": {"name", "size", "exist", "bound", "members": [{"pod", "state", "node"}]}}
 

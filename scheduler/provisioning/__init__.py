@@ -1,8 +1,9 @@
 """
-Nodes for gangs that lack room, asked for as a whole: ProvisioningRequests (`autoscaling.x-k8s.io`).
+ProvisioningRequests (`autoscaling.x-k8s.io`): nodes requested for a gang as a whole.
 
-    objects     the objects: read, and written out
-    deciding    who asks for whom, and what is to be done about a gang's requests; pure
-    writing     the API server's part: templates and requests, made and deleted
-    asking      what the cycle meets: gangs that did not fit, requests that were answered
+    controller  gangs that do not fit, their requests and the autoscaler's responses
+    decision    what to do about the requests of a gang; pure
+    informers   watches the kind where the API server serves it
+    objects     ProvisioningRequests and PodTemplates as values
+    writer      creates and deletes them through the API server
 """

@@ -1,18 +1,18 @@
 """
-Gangs that lack room and ask for nodes with a ProvisioningRequest, as the cycle meets them.
+ProvisioningRequests for gangs that do not fit, as the scheduling cycle meets them.
 
-    misfit ──still for a moment──▶ draft ──▶ request ──┬─ provisioned ──▶ told, tried at once
-       ▲                                               ├─ failed, expired, revoked ──▶ told, paused
-       │                                               │                       └──▶ the next one
-       └── members come or go: another draft           └─ bound, gone, held back ──▶ deleted
+    unschedulable ──SETTLE──▶ draft ──▶ request ──┬─ provisioned ──▶ Event, gang retried at once
+         ▲                                        ├─ failed, expired, revoked ──▶ Event, pause
+         │                                        │                       └──▶ the next request
+         └── members change: another draft        └─ bound, deleted, over quota ──▶ deleted
 
-While a gang goes by a request its pods do not carry `Unschedulable`: an autoscaler would bring
-nodes for the same pods twice. Which nodes came for whom nobody says, so nothing is kept on them:
-whoever is first in the queue is placed there.
+While a gang has a request, its pods do not carry `Unschedulable`: an autoscaler would add nodes for
+the same pods twice. A provisioned request does not name its nodes, so the scheduler reserves
+nothing on them: the first unit in the queue is placed there.
 
-All of it is seen from the API: a new leader finds the requests that stand, waits until their gangs
-have been planned once, and goes on. Writes happen in one task, behind the cycle; what fails is
-tried again after a pause.
+All state is in the API: a new leader watches the existing requests, waits until their gangs have
+been planned once, and continues. One background task writes; a failed write is retried after a
+pause.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ from scheduler.tenancy.context import SchedulingContext
 
 logger = logging.getLogger(__name__)
 
-EVERY: Final = 1.0  # seconds between two looks
-SETTLE: Final = 2.0  # seconds: members come in bursts, and evictions or a promise may suffice
-GRACE: Final = 10.0  # seconds for which members may be missing before a request is deleted
-NEAR: Final = 120.0  # seconds: a start promised so soon is not helped by a node that has to be made
+TICK_SECONDS: Final = 1.0  # between two checks
+SETTLE: Final = 2.0  # seconds: members come in bursts, and preemption may suffice
+GRACE_SECONDS: Final = 10.0  # for which members may be missing before a request is deleted
+SOON: Final = 120.0  # seconds: a new node does not help a gang that starts within this time
 FIRST_RETRY: Final = 2.0
 LONGEST_RETRY: Final = 60.0
 
-_APART: Final = frozenset(
+_NOT_PLANNABLE: Final = frozenset(
     {QueueState.FORMING, QueueState.GATED, QueueState.REFUSED, QueueState.SUSPENDED}
 )
 
 
 @dataclass(slots=True)
 class _UnplacedGang:
-    """A gang that did not fit. `since`: when it came to lack these members."""
+    """A gang that does not fit; `since`: when these became the missing members."""
 
     pods: tuple[Pod, ...]
     since: float
@@ -61,160 +61,165 @@ class _UnplacedGang:
 class _WriteJob:
     gang: GangKey
     step: Step
-    want: _UnplacedGang | None
+    unplaced: _UnplacedGang | None
 
 
 class ProvisioningController:
-    """
-    Without a `writer` nothing is ever asked for. `evicting` says whether others go for a unit.
-    """
+    """Without a `writer` the controller requests nothing. `is_preempting` tells whether victims
+    terminate for a unit."""
 
     def __init__(
         self,
         writer: RequestWriter | None,
         context: SchedulingContext,
         *,
-        evicting: Callable[[UnitKey], bool],
+        is_preempting: Callable[[UnitKey], bool],
         start_reservation: Callable[[UnitKey], StartReservation | None],
     ) -> None:
         self.writer = writer
-        self.kind: resources.Resource | None = None
-        """The kind in the version to be used, while the API server has it."""
-        self._tasks = context.tasks
+        self._is_preempting = is_preempting
         self._start_reservation = start_reservation
-        self._queue, self._evicting, self._record = context.queue, evicting, context.record
-        self._metrics, self._wake = context.metrics, context.wake
+        self._tasks = context.tasks
+        self._queue = context.queue
+        self._record = context.record
+        self._metrics = context.metrics
+        self._wake = context.wake
         self._with_placeholders = context.reservations.with_placeholders
-        self._now, self._epoch = context.now, context.epoch
-        self._wants: dict[GangKey, _UnplacedGang] = {}
-        self._known: dict[Name, ProvisioningRequest] = {}
-        self._deleted: set[str] = set()  # uids of requests that are still to be shown as gone
-        self._told: dict[str, Phase] = {}  # uid of a request -> what was told about it
+        self._now = context.now
+        self._epoch = context.epoch
+        self._kind: resources.Resource | None = None  # while the API server serves it
+        self._unplaced: dict[GangKey, _UnplacedGang] = {}
+        self._requests: dict[Name, ProvisioningRequest] = {}
+        self._deleted: set[str] = set()  # uids of requests whose DELETED event is to come
+        self._reported: dict[str, Phase] = {}  # uid of a request -> phase of its last Event
         self._declined: set[GangKey] = set()  # gangs that a request would not help
-        self._apart: dict[GangKey, float] = {}  # gang -> since when it could not be planned
-        self._not_before: dict[GangKey, tuple[float, float]] = {}  # -> when, pause, after a failure
-        self._looked_at = float("-inf")
-        self._served: bool | None = None  # None: nobody has asked yet
+        self._not_plannable_since: dict[GangKey, float] = {}
+        self._not_before: dict[GangKey, tuple[float, float]] = {}  # -> retry time, pause
+        self._ticked_at = float("-inf")
+        self._served: bool | None = None  # None: not known yet
         self._task: asyncio.Task[None] | None = None
 
-    # --- what the watch says ---
+    # --- watch ---
+
+    def use(self, kind: resources.Resource) -> None:
+        """The API server serves the kind in this version."""
+        self._kind = kind
 
     def served(self, served: bool) -> None:
-        """Whether the API server has the kind. Without it pods speak for themselves again."""
+        """Whether the API server serves the kind. Without it pods carry `Unschedulable` again."""
         if not served and self._served is not False:
             logger.warning(
-                "no nodes are asked for: the API server does not serve ProvisioningRequests; "
+                "cannot request nodes: the API server does not serve ProvisioningRequests; "
                 "install their CustomResourceDefinition, or leave --provisioning-class out"
             )
         self._served = served
         if served:
             return
-        self.kind = None
-        for gang in self._wants:
+        self._kind = None
+        for gang in self._unplaced:
             self._queue.retry(gang, self._now())
-        self._wants.clear()
+        self._unplaced.clear()
         self._wake()
 
     def on_event(self, event: WatchEvent[ProvisioningRequest | None]) -> None:
-        name, one = (event.key[0], event.key[1]), event.object
+        name, request = (event.key[0], event.key[1]), event.object
         if event.kind is EventKind.DELETED:
-            gone = event.old or one
-            if gone is not None:
-                self._forget(name, gone.uid)
-        elif one is not None and one.uid not in self._deleted:
-            self._known[name] = one
+            deleted = event.old or request
+            if deleted is not None:
+                self._forget(name, deleted.uid)
+        elif request is not None and request.uid not in self._deleted:
+            self._requests[name] = request
         self._wake()
 
     def _forget(self, name: Name, uid: str) -> None:
         self._deleted.discard(uid)
-        self._told.pop(uid, None)
-        known = self._known.get(name)
+        self._reported.pop(uid, None)
+        known = self._requests.get(name)
         if known is not None and known.uid == uid:
-            del self._known[name]
+            del self._requests[name]
 
     # --- in the cycle ---
 
     def misfit(self, unit: Unit, why: NoFit) -> bool:
-        """Whether nodes for the unit are asked for here, and so not by its pods' conditions."""
-        if self.kind is None or not isinstance(unit.key, GangKey):
+        """Whether the gang gets a request, and its pods therefore no `Unschedulable` condition."""
+        if self._kind is None or not isinstance(unit.key, GangKey):
             return False
-        if self._evicting(unit.key):
-            return bool(self._of(unit.key))
+        if self._is_preempting(unit.key):
+            return bool(self._requests_of(unit.key))
         pods = missing(self._with_placeholders(unit) if unit.leader_first else unit, why)
         if not pods:
-            self._wants.pop(unit.key, None)
+            self._unplaced.pop(unit.key, None)
             self._declined.add(unit.key)
             return False
         self._declined.discard(unit.key)
-        want = self._wants.get(unit.key)
-        if want is None or {pod.uid for pod in want.pods} != {pod.uid for pod in pods}:
-            self._wants[unit.key] = _UnplacedGang(pods, self._now())
+        known = self._unplaced.get(unit.key)
+        if known is None or {pod.uid for pod in known.pods} != {pod.uid for pod in pods}:
+            self._unplaced[unit.key] = _UnplacedGang(pods, self._now())
         return True
 
     def tick(self) -> None:
-        """Look at all requests and at all who want one; what is to be written is, in a task."""
-        if self.kind is None or self.writer is None or not (self._wants or self._known):
+        """Check all requests and all gangs that want one, and start a task that writes."""
+        if self._kind is None or self.writer is None or not (self._unplaced or self._requests):
             return
         now = self._now()
-        if now < self._looked_at + EVERY:
+        if now < self._ticked_at + TICK_SECONDS:
             return
-        self._looked_at = now
+        self._ticked_at = now
         if self.writing:
             return
-        self._tell()
-        jobs = list(self._jobs(now))
+        self._report_responses()
+        jobs = list(self._write_jobs(now))
         if jobs:
-            self._task = self._tasks.start(self._work(jobs, self.writer, self.kind))
+            self._task = self._tasks.start(self._write_all(jobs, self.writer, self._kind))
             self._task.add_done_callback(self._done)
 
     def next_at(self) -> float | None:
         """When `tick` may have something to do."""
-        if self.kind is None or not (self._wants or self._known):
+        if self._kind is None or not (self._unplaced or self._requests):
             return None
-        return self._looked_at + EVERY
+        return self._ticked_at + TICK_SECONDS
 
     @property
     def writing(self) -> bool:
         return self._task is not None and not self._task.done()
 
-    def shown(self, gang: GangKey) -> list[str]:
-        """What is asked for the gang, in words."""
-        found = []
-        for one in self._of(gang):
-            said = f": {one.said}" if one.said else ""
-            found.append(f"ProvisioningRequest {one.name[1]} is {one.phase}{said}")
-        return found
+    def describe(self, gang: GangKey) -> list[str]:
+        """The requests of the gang, a text for each."""
+        texts = []
+        for request in self._requests_of(gang):
+            message = f": {request.message}" if request.message else ""
+            texts.append(f"ProvisioningRequest {request.name[1]} is {request.phase}{message}")
+        return texts
 
-    # --- looking ---
+    # --- check ---
 
-    def _of(self, gang: GangKey) -> list[ProvisioningRequest]:
-        return sorted(
-            (one for one in self._known.values() if one.gang == gang),
-            key=lambda one: (one.attempt, one.name),
-        )
+    def _requests_of(self, gang: GangKey) -> list[ProvisioningRequest]:
+        own = (request for request in self._requests.values() if request.gang == gang)
+        return sorted(own, key=lambda request: (request.attempt, request.name))
 
-    def _jobs(self, now: float) -> Iterator[_WriteJob]:
-        asking = {one.gang for one in self._known.values()}
-        self._declined &= asking
-        for gang in sorted({*self._wants, *asking}):
-            standing = self._standing(gang, now)
-            if standing is ProvisioningState.DONE:
-                self._wants.pop(gang, None)
-                self._apart.pop(gang, None)
-                if gang not in asking:
+    def _write_jobs(self, now: float) -> Iterator[_WriteJob]:
+        requested = {request.gang for request in self._requests.values()}
+        self._declined &= requested
+        for gang in sorted({*self._unplaced, *requested}):
+            state = self._state(gang, now)
+            if state is ProvisioningState.DONE:
+                self._unplaced.pop(gang, None)
+                self._not_plannable_since.pop(gang, None)
+                if gang not in requested:
                     self._not_before.pop(gang, None)
             if now < self._not_before.get(gang, (0.0, 0.0))[0]:
                 continue
-            want = self._wants.get(gang) if standing is ProvisioningState.WANTS else None
-            if want is not None and want.draft is None:
-                yield _WriteJob(gang, Step(), want)
+            unplaced = self._unplaced.get(gang) if state is ProvisioningState.WANTS else None
+            draft = None if unplaced is None else unplaced.draft
+            if unplaced is not None and draft is None:
+                yield _WriteJob(gang, Step(), unplaced)
                 continue
-            digest = want.draft.digest if want is not None and want.draft is not None else ""
-            step = decide(standing, digest, self._of(gang), epoch=self._epoch())
+            digest = "" if draft is None else draft.digest
+            step = decide(state, digest, self._requests_of(gang), epoch=self._epoch())
             if step:
-                yield _WriteJob(gang, step, want)
+                yield _WriteJob(gang, step, unplaced)
 
-    def _standing(self, gang: GangKey, now: float) -> ProvisioningState:
+    def _state(self, gang: GangKey, now: float) -> ProvisioningState:
         state = self._queue.state(gang)
         unit = None if state is None else self._queue.unit(gang)
         if unit is None or state is QueueState.OVER_QUOTA:
@@ -223,92 +228,94 @@ class ProvisioningController:
             return ProvisioningState.WAITS
         if unit.bound >= unit.size or gang in self._declined:
             return ProvisioningState.DONE
-        if state in _APART:
-            since = self._apart.setdefault(gang, now)
-            return ProvisioningState.DONE if now >= since + GRACE else ProvisioningState.WAITS
-        self._apart.pop(gang, None)
-        want = self._wants.get(gang)
-        if want is None or now < want.since + SETTLE or self._evicting(gang):
+        if state in _NOT_PLANNABLE:
+            since = self._not_plannable_since.setdefault(gang, now)
+            done = now >= since + GRACE_SECONDS
+            return ProvisioningState.DONE if done else ProvisioningState.WAITS
+        self._not_plannable_since.pop(gang, None)
+        unplaced = self._unplaced.get(gang)
+        if unplaced is None or now < unplaced.since + SETTLE or self._is_preempting(gang):
             return ProvisioningState.WAITS
-        promise = self._start_reservation(gang)
-        near = promise is not None and promise.start < self._epoch() + NEAR
-        return ProvisioningState.WAITS if near else ProvisioningState.WANTS
+        reservation = self._start_reservation(gang)
+        starts_soon = reservation is not None and reservation.start < self._epoch() + SOON
+        return ProvisioningState.WAITS if starts_soon else ProvisioningState.WANTS
 
-    def _tell(self) -> None:
-        """Each answer once, and only to a gang that waits for it."""
-        for one in sorted(self._known.values(), key=lambda one: (one.name, one.uid)):
-            if self._told.get(one.uid, Phase.ASKED) is one.phase:
+    def _report_responses(self) -> None:
+        """Record an Event for each new phase, if the gang still waits."""
+        for request in sorted(self._requests.values(), key=lambda one: (one.name, one.uid)):
+            if self._reported.get(request.uid, Phase.PENDING) is request.phase:
                 continue
-            self._told[one.uid] = one.phase
-            unit = self._queue.unit(one.gang)
+            self._reported[request.uid] = request.phase
+            unit = self._queue.unit(request.gang)
             if unit is None or not unit.pods or unit.bound >= unit.size:
                 continue
-            self._metrics.provisioning.labels(one.phase.value).inc()
-            logger.info(
-                "answered", extra={"unit": str(one.gang), "phase": one.phase, "said": one.said}
-            )
-            if one.phase is Phase.PROVISIONED:
-                self._record(events.provisioned(unit, one.name[1], one.said))
-                self._queue.retry(one.gang, self._now())
+            name, phase, message = request.name[1], request.phase, request.message
+            self._metrics.provisioning.labels(phase.value).inc()
+            fields = {"unit": str(request.gang), "phase": phase, "autoscaler_message": message}
+            logger.info("received response to request", extra=fields)
+            if phase is Phase.PROVISIONED:
+                self._record(events.provisioned(unit, name, message))
+                self._queue.retry(request.gang, self._now())
                 self._wake()
             else:
-                again = one.since + pause(one.attempt)
-                self._record(events.provisioning_failed(unit, one.name[1], one.said, again))
+                retry_at = request.since + pause(request.attempt)
+                self._record(events.provisioning_failed(unit, name, message, retry_at))
 
-    # --- writing ---
+    # --- write ---
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._wake()
 
-    async def _work(
+    async def _write_all(
         self, jobs: list[_WriteJob], writer: RequestWriter, kind: resources.Resource
     ) -> None:
         for job in jobs:
             try:
-                await self._do(job, writer, kind)
+                await self._write(job, writer, kind)
             except WriteFailed as exc:
-                self._failed(job, str(exc))
+                self._write_failed(job, str(exc))
             else:
                 self._not_before.pop(job.gang, None)
 
-    async def _do(self, job: _WriteJob, writer: RequestWriter, kind: resources.Resource) -> None:
-        want, step = job.want, job.step
-        if want is not None and want.draft is None:
-            want.draft = await writer.draft(job.gang, classes(want.pods))
+    async def _write(self, job: _WriteJob, writer: RequestWriter, kind: resources.Resource) -> None:
+        unplaced, step = job.unplaced, job.step
+        if unplaced is not None and unplaced.draft is None:
+            unplaced.draft = await writer.draft(job.gang, classes(unplaced.pods))
             return
-        for one in step.drop:
-            await self._drop(one, writer, kind)
-        if step.make and want is not None and want.draft is not None:
-            made = await writer.make(want.draft, step.make, kind)
-            self._known.setdefault(made.name, made)
-            self._requested(job.gang, want.draft, made, writer.class_name)
-        for one in step.drop_after:
-            await self._drop(one, writer, kind)
+        for request in step.delete:
+            await self._delete(request, writer, kind)
+        if step.attempt and unplaced is not None and unplaced.draft is not None:
+            created = await writer.create(unplaced.draft, step.attempt, kind)
+            self._requests.setdefault(created.name, created)
+            self._report_created(job.gang, unplaced.draft, created, writer.class_name)
+        for request in step.delete_after:
+            await self._delete(request, writer, kind)
 
-    async def _drop(
-        self, one: ProvisioningRequest, writer: RequestWriter, kind: resources.Resource
+    async def _delete(
+        self, request: ProvisioningRequest, writer: RequestWriter, kind: resources.Resource
     ) -> None:
-        await writer.drop(one, kind)
-        if self._known.get(one.name) is not None:  # else the watch has shown it gone already
-            self._forget(one.name, one.uid)
-            self._deleted.add(one.uid)
-        logger.info("request deleted", extra={"unit": str(one.gang), "request": one.name[1]})
+        await writer.delete(request, kind)
+        if self._requests.get(request.name) is not None:  # else its DELETED event came already
+            self._forget(request.name, request.uid)
+            self._deleted.add(request.uid)
+        fields = {"unit": str(request.gang), "request": request.name[1]}
+        logger.info("deleted request", extra=fields)
 
-    def _requested(
-        self, gang: GangKey, draft: RequestDraft, made: ProvisioningRequest, class_name: str
+    def _report_created(
+        self, gang: GangKey, draft: RequestDraft, request: ProvisioningRequest, class_name: str
     ) -> None:
-        self._metrics.provisioning.labels(Phase.ASKED.value).inc()
-        logger.info("nodes asked for", extra={"unit": str(gang), "request": made.name[1]})
+        self._metrics.provisioning.labels(Phase.PENDING.value).inc()
+        name = request.name[1]
+        logger.info("created request", extra={"unit": str(gang), "request": name})
         unit = self._queue.unit(gang)
         if unit is not None and unit.pods:
-            report = events.provisioning_requested(unit, made.name[1], draft.count, class_name)
-            self._record(report)
+            self._record(events.provisioning_requested(unit, name, draft.count, class_name))
 
-    def _failed(self, job: _WriteJob, why: str) -> None:
+    def _write_failed(self, job: _WriteJob, why: str) -> None:
         _, pause = self._not_before.get(job.gang, (0.0, 0.0))
         wait = backoff.doubled(pause, first=FIRST_RETRY, most=LONGEST_RETRY)
         self._not_before[job.gang] = (self._now() + wait, wait)
-        logger.warning("request not written", extra={"unit": str(job.gang), "error": why})
+        logger.warning("cannot write request", extra={"unit": str(job.gang), "error": why})
         unit = self._queue.unit(job.gang)
-        if job.want is not None and unit is not None and unit.pods:
+        if job.unplaced is not None and unit is not None and unit.pods:
             self._record(events.provisioning_request_failed(unit, why))

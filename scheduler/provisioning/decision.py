@@ -1,14 +1,14 @@
 """
-Who asks for nodes, and what is to be done about a gang's requests. Pure: no clock, no I/O.
+Which gangs get a ProvisioningRequest, and what to do about their requests. Pure: no clock, no I/O.
 
-    WANTS, none stands ──▶ make the first      it asks for something else ──▶ delete, make the first
-           stands, no answer or provisioned ──▶ wait
-           failed ──pause, doubled each time──▶ make the next, delete the failed one
-    WAITS ──▶ wait: it may want a request in a moment, or wants none for the moment
-    DONE  ──▶ delete: bound, gone, held back by a quota, or taken apart
+    WANTS, no request           ──▶ create the first
+           request for other pods ──▶ delete it, create the first
+           pending or provisioned ──▶ wait
+           failed ──pause, doubled each time──▶ create the next, delete the failed one
+    WAITS ──▶ wait: the gang may want a request later
+    DONE  ──▶ delete: bound, deleted, over quota, or no longer complete
 
-A failed request stays until its successor stands: it is what the pause is counted from, and a
-restarted scheduler counts the same.
+A failed request stays until the next one exists: the pause counts from it, also after a restart.
 """
 
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import NoFit
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit, is_leader, unresolvable
-from scheduler.provisioning.objects import MOST_KINDS, EqualMembers, Phase, ProvisioningRequest
+from scheduler.provisioning.objects import MAX_POD_SETS, EqualMembers, Phase, ProvisioningRequest
 
 FIRST_PAUSE: Final = 60.0
 LONGEST_PAUSE: Final = 1800.0
 
 
 class ProvisioningState(StrEnum):
-    """How a gang stands towards asking for nodes."""
+    """Whether a gang wants a request."""
 
     WANTS = "wants"
     WAITS = "waits"
@@ -37,24 +37,24 @@ class ProvisioningState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be done, in this order."""
+    """Writes for one gang, in this order."""
 
-    drop: tuple[ProvisioningRequest, ...] = ()
-    make: int = 0
-    """The attempt to be made; 0: none."""
-    drop_after: tuple[ProvisioningRequest, ...] = ()
+    delete: tuple[ProvisioningRequest, ...] = ()
+    attempt: int = 0
+    """Number of the request to create; 0: none."""
+    delete_after: tuple[ProvisioningRequest, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.drop or self.make or self.drop_after)
+        return bool(self.delete or self.attempt or self.delete_after)
 
 
 def missing(unit: Unit, why: NoFit) -> tuple[Pod, ...]:
     """
-    The members for which a gang asks for nodes: as many as it needs to start. Nobody, where that
-    could not help, or where others do better.
+    The members for which a gang requests nodes: as many as it needs to start, or none if nodes
+    would not help.
 
-    One pod alone is seen by autoscalers, and so is a member beyond what its gang needs. Members for
-    which room is kept lack none; those that a leader is going to make have stand-ins here.
+    Autoscalers handle a single pod, and a member beyond the gang's size, by its condition. Members
+    with reserved capacity need no nodes; members that the leader will create are placeholders.
     """
     if not unit.is_gang or unit.bound >= unit.size or unit.leader_first or unit.reserved:
         return ()
@@ -62,23 +62,23 @@ def missing(unit: Unit, why: NoFit) -> tuple[Pod, ...]:
         return ()
     able = [pod for pod in unit.pods if not pod.spec.unsupported]
     chosen = sorted(able, key=lambda pod: not is_leader(pod))[: unit.need]
-    if len({pod.spec for pod in chosen}) > MOST_KINDS:
+    if len({pod.spec for pod in chosen}) > MAX_POD_SETS:
         return ()
     return tuple(chosen)
 
 
 def classes(pods: Iterable[Pod]) -> list[EqualMembers]:
-    """Equal members together."""
-    found: dict[object, list[Pod]] = {}
+    """Members with equal scheduling specs together."""
+    by_spec: dict[object, list[Pod]] = {}
     for pod in pods:
-        found.setdefault(pod.spec, []).append(pod)
-    real = [pod for members in found.values() for pod in members if not is_placeholder(pod)]
-    leader = next((pod for pod in real if is_leader(pod)), real[0])
-    made = []
-    for members in found.values():
+        by_spec.setdefault(pod.spec, []).append(pod)
+    existing = [pod for members in by_spec.values() for pod in members if not is_placeholder(pod)]
+    leader = next((pod for pod in existing if is_leader(pod)), existing[0])
+    equal = []
+    for members in by_spec.values():
         source = next((pod for pod in members if not is_placeholder(pod)), None)
-        made.append(EqualMembers(tuple(members), source or leader, stated=source is None))
-    return made
+        equal.append(EqualMembers(tuple(members), source or leader, stated=source is None))
+    return equal
 
 
 def pause(attempt: int) -> float:
@@ -87,24 +87,24 @@ def pause(attempt: int) -> float:
 
 
 def decide(
-    standing: ProvisioningState,
+    state: ProvisioningState,
     digest: str,
     requests: Iterable[ProvisioningRequest],
     *,
     epoch: float,
 ) -> Step:
-    """`requests` are all that stand for the gang; `digest` names what it asks for."""
-    known = sorted(requests, key=lambda one: (one.attempt, one.name))
-    if standing is ProvisioningState.DONE:
-        return Step(drop=tuple(known))
-    if standing is ProvisioningState.WAITS:
+    """`requests` are all of the gang; `digest` identifies what it needs now."""
+    existing = sorted(requests, key=lambda request: (request.attempt, request.name))
+    if state is ProvisioningState.DONE:
+        return Step(delete=tuple(existing))
+    if state is ProvisioningState.WAITS:
         return Step()
-    same = [one for one in known if one.digest == digest]
-    others = tuple(one for one in known if one.digest != digest)
+    same = [request for request in existing if request.digest == digest]
+    others = tuple(request for request in existing if request.digest != digest)
     if not same:
-        return Step(drop=others, make=1)
+        return Step(delete=others, attempt=1)
     *old, last = same
-    drop = (*others, *old)
+    outdated = (*others, *old)
     if last.phase is not Phase.FAILED or epoch < last.since + pause(last.attempt):
-        return Step(drop=drop)
-    return Step(drop=drop, make=last.attempt + 1, drop_after=(last,))
+        return Step(delete=outdated)
+    return Step(delete=outdated, attempt=last.attempt + 1, delete_after=(last,))

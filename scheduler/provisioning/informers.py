@@ -1,5 +1,5 @@
 """
-Watching the requests, where the API server has the kind, in the version that it prefers.
+Watches ProvisioningRequests, if the API server serves the kind, in the version that it prefers.
 """
 
 from functools import partial
@@ -15,18 +15,18 @@ from scheduler.provisioning.controller import ProvisioningController
 from scheduler.provisioning.objects import ProvisioningRequest
 
 
-def kinds(client: Client, asking: ProvisioningController) -> tuple[OptionalInformer[Any], ...]:
-    """None where nothing is ever asked for."""
-    if asking.writer is None:
+def kinds(client: Client, controller: ProvisioningController) -> tuple[OptionalInformer[Any], ...]:
+    """None if the controller has no writer."""
+    if controller.writer is None:
         return ()
-    read = lenient(partial(objects.read, scheduler=asking.writer.scheduler))
+    read = lenient(partial(objects.read, scheduler=controller.writer.scheduler))
 
     def make(found: resources.Resource) -> Informer[ProvisioningRequest | None]:
-        asking.kind = found
-        return Informer(client, found, keep=read, on_event=asking.on_event)
+        controller.use(found)
+        return Informer(client, found, keep=read, on_event=controller.on_event)
 
     kind = OptionalInformer(
-        client, resources.PROVISIONING_REQUESTS, make=make, on_event=asking.on_event
+        client, resources.PROVISIONING_REQUESTS, make=make, on_event=controller.on_event
     )
-    kind.on_served = asking.served
+    kind.on_served = controller.served
     return (kind,)

@@ -1,13 +1,13 @@
 """
-ProvisioningRequests and the PodTemplates they refer to, read and written out. Values only.
+ProvisioningRequests and the PodTemplates they refer to, as values.
 
-    a class of equal members ──one pod of it, as the API has it──▶ Template ──┐
-    a class of equal members ─────────────────────────────────▶ Template ──┴▶ Draft ──attempt──▶
-                                                            PodTemplates, ProvisioningRequest
+    equal members ──one of their pods, from the API──▶ MemberTemplate ──┐
+    equal members ───────────────────────────────────▶ MemberTemplate ──┴▶ RequestDraft ──attempt──▶
+                                                                PodTemplates, ProvisioningRequest
 
-A request is named by what it asks for and by the attempt, so that a second one for the same is
-never made: not after a restart, and not by another replica. A template has what decides where a pod
-may go and nothing else: no command, no environment, no mounts.
+The name of a request contains a digest of its content and the attempt, so that neither a restarted
+scheduler nor another replica creates a second one. A template has the fields that decide where a
+pod may run, and no others: no command, no environment, no mounts.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ from scheduler.tenancy.reservation import objects
 Name = tuple[str, str]  # namespace, name
 Object = dict[str, Any]
 
-MOST_KINDS: Final = 32  # pod sets that a request may have
+MAX_POD_SETS: Final = 32  # pod sets that a request may have
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-_MOST_OWNERS: Final = 16
-_LONGEST_PREFIX: Final = 40
+_MAX_OWNERS: Final = 16
+_MAX_PREFIX: Final = 40
 _CLASS: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
-_LOOKS_ONLY: Final = "check-capacity.autoscaling.x-k8s.io"
+_CHECKS_ONLY: Final = "check-capacity.autoscaling.x-k8s.io"
 
 _SPEC: Final = (
     "affinity",
@@ -62,9 +62,9 @@ _VOLUME: Final = ("csi", "ephemeral", "persistentVolumeClaim")
 
 
 class Phase(StrEnum):
-    """What the autoscaler has said."""
+    """Phase of a request, from its conditions."""
 
-    ASKED = "asked"
+    PENDING = "pending"
     PROVISIONED = "provisioned"
     FAILED = "failed"
 
@@ -77,39 +77,39 @@ class ProvisioningRequest:
     uid: str
     gang: GangKey
     digest: str
-    """Equal for requests that ask for the same."""
+    """Equal for requests with the same content."""
     attempt: int
-    phase: Phase = Phase.ASKED
-    said: str = ""
-    """The autoscaler's own words."""
+    phase: Phase = Phase.PENDING
+    message: str = ""
+    """From the autoscaler."""
     since: float = 0.0
-    """When it came to this phase, in seconds of the epoch."""
+    """When the phase began, in seconds of the epoch."""
     templates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EqualMembers:
-    """Equal ones, and the pod that shows what they are like."""
+    """Members with equal scheduling specs, and the pod that their template is read from."""
 
     pods: tuple[Pod, ...]
     source: Pod
     stated: bool = False
-    """They do not exist yet, and ask for what their leader states: the source is the leader."""
+    """The members do not exist yet and request what their leader, the source, states."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberTemplate:
-    """What equal members are like: the template of a pod."""
+    """The pod template of equal members."""
 
     body: bytes
-    """JSON with its keys in order."""
+    """JSON with sorted keys."""
     owners: tuple[tuple[str, str, str, str], ...]
-    """apiVersion, kind, name and uid of whoever the objects go with."""
+    """apiVersion, kind, name and uid of the owners of the objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestDraft:
-    """What a gang asks for: templates and how many of each."""
+    """What a gang requests: templates, and how many pods of each."""
 
     gang: GangKey
     sets: tuple[tuple[MemberTemplate, int], ...]
@@ -124,14 +124,13 @@ def check_class(name: str) -> str:
     """The name of a provisioning class, or `ConfigError`."""
     if len(name) > 253 or not _CLASS.fullmatch(name):
         raise errors.ConfigError(
-            f"provisioning class {name!r} is no name; want lower-case letters, digits, '-' and '.',"
+            f"invalid provisioning class {name!r}; want lower-case letters, digits, '-' and '.',"
             " such as best-effort-atomic-scale-up.autoscaling.x-k8s.io"
         )
-    if name.endswith(_LOOKS_ONLY):
+    if name.endswith(_CHECKS_ONLY):
         raise errors.ConfigError(
-            f"provisioning class {name!r} looks for room and brings no nodes, and gangs would wait"
-            " for it in vain; want one that does, such as"
-            " best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+            f"provisioning class {name!r} only checks for capacity and provides no nodes; want one"
+            " that does, such as best-effort-atomic-scale-up.autoscaling.x-k8s.io"
         )
     return name
 
@@ -140,33 +139,33 @@ def check_class(name: str) -> str:
 
 
 def read(obj: Object, *, scheduler: str) -> ProvisioningRequest | None:
-    """None: somebody else's."""
-    about = mapping(obj.get("metadata"))
-    labels = words(about.get("labels"))
+    """None: the object belongs to another owner."""
+    metadata = mapping(obj.get("metadata"))
+    labels = words(metadata.get("labels"))
     gang = labels.get(vocabulary.GANG_NAME_LABEL, "")
     if labels.get(MANAGED_BY) != scheduler or not gang:
         return None
-    name = (str(about.get("namespace")), str(about.get("name")))
+    name = (str(metadata.get("namespace")), str(metadata.get("name")))
     parts = name[1].rsplit("-", 2)
     if len(parts) != 3 or not parts[2].isdigit():
         raise ModelError(f"ProvisioningRequest {'/'.join(name)}: want a name that ends in -N")
-    phase, said, since = _phase(obj)
+    phase, message, since = _phase(obj)
     sets = rows(mapping(obj.get("spec")).get("podSets"))
     return ProvisioningRequest(
         name,
-        str(about.get("uid")),
+        str(metadata.get("uid")),
         GangKey(name[0], gang),
         parts[1],
         int(parts[2]),
         phase,
-        said,
-        since or instant(about.get("creationTimestamp")),
+        message,
+        since or instant(metadata.get("creationTimestamp")),
         tuple(str(mapping(row.get("podTemplateRef")).get("name")) for row in sets),
     )
 
 
-# What counts, first to last: a request that failed may have been provisioned before.
-_SAYS: Final = (
+# In order of precedence: a request that failed may have been provisioned before.
+_CONDITIONS: Final = (
     ("Failed", Phase.FAILED),
     ("CapacityRevoked", Phase.FAILED),
     ("BookingExpired", Phase.FAILED),
@@ -176,28 +175,28 @@ _SAYS: Final = (
 
 def _phase(obj: Json) -> tuple[Phase, str, float]:
     found = {row.get("type"): row for row in rows(mapping(obj.get("status")).get("conditions"))}
-    for kind, phase in _SAYS:
+    for kind, phase in _CONDITIONS:
         row = found.get(kind)
         if row is not None and row.get("status") == "True":
-            return phase, _said(kind, row), instant(row.get("lastTransitionTime"))
+            return phase, _message(kind, row), instant(row.get("lastTransitionTime"))
     refused = found.get("Provisioned") or found.get("Accepted")
-    return Phase.ASKED, "" if refused is None else _said(None, refused), 0.0
+    return Phase.PENDING, "" if refused is None else _message(None, refused), 0.0
 
 
-def _said(kind: str | None, row: Json) -> str:
-    text = str(row.get("message") or row.get("reason") or "nothing more is said")
+def _message(kind: str | None, row: Json) -> str:
+    text = str(row.get("message") or row.get("reason") or "no message")
     return f"{kind}: {text}" if kind else text
 
 
-# --- written out ---
+# --- render ---
 
 
 def template(pod: Object, members: EqualMembers) -> MemberTemplate:
-    """Of equal members, from their source as the API has it."""
+    """From the members' source, as the API has it."""
     spec = mapping(pod.get("spec"))
     made: Object = {key: spec[key] for key in _SPEC if key in spec}
     if members.stated:
-        # Resources of the pod as a whole would count, and are the leader's own.
+        # Pod-level resources are those of the leader itself.
         for key in ("overhead", "resources", "resourceClaims"):
             made.pop(key, None)
         made["containers"] = [_stated(rows(spec.get("containers")), members.pods[0])]
@@ -206,18 +205,18 @@ def template(pod: Object, members: EqualMembers) -> MemberTemplate:
             if spec.get(key):
                 made[key] = [_part(row, _CONTAINER) for row in rows(spec[key])]
     volumes = [_part(row, ("name", *_VOLUME)) for row in rows(spec.get("volumes"))]
-    if kept := [row for row in volumes if len(row) > 1]:
-        made["volumes"] = kept
+    if placing := [row for row in volumes if len(row) > 1]:
+        made["volumes"] = placing
     labels = frozenset.intersection(*(frozenset(one.labels) for one in members.pods))
     body = {"metadata": {"labels": dict(sorted(labels))}, "spec": made}
     return MemberTemplate(orjson.dumps(body, option=orjson.OPT_SORT_KEYS), _owners(pod, members))
 
 
 def _stated(containers: Sequence[Json], member: Pod) -> Object:
-    """One container that asks for all that a member will ask for."""
-    asked = objects.amounts(member.spec.requests)
-    limits = {name: text for name, text in asked.items() if "/" in name}
-    resources = {"requests": asked, **({"limits": limits} if limits else {})}
+    """One container with the requests of a member."""
+    requests = objects.amounts(member.spec.requests)
+    limits = {name: text for name, text in requests.items() if "/" in name}
+    resources = {"requests": requests, **({"limits": limits} if limits else {})}
     return {**_part(containers[0], ("name", "image")), "resources": resources}
 
 
@@ -226,18 +225,18 @@ def _part(row: Json, keys: Iterable[str]) -> Object:
 
 
 def _owners(pod: Object, members: EqualMembers) -> tuple[tuple[str, str, str, str], ...]:
-    """The controller, which goes with the work; of pods that nobody made the pods themselves."""
+    """The controller of the pods, or the pods themselves if they have none."""
     for row in rows(mapping(pod.get("metadata")).get("ownerReferences")):
         if row.get("controller") is True:
             return ((str(row["apiVersion"]), str(row["kind"]), str(row["name"]), str(row["uid"])),)
     made = [one for one in members.pods if not is_placeholder(one)] or [members.source]
-    return tuple(("v1", "Pod", one.key.name, one.uid) for one in made[:_MOST_OWNERS])
+    return tuple(("v1", "Pod", one.key.name, one.uid) for one in made[:_MAX_OWNERS])
 
 
 def draft(
     gang: GangKey, class_name: str, templates: Sequence[tuple[MemberTemplate, int]]
 ) -> RequestDraft:
-    """Templates that are the same count together; in the order of their text."""
+    """Equal templates count together; sorted by their text."""
     first: dict[bytes, MemberTemplate] = {}
     counts: dict[bytes, int] = {}
     for one, count in templates:
@@ -249,7 +248,7 @@ def draft(
 
 
 def name_of(one: RequestDraft, attempt: int) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "-", one.gang.name.lower())[:_LONGEST_PREFIX].strip("-")
+    plain = re.sub(r"[^a-z0-9]+", "-", one.gang.name.lower())[:_MAX_PREFIX].strip("-")
     return f"{plain or 'gang'}-{one.digest}-{attempt}"
 
 
@@ -291,6 +290,6 @@ def _metadata(one: RequestDraft, name: str, scheduler: str) -> Object:
         "namespace": one.gang.namespace,
         "labels": {MANAGED_BY: scheduler, vocabulary.GANG_NAME_LABEL: one.gang.name},
         "ownerReferences": [
-            dict(zip(keys, owner, strict=True)) for owner in list(owners)[:_MOST_OWNERS]
+            dict(zip(keys, owner, strict=True)) for owner in list(owners)[:_MAX_OWNERS]
         ],
     }

@@ -1,12 +1,12 @@
 """
-Templates and requests, made and deleted through the API server.
+Creates and deletes ProvisioningRequests and PodTemplates through the API server.
 
     draft    reads one pod of each class of equal members
-    make     templates first: an autoscaler that meets a request without them gives up on it
-    drop     the request first, for the same reason
+    create   templates first: an autoscaler gives up on a request without them
+    delete   the request first, for the same reason
 
-Everything is tried once and says why it was not done; whoever calls tries again. What stands
-already is taken as made: its name says what is in it. Nothing is decided and nothing is remembered.
+Each method tries once and raises `WriteFailed`; the caller retries. An object that exists counts as
+created, because its name is derived from its content. The writer keeps no state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +24,11 @@ class RequestClient(verbs.Gets, verbs.Creates, verbs.Deletes, Protocol):
 
 
 class WriteFailed(Exception):
-    """Why something was not done."""
+    """Why an object was not read, created or deleted."""
 
 
 class RequestWriter:
-    """`may_write` is asked before each write; `scheduler` marks what belongs to this one."""
+    """`may_write` is called before each write; `scheduler` labels the objects of this scheduler."""
 
     def __init__(
         self,
@@ -43,11 +43,12 @@ class RequestWriter:
         self._api, self._may_write = api, may_write
 
     async def draft(self, gang: GangKey, classes: Sequence[EqualMembers]) -> RequestDraft:
-        """What these members ask for; raises `WriteFailed`."""
-        made = []
-        for one in classes:
-            made.append((objects.template(await self._read(one.source), one), len(one.pods)))
-        return objects.draft(gang, self.class_name, made)
+        """The request for these members; raises `WriteFailed`."""
+        templates = []
+        for members in classes:
+            template = objects.template(await self._read(members.source), members)
+            templates.append((template, len(members.pods)))
+        return objects.draft(gang, self.class_name, templates)
 
     async def _read(self, pod: Pod) -> dict[str, Any]:
         try:
@@ -55,49 +56,50 @@ class RequestWriter:
         except errors.KubeError as error:
             raise WriteFailed(str(error)) from error
         if found["metadata"].get("uid") != pod.uid:
-            raise WriteFailed(f"pod {pod.key} is another one by now")
+            raise WriteFailed(f"pod {pod.key} was replaced by another pod")
         return found
 
-    async def make(
-        self, one: RequestDraft, attempt: int, kind: resources.Resource
+    async def create(
+        self, draft: RequestDraft, attempt: int, kind: resources.Resource
     ) -> ProvisioningRequest:
-        """The request that stands now; raises `WriteFailed`."""
-        for template in objects.pod_templates(one, attempt, scheduler=self.scheduler):
+        """The request as the API server has it; raises `WriteFailed`."""
+        for template in objects.pod_templates(draft, attempt, scheduler=self.scheduler):
             await self._create(resources.POD_TEMPLATES, template)
         body = objects.document(
-            one,
+            draft,
             attempt,
             scheduler=self.scheduler,
             class_name=self.class_name,
             api_version=kind.api_version,
         )
-        made = objects.read(await self._create(kind, body), scheduler=self.scheduler)
-        if made is None:
+        created = objects.read(await self._create(kind, body), scheduler=self.scheduler)
+        if created is None:
             name = body["metadata"]["name"]
-            raise WriteFailed(f"somebody else has a ProvisioningRequest named {name}")
-        return made
+            raise WriteFailed(f"ProvisioningRequest {name} exists and belongs to another owner")
+        return created
 
     async def _create(self, kind: resources.Resource, body: Mapping[str, Any]) -> dict[str, Any]:
-        about = body["metadata"]
+        metadata = body["metadata"]
         if not self._may_write():
             raise WriteFailed("another scheduler leads")
         try:
-            return await self._api.create(kind, body, namespace=about["namespace"])
+            return await self._api.create(kind, body, namespace=metadata["namespace"])
         except errors.Conflict as error:
             if not error.exists:
                 raise WriteFailed(str(error)) from error
         except errors.KubeError as error:
             raise WriteFailed(str(error)) from error
         try:
-            return await self._api.get(kind, about["name"], namespace=about["namespace"])
+            return await self._api.get(kind, metadata["name"], namespace=metadata["namespace"])
         except errors.KubeError as error:
             raise WriteFailed(str(error)) from error
 
-    async def drop(self, one: ProvisioningRequest, kind: resources.Resource) -> None:
-        """The request and its templates are gone, or going; raises `WriteFailed`."""
-        await self._delete(kind, one.name[0], one.name[1], one.uid)
-        for name in one.templates:
-            await self._delete(resources.POD_TEMPLATES, one.name[0], name, None)
+    async def delete(self, request: ProvisioningRequest, kind: resources.Resource) -> None:
+        """Delete the request and its templates; raises `WriteFailed`."""
+        namespace, name = request.name
+        await self._delete(kind, namespace, name, request.uid)
+        for template in request.templates:
+            await self._delete(resources.POD_TEMPLATES, namespace, template, None)
 
     async def _delete(
         self, kind: resources.Resource, namespace: str, name: str, uid: str | None
@@ -107,6 +109,6 @@ class RequestWriter:
         try:
             await self._api.delete(kind, name, namespace=namespace, uid=uid)
         except (errors.Gone, errors.Conflict):
-            return  # gone already, or a namesake has taken its place
+            return  # it does not exist, or another object has its name
         except errors.KubeError as error:
             raise WriteFailed(str(error)) from error

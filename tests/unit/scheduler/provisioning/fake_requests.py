@@ -104,14 +104,14 @@ class Scene:
         self.bench = Bench(api)
         self.shelf = shelf or Shelf()
         self.shelf.pods = self.bench.api.pods
-        self.asking = self.bench.scheduler.provisioning
-        self.asking.writer = RequestWriter(
+        self.controller = self.bench.scheduler.provisioning
+        self.controller.writer = RequestWriter(
             self.shelf, class_name=CLASS, scheduler=NAME, may_write=lambda: self.bench.leading
         )
         self._shown: dict[str, objects.ProvisioningRequest] = {}
         if served:
-            self.asking.served(True)
-            self.asking.kind = resources.PROVISIONING_REQUESTS
+            self.controller.served(True)
+            self.controller.use(resources.PROVISIONING_REQUESTS)
 
     def gang(self, count: int = 2, *, size: int | None = None, **more: Any) -> None:
         for number in range(count):
@@ -125,10 +125,10 @@ class Scene:
             old = self._shown.get(name)
             kind = EventKind.ADDED if old is None else EventKind.MODIFIED
             self._shown[name] = one
-            self.asking.on_event(WatchEvent(kind, ("ns", name), one, old))
+            self.controller.on_event(WatchEvent(kind, ("ns", name), one, old))
         for name in [name for name in self._shown if name not in self.shelf.requests]:
             gone = self._shown.pop(name)
-            self.asking.on_event(WatchEvent(EventKind.DELETED, ("ns", name), gone, gone))
+            self.controller.on_event(WatchEvent(EventKind.DELETED, ("ns", name), gone, gone))
 
     def answer(self, kind: str, message: str, *, status: str = "True") -> None:
         """The autoscaler's word about the request that stands, now."""
@@ -142,7 +142,7 @@ class Scene:
         """Time, a second at a time, with all that is written shown."""
         for _ in range(int(seconds)):
             await self.bench.settle(1.0)
-            while self.asking.writing:
+            while self.controller.writing:
                 await asyncio.sleep(0)
             self.show()
 

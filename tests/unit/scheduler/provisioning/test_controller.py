@@ -34,7 +34,7 @@ STANDS = a_request()
 @pytest.mark.parametrize(
     ("standing", "requests", "epoch", "want"),
     [
-        pytest.param("wants", [], 0, Step(make=1), id="nothing stands: the first is made"),
+        pytest.param("wants", [], 0, Step(attempt=1), id="nothing stands: the first is made"),
         pytest.param("wants", [STANDS], 0, Step(), id="one stands: it is waited for"),
         pytest.param(
             "wants",
@@ -47,18 +47,18 @@ STANDS = a_request()
             "wants",
             [OTHER],
             0,
-            Step(drop=(OTHER,), make=1),
+            Step(delete=(OTHER,), attempt=1),
             id="what stands asks for something else: it goes first",
         ),
         pytest.param(
-            "wants", [OTHER, STANDS], 0, Step(drop=(OTHER,)), id="one too many stands: it goes"
+            "wants", [OTHER, STANDS], 0, Step(delete=(OTHER,)), id="one too many stands: it goes"
         ),
         pytest.param("wants", [FAILED], 1059, Step(), id="failed: the pause is waited out"),
         pytest.param(
             "wants",
             [FAILED],
             1060,
-            Step(make=2, drop_after=(FAILED,)),
+            Step(attempt=2, delete_after=(FAILED,)),
             id="failed and paused: the next stands before the failed one goes",
         ),
         pytest.param("wants", [THIRD], 1239, Step(), id="the third pause is four times as long"),
@@ -66,13 +66,13 @@ STANDS = a_request()
             "wants",
             [FAILED, a_request(2)],
             9e9,
-            Step(drop=(FAILED,)),
+            Step(delete=(FAILED,)),
             id="stopped between making the next and deleting the failed one",
         ),
         pytest.param("waits", [], 0, Step(), id="who only waits asks for nothing"),
         pytest.param("waits", [OTHER, FAILED], 9e9, Step(), id="and keeps what stands"),
         pytest.param(
-            "done", [STANDS, OTHER], 0, Step(drop=(OTHER, STANDS)), id="who is done drops all"
+            "done", [STANDS, OTHER], 0, Step(delete=(OTHER, STANDS)), id="who is done drops all"
         ),
     ],
 )
@@ -155,11 +155,11 @@ ACCEPTED = condition("Accepted", message="taken")
 @pytest.mark.parametrize(
     ("rows", "want"),
     [
-        pytest.param([], (Phase.ASKED, "", 50.0), id="nobody has answered"),
-        pytest.param([ACCEPTED], (Phase.ASKED, "taken", 50.0), id="accepted"),
+        pytest.param([], (Phase.PENDING, "", 50.0), id="nobody has answered"),
+        pytest.param([ACCEPTED], (Phase.PENDING, "taken", 50.0), id="accepted"),
         pytest.param(
             [ACCEPTED, condition("Provisioned", "False", message="not found, later")],
-            (Phase.ASKED, "not found, later", 50.0),
+            (Phase.PENDING, "not found, later", 50.0),
             id="tried, and to be tried again by the autoscaler",
         ),
         pytest.param(
@@ -321,10 +321,10 @@ def test_pods_that_nobody_made_own_their_request_themselves() -> None:
 
 @pytest.mark.parametrize("name", ["", "Atomic", "a b", "-a", "a..b", "a" * 254])
 def test_a_class_that_no_api_server_takes_is_refused_at_the_start(name: str) -> None:
-    with pytest.raises(errors.ConfigError, match="is no name; want lower-case letters"):
+    with pytest.raises(errors.ConfigError, match="want lower-case letters"):
         objects.check_class(name)
 
 
 def test_a_class_that_brings_no_nodes_is_refused_at_the_start() -> None:
-    with pytest.raises(errors.ConfigError, match="looks for room and brings no nodes"):
+    with pytest.raises(errors.ConfigError, match="only checks for capacity and provides no nodes"):
         objects.check_class("check-capacity.autoscaling.x-k8s.io")

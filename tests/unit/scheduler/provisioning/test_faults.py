@@ -100,10 +100,10 @@ def test_a_late_word_about_a_request_that_was_deleted_is_not_heard() -> None:
         scene.bench.delete("g-1")
         scene.bench.now += 1
         await scene.bench.settle(1.0)
-        while scene.asking.writing:
+        while scene.controller.writing:
             await asyncio.sleep(0)
-        scene.asking.on_event(WatchEvent(EventKind.MODIFIED, ("ns", name), one, one))
-        return scene.asked(), scene.asking.next_at()
+        scene.controller.on_event(WatchEvent(EventKind.MODIFIED, ("ns", name), one, one))
+        return scene.asked(), scene.controller.next_at()
 
     assert play(run) == ([], None)
 
@@ -117,7 +117,7 @@ def test_a_namesake_of_a_member_is_not_asked_for() -> None:
         return scene.asked(), scene.told("ProvisioningFailed")[0]
 
     said = "cannot create a ProvisioningRequest, retrying: "
-    assert play(run) == ([], f"{said}pod ns/g-0 is another one by now")
+    assert play(run) == ([], f"{said}pod ns/g-0 was replaced by another pod")
 
 
 def test_what_is_refused_for_long_is_tried_ever_more_rarely() -> None:

@@ -319,12 +319,12 @@ def test_a_kind_that_goes_leaves_the_word_to_the_pods() -> None:
         await scene.passes(5)
         asked = await scene.reasons()
         scene.shelf.requests.clear()
-        scene.asking.served(False)
+        scene.controller.served(False)
         scene.show()
         await scene.passes(2)
         alone = await scene.reasons()
-        scene.asking.served(True)
-        scene.asking.kind = resources.PROVISIONING_REQUESTS
+        scene.controller.served(True)
+        scene.controller.use(resources.PROVISIONING_REQUESTS)
         scene.bench.pod("g-2", gang=("g", 2))
         await scene.passes(20)
         return asked, alone, scene.asked()
@@ -339,8 +339,10 @@ def test_a_kind_that_goes_leaves_the_word_to_the_pods() -> None:
 def test_a_missing_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(Shelf(), served=False)
     for served in (False, False, True, False):
-        scene.asking.served(served)
-    said = [row.getMessage() for row in caplog.records if "no nodes are asked" in row.getMessage()]
+        scene.controller.served(served)
+    said = [
+        row.getMessage() for row in caplog.records if "cannot request nodes" in row.getMessage()
+    ]
     assert len(said) == 2
 
 

@@ -277,6 +277,33 @@ def test_stories(story: Story, evicted: str, placed: str, wasted: int) -> None:
     assert asyncio.run(outcome(story)) == (evicted, placed, wasted, NOTHING)
 
 
+def test_a_victim_that_its_preemptor_no_longer_needs_is_evicted_for_another() -> None:
+    """Both count on one victim; the first is placed elsewhere before the eviction succeeds."""
+
+    async def run() -> tuple[list[str], dict[str, str]]:
+        bench = Bench()
+        await one_node(bench, gpus=4)
+        bench.api.in_earnest["victim"] = deque([BROKEN] * 10_000)
+        tenant_pod(bench, "a", "victim", node="n", gpus=4)
+        tenant_pod(bench, "a", "first", gpus=3, priority=10)
+        await bench.scheduler.drain()
+        await asyncio.sleep(0)
+        tenant_pod(bench, "a", "second", gpus=1, priority=10)
+        await bench.scheduler.drain()
+        assert len(bench.scheduler.tenancy.preempting) == 2
+        bench.node("o", gpus=3)
+        bench.now += 2.0
+        await bench.scheduler.drain()
+        assert len(bench.scheduler.tenancy.preempting) == 1
+        bench.api.in_earnest.clear()
+        await bench.settle(1.0)
+        evicted = [*bench.api.evicted]
+        await terminate_victims(bench)
+        return evicted, bench.api.nodes()
+
+    assert asyncio.run(run()) == (["victim"], {"first": "o", "second": "n"})
+
+
 def test_pods_are_told_before_anybody_goes() -> None:
     async def run() -> list[tuple[str, str]]:
         bench = Bench()

@@ -6,10 +6,14 @@ Every story ends with who was evicted, who has a node, how many went in vain, an
 
 import asyncio
 from collections import deque
+from typing import Any
 
 import pytest
 
+from scheduler.model.gang import GangKey
+from scheduler.model.pod import Pod
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.builders import placed
 from tests.unit.scheduler.tenancy.builders import tenant_pod
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
     BOTH,
@@ -138,6 +142,26 @@ async def a_successor_that_cannot_go_on(bench: Bench) -> Bench:
 )
 def test_stories(story: Story, evicted: str, placed: str, wasted: int) -> None:
     assert asyncio.run(outcome(story)) == (evicted, placed, wasted, NOTHING)
+
+
+def test_a_unit_with_reserved_capacity_does_not_end_the_takeover_of_others() -> None:
+    async def run() -> set[str]:
+        bench = Bench()
+        await one_node(bench)
+        bench.node("o", gpus=2)
+        tenant_pod(bench, "a", "victim", node="n", gpus=2, deleted=True)
+        nominated: dict[str, Any] = {"gpus": 2, "priority": 10}
+        for name, node in (("first", "o"), ("second", "n")):
+            status = {"nominatedNodeName": node}
+            tenant_pod(
+                bench, "a", name, gang=(name, 1 + (name == "first")), status=status, **nominated
+            )
+        first = placed(Pod.read(bench.api.pods["first"]), "o")
+        bench.scheduler.cache.reserved.put(GangKey("ns", "first"), (first,))
+        await bench.settle()
+        return {str(key) for key in bench.scheduler.cache.reserved}
+
+    assert "ns/second" in asyncio.run(run())
 
 
 def test_what_is_kept_no_more_is_not_nominated() -> None:

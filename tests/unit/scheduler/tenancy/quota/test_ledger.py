@@ -93,6 +93,23 @@ def test_who_is_entitled(used: dict[str, int], tenant: str, more: Any, expected:
     assert ledger(**used).within_guarantee(tenant, more) is expected
 
 
+@pytest.mark.parametrize(
+    ("used", "tenant", "resource", "expected"),
+    [
+        pytest.param({}, "vision", GPU, 8, id="the tenant's limit is the lower one"),
+        pytest.param({"speech": 7}, "vision", GPU, 5, id="the group has less left"),
+        pytest.param({"vision": 3, "speech": 1}, "vision", GPU, 5, id="the tenant has less left"),
+        pytest.param({"vision": 8, "speech": 5}, "speech", GPU, -1, id="a limit below the usage"),
+        pytest.param({}, "speech", GPU, 12, id="the group alone has a limit"),
+        pytest.param({}, "vision", "cpu", None, id="no limit names the resource"),
+    ],
+)
+def test_what_remains_of_a_quota(
+    used: dict[str, int], tenant: str, resource: str, expected: int | None
+) -> None:
+    assert ledger(**used).remaining(tenant, resource) == expected
+
+
 def test_what_is_borrowed_may_go_and_nothing_else() -> None:
     book = ledger(vision=6, speech=3, web=2)
     assert {

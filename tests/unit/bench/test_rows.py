@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import (
+    bench_http,
     bench_policy,
     hardware_report,
     rows,
@@ -42,6 +43,7 @@ def webhook() -> list[rows.Row]:
 
 BENCHES: dict[str, Callable[[], list[rows.Row]]] = {
     "hardware": lambda: hardware_report.report(measurements.hardware()),
+    "http": lambda: bench_http.report([(11.0, 5.0), (12.0, 5.5)]),
     "policy": policy,
     "scheduler": lambda: scheduler_reach.report(measurements.scheduler()),
     "tenancy": lambda: tenancy_report.report(measurements.tenancy()),

@@ -28,7 +28,8 @@ AFTER_FAILURE: Final = 2.0
 
 
 class OptionalInformer(Generic[T]):
-    """`make` builds the informer; `on_event` is what that informer calls."""
+    """`make` builds the informer, which calls `on_event`; `on_served` hears whether the server has
+    the kind, after each discovery."""
 
     def __init__(
         self,
@@ -37,12 +38,12 @@ class OptionalInformer(Generic[T]):
         *,
         make: Callable[[resources.Resource], Informer[T]],
         on_event: Callable[[WatchEvent[T]], None],
+        on_served: Callable[[bool], None] = lambda served: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.resource = resource
         self.settled = asyncio.Event()
-        self.on_served: Callable[[bool], None] = lambda served: None
-        """Told whether the server has the kind, each time that it was asked."""
+        self._on_served = on_served
         self._api, self._make, self._on_event, self._sleep = api, make, on_event, sleep
         self._woken = asyncio.Event()
 
@@ -61,7 +62,7 @@ class OptionalInformer(Generic[T]):
                 )
                 await self._sleep(AFTER_FAILURE)
                 continue
-            self.on_served(found is not None)
+            self._on_served(found is not None)
             if found is not None:
                 await self._watch(found)
             else:

@@ -1,6 +1,4 @@
-"""
-What a scheduler acts through, and how it is set up. Values only.
-"""
+"""The writers that the scheduler acts through. Values only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,21 +19,21 @@ from scheduler.tenancy.reservation.writer import ReservationWriter
 
 @dataclass(frozen=True, slots=True)
 class Actuators:
-    """Whatever the scheduler acts through."""
+    """One writer for each kind of write; each asks whether this process still leads."""
 
     binder: Binder
     gates: GateRemover
     gang_evictor: StaleGangEvictor
     reporter: Reporter
     evictor: Evictor | None = None
-    """None: nobody is evicted for others."""
-    recorder: ReservationWriter | None = None
-    """None: room that is kept for members to come is written nowhere."""
-    preparing: Callable[[VolumePlugin], VolumePreBind] | None = None
-    """Makes what gives claims their volumes before a bind."""
-    claiming: (
+    """None: no preemption."""
+    reservation_writer: ReservationWriter | None = None
+    """None: reservations for gang members live in memory only."""
+    volume_prebind: Callable[[VolumePlugin], VolumePreBind] | None = None
+    """Builds the PreBind step of PersistentVolumeClaims."""
+    claim_prebind: (
         Callable[[DynamicResources, Callable[[], None], BackgroundTasks], ClaimPreBind] | None
     ) = None
-    """Makes what gives claims their devices before a bind."""
-    provisioner: RequestWriter | None = None
-    """None: no nodes are asked for; autoscalers see the pods' conditions."""
+    """Builds the PreBind step of ResourceClaims."""
+    request_writer: RequestWriter | None = None
+    """None: no ProvisioningRequests; autoscalers read the conditions of the pods."""

@@ -138,12 +138,12 @@ class Scheduler:
             reserved=self._unreserved,
             regrouped=self._regroup,
             record=actuators.reporter.record,
-            recorder=actuators.recorder,
+            reservation_writer=actuators.reservation_writer,
         )
         self.tenancy = TenancyManager(context, self._memo)
         asked = self.tenancy.preempting.in_progress
         self.provisioning = ProvisioningController(
-            actuators.provisioner,
+            actuators.request_writer,
             context,
             is_preempting=asked,
             start_reservation=self.tenancy.start_reservation,
@@ -163,17 +163,18 @@ class Scheduler:
         )
         self._most_in_flight = settings.max_in_flight  # pods
         self._ending = False
-        self._aside = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
-        self.claim_prebind = actuators.claiming and actuators.claiming(
+        self._unready = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
+        self.claim_prebind = actuators.claim_prebind and actuators.claim_prebind(
             self.cache.snapshot.devices, self.cluster_event, self._tasks
         )
+        volume_prebind = actuators.volume_prebind
         self.binding_cycles = BindingCycles(
             context,
             partial_gangs=self.partial_gangs,
             binder=actuators.binder,
             prebind=PreBind(
                 now=now,
-                volumes=actuators.preparing and actuators.preparing(self.cache.snapshot.volumes),
+                volumes=volume_prebind and volume_prebind(snapshot.volumes),
                 claims=self.claim_prebind,
                 reservations=self.tenancy.reserving,
             ),
@@ -234,7 +235,7 @@ class Scheduler:
             self._gates.drop(pod.uid)
         if pod.scheduler == self._name and is_schedulable(pod):
             self._pods[pod.uid] = pod
-            if held is None and not self._aside.keep(pod):
+            if held is None and not self._unready.keep(pod):
                 self._queue_up(pod)
         else:
             self._settle(pod)
@@ -274,7 +275,7 @@ class Scheduler:
     def _settle(self, pod: Pod) -> None:
         """The pod has a node, or wants none any more."""
         self._pods.pop(pod.uid, None)
-        self._aside.drop(pod.uid)
+        self._unready.drop(pod.uid)
         self.queue.remove(pod.uid, self._now())
         self._reporter.drop(pod.uid)
         self._gates.drop(pod.uid)

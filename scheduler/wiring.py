@@ -1,4 +1,8 @@
-"""Construction of every part of the scheduler."""
+"""
+Construction of every part of a scheduler process, and the order in which they run.
+
+    informers in sync ──▶ [leader] ──▶ `Scheduler.run` until the process ends or the lease is lost
+"""
 
 import asyncio
 import gc
@@ -44,7 +48,8 @@ from scheduler.serve import process
 from scheduler.serve.gauges import expose
 from scheduler.tenancy.fairshare.persistence import UsagePersistence
 from scheduler.tenancy.preemption.executor import Evictor
-from scheduler.tenancy.reservation import objects, writer
+from scheduler.tenancy.reservation import objects as reservation_objects
+from scheduler.tenancy.reservation.writer import ReservationWriter
 from scheduler.watch import policies
 
 logger = logging.getLogger(__name__)
@@ -61,53 +66,32 @@ class LeaseLost(Exception):
 
 
 class Wiring:
-    """Everything of one scheduler process, wired."""
+    """All parts of one scheduler process."""
 
     def __init__(self, options: Options, client: Client, recorder: Recorder) -> None:
-        self.metrics = Metrics()
-        self._options, self._client = options, client
+        self._options = options
+        self._client = client
+        self._recorder = recorder
         self._cache_mismatches = 0
         self._leading = asyncio.Event()
-        self._elector = self._candidate() if options.leader_elect else None
+        self._elector = self._leader_elector() if options.leader_elect else None
         self._conditions = ConditionWriter(
             client,
             busy=lambda: self.scheduler.binding > 0,
             clock=lambda: datetime.now(UTC),
             sleep=asyncio.sleep,
         )
-        reporter = Reporter(recorder.record, self._conditions)
+        self._reporter = Reporter(recorder.record, self._conditions)
         self._gates = GateRemover(
             client,
             may_write=self._leads,
-            on_rejection=reporter.gate_not_removed,
+            on_rejection=self._reporter.gate_not_removed,
             sleep=asyncio.sleep,
         )
+        self.metrics = Metrics()
         self.scheduler = Scheduler(
             name=options.scheduler_name,
-            actuators=Actuators(
-                binder=Binder(
-                    client,
-                    now=time.monotonic,
-                    sleep=asyncio.sleep,
-                    random=random.random,
-                    may_write=self._leads,
-                ),
-                gates=self._gates,
-                gang_evictor=self._gang_evictor(recorder),
-                reporter=reporter,
-                evictor=Evictor(
-                    client,
-                    record=recorder.record,
-                    may_write=self._leads,
-                    sleep=asyncio.sleep,
-                ),
-                recorder=writer.ReservationWriter(
-                    client, now=time.monotonic, sleep=asyncio.sleep, may_write=self._leads
-                ),
-                preparing=self._preparing,
-                claiming=self._claiming,
-                provisioner=self._provisioner(),
-            ),
+            actuators=self._actuators(),
             metrics=self.metrics,
             now=time.monotonic,
             leading=self._leads,
@@ -122,34 +106,19 @@ class Wiring:
         self._pods: Informer[Pod | None] = Informer(
             client, resources.PODS, keep=lenient(Pod.read), on_event=self.scheduler.on_pod
         )
-        known, tenancy = self.scheduler.groups, self.scheduler.tenancy
-        devices = self.scheduler.cache.snapshot.devices.facts
-        self._kinds: tuple[OptionalInformer[Any], ...] = (
-            self._optional(resources.POD_GROUPS, gang.read_native_pod_group, known.on_native),
-            self._optional(resources.X_POD_GROUPS, gang.read_x_k8s_pod_group, known.on_x),
-            self._optional(resources.RESOURCE_RESERVATIONS, objects.read, tenancy.on_reservation),
-            *(
-                self._optional(feed.resource, feed.read, partial(self.scheduler.on_feed, feed))
-                for feed in (
-                    *device_feeds.feeds(devices),
-                    inventory.feed(self.scheduler.cache.hosts),
-                )
-            ),
-            *provisioning_feeds.kinds(client, self.scheduler.provisioning),
-        )
-        self._kinds[2].on_served = tenancy.reservations_served
-        self._feeds = self._watch_all()
-        self._following = policies.follow(
+        self._feeds = self._feed_informers()
+        self._optional = self._optional_informers()
+        self._policies = policies.follow(
             client,
             recorder.record,
             options.policies,
             objects=options.policy_objects,
             adopt=self.scheduler.adopt,
         )
-        self._remembering = UsagePersistence(
+        self._usage = UsagePersistence(
             client,
             self.scheduler.shares,
-            self._following.objects,
+            self._policies.objects,
             may_write=self._leads,
             epoch=time.time,
         )
@@ -159,7 +128,43 @@ class Wiring:
             cache_mismatches=lambda: self._cache_mismatches,
             leads=self._leads,
             events_dropped=lambda: sum(recorder.dropped.values()),
-            policy_faults=lambda: len(self._following.faults),
+            policy_faults=lambda: len(self._policies.faults),
+        )
+
+    # --- construction ---
+
+    def _actuators(self) -> Actuators:
+        return Actuators(
+            binder=Binder(
+                self._client,
+                now=time.monotonic,
+                sleep=asyncio.sleep,
+                random=random.random,
+                may_write=self._leads,
+            ),
+            gates=self._gates,
+            gang_evictor=StaleGangEvictor(
+                self._client,
+                scheduler=self._options.scheduler_name,
+                policy=self._options.stale_gang_policy,
+                record=self._recorder.record,
+                may_write=self._leads,
+                clock=lambda: datetime.now(UTC),
+                sleep=asyncio.sleep,
+            ),
+            reporter=self._reporter,
+            evictor=Evictor(
+                self._client,
+                record=self._recorder.record,
+                may_write=self._leads,
+                sleep=asyncio.sleep,
+            ),
+            reservation_writer=ReservationWriter(
+                self._client, now=time.monotonic, sleep=asyncio.sleep, may_write=self._leads
+            ),
+            volume_prebind=self._volume_prebind,
+            claim_prebind=self._claim_prebind,
+            request_writer=self._request_writer(),
         )
 
     def _leads(self) -> bool:
@@ -168,7 +173,7 @@ class Wiring:
     def _known(self) -> Iterable[Pod]:
         return (pod for pod in self._pods.values() if pod is not None)
 
-    def _candidate(self) -> LeaderElector:
+    def _leader_elector(self) -> LeaderElector:
         return LeaderElector(
             self._client,
             name=self._options.scheduler_name,
@@ -177,18 +182,7 @@ class Wiring:
             on_started=self._leading.set,
         )
 
-    def _gang_evictor(self, recorder: Recorder) -> StaleGangEvictor:
-        return StaleGangEvictor(
-            self._client,
-            scheduler=self._options.scheduler_name,
-            policy=self._options.stale_gang_policy,
-            record=recorder.record,
-            may_write=self._leads,
-            clock=lambda: datetime.now(UTC),
-            sleep=asyncio.sleep,
-        )
-
-    def _preparing(self, volumes: VolumePlugin) -> VolumePreBind:
+    def _volume_prebind(self, volumes: VolumePlugin) -> VolumePreBind:
         return VolumePreBind(
             self._client,
             volumes,
@@ -199,8 +193,8 @@ class Wiring:
             may_write=self._leads,
         )
 
-    def _claiming(
-        self, devices: DynamicResources, stirred: Callable[[], None], tasks: BackgroundTasks
+    def _claim_prebind(
+        self, devices: DynamicResources, cluster_event: Callable[[], None], tasks: BackgroundTasks
     ) -> ClaimPreBind:
         return ClaimPreBind(
             self._client,
@@ -209,11 +203,11 @@ class Wiring:
             sleep=asyncio.sleep,
             random=random.random,
             may_write=self._leads,
-            stirred=stirred,
+            cluster_event=cluster_event,
             tasks=tasks,
         )
 
-    def _provisioner(self) -> RequestWriter | None:
+    def _request_writer(self) -> RequestWriter | None:
         if not self._options.provisioning_class:
             return None
         return RequestWriter(
@@ -223,10 +217,9 @@ class Wiring:
             may_write=self._leads,
         )
 
-    def _watch_all(self) -> tuple[Informer[Any], ...]:
-        """What rules read beside pods and nodes: namespaces, who serves together, storage."""
+    def _feed_informers(self) -> tuple[Informer[Any], ...]:
+        """What plugins read beside pods and nodes: namespaces, workloads, storage, budgets."""
         snapshot = self.scheduler.cache.snapshot
-
         feeds = (
             interpod_informers.namespaces(snapshot.interpod),
             *interpod_informers.workloads(snapshot.interpod),
@@ -243,31 +236,65 @@ class Wiring:
             for feed in feeds
         )
 
-    def _optional(
+    def _optional_informers(self) -> tuple[OptionalInformer[Any], ...]:
+        """Kinds that an API server may lack."""
+        groups, tenancy = self.scheduler.groups, self.scheduler.tenancy
+        cache = self.scheduler.cache
+        feeds = (*device_feeds.feeds(cache.snapshot.devices.facts), inventory.feed(cache.hosts))
+        return (
+            self._informer_if_served(
+                resources.POD_GROUPS, gang.read_native_pod_group, groups.on_native
+            ),
+            self._informer_if_served(
+                resources.X_POD_GROUPS, gang.read_x_k8s_pod_group, groups.on_x
+            ),
+            self._informer_if_served(
+                resources.RESOURCE_RESERVATIONS,
+                reservation_objects.read,
+                tenancy.on_reservation,
+                on_served=tenancy.reservations_served,
+            ),
+            *(
+                self._informer_if_served(
+                    feed.resource, feed.read, partial(self.scheduler.on_feed, feed)
+                )
+                for feed in feeds
+            ),
+            *provisioning_feeds.kinds(self._client, self.scheduler.provisioning),
+        )
+
+    def _informer_if_served(
         self,
         resource: resources.Resource,
         read: Callable[[dict[str, Any]], T],
         on_event: Callable[[WatchEvent[T | None]], None],
+        *,
+        on_served: Callable[[bool], None] = lambda served: None,
     ) -> OptionalInformer[T | None]:
         def make(found: resources.Resource) -> Informer[T | None]:
             return Informer(self._client, found, keep=lenient(read), on_event=on_event)
 
-        return OptionalInformer(self._client, resource, make=make, on_event=on_event)
+        return OptionalInformer(
+            self._client, resource, make=make, on_event=on_event, on_served=on_served
+        )
+
+    # --- running ---
 
     def _informers(self) -> tuple[Informer[Any], ...]:
-        """Those that must be in sync before anything is planned."""
+        """All must be in sync before the first plan."""
         return (self._nodes, self._pods, *self._feeds)
 
     def missing(self) -> str:
+        """What keeps the process from being ready, as a sentence; empty: nothing."""
         waiting = [
             str(resource)
             for resource, done in (
                 *((one.resource, one.synced) for one in self._informers()),
-                *((one.resource, one.settled) for one in self._kinds),
+                *((one.resource, one.settled) for one in self._optional),
             )
             if not done.is_set()
         ]
-        if not self._following.settled.is_set():
+        if not self._policies.settled.is_set():
             waiting.append("policies")
         return f"waiting for the first list of {' and '.join(waiting)}" if waiting else ""
 
@@ -275,22 +302,22 @@ class Wiring:
         writers = [self._conditions.run() for _ in range(_CONDITION_WRITERS)]
         gate_writers = [self._gates.run() for _ in range(_GATE_WRITERS)]
         watches = [one.run() for one in self._informers()]
-        watches += [one.run() for one in self._kinds]
-        watches += self._following.background()
-        return [*watches, *writers, *gate_writers, self._recount(), self._remembering.run()]
+        watches += [one.run() for one in self._optional]
+        watches += self._policies.background()
+        return [*watches, *writers, *gate_writers, self._recount(), self._usage.run()]
 
     async def lead(self) -> None:
-        """Plan once the picture is whole and, where that is asked for, this process leads."""
+        """Plan once every list is in and, with leader election, this process leads."""
         for one in self._informers():
             await one.synced.wait()
-        for kind in self._kinds:
+        for kind in self._optional:
             await kind.settled.wait()
-        await self._following.settled.wait()
+        await self._policies.settled.wait()
         gc.freeze()
         gc.enable()
-        logger.info("in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
+        logger.info("informers in sync", extra={"nodes": len(self._nodes), "pods": len(self._pods)})
         if self._elector is None:
-            self._remembering.recall()
+            self._usage.recall()
             await self.scheduler.run()
             return
         async with process.tasks(self._elector.run()) as tasks:
@@ -298,8 +325,9 @@ class Wiring:
             await asyncio.wait([tasks[0], started], return_when=asyncio.FIRST_COMPLETED)
             started.cancel()
             if self._leading.is_set():
-                logger.info("leading", extra={"half_bound": len(self.scheduler.partial_gangs)})
-                self._remembering.recall()
+                partial = len(self.scheduler.partial_gangs)
+                logger.info("became leader", extra={"partial_gangs": partial})
+                self._usage.recall()
                 tasks.append(asyncio.create_task(self.scheduler.run(), name="plan"))
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -307,13 +335,13 @@ class Wiring:
         raise LeaseLost("the lease was not renewed in time")
 
     async def _recount(self) -> None:
-        """Now and then the books are counted again from nothing."""
+        """Compare the cache with the watched pods from time to time."""
         while True:
             await asyncio.sleep(_RECOUNT_EVERY)
             found = self.scheduler.cache_mismatches()
             self._cache_mismatches = len(found)
             if found:
                 logger.error(
-                    "books and pods differ",
+                    "cache differs from pods",
                     extra={"nodes": ",".join(found.nodes[:10]), "leaked": found.leaked},
                 )

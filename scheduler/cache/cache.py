@@ -151,7 +151,7 @@ class Cache:
 
     def know_models(self, vram_of: VramOf) -> None:
         """From now on GPUs of which only the model is known have its VRAM."""
-        self.hosts.vram_of = vram_of
+        self.hosts.know_models(vram_of)
         self._rehost(tuple(self._objects))
 
     def _rehost(self, names: Iterable[str]) -> None:

@@ -29,8 +29,7 @@ class HostInventory:
     """Calls `changed` with the nodes whose facts changed."""
 
     def __init__(self, devices: DeviceStore, *, changed: Callable[[Iterable[str]], None]) -> None:
-        self.vram_of: VramOf | None = None
-        """The VRAM of a model, for GPUs whose VRAM no source gives."""
+        self._vram_of: VramOf | None = None
         self._devices = devices
         self._changed = changed
         self._pool_nodes: dict[PoolId, frozenset[str]] = {}  # pool -> nodes with slices in it
@@ -49,7 +48,11 @@ class HostInventory:
             own = [] if node.topology is None else [merge.said_by(node.topology)]
             topology = merge.merge([*facts, *own], gpus=node.gpus)
             node = replace(node, topology=topology, vram=_vram(node, topology))
-        return node if self.vram_of is None else fill(node, self.vram_of)
+        return node if self._vram_of is None else fill(node, self._vram_of)
+
+    def know_models(self, vram_of: VramOf) -> None:
+        """From now on a GPU whose VRAM no source gives has the VRAM of its model."""
+        self._vram_of = vram_of
 
     # --- watch events ---
 

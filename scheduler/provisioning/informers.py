@@ -25,8 +25,12 @@ def kinds(client: Client, controller: ProvisioningController) -> tuple[OptionalI
         controller.use(found)
         return Informer(client, found, keep=read, on_event=controller.on_event)
 
-    kind = OptionalInformer(
-        client, resources.PROVISIONING_REQUESTS, make=make, on_event=controller.on_event
+    return (
+        OptionalInformer(
+            client,
+            resources.PROVISIONING_REQUESTS,
+            make=make,
+            on_event=controller.on_event,
+            on_served=controller.served,
+        ),
     )
-    kind.on_served = controller.served
-    return (kind,)

@@ -44,5 +44,5 @@ class SchedulingContext:
     """Told when something is kept for the gang that was not."""
     record: Callable[[correlator.EventReport], None] = lambda report: None
     """Takes Events."""
-    recorder: ReservationWriter | None = None
+    reservation_writer: ReservationWriter | None = None
     """None: what is kept for members to come is written nowhere."""

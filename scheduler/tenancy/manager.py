@@ -280,12 +280,12 @@ class TenancyManager:
 
 
 def _reserving(context: SchedulingContext) -> ReservationController | None:
-    if context.recorder is None:
+    if context.reservation_writer is None:
         return None
     return ReservationController(
         context.cache,
         context.reservations,
-        context.recorder,
+        context.reservation_writer,
         group=context.group,
         now=context.now,
         epoch=context.epoch,

@@ -54,9 +54,13 @@ class _QueueInformer(Generic[T]):
         self._informer: Informer[T] | None = None
         self._is_new = False  # served, and not watched yet
         self.kind = OptionalInformer(
-            client, resource, make=self._make, on_event=on_event, sleep=sleep
+            client,
+            resource,
+            make=self._make,
+            on_event=on_event,
+            on_served=self._on_served,
+            sleep=sleep,
         )
-        self.kind.on_served = self._on_served
 
     def _make(self, found: resources.Resource) -> Informer[T]:
         self._informer = Informer(self._client, found, keep=self._read, on_event=self._on_event)

@@ -61,8 +61,8 @@ class _ChoiceInvalid(Exception):
 
 class ClaimPreBind:
     """
-    `may_write` says whether this process still leads; `stirred` hears that devices became free;
-    `random` in [0, 1) spreads retries over time.
+    `may_write` says whether this process still leads; `cluster_event` is called when devices become
+    free; `random` in [0, 1) spreads retries over time.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class ClaimPreBind:
         sleep: Callable[[float], Awaitable[None]],
         random: Callable[[], float],
         may_write: Callable[[], bool] = lambda: True,
-        stirred: Callable[[], None] = lambda: None,
+        cluster_event: Callable[[], None] = lambda: None,
         tasks: BackgroundTasks | None = None,
     ) -> None:
         self._tasks = tasks or BackgroundTasks()
         self._api, self._devices, self._facts = api, devices, devices.facts
         self._now, self._sleep, self._random = now, sleep, random
-        self._may_write, self._stirred = may_write, stirred
+        self._may_write, self._cluster_event = may_write, cluster_event
         self._freeing: dict[ClaimKey, asyncio.Task[None]] = {}
 
     def needed(self, placements: Iterable[Placement]) -> bool:
@@ -254,7 +254,7 @@ class ClaimPreBind:
         old = self._facts.claims.get(claim.key)
         freed = old is not None and old.given is not None and claim.given is None
         if self._facts.put_claim(claim) and freed:
-            self._stirred()
+            self._cluster_event()
 
     def _claim(self, key: ClaimKey) -> ResourceClaim:
         found = self._facts.claims.get(key)

@@ -68,7 +68,7 @@ class Bench:
         self.scheduler = Scheduler(
             name=NAME,
             actuators=Actuators(
-                preparing=lambda volumes: VolumePreBind(
+                volume_prebind=lambda volumes: VolumePreBind(
                     storage or self.api,
                     volumes,
                     now=lambda: self.now,
@@ -95,7 +95,7 @@ class Bench:
                     sleep=self.sleep,
                 ),
                 reporter=reporter,
-                recorder=None
+                reservation_writer=None
                 if reservations is None
                 else ReservationWriter(
                     reservations,

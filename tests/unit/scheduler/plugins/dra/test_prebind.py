@@ -130,13 +130,13 @@ class Scene:
             sleep=self._sleep,
             random=lambda: 0.5,
             may_write=lambda: leads,
-            stirred=self._stirred,
+            cluster_event=self._cluster_event,
         )
 
     async def _sleep(self, seconds: float) -> None:
         self.clock += seconds
 
-    def _stirred(self) -> None:
+    def _cluster_event(self) -> None:
         self.stirs += 1
 
     def place(self, name: str, *claims: str) -> Placement:

@@ -113,7 +113,7 @@ def _reserved(objects: Sequence[JsonDict], node: str) -> Iterator[JsonDict]:
 
 
 def _zone(zone: Zone, layout: HostUsage | None, origins: Origins) -> JsonDict:
-    free = layout.rooms[zone.id] if layout is not None else None
+    free = layout.numa_nodes[zone.id] if layout is not None else None
     return {
         "id": zone.id,
         "cpu": quantity.show("cpu", zone.cpu),

@@ -163,7 +163,7 @@ class Snapshot:
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return self.numa.choose(pod, host, pod.spec.host_request)
         choose = partial(self.numa.choose, pod, host)
-        return self.devices.choose(pod, self.table.rows[node], host.rooms, choose)
+        return self.devices.choose(pod, self.table.rows[node], host.numa_nodes, choose)
 
     def signature(self, pod: Pod) -> tuple[object, ...]:
         """Equal for pods of one spec that fit the same nodes."""

@@ -1,12 +1,12 @@
 """
-Why a pod has no node, said so that somebody can act on it.
+Why a pod has no node, and what would help.
 
-    reasons    kube-scheduler's sentence and its counts, the most frequent reason first
-    nearest    the node that refuses for the least, open ones first, and what is missing there
-    changes    what alone would make the pod fit now: ask for less, tolerate, drop a rule
+    reasons    kube-scheduler's message and its counts, the most frequent reason first
+    nearest    the node with the fewest reasons, open ones first, and what is missing there
+    changes    each alone would make the pod fit now: request less, tolerate, drop a constraint
 
-Every change is tried on the snapshot, not guessed: its sentence names how many nodes would do.
-Pure, and read-only; asked by people, so it may take a few milliseconds.
+Every change is planned on the snapshot, and its text names the number of nodes that would do. Pure
+and read-only. It answers users, so it may take a few milliseconds.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True)
 class NearestNode:
-    """The node that refuses for the least."""
+    """The node with the fewest reasons against the pod."""
 
     node: str
     reasons: tuple[str, ...]
@@ -48,7 +48,7 @@ class Explanation:
     """(reason, nodes that give it), the most frequent first."""
     nearest: NearestNode | None
     changes: tuple[str, ...]
-    """Each alone would make it fit; the smallest first."""
+    """Each alone would make the pod fit; lower requests first."""
 
 
 def explain(
@@ -59,7 +59,7 @@ def explain(
     closed: Bools | None = None,
     outside: filters.Outside | None = None,
 ) -> Explanation:
-    """For a pod as it stands now; one that fits has no reasons."""
+    """For the pod as it is now; a pod that fits has no reasons."""
     why = filters.explain(snapshot, pod, memo, closed=closed, outside=outside)
     reasons = tuple(sorted(why.reasons, key=lambda row: (-row[1], row[0])))
     if why.message:
@@ -81,65 +81,67 @@ def _nearest(
     table, spec = snapshot.table, pod.spec
     if len(snapshot) == 0 or spec.unsupported:
         return None
-    refused = [
+    rejections = [
         (reason, rejected & table.alive)
         for reason, rejected in filters.rejections(snapshot, pod, memo)
     ]
     if closed is not None:
-        refused.append((filters.HELD, closed & table.alive))
-    count = sum((hit.astype(np.int64) for _, hit in refused), np.zeros(len(table.alive), np.int64))
-    lack = np.zeros(len(table.alive))
-    for name, asked in spec.requests:
-        missing = np.maximum(asked - table.free(name), 0)
-        lack += missing / np.maximum(table.allocatable(name), 1)
+        rejections.append((filters.HELD, closed & table.alive))
+    counts = np.zeros(len(table.alive), dtype=np.int64)
+    for _, rejected in rejections:
+        counts += rejected
+    shortage = np.zeros(len(table.alive))
+    for name, requested in spec.requests:
+        missing = np.maximum(requested - table.free(name), 0)
+        shortage += missing / np.maximum(table.allocatable(name), 1)
     rows = np.flatnonzero(table.alive)
-    # A node that the pod may use and that is too full is nearer than one that is shut to it.
-    shut = ~filters.candidates(snapshot, spec, memo)[rows]
-    row = int(rows[np.lexsort((table.rank[rows], lack[rows], count[rows], shut))[0]])
+    # A node that is only too full is nearer than a node that is closed to the pod.
+    is_closed = ~filters.candidates(snapshot, spec, memo)[rows]
+    order = np.lexsort((table.rank[rows], shortage[rows], counts[rows], is_closed))
+    row = int(rows[order[0]])
     short = tuple(
         Shortfall(
             name,
-            quantity.show(name, asked),
+            quantity.show(name, requested),
             quantity.show(name, max(0, table.free_at(row, name))),
         )
-        for name, asked in spec.requests
-        if table.free_at(row, name) < asked
+        for name, requested in spec.requests
+        if table.free_at(row, name) < requested
     )
-    return NearestNode(table.names[row], tuple(text for text, hit in refused if hit[row]), short)
+    reasons = tuple(reason for reason, rejected in rejections if rejected[row])
+    return NearestNode(table.names[row], reasons, short)
 
 
-# --- what would help ---
+# --- changes that would help ---
 
 
 def _changes(
     pod: Pod, snapshot: Snapshot, memo: Memo, closed: Bools | None = None
 ) -> Iterator[str]:
-    open_ = snapshot.table.alive if closed is None else snapshot.table.alive & ~closed
-    yield from _less(pod, snapshot, memo, open_)
+    open_rows = snapshot.table.alive if closed is None else snapshot.table.alive & ~closed
+    yield from _lower_requests(pod, snapshot, memo, open_rows)
     for relaxations in snapshot.plugins.relaxations:
         for change, spec in relaxations(pod.spec):
-            rows = filters.feasible(snapshot, replace(pod, spec=spec), memo) & open_
+            rows = filters.feasible(snapshot, replace(pod, spec=spec), memo) & open_rows
             if rows.any():
                 yield f"{change}: {_nodes(rows)} would do"
 
 
-def _less(pod: Pod, snapshot: Snapshot, memo: Memo, open_: Bools) -> Iterator[str]:
-    """Asking for less of one resource, down to the most that a node has left."""
+def _lower_requests(pod: Pod, snapshot: Snapshot, memo: Memo, open_rows: Bools) -> Iterator[str]:
+    """A lower request of one resource: the most that a node has left."""
     table = snapshot.table
-    for name, asked in pod.spec.requests:
-        if name == PODS or not (table.free(name)[table.alive] < asked).any():
+    for name, requested in pod.spec.requests:
+        if name == PODS or not (table.free(name)[table.alive] < requested).any():
             continue
-        without = tuple(row for row in pod.spec.requests if row[0] != name)
-        spec = replace(pod.spec, requests=without)
+        others = tuple(request for request in pod.spec.requests if request[0] != name)
+        spec = replace(pod.spec, requests=others)
         fits = filters.feasible(snapshot, replace(pod, spec=spec), memo)
-        rows = np.flatnonzero(fits & open_)
+        rows = np.flatnonzero(fits & open_rows)
         most = int(table.free(name)[rows].max(initial=0))
-        if 0 < most < asked:
-            row = min(rows[table.free(name)[rows] == most], key=lambda one: table.rank[one])
-            want, have = quantity.show(name, asked), quantity.show(name, most)
-            yield (
-                f"ask for at most {have} {name} instead of {want}: node {table.names[row]} has it"
-            )
+        if 0 < most < requested:
+            row = min(rows[table.free(name)[rows] == most], key=lambda row: table.rank[row])
+            lower, now = quantity.show(name, most), quantity.show(name, requested)
+            yield f"request at most {lower} {name} instead of {now}: node {table.names[row]} has it"
 
 
 def _nodes(rows: Bools) -> str:

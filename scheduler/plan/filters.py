@@ -124,7 +124,7 @@ def sharing_node(snapshot: Snapshot, pod: Pod, rows: Bools, count: int) -> Bools
 
 
 def unresolvable(snapshot: Snapshot, pod: Pod) -> str:
-    """Why no node can take the pod, whatever is free; empty: nothing is wrong."""
+    """Why no node can ever take the pod; empty: nothing is wrong."""
     if pod.spec.unsupported:
         return "; ".join(pod.spec.unsupported)
     for check in snapshot.plugins.unresolvable:

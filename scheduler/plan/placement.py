@@ -167,7 +167,9 @@ class PlacementAttempt:
         each = spec.amount(name)
         if name in filters.GPUS:
             islands = snapshot.numa.packing()
-            return gpu_packing.costs(table, islands, name, each=each, room=capacity, wanted=wanted)
+            return gpu_packing.costs(
+                table, islands, name, gpus_per_pod=each, capacity=capacity, count=wanted
+            )
         free = table.free(name) - wanted * each
         leftover: Floats = free / np.maximum(table.allocatable(name), 1)
         return leftover
@@ -180,8 +182,9 @@ class PlacementAttempt:
             return capacity
         islands = snapshot.numa.packing()
         taken = wanted * spec.amount(name)
-        sparing = gpu_packing.sparing(snapshot.table, islands, name, taken) & (capacity >= wanted)
-        return np.where(sparing, capacity, np.int64(0)) if sparing.any() else capacity
+        keeping = gpu_packing.keeping_islands(snapshot.table, islands, name, taken)
+        keeping = keeping & (capacity >= wanted)
+        return np.where(keeping, capacity, np.int64(0)) if keeping.any() else capacity
 
     def _on_used_nodes(self, capacity: Ints, wanted: int) -> NodeChoice | None:
         """The nodes in use, if they take all pods or save another node."""

@@ -2,7 +2,7 @@
 What the GPUs of every row are, by the node's own words and by the policies' table of models.
 
     hardware tier   label hardware.kubenexus.io/tier, else gpu.nvidia.com/class (a tier or a model),
-                    else the model's tier by the table; unknown where nobody says
+                    else the model's tier by the table; otherwise unknown
     VRAM            what the node says of each GPU, else the model's by the table
     high-end        by the table alone
 
@@ -42,7 +42,7 @@ class GpuClasses:
         return self._tiers
 
     def vram(self) -> Ints:
-        """Bytes of one GPU; 0: nobody knows."""
+        """Bytes of one GPU; 0: unknown."""
         self._renew()
         return self._vram
 

@@ -76,7 +76,7 @@ class PlacementPolicy(Plugin):
         vram = self.vram()
         largest = int(vram[self._table.alive].max(initial=0))
         reason = (
-            f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(spec.vram)} a GPU, "
+            f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(spec.vram)} per GPU, "
             f"largest {quantity.binary(largest)}"
         )
         return reason, rows & (vram < int(spec.vram * _VRAM_TOLERANCE))
@@ -90,9 +90,9 @@ class PlacementPolicy(Plugin):
 
     def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
         if spec.vram:
-            yield "ask for less VRAM", replace(spec, vram=0)
+            yield "request less VRAM", replace(spec, vram=0)
         if spec.fabric is not NO_FABRIC:
-            yield "ask for no topology level and no fabric", replace(spec, fabric=NO_FABRIC)
+            yield "require no topology level and no fabric", replace(spec, fabric=NO_FABRIC)
 
     # --- scores ---
 

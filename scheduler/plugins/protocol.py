@@ -101,7 +101,7 @@ class Plugin:
         return ()
 
     def unresolvable(self, pod: Pod) -> str:
-        """Why no node can take the pod, whatever is free; empty: nothing is wrong."""
+        """Why no node can ever take the pod; empty: nothing is wrong."""
         return ""
 
     # --- requeueing and equal pods ---

@@ -50,7 +50,7 @@ def test_a_pod_that_waits(stack: Stack, node_pool: NodePool) -> None:
     text = why(stack, node_pool, "pod/big").stdout.splitlines()
     assert text[0].startswith(f"pod {node_pool.namespace}/big: unschedulable for ")
     assert f"  {node_pool.condition('big')[2]}" == text[1]
-    assert f"  ask for at most 2 cpu instead of 3: node {node} has it" in text
+    assert f"  request at most 2 cpu instead of 3: node {node} has it" in text
     assert f"  {node}: requests 3 cpu, free 2" in text
 
 

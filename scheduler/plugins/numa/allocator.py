@@ -1,28 +1,28 @@
 """
-Choosing NUMA nodes and GPUs for a pod on one node, given what is free there.
+The choice of NUMA nodes and GPUs for a pod on one node.
 
-    policy        NUMA nodes it takes                                     when that cannot be
-    none, unset   the fewest that have room now                           place left to the host
+    policy        NUMA nodes it takes                                     otherwise
+    none, unset   the fewest that have capacity now                       place left to the host
     best-effort   the same                                                place left to the host
-    restricted    as few as an empty host would need                      the node is refused
-    single-numa   exactly one                                             the node is refused
-    isolated      as `restricted`, among those that nobody shares         the node is refused
+    restricted    as few as an empty host would need                      the node is rejected
+    single-numa   exactly one                                             the node is rejected
+    isolated      as `restricted`, among those without other pods         the node is rejected
 
-Ids to avoid are closed to the pod, as are NUMA nodes of mates when the gang's members are to be
-apart; where that leaves nothing, or an isolated pod holds a part of the host, nobody's place is
-left to the host. Among equals in number the order is
+Closed to the pod are the ids that it avoids, and NUMA nodes of other gang members that must be
+alone. Where that leaves none, or an isolated pod is on the host, no place is left to the host.
+Among groups of equal size the order is
 
     1  GPUs of one island before one switch before one NUMA node; no untouched island is broken
     2  preferred ids
-    3  mates: packed beside them, balanced away from them
-    4  what is left of the island (`islands`)
-    5  with a NUMA policy the `scoring`, which likes NUMA nodes three fifths in use; without one the
-       tightest, which keeps NUMA nodes free for those who want a whole one
+    3  other gang members: packed beside them, balanced away from them
+    4  what is left of the island (`gpu_islands`)
+    5  with a NUMA policy `numa_score`, which is best at 60 % utilisation; without one the tightest,
+       which keeps NUMA nodes free for pods that need a whole one
     6  the lowest ids
 
 Pods without GPUs go where the fewest GPUs are free, before 5. Where the kubelet's Topology Manager
-could refuse the pod, only places that it admits are chosen, and 4 and 5 are left to it (`manager`).
-Pure: nothing is taken by choosing. Comparing different hosts is the planner's work.
+could reject the pod, only NUMA nodes that it admits are chosen, and 4 and 5 are left to the kubelet
+(`topology_manager`). Pure: choosing charges nothing. The planner compares different hosts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,13 +37,20 @@ from scheduler.plugins.numa import topology_manager as kubelet
 from scheduler.plugins.numa.candidates import (
     AlignedAmounts,
     NumaOffer,
-    closed,
-    holds,
+    aligned_amounts,
+    closed_numa_nodes,
     offers,
+    suffices,
     usable_gpus,
-    wanted,
 )
-from scheduler.plugins.numa.gpu_islands import BREAKS, NOTHING, PickCost, grade, pick, settle
+from scheduler.plugins.numa.gpu_islands import (
+    BREAKS,
+    NOTHING,
+    PickCost,
+    finish_pick,
+    pick,
+    pick_cost,
+)
 from scheduler.plugins.numa.host_usage import GangId, HostUsage
 from scheduler.plugins.numa.numa_score import score
 
@@ -55,8 +62,8 @@ NO_TOPOLOGY: Final = "node(s) had no NUMA topology"
 TOO_WIDE: Final = "node(s) could not hold the pod on the fewest NUMA nodes"
 NONE_UNSHARED: Final = "node(s) had no unshared NUMA node with sufficient capacity"
 HELD_BY_ISOLATED: Final = "node(s) had NUMA nodes held by isolated pods"
-AVOIDED: Final = "node(s) had room only on NUMA nodes that the pod avoids"
-APART: Final = "node(s) had no NUMA node with room and without another member of the pod group"
+AVOIDED: Final = "node(s) had capacity only on NUMA nodes that the pod avoids"
+APART: Final = "node(s) had no NUMA node with capacity and without another member of the pod group"
 
 WITH_SHORTAGE: Final = frozenset({vocabulary.NO_SINGLE_NUMA_NODE, TOO_WIDE, NONE_UNSHARED})
 """Reasons that are reported with the request and the largest free capacity."""
@@ -66,72 +73,74 @@ _Graded = tuple[Sequence[NumaOffer], PickCost]
 
 
 class _Allocation(NamedTuple):
-    """One pod before one host."""
+    """One pod on one host."""
 
-    layout: HostUsage
+    host: HostUsage
     host_request: HostRequest
     gang: GangId | None
     want: AlignedAmounts
     gpus: Sequence[int]
-    """Those that the pod may take."""
+    """GPUs that the pod may take."""
     offers: Sequence[NumaOffer]
     manager: TopologyManager | None
 
 
 def choose(
-    layout: HostUsage, host_request: HostRequest, *, gang: GangId | None = None, vram: int = 0
+    host: HostUsage, host_request: HostRequest, *, gang: GangId | None = None, vram: int = 0
 ) -> Assignment | NumaMisfit:
     """The best assignment by the pod's policy, or why there is none; `vram` is that of each GPU."""
-    shut = closed(layout, host_request, gang)
-    gpus = usable_gpus(layout, host_request, shut, vram) if layout.gpus else ()
+    closed = closed_numa_nodes(host, host_request, gang)
+    gpus = usable_gpus(host, host_request, closed, vram) if host.gpus else ()
     if (
         vram
         and host_request.gpus
-        and layout.gpus
-        and len(gpus) < host_request.gpus <= len(layout.free_gpus)
+        and host.gpus
+        and len(gpus) < host_request.gpus <= len(host.free_gpus)
     ):
-        return NumaMisfit(_small(host_request, vram))
-    if not layout.rooms:
+        return NumaMisfit(_vram_reason(host_request, vram))
+    if not host.numa_nodes:
         return (
             NumaMisfit(NO_TOPOLOGY)
             if host_request.needs_topology
-            else _gpus_alone(layout, host_request, gpus)
+            else _gpus_alone(host, host_request, gpus)
         )
-    case = _Allocation(
-        layout,
+    allocation = _Allocation(
+        host,
         host_request,
         gang,
-        wanted(layout, host_request),
+        aligned_amounts(host, host_request),
         gpus,
-        offers(layout, host_request, shut, gpus),
-        kubelet.of(layout, host_request),
+        offers(host, host_request, closed, gpus),
+        kubelet.of(host, host_request),
     )
-    if not (host_request.apart and gang in layout.adrift):
-        for width in _widths(case):
-            found = _narrowest(case, width)
+    if not (host_request.apart and gang in host.unlocated_members):
+        for width in _widths(allocation):
+            found = _narrowest(allocation, width)
             if found is not None:
                 return found
-    return _otherwise(case)
+    return _without_numa_nodes(allocation)
 
 
-def _otherwise(case: _Allocation) -> Assignment | NumaMisfit:
-    """No NUMA nodes can be named: the place is left to the host, unless somebody minds."""
-    layout, host_request = case.layout, case.host_request
-    if case.manager is not None and not kubelet.admits(
-        case.manager, layout, host_request, case.offers
+def _without_numa_nodes(allocation: _Allocation) -> Assignment | NumaMisfit:
+    """No NUMA nodes suit: the place is left to the host, unless that breaks a constraint."""
+    host, host_request = allocation.host, allocation.host_request
+    if allocation.manager is not None and not kubelet.admits(
+        allocation.manager, host, host_request, allocation.offers
     ):
-        return NumaMisfit(kubelet.reason(case.manager))
+        return NumaMisfit(kubelet.reason(allocation.manager))
     if host_request.apart:
         return NumaMisfit(APART)
     if host_request.strict:
         return NumaMisfit(_reason(host_request))
-    if any(room.isolated for room in layout.rooms.values()):
+    if any(numa_node.isolated for numa_node in host.numa_nodes.values()):
         return NumaMisfit(HELD_BY_ISOLATED)
-    if any(zone in layout.rooms for zone in host_request.avoid):
+    if any(zone in host.numa_nodes for zone in host_request.avoid):
         return NumaMisfit(AVOIDED)
-    if case.gang is not None and any(case.gang in room.apart for room in layout.rooms.values()):
+    if allocation.gang is not None and any(
+        allocation.gang in numa_node.apart for numa_node in host.numa_nodes.values()
+    ):
         return NumaMisfit(APART)
-    return _gpus_alone(layout, host_request, case.gpus)
+    return _gpus_alone(host, host_request, allocation.gpus)
 
 
 def _reason(host_request: HostRequest) -> str:
@@ -140,9 +149,9 @@ def _reason(host_request: HostRequest) -> str:
     return NONE_UNSHARED if host_request.isolated else TOO_WIDE
 
 
-def _small(host_request: HostRequest, vram: int) -> str:
+def _vram_reason(host_request: HostRequest, vram: int) -> str:
     return (
-        f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(vram)} a GPU, "
+        f"{vocabulary.INSUFFICIENT_VRAM}: need {quantity.binary(vram)} per GPU, "
         f"fewer than {host_request.gpus} free GPUs of the node have it"
     )
 
@@ -150,38 +159,38 @@ def _small(host_request: HostRequest, vram: int) -> str:
 # --- how many NUMA nodes ---
 
 
-def _widths(case: _Allocation) -> Iterable[int]:
+def _widths(allocation: _Allocation) -> Iterable[int]:
     """How many NUMA nodes may be tried, fewest first."""
-    if case.host_request.policy == "single-numa":
+    if allocation.host_request.policy == "single-numa":
         return (1,)
-    if case.host_request.policy in ("restricted", "isolated"):
-        least = _least_width(case.layout, case.want)
+    if allocation.host_request.policy in ("restricted", "isolated"):
+        least = _least_width(allocation.host, allocation.want)
         return () if least is None else (least,)
-    return range(1, len(case.offers) + 1)
+    return range(1, len(allocation.offers) + 1)
 
 
-def _least_width(layout: HostUsage, want: AlignedAmounts) -> int | None:
+def _least_width(host: HostUsage, want: AlignedAmounts) -> int | None:
     """How many NUMA nodes the pod needs on this host when it is empty."""
     key = (want.cpu, want.memory, want.gpus, want.hugepages)
-    if key not in layout.least:
-        if len(layout.least) >= _MOST_KEPT:
-            layout.least.clear()
+    if key not in host.fewest:
+        if len(host.fewest) >= _MOST_KEPT:
+            host.fewest.clear()
         empty = [
             NumaOffer(
-                zone.id, zone.cpu, zone.memory, (), layout.gpus_of[zone.id], False, zone.hugepages
+                zone.id, zone.cpu, zone.memory, (), host.gpus_of[zone.id], False, zone.hugepages
             )
-            for zone in layout.topology.zones
+            for zone in host.topology.zones
         ]
-        layout.least[key] = next(
+        host.fewest[key] = next(
             (
                 width
                 for width in range(1, len(empty) + 1)
                 for group in islice(combinations(empty, width), _MOST_TRIED)
-                if holds(group, want)
+                if suffices(group, want)
             ),
             None,
         )
-    return layout.least[key]
+    return host.fewest[key]
 
 
 def _could_hold(found: Sequence[NumaOffer], want: AlignedAmounts, width: int) -> bool:
@@ -196,82 +205,84 @@ def _could_hold(found: Sequence[NumaOffer], want: AlignedAmounts, width: int) ->
 # --- which NUMA nodes ---
 
 
-def _narrowest(case: _Allocation, width: int) -> Assignment | None:
+def _narrowest(allocation: _Allocation, width: int) -> Assignment | None:
     """The best group of `width` NUMA nodes."""
     graded = [
         (group, found)
-        for group in _groups(case, width)
-        if (found := _graded(case, group)) is not None
+        for group in _groups(allocation, width)
+        if (found := _graded(allocation, group)) is not None
     ]
     if not graded:
         return None
     if len(graded) > 1:
-        graded = _least(graded, [_wishes(case, group, found) for group, found in graded])
+        graded = _least(
+            graded, [_preference_rank(allocation, group, found) for group, found in graded]
+        )
     if len(graded) > 1:
-        graded = _least(graded, [_worth(case, group) for group, _ in graded])
+        graded = _least(graded, [_score_rank(allocation, group) for group, _ in graded])
     group, found = graded[0]
-    layout = case.layout
-    count = case.host_request.gpus if layout.gpus else 0
-    picked = settle(layout.tiers, found, count, layout.free_gpus)
-    return _split(case, group, picked.indices)
+    host = allocation.host
+    count = allocation.host_request.gpus if host.gpus else 0
+    picked = finish_pick(host.levels, found, count, host.free_gpus)
+    return _split(allocation, group, picked.indices)
 
 
 def _least(graded: list[_Graded], ranks: list[Rank]) -> list[_Graded]:
-    """Those of the least rank; dear ranks are made for these alone."""
+    """The groups of the least rank; expensive ranks are computed for these alone."""
     best = min(ranks)
     return [one for one, rank in zip(graded, ranks, strict=True) if rank == best]
 
 
-def _groups(case: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
-    """The groups that hold what is wanted, and that the kubelet admits."""
-    want = case.want
-    if width > 1 and not _could_hold(case.offers, want, width):
+def _groups(allocation: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
+    """The groups that hold the aligned amounts, and that the kubelet admits."""
+    want = allocation.want
+    if width > 1 and not _could_hold(allocation.offers, want, width):
         return []
-    tried = islice(combinations(case.offers, width), _MOST_TRIED)
-    found: list[Sequence[NumaOffer]] = [group for group in tried if holds(group, want)]
-    if case.manager is not None:
+    tried = islice(combinations(allocation.offers, width), _MOST_TRIED)
+    found: list[Sequence[NumaOffer]] = [group for group in tried if suffices(group, want)]
+    if allocation.manager is not None:
         found = [
             group
             for group in found
-            if kubelet.admits(case.manager, case.layout, case.host_request, group)
+            if kubelet.admits(allocation.manager, allocation.host, allocation.host_request, group)
         ]
     return found
 
 
-def _graded(case: _Allocation, group: Sequence[NumaOffer]) -> PickCost | None:
-    """GPUs beside the CPUs, or from anywhere where they may sit anywhere."""
-    layout = case.layout
-    if not case.host_request.gpus or not layout.gpus:
+def _graded(allocation: _Allocation, group: Sequence[NumaOffer]) -> PickCost | None:
+    """GPUs beside the CPUs, or any GPUs where they need not be aligned."""
+    host = allocation.host
+    if not allocation.host_request.gpus or not host.gpus:
         return NOTHING
-    usable = case.gpus
-    if case.want.gpus:
+    usable = allocation.gpus
+    if allocation.want.gpus:
         near = [index for offer in group for index in offer.gpus]
         usable = near if len(group) == 1 else sorted(near)
-    return grade(
-        layout.tiers,
-        case.host_request.gpus,
+    return pick_cost(
+        host.levels,
+        allocation.host_request.gpus,
         usable=usable,
-        free=layout.free_gpus,
-        floating=layout.floating_gpus,
+        free=host.free_gpus,
+        floating=host.floating_gpus,
     )
 
 
-def _wishes(case: _Allocation, group: Sequence[NumaOffer], found: PickCost) -> Rank:
-    """What costs little to know; the smaller the better."""
+def _preference_rank(allocation: _Allocation, group: Sequence[NumaOffer], found: PickCost) -> Rank:
+    """Ranks that are cheap to compute; smaller is better."""
     first = (found.level, found.harm == BREAKS, -sum(offer.preferred for offer in group))
-    beside = _beside(case, group) if case.gang is not None else 0
-    if case.manager is not None:
+    beside = _gang_rank(allocation, group) if allocation.gang is not None else 0
+    if allocation.manager is not None:
         return *first, beside, tuple(offer.zone for offer in group)
-    spare = 0 if case.host_request.gpus else sum(offer.spare for offer in group)
+    spare = 0 if allocation.host_request.gpus else sum(offer.spare for offer in group)
     return *first, beside, found.harm, found.left, spare
 
 
-def _worth(case: _Allocation, group: Sequence[NumaOffer]) -> Rank:
-    """Ends in the ids, so that it is total."""
+def _score_rank(allocation: _Allocation, group: Sequence[NumaOffer]) -> Rank:
+    """The rest; ends in the ids, so that the order is total."""
     zones = tuple(offer.zone for offer in group)
     how_well = 0.0
-    if case.host_request.policy != "none":
-        how_well = -score(case.layout, case.host_request, zones, case.gang)
+    if allocation.host_request.policy != "none":
+        how_well = -score(allocation.host, allocation.host_request, zones, allocation.gang)
     return (
         how_well,
         sum(offer.cpu for offer in group),
@@ -280,37 +291,39 @@ def _worth(case: _Allocation, group: Sequence[NumaOffer]) -> Rank:
     )
 
 
-def _beside(case: _Allocation, group: Sequence[NumaOffer]) -> int:
-    """How many mates are there, as the gang likes it: fewer is better than more."""
-    rooms = [case.layout.rooms[offer.zone] for offer in group]
-    if case.host_request.spread == "packed":
-        return -sum(case.gang in room.bound_members for room in rooms)
-    return sum(room.bound_members.get(case.gang, 0) for room in rooms)
+def _gang_rank(allocation: _Allocation, group: Sequence[NumaOffer]) -> int:
+    """Members of the gang on these NUMA nodes, signed by its spread: smaller is better."""
+    numa_nodes = [allocation.host.numa_nodes[offer.zone] for offer in group]
+    if allocation.host_request.spread == "packed":
+        return -sum(allocation.gang in numa_node.members for numa_node in numa_nodes)
+    return sum(numa_node.members.get(allocation.gang, 0) for numa_node in numa_nodes)
 
 
 # --- the assignment ---
 
 
-def _gpus_alone(layout: HostUsage, host_request: HostRequest, gpus: Sequence[int]) -> Assignment:
-    """GPUs by index, where they are known by index, and the rest left to the host."""
-    if not host_request.gpus or not layout.gpus:
+def _gpus_alone(host: HostUsage, host_request: HostRequest, gpus: Sequence[int]) -> Assignment:
+    """GPUs by index where the host reports them; the rest is left to the host."""
+    if not host_request.gpus or not host.gpus:
         return NO_ASSIGNMENT
     picked = pick(
-        layout.tiers,
+        host.levels,
         host_request.gpus,
         usable=gpus,
-        free=layout.free_gpus,
-        floating=layout.floating_gpus,
+        free=host.free_gpus,
+        floating=host.floating_gpus,
     )
     return NO_ASSIGNMENT if picked is None else Assignment(gpus=picked.indices)
 
 
-def _split(case: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...]) -> Assignment:
-    cpu, memory = case.want.cpu, case.want.memory
-    pages = dict(case.want.hugepages)
+def _split(
+    allocation: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...]
+) -> Assignment:
+    cpu, memory = allocation.want.cpu, allocation.want.memory
+    pages = dict(allocation.want.hugepages)
     if len(group) == 1 and not pages:
         share = NumaShare(group[0].zone, cpu, memory)
-        return Assignment((share,), gpus, case.host_request.isolated)
+        return Assignment((share,), gpus, allocation.host_request.isolated)
     shares: list[NumaShare] = []
     for offer in group:
         share = NumaShare(
@@ -327,4 +340,4 @@ def _split(case: _Allocation, group: Sequence[NumaOffer], gpus: tuple[int, ...])
         for name, taken in share.hugepages:
             pages[name] -= taken
         shares.append(share)
-    return Assignment(tuple(shares), gpus, case.host_request.isolated)
+    return Assignment(tuple(shares), gpus, allocation.host_request.isolated)

@@ -1,10 +1,10 @@
 """
-What each NUMA node of a host could give to one pod, and what the pod wants of them together.
+What each NUMA node of a host can offer to a pod, and the amounts that the pod must align.
 
 Closed to the pod are: ids that it avoids; NUMA nodes of isolated pods; for an isolated pod, NUMA
-nodes with any tenant; NUMA nodes of mates, where a member of the gang wants to be apart. GPUs are
-usable when they are free, large enough, and on no closed NUMA node. What floats is counted against
-every NUMA node. Pure views of a `HostUsage`; which of them is taken is decided in `choice`.
+nodes with any pod; NUMA nodes of other gang members, where one of the two must be alone. GPUs are
+usable when they are free, large enough, and on no closed NUMA node. Floating amounts count against
+every NUMA node. Pure views of a `HostUsage`; `allocator` chooses among the offers.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ VRAM_TOLERANCE: Final = 0.98  # a GPU sold as 80 GB reports a little less than 8
 
 
 class AlignedAmounts(NamedTuple):
-    """The amounts that must sit together."""
+    """The amounts that must be on the same NUMA nodes."""
 
     cpu: int
     memory: int
@@ -27,26 +27,26 @@ class AlignedAmounts(NamedTuple):
 
 
 class NumaOffer(NamedTuple):
-    """What one NUMA node could give; no amount is below zero."""
+    """What one NUMA node can offer; no amount is below zero."""
 
     zone: int
     cpu: int
     memory: int
     gpus: Sequence[int]
     spare: int
-    """GPUs that are certainly free: strangers may hold any."""
+    """GPUs that are certainly free: floating pods may use any."""
     preferred: bool = False
     hugepages: Hugepages = ()
 
 
-def wanted(layout: HostUsage, host_request: HostRequest) -> AlignedAmounts:
+def aligned_amounts(host: HostUsage, host_request: HostRequest) -> AlignedAmounts:
     """
-    The ask without the amounts that may sit anywhere, or of which the host does not tell where.
+    The request without amounts that may be anywhere, or whose place the host does not report.
 
-    Only a policy that the user chose insists on GPUs beside the CPUs where their place is unknown.
+    GPUs of unknown place must be beside the CPUs only under a strict policy of the user's choice.
     """
     gpus = "gpu" in host_request.aligned and (
-        layout.located or (host_request.strict and not host_request.by_default)
+        host.gpus_located or (host_request.strict and not host_request.by_default)
     )
     return AlignedAmounts(
         cpu=host_request.cpu if "cpu" in host_request.aligned else 0,
@@ -55,76 +55,78 @@ def wanted(layout: HostUsage, host_request: HostRequest) -> AlignedAmounts:
         hugepages=tuple(
             (name, count)
             for name, count in host_request.hugepages
-            if name in host_request.aligned and name in layout.paged
+            if name in host_request.aligned and name in host.located_hugepages
         ),
     )
 
 
-def closed(layout: HostUsage, host_request: HostRequest, gang: GangId | None) -> frozenset[int]:
+def closed_numa_nodes(
+    host: HostUsage, host_request: HostRequest, gang: GangId | None
+) -> frozenset[int]:
     """The NUMA nodes that the pod may not use."""
     found = [
         zone
-        for zone, room in layout.rooms.items()
-        if (room.tenants if host_request.isolated else room.isolated)
-        or (gang is not None and _crowded(room, host_request, gang))
+        for zone, numa_node in host.numa_nodes.items()
+        if (numa_node.pods if host_request.isolated else numa_node.isolated)
+        or (gang is not None and _crowded(numa_node, host_request, gang))
     ]
     return frozenset((*found, *host_request.avoid)) if found or host_request.avoid else _NO_ZONES
 
 
 def usable_gpus(
-    layout: HostUsage, host_request: HostRequest, shut: frozenset[int], vram: int
+    host: HostUsage, host_request: HostRequest, closed: frozenset[int], vram: int
 ) -> Sequence[int]:
-    """The free GPUs that are large enough; one that does not tell its VRAM goes by its node's."""
-    if not shut and not vram:
-        return sorted(layout.free_gpus)
+    """The free GPUs that are large enough; the node's VRAM holds for a GPU that reports none."""
+    if not closed and not vram:
+        return sorted(host.free_gpus)
     least = int(vram * VRAM_TOLERANCE)
     return sorted(
         index
-        for index in layout.free_gpus
-        if layout.gpu_zone[index] not in shut
-        and not (host_request.gpus and 0 < layout.gpus[index].vram < least)
+        for index in host.free_gpus
+        if host.gpu_zone[index] not in closed
+        and not (host_request.gpus and 0 < host.gpus[index].vram < least)
     )
 
 
 def offers(
-    layout: HostUsage, host_request: HostRequest, shut: frozenset[int], gpus: Sequence[int]
+    host: HostUsage, host_request: HostRequest, closed: frozenset[int], gpus: Sequence[int]
 ) -> list[NumaOffer]:
     """One for each NUMA node that is open to the pod, by id; `gpus` are the usable ones."""
     here: dict[int | None, list[int]] = {}
     for index in gpus:
-        here.setdefault(layout.gpu_zone[index], []).append(index)
+        here.setdefault(host.gpu_zone[index], []).append(index)
     found: list[NumaOffer] = []
-    for zone, room in layout.rooms.items():
-        if zone in shut:
+    for zone, numa_node in host.numa_nodes.items():
+        if zone in closed:
             continue
         mine = here.get(zone, ())
         found.append(
             NumaOffer(
                 zone,
-                max(0, room.cpu - layout.floating_cpu),
-                max(0, room.memory - layout.floating_memory),
+                max(0, numa_node.cpu - host.floating_cpu),
+                max(0, numa_node.memory - host.floating_memory),
                 mine,
-                max(0, len(mine) - layout.floating_gpus),
+                max(0, len(mine) - host.floating_gpus),
                 zone in host_request.prefer,
-                _pages(layout, room, host_request) if host_request.hugepages else (),
+                _pages(host, numa_node, host_request) if host_request.hugepages else (),
             )
         )
     return found
 
 
-def _crowded(room: NumaUsage, host_request: HostRequest, gang: GangId) -> bool:
-    """A mate is here, and one of the two wants to be apart."""
-    return gang in room.apart or (host_request.apart and gang in room.bound_members)
+def _crowded(numa_node: NumaUsage, host_request: HostRequest, gang: GangId) -> bool:
+    """Another member is here, and one of the two must be alone."""
+    return gang in numa_node.apart or (host_request.apart and gang in numa_node.members)
 
 
-def _pages(layout: HostUsage, room: NumaUsage, host_request: HostRequest) -> Hugepages:
+def _pages(host: HostUsage, numa_node: NumaUsage, host_request: HostRequest) -> Hugepages:
     return tuple(
-        (name, max(0, room.hugepages.get(name, 0) - layout.floating_hugepages.get(name, 0)))
+        (name, max(0, numa_node.hugepages.get(name, 0) - host.floating_hugepages.get(name, 0)))
         for name, _ in host_request.hugepages
     )
 
 
-def holds(group: Sequence[NumaOffer], want: AlignedAmounts) -> bool:
+def suffices(group: Sequence[NumaOffer], want: AlignedAmounts) -> bool:
     if len(group) == 1 and not want.hugepages:
         one = group[0]
         return one.cpu >= want.cpu and one.memory >= want.memory and one.spare >= want.gpus

@@ -1,22 +1,22 @@
 """
-Which GPUs of a host go together, and which of them a pod should take.
+Groups of GPUs inside a host, and the choice of GPUs for a pod.
 
-    tier       GPUs of one group
+    level      GPUs of one group
     island     reach each other over NVLink
-    switch     hang on one PCIe switch
-    NUMA node  sit beside the same CPUs
+    switch     are on one PCIe switch
+    NUMA node  are beside the same CPUs
 
-A tier that no GPU of the host names does not exist there. `pick` takes all GPUs from one group of
-the first tier that has such a group, otherwise from the fewest groups. Between groups that would
-do, what is left behind decides:
+A level that no GPU of the host reports does not exist there. `pick` takes all GPUs from one group
+of the first level that has such a group, otherwise from the fewest groups. Among groups that
+suffice, the harm to the group decides:
 
-    0  fills up a group that was broken into already       nothing is left of it
-    1  takes a whole group that nobody has touched         nothing is left of it
-    2  takes from a group that was broken into already
-    3  breaks into a group that nobody has touched         the last resort
+    0  fills up a group that is in use                     nothing is left of it
+    1  takes a whole unused group                          nothing is left of it
+    2  takes a part of a group that is in use
+    3  breaks an unused group                              the last resort
 
-then the group with the fewest GPUs left, then the lowest indices. GPUs that strangers hold
-somewhere (`floating`) may be in any group, so each group counts them against itself.
+then the group with the fewest GPUs left, then the lowest indices. `floating` GPUs, whose indices
+are unknown, may be in any group, so each group counts them against itself.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ class GpuPick(NamedTuple):
     """GPUs by index, and what taking them costs; the smaller the better."""
 
     level: int
-    """The tier that one group sufficed of; `SEVERAL` when none did."""
+    """The level of which one group sufficed; `SEVERAL` when none did."""
     groups: int
     harm: int
     left: int
@@ -55,7 +55,7 @@ class GpuPick(NamedTuple):
 
 
 class PickCost(NamedTuple):
-    """What a pick would cost before its indices are known: `finer` tiers choose among `pool`."""
+    """The cost of a pick before its indices are known: `finer` levels choose among `pool`."""
 
     level: int
     harm: int
@@ -69,15 +69,15 @@ NONE_PICKED: Final = GpuPick(0, 0, 0, 0, ())
 
 
 @lru_cache(maxsize=512)
-def tiers(gpus: tuple[Gpu, ...]) -> tuple[IslandLevel, ...]:
-    """The tiers that the host tells of; a GPU that is in no group is one of its own."""
+def levels_of(gpus: tuple[Gpu, ...]) -> tuple[IslandLevel, ...]:
+    """The levels that the host reports; a GPU in no group is a group of its own."""
     found: list[IslandLevel] = []
-    said: tuple[Mapping[int, Key | None], ...] = (
+    names_by_level: tuple[Mapping[int, Key | None], ...] = (
         {gpu.index: gpu.island or None for gpu in gpus},
         {gpu.index: gpu.switch or None for gpu in gpus},
         {gpu.index: gpu.zone for gpu in gpus},
     )
-    for level, names in enumerate(said):
+    for level, names in enumerate(names_by_level):
         if all(name is None for name in names.values()):
             continue
         group = {index: -1 - index if name is None else name for index, name in names.items()}
@@ -89,73 +89,73 @@ def tiers(gpus: tuple[Gpu, ...]) -> tuple[IslandLevel, ...]:
 
 
 def pick(
-    ranks: Sequence[IslandLevel],
+    levels: Sequence[IslandLevel],
     count: int,
     *,
     usable: Sequence[int],
     free: Collection[int],
     floating: int = 0,
 ) -> GpuPick | None:
-    """The best `count` of the usable GPUs; `free` are all that nobody holds. None: too few."""
-    found = grade(ranks, count, usable=usable, free=free, floating=floating)
-    return None if found is None else settle(ranks, found, count, free)
+    """The best `count` of the usable GPUs; `free` are all that no pod uses. None: too few."""
+    found = pick_cost(levels, count, usable=usable, free=free, floating=floating)
+    return None if found is None else finish_pick(levels, found, count, free)
 
 
-def grade(
-    ranks: Sequence[IslandLevel],
+def pick_cost(
+    levels: Sequence[IslandLevel],
     count: int,
     *,
     usable: Sequence[int],
     free: Collection[int],
     floating: int = 0,
 ) -> PickCost | None:
-    """As `pick`, as far as it takes to compare; `usable` in rising order."""
+    """As `pick`, without the indices; `usable` in rising order."""
     if count == 0:
         return NOTHING
     if len(usable) - floating < count:
         return None
     pool = tuple(usable)
-    for place, tier in enumerate(ranks):
-        best = _best(tier, pool, free, count, floating)
+    for place, level in enumerate(levels):
+        best = _best(level, pool, free, count, floating)
         if best is not None:
             harm, left, members = best
-            return PickCost(tier.level, harm, left, members, ranks[place + 1 :])
-    return PickCost(SEVERAL, 0, len(pool) - count, pool, ranks)
+            return PickCost(level.level, harm, left, members, levels[place + 1 :])
+    return PickCost(SEVERAL, 0, len(pool) - count, pool, levels)
 
 
-def settle(
-    ranks: Sequence[IslandLevel], found: PickCost, count: int, free: Collection[int]
+def finish_pick(
+    levels: Sequence[IslandLevel], found: PickCost, count: int, free: Collection[int]
 ) -> GpuPick:
-    """The indices of what was graded."""
+    """The pick of this cost, with its indices."""
     if count == 0:
         return NONE_PICKED
     indices = _narrow(found.finer, found.pool, free, count)
     groups = 1
-    if found.level == SEVERAL and ranks:
-        groups = len({ranks[0].group[index] for index in indices})
+    if found.level == SEVERAL and levels:
+        groups = len({levels[0].group[index] for index in indices})
     return GpuPick(found.level, groups, found.harm, found.left, indices)
 
 
 def _best(
-    tier: IslandLevel, pool: Members, free: Collection[int], count: int, floating: int
+    level: IslandLevel, pool: Members, free: Collection[int], count: int, floating: int
 ) -> tuple[int, int, Members] | None:
     """(harm, left, usable members) of the best group that holds the count by itself."""
     able = {
         key: members
-        for key, members in _groups(tier, pool).items()
+        for key, members in _groups(level, pool).items()
         if len(members) - floating >= count
     }
     if not able:
         return None
-    group, here = tier.group, dict.fromkeys(able, 0)
+    group, here = level.group, dict.fromkeys(able, 0)
     for index in free:
         if (key := group[index]) in here:
             here[key] += 1
-    return min((*_harm(tier.size[key], here[key], count), able[key]) for key in able)
+    return min((*_harm(level.size[key], here[key], count), able[key]) for key in able)
 
 
-def _groups(tier: IslandLevel, pool: Members) -> dict[Key, Members]:
-    group = tier.group
+def _groups(level: IslandLevel, pool: Members) -> dict[Key, Members]:
+    group = level.group
     first = group[pool[0]]
     if group[pool[-1]] == first and all(group[index] == first for index in pool):
         return {first: pool}
@@ -174,22 +174,22 @@ def _harm(size: int, here: int, count: int) -> tuple[int, int]:
 
 
 def _narrow(
-    ranks: Sequence[IslandLevel], pool: Members, free: Collection[int], count: int
+    levels: Sequence[IslandLevel], pool: Members, free: Collection[int], count: int
 ) -> Members:
     """The best of the pool, which holds enough: whole groups first, the rest from one group."""
-    if not ranks or len(pool) == count:
+    if not levels or len(pool) == count:
         return pool[:count]
-    tier, finer = ranks[0], ranks[1:]
-    if len(_groups(tier, pool)) == 1:
+    level, finer = levels[0], levels[1:]
+    if len(_groups(level, pool)) == 1:
         return _narrow(finer, pool, free, count)
     taken: list[int] = []
     while len(taken) < count:
         wanted = count - len(taken)
-        best = _best(tier, pool, free, wanted, 0)
+        best = _best(level, pool, free, wanted, 0)
         if best is not None:
             taken += _narrow(finer, best[2], free, wanted)
             break
-        largest = min(_groups(tier, pool).values(), key=lambda members: (-len(members), members))
+        largest = min(_groups(level, pool).values(), key=lambda members: (-len(members), members))
         taken += largest
         pool = tuple(index for index in pool if index not in largest)
     return tuple(sorted(taken))

@@ -1,21 +1,21 @@
 """
-Which of the hosts that can take a GPU pod should: the one whose other GPUs stay most useful.
+The cost of each host for a GPU pod: the best host is the one whose other GPUs stay most useful.
 
 Questions, the most important first:
 
     1. does one island of the host hold the GPUs?
-    2. is an island completed? If nowhere: do pristine ones stay whole? An island is pristine
-       while all its GPUs are free, and broken when some are taken
+    2. is an island completed? If nowhere: do untouched ones stay whole? An island is untouched
+       while all its GPUs are free, and broken when some are in use
     3. how many GPUs could pods like this one not use afterwards, because CPU, memory or another
        resource of the host ends before its GPUs do, or because an odd number remains?
-    4. how much CPU and memory is free beside the GPUs, as parts of what the cluster has? A pod
-       goes where little is left, and rich hosts are kept for pods that need much
+    4. how much CPU and memory is free beside the GPUs, as parts of the cluster's? The pod goes
+       where little is left, and rich hosts stay free for pods that need much
 
-Who asks tells equals apart: by their domains, at last by the node's name.
+The caller breaks ties: by topology domain, finally by the node's name.
 
-An island is a group of GPUs of one host that reach each other directly (NVLink). A host that tells
-of none counts as one island, and so does one where somebody's GPUs are not known by index.
-Choosing the GPUs inside the host is not done here, and neither is comparing models or tiers.
+An island is a group of GPUs of one host that reach each other directly (NVLink). A host that
+reports none counts as one island, and so does one with pods whose GPU indices are unknown.
+`allocator` chooses the GPUs inside the host. Models and tiers are not compared here.
 """
 
 from collections.abc import Mapping
@@ -34,12 +34,12 @@ Bools = NDArray[np.bool_]
 
 ISLAND: Final = 0  # the level of islands among the tiers of a host
 _MANY: Final = 2**62
-_BESIDE: Final = ("cpu", "memory")
-_MOST_KEPT: Final = 16  # numbers of GPUs for which verdicts are kept up to date
+_OTHER_RESOURCES: Final = ("cpu", "memory")
+_MOST_KEPT: Final = 16  # numbers of GPUs for which effects are kept up to date
 
 
 class PackingColumns(Protocol):
-    """The columns that are read here."""
+    """The columns that costs are computed from."""
 
     names: list[str]
 
@@ -53,30 +53,30 @@ class PackingColumns(Protocol):
 class _HostIslands(NamedTuple):
     """The islands of one host: sets of GPU indices, and how many are free of each kind."""
 
-    tier: IslandLevel
+    level: IslandLevel
     members: tuple[frozenset[int], ...]
     broken: frozenset[int] = frozenset()
-    pristine: frozenset[int] = frozenset()
+    untouched: frozenset[int] = frozenset()
     free: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class IslandEffect:
-    """What taking a number of GPUs does on each row; False where a host has one island."""
+    """What taking a number of GPUs does to each row's islands; False where a host has one."""
 
     wide: Bools
     """No island alone has so many free."""
     completes: Bools
     spares: Bools
-    """No pristine island is broken."""
+    """No untouched island is broken."""
 
-    def judge(self, row: int, host: _HostIslands | None, taken: int) -> None:
+    def evaluate(self, row: int, host: _HostIslands | None, taken: int) -> None:
         if host is None:
             self.wide[row] = self.completes[row] = self.spares[row] = False
             return
         held = any(free >= taken for free in host.broken)
-        wide = not held and all(free < taken for free in host.pristine)
-        whole = taken in host.broken or taken in host.pristine
+        wide = not held and all(free < taken for free in host.untouched)
+        whole = taken in host.broken or taken in host.untouched
         self.wide[row] = wide
         self.completes[row] = host.free == taken if wide else whole
         self.spares[row] = held or wide
@@ -87,123 +87,131 @@ class HostIslands:
     """
     Hosts that have several islands, and what each number of GPUs would do to them.
 
-    Kept from plan to plan; only rows whose amounts changed are read again.
+    Kept from plan to plan; only rows whose amounts have changed are read again.
     """
 
-    told: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    has_islands: Bools = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     """The rows of these hosts."""
     hosts: dict[int, _HostIslands] = field(default_factory=dict)  # by row
-    verdicts: dict[int, IslandEffect] = field(default_factory=dict)  # GPUs taken -> what that does
+    effects: dict[int, IslandEffect] = field(default_factory=dict)  # GPUs taken -> what that does
     mark: int = -1
 
-    def renew(self, table: PackingColumns, layouts: Mapping[str, HostUsage]) -> None:
-        if not layouts and not self.hosts:
-            return  # nobody tells anything; what is missed until then, `since` knows
+    def renew(self, table: PackingColumns, usage_by_node: Mapping[str, HostUsage]) -> None:
+        if not usage_by_node and not self.hosts:
+            return  # no host reports islands; `since` covers the changes until one does
         size = len(table.free("cpu"))
-        changed = table.since(self.mark) if len(self.told) == size else None
+        changed = table.since(self.mark) if len(self.has_islands) == size else None
         if changed is None:
-            self.told = np.zeros(size, dtype=np.bool_)
+            self.has_islands = np.zeros(size, dtype=np.bool_)
             self.hosts.clear()
-            self.verdicts.clear()
+            self.effects.clear()
             changed = set(range(len(table.names)))
         for row in changed:
-            self._read(row, layouts.get(table.names[row]))
+            self._read(row, usage_by_node.get(table.names[row]))
         self.mark = table.mark()
 
-    def verdict(self, taken: int) -> IslandEffect:
-        known = self.verdicts.get(taken)
-        if known is None:
-            if len(self.verdicts) >= _MOST_KEPT:
-                self.verdicts.clear()
-            wide, completes, spares = (np.zeros_like(self.told) for _ in range(3))
-            known = self.verdicts[taken] = IslandEffect(wide, completes, spares)
+    def effect(self, taken: int) -> IslandEffect:
+        islands = self.effects.get(taken)
+        if islands is None:
+            if len(self.effects) >= _MOST_KEPT:
+                self.effects.clear()
+            wide, completes, spares = (np.zeros_like(self.has_islands) for _ in range(3))
+            islands = self.effects[taken] = IslandEffect(wide, completes, spares)
             for row, host in self.hosts.items():
-                known.judge(row, host, taken)
-        return known
+                islands.evaluate(row, host, taken)
+        return islands
 
-    def _read(self, row: int, layout: HostUsage | None) -> None:
-        old, host = self.hosts.get(row), _host(layout, self.hosts.get(row))
+    def _read(self, row: int, usage: HostUsage | None) -> None:
+        old, host = self.hosts.get(row), _host(usage, self.hosts.get(row))
         if old is None and host is None:
             return
-        self.told[row] = host is not None
+        self.has_islands[row] = host is not None
         if host is None:
             del self.hosts[row]
         else:
             self.hosts[row] = host
-        for taken, verdict in self.verdicts.items():
-            verdict.judge(row, host, taken)
+        for taken, effect in self.effects.items():
+            effect.evaluate(row, host, taken)
 
 
-def _host(layout: HostUsage | None, known: _HostIslands | None) -> _HostIslands | None:
-    """None: the host has one island, or it is not known who holds which of its GPUs."""
-    if layout is None or layout.floating_gpus or not layout.tiers:
+def _host(usage: HostUsage | None, islands: _HostIslands | None) -> _HostIslands | None:
+    """None: the host has one island, or the indices of used GPUs are unknown."""
+    if usage is None or usage.floating_gpus or not usage.levels:
         return None
-    tier = layout.tiers[0]
-    if tier.level != ISLAND or len(tier.size) < 2:
+    level = usage.levels[0]
+    if level.level != ISLAND or len(level.size) < 2:
         return None
-    members = known.members if known is not None and known.tier is tier else _members(tier)
-    free = [len(island & layout.free_gpus) for island in members]
-    pristine = frozenset(n for n, island in zip(free, members, strict=True) if n == len(island))
+    members = islands.members if islands is not None and islands.level is level else _members(level)
+    free = [len(island & usage.free_gpus) for island in members]
+    untouched = frozenset(n for n, island in zip(free, members, strict=True) if n == len(island))
     broken = frozenset(n for n, island in zip(free, members, strict=True) if n < len(island))
-    return _HostIslands(tier, members, broken, pristine, sum(free))
+    return _HostIslands(level, members, broken, untouched, sum(free))
 
 
-def _members(tier: IslandLevel) -> tuple[frozenset[int], ...]:
+def _members(level: IslandLevel) -> tuple[frozenset[int], ...]:
     found: dict[object, set[int]] = {}
-    for index, key in tier.group.items():
+    for index, key in level.group.items():
         found.setdefault(key, set()).add(index)
     return tuple(map(frozenset, found.values()))
 
 
 def costs(
-    table: PackingColumns, known: HostIslands, gpu: str, *, each: int, room: Ints, wanted: int
+    table: PackingColumns,
+    islands: HostIslands,
+    gpu: str,
+    *,
+    gpus_per_pod: int,
+    capacity: Ints,
+    count: int,
 ) -> Floats:
     """
-    For every row what it costs to put `wanted` pods of `each` GPUs there; only the best are told.
+    For every row the cost of `count` pods of `gpus_per_pod` GPUs there, exact for the best rows.
 
-    `room` says how many such pods a row can take. Rows that are worse by one of the first
-    questions cost infinitely much, so that the others need not be worked out for all of them.
+    `capacity` is the number of such pods that each row can take. Rows that are worse by one of the
+    first questions cost infinitely much, so that the other questions concern few rows.
     """
     free = table.free(gpu)
-    rows = _gentlest(table, known, gpu, room, wanted, wanted * each)
-    stranded = free[rows] - room[rows] * each
+    rows = _best_rows(table, islands, gpu, capacity, count, count * gpus_per_pod)
+    stranded = free[rows] - capacity[rows] * gpus_per_pod
     rows = rows[stranded == stranded.min(initial=_MANY)]
     found = np.full(len(free), np.inf)
     found[rows] = 0.0
     if len(rows) > 1:
-        for name in _BESIDE:
+        for name in _OTHER_RESOURCES:
             found[rows] += table.free(name)[rows] / max(1, table.total(name))
     return found
 
 
-def sparing(table: PackingColumns, known: HostIslands, gpu: str, taken: int) -> Bools:
-    """The rows on which taking so many GPUs leaves no pristine island broken."""
-    completes, spares = _gentle(table, known, gpu, taken)
+def keeping_islands(table: PackingColumns, islands: HostIslands, gpu: str, taken: int) -> Bools:
+    """The rows on which taking so many GPUs breaks no untouched island."""
+    completes, spares = _island_effects(table, islands, gpu, taken)
     return completes | spares
 
 
-def _gentle(table: PackingColumns, known: HostIslands, gpu: str, taken: int) -> tuple[Bools, Bools]:
-    """Rows where an island is completed, and rows where pristine ones stay whole."""
+def _island_effects(
+    table: PackingColumns, islands: HostIslands, gpu: str, taken: int
+) -> tuple[Bools, Bools]:
+    """Rows where an island is completed, and rows where untouched ones stay whole."""
     free = table.free(gpu)
     completes = free == taken
     spares = free < table.allocatable(gpu)
-    if known.hosts:
-        told = known.verdict(taken)
-        completes = np.where(known.told, told.completes, completes)
-        spares = np.where(known.told, told.spares, spares)
+    if islands.hosts:
+        has_islands = islands.effect(taken)
+        completes = np.where(islands.has_islands, has_islands.completes, completes)
+        spares = np.where(islands.has_islands, has_islands.spares, spares)
     return completes, spares
 
 
-def _gentlest(
-    table: PackingColumns, known: HostIslands, gpu: str, room: Ints, wanted: int, taken: int
+def _best_rows(
+    table: PackingColumns, islands: HostIslands, gpu: str, capacity: Ints, count: int, taken: int
 ) -> Ints:
-    """The rows with room where one island holds them; that complete it, or break none, if any."""
-    able = room >= wanted
-    if known.hosts:
-        narrow = able & ~known.verdict(taken).wide
+    """The rows where one island holds the GPUs; of these, rows that complete it, or break none."""
+    able = capacity >= count
+    if islands.hosts:
+        narrow = able & ~islands.effect(taken).wide
         able = narrow if narrow.any() else able
-    for gentle in _gentle(table, known, gpu, taken):
-        found = np.flatnonzero(gentle & able)
+    for kept in _island_effects(table, islands, gpu, taken):
+        found = np.flatnonzero(kept & able)
         if len(found):
             return found
     return np.flatnonzero(able)

@@ -1,19 +1,19 @@
 """
-How well some NUMA nodes of one host suit a pod: 0 to 100, the higher the better.
+The score of some NUMA nodes of one host for a pod: 0 to 100, higher is better.
 
     40 %  fit         100 - |utilisation after placement - 60|; a fifth more on preferred ids
     25 %  bandwidth   100 - the pod's part of the memory, in proportion to the best of the host
     20 %  distance    100 - (average distance - 10) * 5 * weight / 50
-    15 %  gang        packed: 100 beside a mate, 20 elsewhere; balanced: 20 less for each mate;
-                      isolated: 0 beside a mate, 100 elsewhere
+    15 %  gang        packed: 100 beside another member, 20 elsewhere; balanced: 20 less for each
+                      member; isolated: 0 beside another member, 100 elsewhere
 
-Utilisation weighs CPU 60 and memory 40, where both are asked for. Bandwidth counts only for a
-memory-intensive pod on a host that tells it. Distance is the average to the other NUMA nodes of the
-host for one NUMA node, and between them for several. Whatever is not known, or does not concern the
-pod, is neutral: 50. Ids are those of one host; mates on other hosts count for nothing here.
+Utilisation weighs CPU 60 and memory 40, where both are requested. Bandwidth counts only for a
+memory-intensive pod on a host that reports it. Distance is the average to the other NUMA nodes of
+the host for one NUMA node, and between them for several. An unknown value, or one that does not
+concern the pod, is neutral: 50. Members on other hosts do not count.
 
-`score` compares NUMA nodes of one host; `hosts_compared` has the same for all hosts at once. That a
-NUMA node is preferred or shared with mates is a wish of the user: `choice` ranks by these first.
+`score` compares NUMA nodes of one host; `host_score` has the same for all hosts at once. Preferred
+ids and gang spread are the user's preferences: `allocator` ranks by these first.
 """
 
 from collections.abc import Sequence
@@ -39,28 +39,33 @@ MEMORY_WEIGHT: Final = 0.4
 
 
 def score(
-    layout: HostUsage, host_request: HostRequest, zones: Sequence[int], gang: GangId | None = None
+    host: HostUsage, host_request: HostRequest, zones: Sequence[int], gang: GangId | None = None
 ) -> float:
     """The score of these NUMA nodes for a pod that is not placed yet; neutral where none are."""
     if not zones:
         return NEUTRAL
     total = (
-        FIT * _fit(layout, host_request, zones)
-        + BANDWIDTH * _bandwidth(layout, host_request, zones)
-        + DISTANCE * _distance(layout, host_request, zones)
-        + GANG * _gang(layout, host_request, zones, gang)
+        FIT * _fit(host, host_request, zones)
+        + BANDWIDTH * _bandwidth(host, host_request, zones)
+        + DISTANCE * _distance(host, host_request, zones)
+        + GANG * _gang(host, host_request, zones, gang)
     )
     return round(total, 6)
 
 
-def _fit(layout: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
-    rooms, sizes = [layout.rooms[id_] for id_ in zones], [layout.zones[id_] for id_ in zones]
+def _fit(host: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
+    numa_nodes, sizes = [host.numa_nodes[id_] for id_ in zones], [host.zones[id_] for id_ in zones]
     cpu, memory = sum(zone.cpu for zone in sizes), sum(zone.memory for zone in sizes)
     parts: list[tuple[float, float]] = []  # (weight, part in use afterwards)
     if host_request.cpu and cpu:
-        parts.append((CPU_WEIGHT, (cpu - sum(room.cpu for room in rooms) + host_request.cpu) / cpu))
+        parts.append(
+            (
+                CPU_WEIGHT,
+                (cpu - sum(numa_node.cpu for numa_node in numa_nodes) + host_request.cpu) / cpu,
+            )
+        )
     if host_request.memory and memory:
-        free = sum(room.memory for room in rooms)
+        free = sum(numa_node.memory for numa_node in numa_nodes)
         parts.append((MEMORY_WEIGHT, (memory - free + host_request.memory) / memory))
     if not parts:
         return NEUTRAL
@@ -70,9 +75,9 @@ def _fit(layout: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> 
     return min(BEST, found * PREFERRED) if preferred else found
 
 
-def _bandwidth(layout: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
-    best = max(zone.bandwidth for zone in layout.topology.zones)
-    mine = [layout.zones[id_] for id_ in zones]
+def _bandwidth(host: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
+    best = max(zone.bandwidth for zone in host.topology.zones)
+    mine = [host.zones[id_] for id_ in zones]
     memory = sum(zone.memory for zone in mine)
     if not host_request.intensive or not memory or not all(zone.bandwidth for zone in mine):
         return NEUTRAL
@@ -80,33 +85,33 @@ def _bandwidth(layout: HostUsage, host_request: HostRequest, zones: Sequence[int
     return max(0.0, BEST - 100 * host_request.memory / memory) * share
 
 
-def farness(layout: HostUsage, own: int) -> float | None:
-    """The average distance of a NUMA node to the others of its host; None: nobody said."""
-    found = [far for other, far in layout.zones[own].distances if other != own]
+def average_distance(host: HostUsage, own: int) -> float | None:
+    """The average distance of a NUMA node to the others of its host; None: unknown."""
+    found = [far for other, far in host.zones[own].distances if other != own]
     if not found:
-        return LOCAL if len(layout.rooms) == 1 else None
+        return LOCAL if len(host.numa_nodes) == 1 else None
     return sum(found) / len(found)
 
 
-def _distance(layout: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
+def _distance(host: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
     if len(zones) > 1:
         pairs = list(combinations(zones, 2))
-        told = (dict(layout.zones[a].distances).get(b) for a, b in pairs)
+        told = (dict(host.zones[a].distances).get(b) for a, b in pairs)
         known = [far for far in told if far is not None]
         average = sum(known) / len(known) if known else None
     else:
-        average = farness(layout, zones[0])
+        average = average_distance(host, zones[0])
     if average is None:
         return NEUTRAL
     return min(BEST, max(0.0, BEST - (average - LOCAL) * 5 * host_request.distance / 50))
 
 
 def _gang(
-    layout: HostUsage, host_request: HostRequest, zones: Sequence[int], gang: GangId | None
+    host: HostUsage, host_request: HostRequest, zones: Sequence[int], gang: GangId | None
 ) -> float:
-    if gang is None or not any(gang in room.bound_members for room in layout.rooms.values()):
+    if gang is None or not any(gang in numa_node.members for numa_node in host.numa_nodes.values()):
         return NEUTRAL
-    here = bound_members(layout, zones, gang)
+    here = members_on(host, zones, gang)
     if host_request.spread == "balanced":
         return max(0.0, BEST - 20.0 * here)
     if host_request.spread == "isolated":
@@ -114,10 +119,8 @@ def _gang(
     return BEST if here else 20.0
 
 
-def bound_members(layout: HostUsage, zones: Sequence[int], gang: GangId | None) -> int:
-    """How many members of the gang sit on these NUMA nodes."""
+def members_on(host: HostUsage, zones: Sequence[int], gang: GangId | None) -> int:
+    """The number of members of the gang on these NUMA nodes."""
     return (
-        sum(layout.rooms[id_].bound_members.get(gang, 0) for id_ in zones)
-        if gang is not None
-        else 0
+        sum(host.numa_nodes[id_].members.get(gang, 0) for id_ in zones) if gang is not None else 0
     )

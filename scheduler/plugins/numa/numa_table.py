@@ -1,14 +1,14 @@
 """
-The insides of all hosts as arrays: one row a node, one column a NUMA node.
+The NUMA nodes of all hosts as arrays: one row for each node, one column for each NUMA node.
 
-    most        how many pods that ask the same each row can take at most, by its NUMA nodes
-    inside      which NUMA nodes could hold one by themselves
-    shortage    what was asked for and the largest that is free, in words
+    most        an upper bound on the equal pods that each row can take, by its NUMA nodes
+    inside      the NUMA nodes that could hold one pod by themselves
+    shortage    the request and the largest free capacity, as text
 
-`most` never says less than is true, so the planner opens only hosts that may hold the pod; it is
-exact for `single-numa` where neither huge pages, VRAM, mates nor a Topology Manager matter.
-Rows are renewed when the amounts of their node have changed since they were read, and answers for
-the same ask are renewed in these rows alone. Who is chosen inside a host is decided in `choice`.
+`most` is never too low, so the planner opens only hosts that may hold the pod. It is exact for
+`single-numa` where neither huge pages, VRAM, other gang members, a Topology Manager nor the number
+of GPUs matter. Rows are read again when the amounts of their node have changed, and bounds are
+computed again for these rows alone. `allocator` chooses inside a host.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ Bools = NDArray[np.bool_]
 Free = tuple[Ints, Ints, Ints]  # CPU, memory and GPUs, each by row and NUMA node
 
 ANY: Final = 2**31
-"""As many as whatever else allows: nothing is known that speaks against more."""
+"""No bound: NUMA nodes do not limit the number of pods."""
 
 _MOST_KEPT: Final = 64
 _NO_ZONE: Final = -1
@@ -38,7 +38,7 @@ _GIB: Final = 2**30
 
 
 class RowChanges(Protocol):
-    """What is read of the columns: names by row, and which rows have changed since when."""
+    """The columns that are read: names by row, and the rows that have changed."""
 
     alive: Bools
     names: list[str]
@@ -48,19 +48,19 @@ class RowChanges(Protocol):
 
 
 class NumaTable:
-    """`layouts` is the snapshot's own map, read as it stands whenever something is asked."""
+    """`hosts` is the plugin's own map by node name, read when a bound is computed."""
 
-    def __init__(self, table: RowChanges, layouts: Mapping[str, HostUsage]) -> None:
-        self._table, self._layouts = table, layouts
+    def __init__(self, table: RowChanges, hosts: Mapping[str, HostUsage]) -> None:
+        self._table, self._hosts = table, hosts
         self._mark = 0
-        self._seen: dict[int, HostUsage] = {}  # row -> the layout whose sizes stand in it
+        self._seen: dict[int, HostUsage] = {}  # row -> the host whose sizes it has
         self._bounds: dict[HostRequest, tuple[int, Ints]] = {}
         self.managed = False
-        """Some host has, or had, a Topology Manager that refuses pods."""
+        """A host has, or had, a Topology Manager that can reject pods."""
         self._shape((0, 0))
 
     def matters(self, host_request: HostRequest) -> bool:
-        """Whether `most` could say less than `ANY` anywhere: for others it need not be asked."""
+        """Whether `most` can be below `ANY` on any row."""
         return (
             host_request.strict
             or host_request.apart
@@ -68,7 +68,7 @@ class NumaTable:
         )
 
     def most(self, host_request: HostRequest) -> Ints:
-        """For each row how many such pods fit at most; `ANY` where no NUMA nodes are known."""
+        """For each row the most such pods that can fit; `ANY` where no NUMA nodes are known."""
         self._renew()
         mark, known = self._table.mark(), self._bounds.get(host_request)
         stale = self._table.since(known[0]) if known is not None else None
@@ -116,8 +116,8 @@ class NumaTable:
         self.cpu, self.memory, self.gpus = (np.zeros(shape, dtype=np.int64) for _ in range(3))
         self.sizes = np.zeros((3, *shape), dtype=np.int64)
         self.bandwidth = np.zeros(shape, dtype=np.int64)
-        self.far = np.full(shape, np.nan)
-        self.isolated, self.tenanted = (np.zeros(shape, dtype=np.bool_) for _ in range(2))
+        self.distance = np.full(shape, np.nan)
+        self.isolated, self.occupied = (np.zeros(shape, dtype=np.bool_) for _ in range(2))
         self.known, self.located = (np.zeros(shape[0], dtype=np.bool_) for _ in range(2))
         self.manager = np.zeros(shape[0], dtype=np.int64)
         self._seen.clear()
@@ -128,7 +128,7 @@ class NumaTable:
         stale: Iterable[int] | None = table.since(self._mark)
         size, width = self.ids.shape
         if size != len(table.alive):
-            widest = max((len(layout.rooms) for layout in self._layouts.values()), default=0)
+            widest = max((len(host.numa_nodes) for host in self._hosts.values()), default=0)
             self._shape((len(table.alive), max(width, widest)))
             stale = None
         self._mark = table.mark()
@@ -136,53 +136,53 @@ class NumaTable:
             self._read(row)
 
     def _read(self, row: int) -> None:
-        layout = self._layouts.get(self._table.names[row])
-        if layout is None or not layout.rooms:
+        host = self._hosts.get(self._table.names[row])
+        if host is None or not host.numa_nodes:
             if self.known[row]:
                 self.known[row], self.ids[row] = False, _NO_ZONE
                 self._seen.pop(row, None)
             return
-        if len(layout.rooms) > self.ids.shape[1]:
-            self._shape((self.ids.shape[0], len(layout.rooms)))
+        if len(host.numa_nodes) > self.ids.shape[1]:
+            self._shape((self.ids.shape[0], len(host.numa_nodes)))
             for other in range(len(self._table.names)):
                 self._read(other)
             return
-        if self._seen.get(row) is not layout:
-            self._read_sizes(row, layout)
-        rooms, count = layout.rooms.values(), len(layout.rooms)
-        cpu, memory, gpus = layout.floating_cpu, layout.floating_memory, layout.floating_gpus
-        self.cpu[row, :count] = [max(0, room.cpu - cpu) for room in rooms]
-        self.memory[row, :count] = [max(0, room.memory - memory) for room in rooms]
-        self.isolated[row, :count] = [room.isolated > 0 for room in rooms]
-        self.tenanted[row, :count] = [room.tenants > 0 for room in rooms]
-        if layout.located:
-            free = dict.fromkeys(layout.rooms, -gpus)
-            for index in layout.free_gpus:
-                zone = layout.gpu_zone[index]
+        if self._seen.get(row) is not host:
+            self._read_sizes(row, host)
+        numa_nodes, count = host.numa_nodes.values(), len(host.numa_nodes)
+        cpu, memory, gpus = host.floating_cpu, host.floating_memory, host.floating_gpus
+        self.cpu[row, :count] = [max(0, numa_node.cpu - cpu) for numa_node in numa_nodes]
+        self.memory[row, :count] = [max(0, numa_node.memory - memory) for numa_node in numa_nodes]
+        self.isolated[row, :count] = [numa_node.isolated > 0 for numa_node in numa_nodes]
+        self.occupied[row, :count] = [numa_node.pods > 0 for numa_node in numa_nodes]
+        if host.gpus_located:
+            free = dict.fromkeys(host.numa_nodes, -gpus)
+            for index in host.free_gpus:
+                zone = host.gpu_zone[index]
                 if zone is not None:
                     free[zone] += 1
             self.gpus[row, :count] = [max(0, n) for n in free.values()]
 
-    def _read_sizes(self, row: int, layout: HostUsage) -> None:
-        zones, count = [layout.zones[id_] for id_ in layout.rooms], len(layout.rooms)
+    def _read_sizes(self, row: int, host: HostUsage) -> None:
+        zones, count = [host.zones[id_] for id_ in host.numa_nodes], len(host.numa_nodes)
         for column in (self.cpu, self.memory, self.gpus):
             column[row] = 0
         self.ids[row] = _NO_ZONE
-        self.ids[row, :count] = list(layout.rooms)
+        self.ids[row, :count] = list(host.numa_nodes)
         self.sizes[:, row] = 0
         self.sizes[:, row, :count] = [
             [zone.cpu for zone in zones],
             [zone.memory for zone in zones],
-            [layout.gpus_of[zone.id] for zone in zones],
+            [host.gpus_of[zone.id] for zone in zones],
         ]
-        self.bandwidth[row], self.far[row] = 0, np.nan
+        self.bandwidth[row], self.distance[row] = 0, np.nan
         self.bandwidth[row, :count] = [zone.bandwidth for zone in zones]
-        far = (numa_score.farness(layout, zone.id) for zone in zones)
-        self.far[row, :count] = [np.nan if one is None else one for one in far]
-        self.known[row], self.located[row] = True, layout.located
-        found = layout.topology.manager
+        distance = (numa_score.average_distance(host, zone.id) for zone in zones)
+        self.distance[row, :count] = [np.nan if one is None else one for one in distance]
+        self.known[row], self.located[row] = True, host.gpus_located
+        found = host.topology.manager
         self.manager[row] = _STRICT.get(found.policy, 0) if found is not None else 0
-        self._seen[row] = layout
+        self._seen[row] = host
 
     # --- bounds ---
 
@@ -192,7 +192,7 @@ class NumaTable:
         for zone in host_request.avoid:
             found &= self.ids[where] != zone
         if host_request.isolated:
-            found &= ~self.tenanted[where]
+            found &= ~self.occupied[where]
         return found
 
     def _bound(self, host_request: HostRequest, where: Ints | slice) -> Ints:
@@ -230,7 +230,7 @@ class NumaTable:
     def _admitted(
         self, host_request: HostRequest, where: Ints | slice, open_: Bools, free: Free
     ) -> Ints:
-        """By the kubelet's Topology Manager, for a pod that it looks at as a whole (`manager`)."""
+        """By the kubelet's Topology Manager, for a pod that it admits as a whole."""
         whole = (
             (whole_cpus(host_request.cpu), host_request.memory)
             if host_request.guaranteed
@@ -261,7 +261,7 @@ class NumaTable:
         where: Ints | slice,
         placed: Bools,
     ) -> Bools:
-        """The rows on which the policy insists on one NUMA node: an empty one would do."""
+        """The rows on which the policy requires one NUMA node: an empty one would suffice."""
         if not host_request.strict:
             return np.zeros(len(placed), dtype=np.bool_)
         large = self.ids[where] != _NO_ZONE
@@ -282,7 +282,7 @@ class NumaTable:
         """By the sums over the open NUMA nodes, for pods that may span several."""
         zones: Ints = open_.sum(axis=1)
         if not host_request.strict:
-            return zones  # each member apart from its mates takes one at least
+            return zones  # each member takes at least one of its own
         found = (
             zones // 2
             if host_request.apart or host_request.isolated
@@ -296,7 +296,7 @@ class NumaTable:
 
 
 def _wants(host_request: HostRequest) -> tuple[int, int, int]:
-    """CPU, memory and GPUs that must sit together."""
+    """CPU, memory and GPUs that must be aligned."""
     return (
         host_request.cpu if "cpu" in host_request.aligned else 0,
         host_request.memory if "memory" in host_request.aligned else 0,
@@ -305,6 +305,6 @@ def _wants(host_request: HostRequest) -> tuple[int, int, int]:
 
 
 def _rounded(resource: str, count: int) -> str:
-    """Whole cores and Gi, so that the words stay while nothing changes that matters."""
+    """Whole cores and Gi, so that small changes do not change the text."""
     unit = {"cpu": _CORE, "memory": _GIB}.get(resource, 1)
     return quantity.show(resource, count // unit * unit if count >= unit else count)

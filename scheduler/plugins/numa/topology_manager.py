@@ -1,12 +1,12 @@
 """
 Whether the kubelet's Topology Manager would admit a pod on some NUMA nodes of its host.
 
-A pod that it does not admit fails with TopologyAffinityError after it was bound, so such a place is
-never chosen. Modelled, after Kubernetes' documentation of the managers:
+A pod that it does not admit fails with TopologyAffinityError after it was bound, so `allocator`
+never chooses such NUMA nodes. Modelled, after Kubernetes' documentation of the managers:
 
-    who gives hints    whole CPUs of Guaranteed pods (CPU manager `static`), memory and huge pages
+    hint providers     whole CPUs of Guaranteed pods (CPU manager `static`), memory and huge pages
                        of Guaranteed pods (memory manager `Static`), GPUs of any pod where the host
-                       tells their NUMA nodes
+                       reports their NUMA nodes
     a hint             some NUMA nodes with enough left; preferred, if an empty host would need as
                        many for that resource alone
     restricted         some NUMA nodes are a preferred hint for every resource at once
@@ -14,13 +14,13 @@ never chosen. Modelled, after Kubernetes' documentation of the managers:
     scope `pod`        once for the sum over the containers
     scope `container`  for one container after the other; init containers give back what they took
 
-Whether the CPU and memory managers run is not told by the host: they count as running, and a pod
-is rather refused than lost. Everything that the books charge to a NUMA node counts as taken, also
-what the kubelet would not hand out exclusively. Not modelled: devices other than GPUs, policy
+Hosts do not report whether the CPU and memory managers run. They count as running: rejecting a node
+is better than losing a pod. Everything that is charged to a NUMA node counts as used, also what the
+kubelet would not hand out exclusively. Not modelled: devices other than GPUs, policy
 options (closest NUMA nodes, full cores), reserved CPUs and memory beyond what the host leaves out
 of its NUMA nodes, and groups of NUMA nodes that the memory manager ties together. The kubelet does
-not read the assignment: among NUMA nodes that suit equally it takes the lowest, and so does
-`choice` on such hosts, that the books tell what will be.
+not read the assignment: among NUMA nodes that suit equally it takes the lowest. `allocator` does
+the same on such hosts, so that the charged usage matches.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,40 +37,40 @@ from scheduler.plugins.numa.host_usage import HostUsage
 _SINGLE: Final = "single-numa-node"
 _STRICT: Final = frozenset({"restricted", _SINGLE})
 _MOST_TRIED: Final = 2000
-REFUSED: Final = "node(s) would be refused by the kubelet's Topology Manager"
+REJECTED: Final = "node(s) would be rejected by the kubelet's Topology Manager"
 
 
 @dataclass(frozen=True, slots=True)
 class _HintProvider:
-    """One resource that gives hints: how much is wanted, what the host has and has left."""
+    """One resource that gives hints: the request, and the host's sizes and free amounts."""
 
     amount: int
     sizes: Mapping[int, int]  # NUMA node -> what it has
     left: Mapping[int, int]  # NUMA node -> what is left of it
 
 
-def of(layout: HostUsage, host_request: HostRequest) -> TopologyManager | None:
-    """The manager that could refuse this pod on this host."""
-    found = layout.topology.manager
-    if found is None or found.policy not in _STRICT or not layout.rooms:
+def of(host: HostUsage, host_request: HostRequest) -> TopologyManager | None:
+    """The manager that could reject this pod on this host."""
+    found = host.topology.manager
+    if found is None or found.policy not in _STRICT or not host.numa_nodes:
         return None
-    return found if host_request.guaranteed or (host_request.gpus and layout.located) else None
+    return found if host_request.guaranteed or (host_request.gpus and host.gpus_located) else None
 
 
 def reason(manager: TopologyManager) -> str:
-    return f"{REFUSED}: policy {manager.policy}, scope {manager.scope}"
+    return f"{REJECTED}: policy {manager.policy}, scope {manager.scope}"
 
 
 def admits(
     manager: TopologyManager,
-    layout: HostUsage,
+    host: HostUsage,
     host_request: HostRequest,
     group: Sequence[NumaOffer],
 ) -> bool:
     """Whether each part of the pod that is aligned finds its NUMA nodes within this group."""
     left = {offer.zone: _amounts(offer) for offer in group}
     for need in _needs(manager, host_request):
-        resources = [*_resources(layout, need, left)]
+        resources = [*_resources(host, need, left)]
         found = _narrowest(manager, resources, sorted(left))
         if found is None:
             return False
@@ -121,23 +121,23 @@ def _wanted(need: ContainerRequest) -> Iterator[tuple[str, int]]:
 
 
 def _resources(
-    layout: HostUsage, need: ContainerRequest, left: Mapping[int, Mapping[str, int]]
+    host: HostUsage, need: ContainerRequest, left: Mapping[int, Mapping[str, int]]
 ) -> Iterator[_HintProvider]:
     for name, amount in _wanted(need):
-        unknown = name.startswith(HUGEPAGES) and name not in layout.paged
-        if not amount or unknown or (name == "gpu" and not layout.located):
+        unknown = name.startswith(HUGEPAGES) and name not in host.located_hugepages
+        if not amount or unknown or (name == "gpu" and not host.gpus_located):
             continue
         yield _HintProvider(
             amount,
-            {zone: _size(layout, zone, name) for zone in layout.zones},
+            {zone: _size(host, zone, name) for zone in host.zones},
             {zone: amounts.get(name, 0) for zone, amounts in left.items()},
         )
 
 
-def _size(layout: HostUsage, zone: int, name: str) -> int:
+def _size(host: HostUsage, zone: int, name: str) -> int:
     if name == "gpu":
-        return layout.gpus_of[zone]
-    found = layout.zones[zone]
+        return host.gpus_of[zone]
+    found = host.zones[zone]
     if name.startswith(HUGEPAGES):
         return dict(found.hugepages).get(name, 0)
     return found.cpu if name == "cpu" else found.memory

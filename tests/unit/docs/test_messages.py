@@ -328,7 +328,7 @@ def said_by_the_scheduler() -> list[str]:
     gang = GangCount("train", 3, 4, "pods exist")
     waits = units.Unit(units.key_of(pod_of()), (pod_of(),))
     half = PartialGang(waits.key, (pod_of(),), 4, 10.2, True)  # type: ignore[arg-type]  # a gang's key
-    vram = f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, largest 40Gi"
+    vram = f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi per GPU, largest 40Gi"
     wishes = unsupported_claims({"resourceClaims": [{}]})
     return [
         gang.text,

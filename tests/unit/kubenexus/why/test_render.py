@@ -23,7 +23,7 @@ REASON = "node(s) had untolerated taint(s)"
                     {"reason": "Insufficient cpu", "nodes": 10},
                     {"reason": REASON, "nodes": 1},
                 ],
-                "changes": ["ask for at most 3 cpu instead of 4: node b has it"],
+                "changes": ["request at most 3 cpu instead of 4: node b has it"],
                 "nearest": {
                     "node": "b",
                     "reasons": ["Insufficient cpu", REASON],
@@ -47,7 +47,7 @@ REASON = "node(s) had untolerated taint(s)"
                 "  10 nodes  Insufficient cpu",
                 f"  1 node    {REASON}",
                 "Each of these alone would help",
-                "  ask for at most 3 cpu instead of 4: node b has it",
+                "  request at most 3 cpu instead of 4: node b has it",
                 "Nearest node",
                 f"  b: requests 4 cpu, free 3; {REASON}",
                 "Pod group g: needs 3 together, 2 exist, 1 have a node",

@@ -155,7 +155,7 @@ def test_assignments_are_rebuilt_from_pods_and_from_a_changed_topology() -> None
     cache.put_pod(pod)
     cache.put_node(a_node("a", gpus=4, zones=2))
     layout = cache.snapshot.host_usage["a"]
-    assert (layout.rooms[1].cpu, layout.rooms[0].cpu, sorted(layout.free_gpus)) == (
+    assert (layout.numa_nodes[1].cpu, layout.numa_nodes[0].cpu, sorted(layout.free_gpus)) == (
         1000,
         2000,
         [0, 1, 3],

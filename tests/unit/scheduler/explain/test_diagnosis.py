@@ -25,7 +25,7 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
                 (("Insufficient cpu", 2), ("node(s) had untolerated taint(s)", 1)),
                 NearestNode("b", ("Insufficient cpu",), (Shortfall("cpu", "4", "3"),)),
                 (
-                    "ask for at most 3 cpu instead of 4: node b has it",
+                    "request at most 3 cpu instead of 4: node b has it",
                     "tolerate the taints: 1 node would do",
                 ),
             ),
@@ -38,7 +38,7 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
                 "0/2 nodes are available: 1 Insufficient memory, 2 Insufficient cpu.",
                 (("Insufficient cpu", 2), ("Insufficient memory", 1)),
                 NearestNode("a", ("Insufficient cpu",), (Shortfall("cpu", "4500m", "2"),)),
-                ("ask for at most 2 cpu instead of 4500m: node a has it",),
+                ("request at most 2 cpu instead of 4500m: node a has it",),
             ),
             id="the nearest node is the one with the fewest reasons",
         ),

@@ -44,7 +44,7 @@ def test_a_pod_that_does_not_fit() -> None:
         "attempts": 3,
         "message": "0/2 nodes are available: 2 Insufficient cpu.",
         "reasons": [{"reason": "Insufficient cpu", "nodes": 2}],
-        "changes": ["ask for at most 3 cpu instead of 4: node b has it"],
+        "changes": ["request at most 3 cpu instead of 4: node b has it"],
         "nearest": {
             "node": "b",
             "reasons": ["Insufficient cpu"],

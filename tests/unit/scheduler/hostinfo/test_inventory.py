@@ -200,7 +200,7 @@ def test_pods_keep_what_they_hold_when_the_host_is_known_better() -> None:
     fresh.put_pod(Pod.read(pod))
     fresh.put_node(Node.read(a_node()))
     layout = cache.snapshot.host_usage["n"]
-    assert (layout.rooms[0].cpu, layout.free_gpus) == (26_000, {1})
+    assert (layout.numa_nodes[0].cpu, layout.free_gpus) == (26_000, {1})
     assert layout.state() == fresh.snapshot.host_usage["n"].state()
 
 

@@ -158,7 +158,7 @@ def test_node_choice(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
         pytest.param(
             [a_node("a", gpus=2, labels={vocabulary.GFD_MEMORY_LABEL: "40960"})],
             {"gpus": 2, "annotations": {vocabulary.VRAM_ANNOTATION: "160Gi"}},
-            "0/1 nodes are available: 1 insufficient VRAM: need 80Gi a GPU, largest 40Gi.",
+            "0/1 nodes are available: 1 insufficient VRAM: need 80Gi per GPU, largest 40Gi.",
             id="GPUs with too little memory",
         ),
         pytest.param(

@@ -324,7 +324,7 @@ def test_why_names_what_is_missing_in_the_best_clique() -> None:
         ],
         before,
     )
-    assert "ask for no topology level and no fabric: 2 nodes would do" in found["changes"]
+    assert "require no topology level and no fabric: 2 nodes would do" in found["changes"]
 
 
 def test_nodes_are_held_where_the_members_are() -> None:

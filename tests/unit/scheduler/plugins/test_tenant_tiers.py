@@ -93,7 +93,7 @@ KINDS = [host("a-h100", "H100"), host("b-a100", "A100"), host("c-l4", "L4"), hos
         pytest.param(
             [of("bronze", annotations={vocabulary.VRAM_ANNOTATION: "30Gi"})],
             KINDS,
-            "0/4 nodes are available: 2 insufficient VRAM: need 30Gi a GPU, largest 80Gi,"
+            "0/4 nodes are available: 2 insufficient VRAM: need 30Gi per GPU, largest 80Gi,"
             " 2 node(s) had a hardware tier that bronze may not use.",
             id="each node has its own reason",
         ),

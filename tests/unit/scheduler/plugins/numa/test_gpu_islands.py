@@ -7,7 +7,7 @@ from policies.hosts.topology import Gpu, Topology, Zone
 from scheduler.model.assignment import NO_ASSIGNMENT, Assignment, NumaMisfit, NumaShare
 from scheduler.model.numa_request import HostRequest
 from scheduler.plugins.numa.allocator import choose
-from scheduler.plugins.numa.gpu_islands import GpuPick, pick, tiers
+from scheduler.plugins.numa.gpu_islands import GpuPick, levels_of, pick
 from scheduler.plugins.numa.host_usage import HostUsage, PodUsage
 
 GIB = 2**30
@@ -86,11 +86,11 @@ def free_but(*held: int) -> list[int]:
     ],
 )
 def test_picks(gpus: tuple[Gpu, ...], free: list[int], count: int, want: GpuPick | None) -> None:
-    assert pick(tiers(gpus), count, usable=free, free=set(free)) == want
+    assert pick(levels_of(gpus), count, usable=free, free=set(free)) == want
 
 
 def test_a_stranger_may_hold_any_gpu() -> None:
-    found = pick(tiers(EIGHT), 4, usable=range(8), free=set(range(8)), floating=1)
+    found = pick(levels_of(EIGHT), 4, usable=range(8), free=set(range(8)), floating=1)
     assert found == GpuPick(3, 1, 0, 4, (0, 1, 2, 3))
 
 
@@ -187,7 +187,7 @@ def holding(*gpus: int) -> PodUsage:
             HostRequest(gpus=2),
             80 * GIB,
             NumaMisfit(
-                f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi a GPU, "
+                f"{vocabulary.INSUFFICIENT_VRAM}: need 80Gi per GPU, "
                 "fewer than 2 free GPUs of the node have it"
             ),
             id="too few with the VRAM",

@@ -174,7 +174,7 @@ def test_a_strict_pod_is_refused_only_where_nothing_would_do(
 def could(layout: HostUsage, guest: Guest) -> bool:
     """Every set of NUMA nodes tried, amount by amount."""
     host_request, zones = guest.host_request, layout.topology.zones
-    if host_request.apart and layout.adrift.get(guest.gang):
+    if host_request.apart and layout.unlocated_members.get(guest.gang):
         return False
     groups = [
         set(group)
@@ -192,20 +192,20 @@ def could(layout: HostUsage, guest: Guest) -> bool:
 
 
 def is_open(layout: HostUsage, guest: Guest, zone: int) -> bool:
-    room, gang = layout.rooms[zone], guest.gang
+    room, gang = layout.numa_nodes[zone], guest.gang
     if (
         zone in guest.host_request.avoid
         or room.isolated
-        or (guest.host_request.isolated and room.tenants)
+        or (guest.host_request.isolated and room.pods)
     ):
         return False
-    return not (room.apart.get(gang) or (guest.host_request.apart and room.bound_members.get(gang)))
+    return not (room.apart.get(gang) or (guest.host_request.apart and room.members.get(gang)))
 
 
 def enough(layout: HostUsage, guest: Guest, group: set[int], *, empty: bool) -> bool:
     """By amounts; what floats may sit on each of the NUMA nodes."""
     host_request = guest.host_request
-    rooms = [layout.rooms[zone] for zone in group]
+    rooms = [layout.numa_nodes[zone] for zone in group]
     sizes = [layout.zones[zone] for zone in group]
 
     def total(free: list[int], floating: int) -> int:
@@ -221,7 +221,7 @@ def enough(layout: HostUsage, guest: Guest, group: set[int], *, empty: bool) -> 
     if "memory" in host_request.aligned and total(memory, drift[1]) < host_request.memory:
         return False
     pages = dict(host_request.hugepages).get(PAGES, 0)
-    if pages and PAGES in host_request.aligned and PAGES in layout.paged:
+    if pages and PAGES in host_request.aligned and PAGES in layout.located_hugepages:
         rows = (
             [dict(z.hugepages)[PAGES] for z in sizes]
             if empty

@@ -86,7 +86,7 @@ def outcome(pods: list[Pod], snapshot: Snapshot, bound: int = 0) -> dict[str, st
         pytest.param(
             [TWO],
             members(3, "isolated"),
-            "0/1 nodes are available: 1 node(s) had no NUMA node with room and without another "
+            "0/1 nodes are available: 1 node(s) had no NUMA node with capacity and without another "
             "member of the pod group. waiting for pod group g: 2/3 members fit",
             id="isolated: fewer NUMA nodes than members",
         ),
@@ -125,7 +125,7 @@ def held(name: str, zone: int | None, spread: str = "packed", gang: str = "g") -
         pytest.param(
             held("g-9", None),
             "isolated",
-            "0/1 nodes are available: 1 node(s) had no NUMA node with room and without another "
+            "0/1 nodes are available: 1 node(s) had no NUMA node with capacity and without another "
             "member of the pod group. waiting for pod group g: 1/2 members fit",
             id="a mate whose place is unknown may be anywhere",
         ),

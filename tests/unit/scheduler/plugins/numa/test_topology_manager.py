@@ -18,7 +18,7 @@ def host(policy: str, scope: str = "container", gpus: tuple[Gpu, ...] = GPUS) ->
 
 
 def refused(policy: str, scope: str = "container") -> NumaMisfit:
-    return NumaMisfit(f"{topology_manager.REFUSED}: policy {policy}, scope {scope}")
+    return NumaMisfit(f"{topology_manager.REJECTED}: policy {policy}, scope {scope}")
 
 
 def taken(zone: int, cpu: int = 0, memory: int = 0, gpus: tuple[int, ...] = ()) -> PodUsage:

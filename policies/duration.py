@@ -1,7 +1,7 @@
 """
 Durations as Kubernetes users write them: `90s`, `1h30m`, `250ms`; seconds as a float within.
 
-Go's grammar, without a sign: everything that is asked for here lies ahead.
+Go's grammar, without a sign.
 """
 
 import re

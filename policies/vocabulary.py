@@ -1,10 +1,11 @@
 """
-The words: every label, annotation, taint, gate and name that KubeNexus writes or reads, each once.
+Every label, annotation, taint, gate and name that KubeNexus writes or reads, each once.
 
-A key says on what object it lives (`_LABEL`, `_ANNOTATION`), who writes it and who reads it.
+The name of a constant tells on what object the key lives (`_LABEL`, `_ANNOTATION`), its comment
+which component writes and which reads it.
 Where one meaning has several families of keys, the canonical key has the plain name and the
 others stand in a `*_FAMILIES` tuple, in the order in which a message names them.
-Nothing here decides anything; `intent` reads these keys off an object.
+`policies.pods.intent` reads these keys from an object.
 """
 
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ SYSTEM_NAMESPACE: Final = "kubenexus-system"
 
 
 class Key(NamedTuple):
-    """One spelling of a word: where it lives and what it is called."""
+    """One spelling of a key: its field under `metadata` and its name."""
 
     place: str  # "labels" or "annotations", the field under `metadata`
     name: str
@@ -72,11 +73,11 @@ GANG_MIN_AVAILABLE_FAMILIES: Final = (
 )
 GANG_ROLES: Final = ("leader", "worker")
 
-# Written by Spark on the pods that it makes; says a gang's role where the canonical label does not.
+# Written by Spark on its pods; gives a gang's role where the canonical label does not.
 SPARK_ROLE_LABEL: Final = "spark-role"
 SPARK_ROLES: Final = {"driver": "leader", "executor": "worker"}
 
-# Put on pods by the webhook where the tenant's policy asks; lifted by the scheduler.
+# Put on pods by the webhook where the tenant's policy sets it; removed by the scheduler.
 GANG_GATE: Final = f"{GROUP}/gang"
 
 # --- NUMA. Written by users or policies; read by the scheduler. ---
@@ -115,7 +116,7 @@ def gpu_numa_labels(gpu: int) -> tuple[str, str]:
     return f"gpu.kubenexus.io/gpu{gpu}-numa", f"gpu.kubenexus.io/numa-node-{gpu}"
 
 
-# --- Who, what, where. On a Namespace written by the cluster admin; on a Pod by the webhook. ---
+# --- Tenant and workload. The cluster admin writes on Namespaces, the webhook on Pods. ---
 
 TENANT_LABEL: Final = "tenant.kubenexus.io/name"
 TIER_LABEL: Final = "tenant.kubenexus.io/tier"
@@ -130,8 +131,8 @@ BACKFILL_LABEL: Final = f"{GROUP}/backfill"
 EXPECTED_DURATION_ANNOTATION: Final = f"{GROUP}/expected-duration"
 RESERVED_TIER_LABEL: Final = "tenant.kubenexus.io/reserved-tier"
 
-# Kueue's own, on a workload or a pod: the LocalQueue that it stands in. Written by users and by
-# Kueue; read by the webhook, because the queue's ClusterQueue may say the tier.
+# Kueue's own, on a workload or a pod: its LocalQueue. Written by users and by
+# Kueue; read by the webhook, because the queue's ClusterQueue may give the tier.
 QUEUE_NAME_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 # Written by the webhook alone: compact JSON of what was decided and by which policies.
@@ -194,7 +195,7 @@ FABRIC_TYPE_ALIASES: Final = {"ib": "infiniband", "rdma": "roce", "eth": "ethern
 # Device plugins' names for whole GPUs.
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 
-# --- What the webhook stamps and nobody else may change once the pod exists. ---
+# --- What the webhook stamps: no other client may change it once the pod exists. ---
 
 STAMPED: Final = (
     label(TENANT_LABEL),
@@ -229,7 +230,7 @@ DEV_RUN_FOR_ANNOTATION: Final = "dev.kubenexus.io/run-for"
 # When a workload is created in `kubenexus simulate`, from the beginning on: a duration.
 DEV_ARRIVES_ANNOTATION: Final = "dev.kubenexus.io/arrives"
 
-# --- Messages people are told to look for. ---
+# --- Messages that the documentation tells users to look for. ---
 
 WAITING_FOR_POD_GROUP: Final = "waiting for pod group"
 NO_NUMA_TOPOLOGY: Final = "no nodes with NUMA topology"

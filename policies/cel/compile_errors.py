@@ -1,4 +1,4 @@
-"""Compile errors in our own words: from an engine's text, and for what no engine refuses."""
+"""Compile errors in plain words: from an engine's text, and for what no engine rejects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _start(source: str, line: int, column: int, name: str) -> int:
     return begin + 1 if begin >= 0 else column
 
 
-def refuse_long(source: str) -> None:
+def reject_long(source: str) -> None:
     """Raise when the text is longer than CEL reads."""
     if len(source) > MAX_CODE_POINTS:
         raise CompileError(
@@ -41,15 +41,15 @@ def refuse_long(source: str) -> None:
         )
 
 
-def refuse_at(source: str, refused: optional_guard.RejectedExpression | None) -> None:
-    """Raise when something in the tree cannot be had, at its place in the source."""
+def reject_at(source: str, refused: optional_guard.RejectedExpression | None) -> None:
+    """Raise the fault of a tree at its place in the source."""
     if refused is not None:
         before = source[: refused.offset]
         line, start = before.count("\n") + 1, before.rfind("\n") + 1
         raise CompileError(refused.message, line=line, column=refused.offset - start + 1)
 
 
-def refuse_result(result: str, want: ResultType) -> None:
+def reject_result(result: str, want: ResultType) -> None:
     """Raise when an expression of that type cannot give what is wanted."""
     if "optional_type" in result:
         raise CompileError(f"the expression gives {result}; {optional_guard.ADVICE}")

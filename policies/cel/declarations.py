@@ -1,10 +1,10 @@
 """
-Declarations as the engine's configuration text, and type names as people write them.
+Functions and types as the engine's configuration text, and type names as authors write them.
 
 A function with an optional result is declared for the checker in YAML rather than in code: only
-there does the engine know optionals, and one that the checker takes for `dyn` escapes `guarding`.
-All others are declared in code, as YAML cannot add a signature to a function of CEL's own
-(`string`, `indexOf`).
+there does the engine know optionals, and one that the checker takes for `dyn` escapes
+`optional_guard`. All others are declared in code, as YAML cannot add a signature to a function of
+CEL's own (`string`, `indexOf`).
 """
 
 from __future__ import annotations

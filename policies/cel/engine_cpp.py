@@ -10,9 +10,8 @@ addresses and the fields of a Pod have types, and evaluates in another, where ob
 and those types are small maps. An error there is an ordinary value whose Python form is a text,
 so truthy; nothing but `_checked` looks at such values, and it lets only real results through.
 
-Sharing: an engine and its programs are shared by all threads, an `Activation` belongs to one
-request. Environments are built once for each distinct `Environment` and kept
-(`functools.lru_cache`).
+All threads share an engine and its programs; an `Activation` belongs to one request. Environments
+are built once for each distinct `Environment` and cached (`functools.lru_cache`).
 
 Not here: what functions mean (`policies.cel`), which rules exist, what an error does to a request.
 """
@@ -96,9 +95,9 @@ class _CppProgram:
     _expression: cel.Expression
     _env: cel.Env
     _current: CurrentActivation | None
-    """Where a function that asks finds the activation; None when no function does."""
+    """Where a function that reads the request finds its activation; None: no function does."""
     _checked: bool
-    """Whether its tree is known; one that nobody checked may name things otherwise."""
+    """Whether the checker has resolved its names; an unchecked tree may spell them otherwise."""
 
     def reads(self) -> ReachableFields:
         return (
@@ -173,7 +172,7 @@ def _plain(value: cel.Value) -> object:
 
 
 class CppEngine:
-    """cel-expr-python: the whole language, checked types, 10,000 comprehension steps a program."""
+    """cel-expr-python: the whole language, checked types, 10,000 loop steps per program."""
 
     name: Final = "cel-expr-python"
 
@@ -191,7 +190,7 @@ class CppEngine:
         )
 
     def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
-        compile_errors.refuse_long(source)
+        compile_errors.reject_long(source)
         if not env.checked:
             return self._unchecked(source, env)
         try:
@@ -205,14 +204,16 @@ class CppEngine:
             raise CompileError(_TOO_DEEP) from error
         except Exception as error:
             raise compile_errors.from_text(str(error), source) from error
-        compile_errors.refuse_at(source, refused or ready.fault)
-        compile_errors.refuse_result(result, want)
+        compile_errors.reject_at(source, refused or ready.fault)
+        compile_errors.reject_result(result, want)
         try:
             expression = self._runtime.deserialize(ready.data)
         except Exception as error:
             raise CompileError(_TOO_DEEP) from error
-        asked = self._current if ready.asks else None
-        return _CppProgram(source, ready.references, result, expression, self._runtime, asked, True)
+        current = self._current if ready.needs_activation else None
+        return _CppProgram(
+            source, ready.references, result, expression, self._runtime, current, True
+        )
 
     def _unchecked(self, source: str, env: Environment) -> Program:
         plain = cel.NewEnv(

@@ -77,7 +77,7 @@ class PythonEngine:
 
     def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
         del want  # known only when the program runs
-        compile_errors.refuse_long(source)
+        compile_errors.reject_long(source)
         declared = [name for name, _ in env.variables]
         survey = python_checks.Survey(declared, {*self._functions, *base_functions})
         try:

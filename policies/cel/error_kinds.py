@@ -1,8 +1,8 @@
 """
-Foreign messages to our own words: an engine's text of an error, read once, here.
+An engine's error text as an error kind.
 
-Every pattern is anchored at the start, since the rest of a text may quote the object under
-judgement. Errors of our own functions open with their kind in brackets (`tagged`), and so keep it.
+Every pattern is anchored at the start, since the rest of a text may quote the evaluated object.
+Errors of our own functions start with their kind in brackets (`tagged`), and so keep it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def tagged(kind: ErrorKind, message: str) -> str:
 
 
 def evaluation_error(text: str) -> EvaluationError:
-    """The error of our own that says what the engine's text says."""
+    """The EvaluationError for an engine's text."""
     cleaned = _STATUS.sub("", text.strip()).replace("cel.@", "")
     tag = _TAG.match(cleaned)
     if tag:

@@ -1,14 +1,14 @@
 """
-Which parts of its objects an expression can reach, so that an engine is handed no more than these.
+The parts of its objects that an expression can reach, so that an engine gets no more than these.
 
-    tree --reads--> View: object -> metadata -> labels, spec -> containers -> each -> image
-    Views --together--> the View of all expressions that share an activation
-    object --kept--> the same object without what nobody reaches
+    tree --reads--> object -> metadata -> labels, spec -> containers -> each -> image
+    several --together--> the fields that all expressions of one activation reach
+    object --trim--> the same object without what no expression reaches
 
-An engine converts a whole object before the first rule looks at it, and most of it is never looked
-at: the environment of containers, their mounts, tokens. A part counts as reached as a whole as soon
-as anything else than a field of it is asked for. What is kept is of the same shape: a map stays a
-map, a list keeps its length wherever its items are visited, and what is missing is missing still.
+An engine converts a whole object before the first rule runs, and rules never read most of it: the
+environment of containers, their mounts, tokens. A part is reached as a whole as soon as an
+expression uses its value and not only a field of it. A trimmed object has the same shape: a map
+stays a map, a list keeps its length where a loop visits its items, and a missing field is missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ReachableFields:
 EVERYTHING: Final = ReachableFields({})
 """No variable is trimmed."""
 WHOLE: Final = ReachableFields(dict.fromkeys(OBJECTS, ALL))
-"""All of every object is reached, and stays so beside whoever reaches less."""
+"""All of every object is reached, also beside expressions that reach less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _merged(one: Parts | None, other: Parts | None) -> Parts | None:
     return found
 
 
-def kept(value: Any, parts: Parts | None) -> Any:
+def trim(value: Any, parts: Parts | None) -> Any:
     """The value without what is not reached."""
     if parts is ALL:
         return value
@@ -183,10 +183,10 @@ def kept(value: Any, parts: Parts | None) -> Any:
         if every is not parts:
             named = parts.keys() - {EACH}
             return {
-                key: kept(item, _merged(every, parts[key]) if key in named else every)
+                key: trim(item, _merged(every, parts[key]) if key in named else every)
                 for key, item in value.items()
             }
-        return {key: kept(value[key], below) for key, below in parts.items() if key in value}
+        return {key: trim(value[key], below) for key, below in parts.items() if key in value}
     if isinstance(value, list):
-        return [kept(item, parts[EACH]) for item in value] if EACH in parts else []
+        return [trim(item, parts[EACH]) for item in value] if EACH in parts else []
     return value

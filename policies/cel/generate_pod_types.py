@@ -2,11 +2,11 @@
 Writes `pod_schema.json`: the fields of a Pod and their types, from Kubernetes' own OpenAPI
 document.
 
-    python -m policies.cel.openapi api__v1_openapi.json v1.37.1 > policies/cel/pod_schema.json
+    python -m policies.cel.generate_pod_types api__v1_openapi.json v1.37.1 > pod_schema.json
 
-The document is `api/openapi-spec/v3/api__v1_openapi.json` of the Kubernetes source, or what an API
-server answers at `/openapi/v3/api/v1`. Types are those of the JSON that admission sees: a time is a
-string, and a quantity or a port that may be a number or a string is `dyn`.
+The document is `api/openapi-spec/v3/api__v1_openapi.json` of the Kubernetes source, or the response
+of an API server at `/openapi/v3/api/v1`. Types are those of the JSON that admission sees: a time is
+a string, and a quantity or a port that may be a number or a string is `dyn`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _type(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> tuple[str, l
 
 
 def main(arguments: list[str]) -> int:
-    """Print the schema as JSON, one type a line."""
+    """Print the schema as JSON, one type per line."""
     with open(arguments[0], encoding="utf-8") as file:
         types = fields(json.load(file))
     lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in types.items())

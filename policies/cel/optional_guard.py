@@ -2,10 +2,10 @@
 Keeps optionals away from Python: an optional inside a map that reaches Python ends the whole
 process.
 
-Optionals come from expressions alone, never from JSON, so their way can be followed by type.
-An expression is refused where an optional would become `dyn` and so be lost from sight, or where a
-value with optionals inside is handed to one of our own functions. What people write with optionals
-(`?.`, `orValue`, `optMap`, `[?x]`) passes.
+Optionals come from expressions, never from JSON, so that their types show where they go. The guard
+rejects an expression where an optional would become `dyn`, and so be untraceable, or where a value
+with optionals inside is an argument of one of our own functions. The usual forms (`?.`, `orValue`,
+`optMap`, `[?x]`) pass.
 """
 
 from __future__ import annotations

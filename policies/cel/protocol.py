@@ -1,13 +1,12 @@
 """
-What the rest of the product knows of CEL: environments, programs, activations and what can go
-wrong.
+The interface of CEL engines: environments, programs, activations and errors.
 
 * CelError
   x CompileError      the text is at fault; found when a policy is loaded, never at request time
   x EvaluationError   this rule has no value for this object; its failurePolicy decides
 
-An `Environment` says what an expression may speak of, an `Engine` turns text into a `Program`, and
-a `Program` meets an `Activation`: the values of one admission request, shared by all its rules.
+An `Environment` declares the variables of an expression, an `Engine` compiles text to a `Program`,
+and a `Program` is evaluated with an `Activation`: the values of one admission request.
 
 Not here: engines (`policies.cel.engines`), functions (`policies.cel.library`).
 """
@@ -20,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from policies.cel.field_usage import EVERYTHING, ReachableFields, kept
+from policies.cel.field_usage import EVERYTHING, ReachableFields, trim
 
 ResultType = Literal["bool", "string", "int", "any"]
 """What the author may return: `bool` for rules, `string` for messages, `any` for variables."""
@@ -68,7 +67,7 @@ class EvaluationError(CelError):
 @dataclass(frozen=True, slots=True)
 class Environment:
     """
-    What an expression may speak of.
+    The variables that an expression may read.
 
     `variables` are (name, CEL type) pairs in name order; a name may be dotted (`variables.team`),
     and then it is that whole path which is declared. Types: `dyn`, `bool`, `int`, `uint`, `double`,
@@ -132,14 +131,14 @@ class Activation:
     native: dict[str, Any] = field(default_factory=dict)  # engine -> its own form of `values`
     memo: dict[tuple[str, str], object] = field(default_factory=dict)  # (fact, variable) -> fact
     view: ReachableFields = EVERYTHING
-    """What the programs that will meet it reach of its objects."""
+    """What the programs of this activation reach of its objects."""
     trimmed: dict[str, object] = field(default_factory=dict)  # object -> what is reached of it
 
     def handed(self) -> dict[str, object]:
         """The values for an engine to convert: objects without what no program reaches."""
         for name, parts in self.view.parts.items():
             if name not in self.trimmed and name in self.values:
-                self.trimmed[name] = kept(self.values[name], parts)
+                self.trimmed[name] = trim(self.values[name], parts)
         return {**self.values, **self.trimmed} if self.trimmed else self.values
 
     def bind(self, name: str, value: object) -> None:
@@ -149,7 +148,7 @@ class Activation:
         self.native.clear()
 
     def fail(self, name: str, error: EvaluationError) -> None:
-        """Say that a variable has no value: a program that reads it fails with `error`."""
+        """Mark a variable as failed: a program that reads it fails with `error`."""
         self.values.pop(name, None)
         self.failures[name] = error
         self.native.clear()
@@ -189,10 +188,10 @@ class Program(Protocol):
 
 @runtime_checkable
 class PartialActivation(Protocol):
-    """A program that knows what it reaches of its objects; any other may reach everything."""
+    """A program that reports the fields it reaches; any other may reach everything."""
 
     def reads(self) -> ReachableFields:
-        """Worked out at each call."""
+        """Computed at each call."""
 
 
 class Engine(Protocol):

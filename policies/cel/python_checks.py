@@ -1,9 +1,9 @@
 """
-What cel-python needs around it: checks before a program runs, and our functions over plain values.
+What cel-python lacks: checks before a program runs, and our functions over plain values.
 
-It has no checker of its own, so the tree is walked once, and what it could only fail at when a
-request is waiting is refused: names that are not declared, functions that it does not have, macros
-with two variables. Trees are lark's, known here by their shape alone (`data`, `children`).
+cel-python has no checker, so this module walks the tree once and rejects what would fail only while
+a request waits: undeclared names, functions that it lacks, macros with two variables. Trees are
+lark's, known here by their shape alone (`data`, `children`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Survey:
         receiver, name, *rest = tree.children
         path = _path(receiver)
         if path and not self._declares(path) and path.partition(".")[0] not in local:
-            raise _refused(name, f"{path}.{name} is not a function that cel-python has")
+            raise _rejected(name, f"{path}.{name} is not a function that cel-python has")
         yield from self._walk(receiver, local)
         arguments = list(rest[0].children) if rest and rest[0] is not None else []
         if str(name) not in MACROS:
@@ -95,7 +95,7 @@ class Survey:
             return
         variable = _path(arguments[0]) if arguments else ""
         if len(arguments) != 2 or not variable:
-            raise _refused(name, f"{name} takes one variable and one expression in cel-python")
+            raise _rejected(name, f"{name} takes one variable and one expression in cel-python")
         yield from self._walk(arguments[1], local | {variable})
 
     def _name(self, token: Any, name: str, local: frozenset[str]) -> Iterator[str]:
@@ -106,7 +106,7 @@ class Survey:
             if name == declared or name.startswith(f"{declared}."):
                 yield declared
                 return
-        raise _refused(token, f"undeclared reference to {name!r}")
+        raise _rejected(token, f"undeclared reference to {name!r}")
 
     def _declares(self, path: str) -> bool:
         first = path.partition(".")[0]
@@ -114,10 +114,10 @@ class Survey:
 
     def _known(self, token: Any) -> None:
         if str(token) not in self.functions and str(token) not in _CALLS:
-            raise _refused(token, f"{token} is not a function that cel-python has")
+            raise _rejected(token, f"{token} is not a function that cel-python has")
 
 
-def _refused(token: Any, message: str) -> CompileError:
+def _rejected(token: Any, message: str) -> CompileError:
     line, column = getattr(token, "line", None), getattr(token, "column", None)
     return CompileError(message, line=line or 1, column=column or 1)
 
@@ -137,7 +137,7 @@ def _path(tree: Any) -> str:
 
 
 def callables(functions: Iterable[Function]) -> dict[str, Callable[..., object]]:
-    """One callable a name, over plain values, and the operators that CEL defines across types."""
+    """One callable per name, over plain values, and the operators that CEL defines across types."""
     made = {function.name: _chosen(function.name, function.overloads) for function in functions}
     return {
         **made,
@@ -151,7 +151,7 @@ def callables(functions: Iterable[Function]) -> dict[str, Callable[..., object]]
 
 
 def _over_numbers(compare: Callable[[Any, Any], bool]) -> Callable[[object, object], bool]:
-    """Python compares int with float exactly, as CEL asks; anything else is the engine's own."""
+    """Python compares int with float exactly, as CEL requires; the engine does the rest."""
 
     def call(left: object, right: object) -> bool:
         for value in (left, right):

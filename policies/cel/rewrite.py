@@ -1,5 +1,5 @@
 """
-Changes to a checked tree, so that the run time can do what the checker has accepted.
+Changes to a checked tree, so that the run time can evaluate what the checker accepts.
 
     transformMap, transformMapEntry   the wheel has no map insertion: collect small maps in a list,
                                       and join them once at the end
@@ -9,7 +9,7 @@ Changes to a checked tree, so that the run time can do what the checker has acce
     matches('…')                      the engine compiles the pattern at each call: keep it compiled
     lists.range(n)                    the engine makes any length: no more than a program may visit
 
-Also says which variables an expression reads.
+It also finds the variables that an expression reads.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ FUNCTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A tree ready for the run time, the variables it reads, and what is wrong with it."""
+    """A tree ready for the run time, the variables it reads, and its fault."""
 
     data: bytes
     references: frozenset[str]
-    asks: bool = False
-    """Whether it calls a function that asks for the activation."""
+    needs_activation: bool = False
+    """Whether it calls a function that reads the activation."""
     fault: RejectedExpression | None = None
 
 
@@ -69,7 +69,7 @@ class _Rewriter:
     """Expression id -> its new reference."""
     last_id: int = 0
     changed: bool = False
-    asks: bool = False
+    needs_activation: bool = False
     fault: tuple[int, str] | None = None  # (expression id, message)
 
     def expression(self, node: Expr, hidden: frozenset[str]) -> None:
@@ -140,7 +140,7 @@ class _Rewriter:
         elif name in pod.NAMES and arguments:
             variable = arguments[0].ident_expr.name
             if variable in self.variables and variable not in hidden:
-                self.asks = True
+                self.needs_activation = True
                 self._constant(arguments[0], variable)
         elif name == "matches":
             self._matches(node)
@@ -233,4 +233,4 @@ def rewrite(data: bytes, *, variables: Collection[str], opaque: Collection[str])
     if rewriter.fault is not None:
         where, why = rewriter.fault
         fault = RejectedExpression(checked_expr.offset(checked, where), why)
-    return Rewritten(written, frozenset(rewriter.references), rewriter.asks, fault)
+    return Rewritten(written, frozenset(rewriter.references), rewriter.needs_activation, fault)

@@ -1,5 +1,5 @@
 """
-Built-in checks: what admission denies or warns about whatever the policies say.
+Built-in checks: what admission denies or warns about besides policies.
 
     gang           built-in check: gang size, roles
     numa           built-in check: pod larger than any NUMA node

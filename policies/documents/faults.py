@@ -1,11 +1,11 @@
 """
-What is wrong with a policy document, told to its author: one `Fault`, one line, at one place.
+Faults of a policy document, as its author reads them: one `Fault`, one line, at one place.
 
     file:line:column: spec.validations[2].action: found 'Block', want one of Deny, Warn, Audit
 
 An `Origin` knows where a document came from. A document of a file has lines and columns, inside the
 text of an expression too; an object of the API server has only its name. All faults of a document
-are told at once; nothing here decides what is a fault.
+are reported at once; the models and the compiler decide what is a fault.
 """
 
 import copy

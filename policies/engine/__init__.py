@@ -10,7 +10,7 @@ Policies compiled and evaluated for one admission request.
     inline_variables  write small variables out
     kueue             Kueue queue of a workload and its tier
     loader            files and objects -> PolicySet
-    object_evaluator  match, classify, default, validate one object (`Court` -> `ObjectEvaluator`)
+    object_evaluator  match, classify, default, validate one object
     policy_tests      run PolicyTest documents
     policyset         all policies in force, indexed
     request           one admission request as a value

@@ -19,7 +19,7 @@ GANG_MAX: Final = "gang-max-size"
 GANG_MIN: Final = "gang-min-size"
 NUMA_ALLOWED: Final = "numa-allowed"
 BUILT_IN: Final = frozenset({GANG_MAX, GANG_MIN, NUMA_ALLOWED})
-# A fact like a variable: whether an expression names this field of an object's metadata.
+# Listed with the variables that a policy reads: an expression names this field of the metadata.
 MANAGED: Final = "managedFields"
 
 
@@ -36,8 +36,8 @@ class Joined:
     """
     Several expressions as one, which costs an engine little more than each alone.
 
-    Compiled when first asked for, because many policies never are; None where it cannot be. It
-    only ever saves work: whoever gets no clear answer from it asks the expressions one by one.
+    Compiled at first use, because many policies are never used; None where that fails. It only
+    saves work: without a clear result the caller evaluates the expressions one by one.
     """
 
     __slots__ = ("_made", "_make")
@@ -56,11 +56,11 @@ class Joined:
 
 
 NOT_JOINED: Final = Joined(lambda: None)
-"""For whoever wants to see every expression evaluated."""
+"""For callers that need every expression evaluated."""
 
 
 class Reached:
-    """What programs reach of their objects; worked out when first asked for, as above."""
+    """What programs reach of their objects; computed at first use."""
 
     __slots__ = ("_programs", "_view")
 
@@ -71,8 +71,8 @@ class Reached:
     def get(self) -> ReachableFields:
         if self._view is None:
             views = (
-                one.reads() if isinstance(one, PartialActivation) else WHOLE
-                for one in self._programs
+                program.reads() if isinstance(program, PartialActivation) else WHOLE
+                for program in self._programs
             )
             self._view = together(tuple(views))
         return self._view
@@ -162,11 +162,11 @@ class CompiledPolicy:
 
     @property
     def strictest(self) -> tuple[Action, ...]:
-        """What a failure of the policy as a whole does: the most that any of its rules would."""
-        said = {action for rule in self.validations for action in rule.actions}
-        if not said or "Deny" in said:
+        """What a failure of the whole policy does: the strictest action of its rules."""
+        actions = {action for rule in self.validations for action in rule.actions}
+        if not actions or "Deny" in actions:
             return ("Deny",)
-        return ("Warn",) if "Warn" in said else ("Audit",)
+        return ("Warn",) if "Warn" in actions else ("Audit",)
 
     def names_kind(self, group: str, kind: str) -> bool:
         kinds = self.model.spec.match_constraints.kinds

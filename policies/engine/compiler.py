@@ -1,12 +1,12 @@
 """
-From a policy document to a compiled policy, with every fault of its expressions told at once.
+From a policy document to a compiled policy, with every fault of its expressions.
 
     document --model--> fields --compile--> CompiledPolicy
                                    |
-              CompileErrors, later variables, rules named twice: all told as Faults at once
+              CompileErrors, later variables, rules named twice: all reported as Faults
 
-Done when policies are loaded, so that no fault is met at request time. A `Compiler` remembers what
-it compiled, so that a thousand tenants with the same rules cost what one costs.
+Compilation happens when policies are loaded, so that no request meets a fault. A `Compiler` caches
+expressions, so that a thousand tenants with the same rules cost what one costs.
 """
 
 import contextlib
@@ -50,14 +50,14 @@ _MOST_JOINED: Final = 24  # engines limit how deep an expression may nest
 
 
 class Compiler:
-    """Turns documents into compiled policies; remembers expressions that it has met."""
+    """Turns documents into compiled policies; caches expressions."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._known: dict[tuple[str, Environment, ResultType], Program | CompileError] = {}
 
     def policy(self, model: Policy, origin: Origin) -> CompiledPolicy | list[Fault]:
-        """The policy, or all that is wrong with its expressions."""
+        """The policy, or all faults of its expressions."""
         return _PolicyCompiler(self, model, origin).compile()
 
     def program(self, source: str, env: Environment, want: ResultType) -> Program:
@@ -78,13 +78,15 @@ class _PolicyCompiler:
     """Compiles one document; collects faults instead of stopping at the first."""
 
     def __init__(self, compiler: Compiler, model: Policy, origin: Origin) -> None:
-        self._compiler, self._model, self._origin = compiler, model, origin
+        self._compiler = compiler
+        self._model = model
+        self._origin = origin
         spec = model.spec
         pods_only = set(spec.match_constraints.kinds) <= {"Pod"}
         self._env = Environment.of(dict(ADMISSION.variables), schema="Pod" if pods_only else None)
         self._faults: list[Fault] = []
         self._variables: dict[str, Compiled] = {}
-        self._written: dict[str, str] = {}  # variable -> what may stand in its place
+        self._inlined: dict[str, str] = {}  # variable -> its expression, inlined
         self._facts: set[str] = set()
         self._before_validation: list[Program] = []
         self._validating: list[Program] = []
@@ -137,7 +139,7 @@ class _PolicyCompiler:
         def make() -> Compiled | None:
             if not 1 < count <= _MOST_JOINED:
                 return None
-            whole = inline_variables.written_out(source, self._written)
+            whole = inline_variables.inlined(source, self._inlined)
             for text in (whole, source) if whole is not None else (source,):
                 with contextlib.suppress(CompileError):
                     program = self._compiler.program(text, self._env, want)
@@ -163,7 +165,7 @@ class _PolicyCompiler:
         return Compiled(field, program, self._needs(program))
 
     def _explained(self, path: Sequence[Step], source: str, exc: CompileError) -> Fault:
-        """A variable that is not known yet has a better message than the engine's own."""
+        """A message about a variable that is defined later, better than the engine's own."""
         later = {rule.name for rule in self._model.spec.variables} - set(self._variables)
         for found in _VARIABLE.finditer(source):
             if found[1] in later and path[1] == "variables":
@@ -189,21 +191,21 @@ class _PolicyCompiler:
             made = self._expression(path, rule.expression, f"variables.{rule.name}", "any")
             if made is not None:
                 self._variables[rule.name] = made
-                self._write_out(rule.name, rule.expression, made.program.result_type)
+                self._inline(rule.name, rule.expression, made.program.result_type)
             kind = made.program.result_type if made is not None else "dyn"
             self._env = self._env.extended({f"variables.{rule.name}": kind})
 
-    def _write_out(self, name: str, source: str, result_type: str) -> None:
-        whole = inline_variables.written_out(source, self._written)
-        if whole is not None and inline_variables.may_be_written_out(whole, result_type):
-            self._written[name] = whole
+    def _inline(self, name: str, source: str, result_type: str) -> None:
+        whole = inline_variables.inlined(source, self._inlined)
+        if whole is not None and inline_variables.may_be_inlined(whole, result_type):
+            self._inlined[name] = whole
 
     def _each(self, path: tuple[Step, ...], rules: Sequence[Any]) -> tuple[Compiled, ...]:
         made = [
             self._expression((*path, i, "expression"), rule.expression, rule.name)
             for i, rule in enumerate(rules)
         ]
-        return tuple(one for one in made if one is not None)
+        return tuple(compiled for compiled in made if compiled is not None)
 
     def _choices(self, field: str, rules: Sequence[Any]) -> Iterator[ClassifyRule]:
         for index, rule in enumerate(rules):
@@ -215,20 +217,22 @@ class _PolicyCompiler:
     def _validation(self, index: int, rule: Validation) -> CompiledValidation | None:
         path = ("spec", "validations", index)
         made = self._expression((*path, "expression"), rule.expression, rule.name)
-        said = None
+        message_expression = None
         if rule.message_expression is not None:
             field = f"{rule.name}.messageExpression"
-            said = self._expression(
+            message_expression = self._expression(
                 (*path, "messageExpression"), rule.message_expression, field, "string"
             )
         if made is None:
             return None
         message = rule.message or f"failed expression: {_one_line(rule.expression)}"
-        return CompiledValidation(rule.name, made, message, said, rule.reason, rule.actions)
+        return CompiledValidation(
+            rule.name, made, message, message_expression, rule.reason, rule.actions
+        )
 
     def _exception(self, index: int, rule: Exemption) -> CompiledException | None:
         path = ("spec", "exceptions", index)
-        known = {one.name for one in self._model.spec.validations} | BUILT_IN
+        known = {row.name for row in self._model.spec.validations} | BUILT_IN
         for place, name in enumerate(rule.validations):
             if name not in known:
                 self._fault(
@@ -312,7 +316,7 @@ class _PolicyCompiler:
 
 
 def selector(model: Policy) -> Selector | None:
-    """The namespaces of a policy; a tenant's are those that carry its name, unless it says so."""
+    """The namespaces of a policy; a tenant's are by default those that carry its name."""
     spec = model.spec
     if spec.namespace_selector is not None or not isinstance(model, TenantPolicy):
         return spec.namespace_selector

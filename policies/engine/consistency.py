@@ -1,12 +1,11 @@
 """
-Whether documents agree. What each may say alone, `model` says; what they say together, this.
+Contradictions between policy documents. The models check each document alone.
 
-Refused are a name, a tier, a GPU model or a topology level given twice, a tier that nobody
-defines, hardware beyond a tenant's tier, a tree of tenants that is none, an amount of quota said
-twice, and whatever blurs who a tenant is. A tenant has one home,
-a file or an object of the API server, and a home has one tenant: so a file of tenant A that speaks
-for tenant B is refused, as is a second file for A, a policy of A that selects namespaces of B, and
-a namespace named by both.
+Faults are a name, tier, GPU model or topology level that is defined twice, a tier that no document
+defines, hardware beyond a tenant's tier, a loop in the tree of tenants, and a quota set twice. A
+tenant has one source, a file or an object of the API server, and a source has one tenant: so a
+policy of tenant B in a file of tenant A is a fault, and a second file for A, a policy of A that
+selects namespaces of B, and a namespace that both select.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +21,15 @@ Entry = tuple[Policy, Origin]
 
 
 def contradictions(entries: Sequence[Entry]) -> list[Fault]:
-    """What documents say against each other; each fault stands at the later document."""
+    """All contradictions; each fault is reported at the later document."""
     return sorted(
         [
             *_names(entries),
             *_tables(entries),
             *_tier_names(entries),
             *_hardware(entries),
-            *_homes(entries),
-            *_claims(entries),
+            *_sources(entries),
+            *_selectors(entries),
             *_tree(entries),
             *_quotas(entries),
         ]
@@ -71,25 +70,25 @@ def _rows(model: PlatformPolicy) -> Iterator[tuple[str, object, tuple[Step, ...]
     for index, level in enumerate(spec.topology_levels):
         yield "topology level", level.name, ("spec", "topologyLevels", index, "name")
     if spec.sharing is not None:
-        yield "how tenants share", "sharing", ("spec", "sharing")
+        yield "setting", "sharing", ("spec", "sharing")
         for index, share in enumerate(spec.sharing.tenants):
             yield "share of", share.name, ("spec", "sharing", "tenants", index, "name")
     if spec.backfill is not None:
-        yield "what goes ahead", "backfill", ("spec", "backfill")
+        yield "setting", "backfill", ("spec", "backfill")
 
 
 def _tier_names(entries: Sequence[Entry]) -> Iterator[Fault]:
     known = PolicyTables.of(model for model, _ in entries).tiers
     for model, origin in entries:
-        said: list[tuple[str, tuple[Step, ...]]] = []
+        tiers: list[tuple[str, tuple[Step, ...]]] = []
         if isinstance(model, TenantPolicy):
-            said = [(model.spec.tenant.tier or "", ("spec", "tenant", "tier"))]
+            tiers = [(model.spec.tenant.tier or "", ("spec", "tenant", "tier"))]
         else:
-            said = [
+            tiers = [
                 (row.tier, ("spec", "priorityClasses", index, "tier"))
                 for index, row in enumerate(model.spec.priority_classes)
             ]
-        for tier, path in said:
+        for tier, path in tiers:
             if tier and tier not in known:
                 yield origin.fault(path, f"found {tier!r}, want one of {', '.join(known)}")
 
@@ -110,10 +109,10 @@ def _hardware(entries: Sequence[Entry]) -> Iterator[Fault]:
                 )
 
 
-def _homes(entries: Sequence[Entry]) -> Iterator[Fault]:
-    """A tenant has one home, a file or an object, and a home has one tenant."""
-    tenant_of: dict[str, str] = {}  # home -> tenant
-    home_of: dict[str, str] = {}  # tenant -> home
+def _sources(entries: Sequence[Entry]) -> Iterator[Fault]:
+    """A tenant has one source, a file or an object, and a source has one tenant."""
+    tenant_of: dict[str, str] = {}  # source -> tenant
+    source_of: dict[str, str] = {}  # tenant -> source
     tier_of: dict[str, str | None] = {}
     for model, origin in entries:
         if not isinstance(model, TenantPolicy):
@@ -121,27 +120,27 @@ def _homes(entries: Sequence[Entry]) -> Iterator[Fault]:
         name, tier = model.spec.tenant.name, model.spec.tenant.tier
         path = ("spec", "tenant", "name")
         owner = tenant_of.setdefault(origin.source, name)
-        home = home_of.setdefault(name, origin.source)
+        source = source_of.setdefault(name, origin.source)
         if owner != name:
             yield origin.fault(
                 path,
-                f"found tenant {name!r} in the file of tenant {owner!r}; a file speaks for one"
+                f"found tenant {name!r} in the file of tenant {owner!r}; a file has one"
                 " tenant, so move this policy to a file of its own",
             )
-        elif home != origin.source:
+        elif source != origin.source:
             yield origin.fault(
                 path,
-                f"tenant {name!r} has its policies in {home}; keep all policies of a tenant there",
+                f"tenant {name!r} has its policies in {source}; move this one there",
             )
         elif tier_of.setdefault(name, tier) != tier:
             yield origin.fault(
                 ("spec", "tenant", "tier"),
-                f"found {tier!r}, but another policy of tenant {name!r} says {tier_of[name]!r}",
+                f"found {tier!r}, but another policy of tenant {name!r} sets {tier_of[name]!r}",
             )
 
 
-def _claims(entries: Sequence[Entry]) -> Iterator[Fault]:
-    """A selector that names another tenant, or a namespace that another tenant's names."""
+def _selectors(entries: Sequence[Entry]) -> Iterator[Fault]:
+    """A selector that selects another tenant's namespaces."""
     owner_of: dict[str, str] = {}  # namespace -> tenant
     for model, origin in entries:
         if not isinstance(model, TenantPolicy) or model.spec.namespace_selector is None:
@@ -166,7 +165,7 @@ def _claims(entries: Sequence[Entry]) -> Iterator[Fault]:
 
 
 def _tree(entries: Sequence[Entry]) -> Iterator[Fault]:
-    """A parent that nobody lists, a tenant that is a parent, and groups that hold themselves."""
+    """A parent that is not listed, a tenant that is a parent, and groups in a loop."""
     tenants = {m.spec.tenant.name for m, _ in entries if isinstance(m, TenantPolicy)}
     for model, origin in entries:
         if not isinstance(model, PlatformPolicy) or model.spec.sharing is None:
@@ -182,7 +181,8 @@ def _tree(entries: Sequence[Entry]) -> Iterator[Fault]:
                 yield origin.fault(path, f"found {share.parent!r}, want one of {listed}")
             elif share.parent in tenants:
                 yield origin.fault(
-                    path, f"{share.parent!r} is a tenant; a parent is a group that runs nothing"
+                    path,
+                    f"{share.parent!r} is a tenant; a parent is a group without pods",
                 )
             elif _loops(share.name, parents):
                 yield origin.fault(path, f"{share.name!r} is among its own parents")
@@ -198,7 +198,7 @@ def _loops(name: str, parents: Mapping[str, str | None]) -> bool:
 
 
 def _quotas(entries: Sequence[Entry]) -> Iterator[Fault]:
-    """A tenant's own quota stands in its policies, once for each resource."""
+    """A tenant's policies set each amount of its quota once."""
     seen: dict[tuple[str, str, str], str] = {}
     for model, origin in entries:
         if not isinstance(model, TenantPolicy):

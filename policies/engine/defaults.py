@@ -1,14 +1,14 @@
 """
-Fields that policies fill in: which writes a default asks of an object, and the object with them.
+Defaults: the fields that policies write to an object, and the object with them.
 
     value       written where the field is unset, or in any case with `override`
     item        added to a list that lacks it; lists are never replaced
     resource    written to every container, init containers too, that lacks it
 
 Unset means: absent, null or empty; for schedulerName also `default-scheduler`, which the API server
-writes before any webhook is asked; for a key with several spellings, none of them present. A
-request counts as set where its limit is, as the API server copies it. Limits below the request are
-left out, as the API server would refuse the pod. Nothing here changes what it is given.
+writes before it calls a webhook; for a key with several spellings, none of them present. A request
+counts as set where its limit is, as the API server copies it. Limits below the request are left
+out, as the API server would reject the pod. No function changes its arguments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ class Draft:
         self._written: dict[Path, Injection] = {}
 
     def value(self, base: Path, path: tuple[str, ...], write: Injection) -> None:
-        """Set one field of the pod at `base`; `write` carries the value and who wants it."""
+        """Set one field of the pod at `base`; `write` carries value, policy and rule."""
         for target in self._targets(base, path, write.override):
             self._set(base, target, write)
 
@@ -91,7 +91,7 @@ class Draft:
         found = at(self.object, full)
         unset = not _is_set(found) or (path == _SCHEDULER and found == _UNSET_SCHEDULER)
         if found == write.value:
-            # Written by this rule in an earlier admission, or as good as: it goes first still.
+            # As if this rule had written it in an earlier pass: it still comes first.
             self._written[full] = _with(write, full, write.value)
             return
         if not (unset or write.override):
@@ -125,12 +125,12 @@ def _is_set(value: object) -> bool:
 
 def _may_set(container: Json, what: str, name: str, write: Injection) -> bool:
     resources = mapping(container.get("resources"))
-    limits, asked = mapping(resources.get("limits")), mapping(resources.get("requests"))
+    limits, requested = mapping(resources.get("limits")), mapping(resources.get("requests"))
     if what == "requests":
-        if name in limits and name not in asked:
+        if name in limits and name not in requested:
             return False
         return name not in limits or not _above(write.value, limits[name])
-    return name not in asked or not _above(asked[name], write.value)
+    return name not in requested or not _above(requested[name], write.value)
 
 
 def _above(a: object, b: object) -> bool:
@@ -141,7 +141,7 @@ def _above(a: object, b: object) -> bool:
 
 
 def at(value: Any, path: Iterable[Step]) -> Any:
-    """What stands at `path`, or None."""
+    """The value at `path`, or None."""
     for step in path:
         if isinstance(value, Mapping) and isinstance(step, str):
             value = value.get(step)

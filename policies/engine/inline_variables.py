@@ -1,16 +1,16 @@
 """
-An expression with its variables written out, where that is sure to mean the same.
+Inlines variables into an expression, where that cannot change its meaning.
 
 A variable is evaluated by itself, its value leaves the engine and enters it again, and the objects
-are converted anew for whoever reads it: for the small ones, such as a pod's labels or nothing, that
-costs many times what evaluating them in place does. Left alone are variables
+are converted again for each reader. For small variables, such as a pod's labels, that costs many
+times what evaluating them in place does. Not inlined are variables
 
-    with loops                      written out they would run as often as they are read
+    with loops                      inlined they would run as often as they are read
     of types that JSON lacks        a uint that leaves the engine comes back as an int
-    near names that loops take      they would stand for something else there
+    near names that loops take      they would mean something else there
 
-None where any variable has to be left alone: then the expression stays as it was written. Pure
-text, which the compiler reads as it reads any other.
+`inlined` gives None where a variable cannot be inlined: then the expression stays as it is. The
+result is text, which the compiler reads like any other.
 """
 
 import re
@@ -19,10 +19,10 @@ from typing import Final
 
 from policies.cel.protocol import ADMISSION
 
-LONGEST: Final = 20_000  # characters; beyond, compiling costs more than is saved
+LONGEST: Final = 20_000  # characters; beyond, compiling costs more than it saves
 
 _NAMES: Final = "|".join(name for name, _ in ADMISSION.variables)
-# Comments and texts first, so that what only looks like a variable is passed over.
+# Comments and strings first, so that what only looks like a variable is skipped.
 _TOKEN: Final = re.compile(
     r"""//[^\n]*|'''.*?'''|\"\"\".*?\"\"\"|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*\""""
     r"""|(?<![\w.])variables\s*\.\s*([A-Za-z_]\w*)""",
@@ -37,17 +37,17 @@ _ODD: Final = re.compile(
 _PLAIN: Final = re.compile(r"(?:bool|string|int|double|dyn|null_type|list|map|[<>, ])+")
 
 
-def may_be_written_out(source: str, result_type: str) -> bool:
-    """Whether a variable's expression means the same wherever it is read."""
+def may_be_inlined(source: str, result_type: str) -> bool:
+    """Whether a variable's expression means the same in every place."""
     odd = _ODD.search(source) or _LOOP.search(source) or _RAW.search(source)
     return odd is None and _PLAIN.fullmatch(result_type) is not None
 
 
-def written_out(source: str, variables: Mapping[str, str]) -> str | None:
+def inlined(source: str, variables: Mapping[str, str]) -> str | None:
     """
     The expression with the expressions of the variables in their place.
 
-    `variables` are those that may be written out, none of them reading another one any more.
+    `variables` are those that may be inlined; none of them reads another one.
     """
     if _RAW.search(source) or _TAKEN.search(source):
         return None

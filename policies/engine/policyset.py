@@ -2,12 +2,12 @@
 All policies in force at one time: immutable, in their fixed order, found by namespace and kind.
 
     order       platform policies by name, then tenant policies by tenant and name
-    index       a label pair of the selector -> policies; selectors without one are asked in turn
+    index       a label pair of the selector -> policies; selectors without one are matched in turn
     tables      tiers, priority classes, GPU models, topology levels, shares and quotas
-    kinds       what the policies name: a kind as written, and the operations on it
+    kinds       the kinds that policies name, as written, and the operations on them
     digest      SHA-256 over the documents: two replicas with one digest decide alike
 
-What documents say against each other is found by `agreement` before a set is made.
+`consistency` finds contradictions between documents before a set is made.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _PLAIN_TIERS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class PolicyTables:
-    """What the platform policies lay down for everybody."""
+    """The tables of the platform policies, for all tenants."""
 
     tiers: Mapping[str, TierSpec]
     priority_classes: Mapping[str, str]  # PriorityClass -> tier
@@ -47,12 +47,12 @@ class PolicyTables:
     sharing: Sharing = field(default_factory=Sharing)
     backfill: Backfill = field(default_factory=Backfill)
     quotas: Mapping[str, Quota] = field(default_factory=dict)  # tenant -> its own
-    tenants: Mapping[str, str | None] = field(default_factory=dict)  # tenant -> its tier, if said
+    tenants: Mapping[str, str | None] = field(default_factory=dict)  # tenant -> its tier, if set
 
     @classmethod
     def of(cls, models: Iterable[Policy]) -> "PolicyTables":
-        found = tuple(models)
-        specs = [model.spec for model in found if isinstance(model, PlatformPolicy)]
+        documents = tuple(models)
+        specs = [model.spec for model in documents if isinstance(model, PlatformPolicy)]
         tiers = [tier for spec in specs for tier in spec.tiers] or list(_PLAIN_TIERS)
         return cls(
             tiers={tier.name: tier for tier in sorted(tiers, key=lambda tier: -tier.rank)},
@@ -65,10 +65,10 @@ class PolicyTables:
             topology=tuple(level for spec in specs for level in spec.topology_levels),
             sharing=next((spec.sharing for spec in specs if spec.sharing), Sharing()),
             backfill=next((spec.backfill for spec in specs if spec.backfill), Backfill()),
-            quotas=_quotas(found),
+            quotas=_quotas(documents),
             tenants={
                 model.spec.tenant.name: model.spec.tenant.tier
-                for model in found
+                for model in documents
                 if isinstance(model, TenantPolicy)
             },
         )
@@ -89,29 +89,29 @@ def _quotas(models: Iterable[Policy]) -> dict[str, Quota]:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """The policies in force; made by `of`, read by everybody."""
+    """The policies in force, immutable; `of` makes it."""
 
     policies: tuple[CompiledPolicy, ...] = ()
     tables: PolicyTables = field(default_factory=lambda: PolicyTables.of(()))
     digest: str = ""
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """`Kind`, `group/Kind` or `*` as policies write it -> the operations that they look at."""
+    """`Kind`, `group/Kind` or `*` as policies write it -> the operations that they evaluate."""
     _indexed: Mapping[label_selectors.Pair, tuple[CompiledPolicy, ...]] = field(
         default_factory=dict
     )
-    _asked: tuple[CompiledPolicy, ...] = ()
+    _unindexed: tuple[CompiledPolicy, ...] = ()
 
     @classmethod
     def of(cls, policies: Iterable[CompiledPolicy]) -> "PolicySet":
         ordered = tuple(sorted(policies, key=lambda policy: policy.order))
         indexed: dict[label_selectors.Pair, list[CompiledPolicy]] = {}
-        asked: list[CompiledPolicy] = []
+        unindexed: list[CompiledPolicy] = []
         for policy in ordered:
             found = label_selectors.pairs(policy.selector) if policy.selector is not None else ()
             for pair in found:
                 indexed.setdefault(pair, []).append(policy)
             if not found:
-                asked.append(policy)
+                unindexed.append(policy)
         models = [policy.model for policy in ordered]
         return cls(
             ordered,
@@ -119,19 +119,19 @@ class PolicySet:
             digest(models),
             _kinds(models),
             {pair: tuple(found) for pair, found in indexed.items()},
-            tuple(asked),
+            tuple(unindexed),
         )
 
     def names(self, group: str, kind: str) -> bool:
-        """Whether a policy says the kind's own name; `*` names nothing."""
+        """Whether a policy names the kind itself; `*` names none."""
         return kind in self.kinds or f"{group}/{kind}" in self.kinds
 
     def for_namespace(self, name: str, labels: Mapping[str, str]) -> tuple[CompiledPolicy, ...]:
         """
-        The policies whose selector takes the namespace, in their order.
+        The policies whose selector matches the namespace, in their order.
 
-        A cluster-scoped request has no namespace: tenant policies pass it by, platform policies
-        take it whatever their selector, as Kubernetes' own policies do.
+        A cluster-scoped request has no namespace: tenant policies skip it, platform policies
+        match it with any selector, as Kubernetes' own policies do.
         """
         if not name:
             return tuple(policy for policy in self.policies if policy.tenant is None)
@@ -143,7 +143,7 @@ class PolicySet:
                 label_selectors.NAMESPACE_NAME: name,
             }
         )
-        candidates = list(self._asked)
+        candidates = list(self._unindexed)
         for pair in known.items():
             candidates += self._indexed.get(pair, ())
         if len(candidates) > 1:
@@ -165,12 +165,12 @@ def _kinds(models: Iterable[Policy]) -> dict[str, frozenset[str]]:
 
 
 def digest(models: Iterable[Policy]) -> str:
-    """SHA-256 over what the documents say; how they are written does not matter."""
+    """SHA-256 over the contents of the documents; their formatting does not matter."""
     sha = hashlib.sha256()
     for model in models:
-        said = model.model_dump(
+        contents = model.model_dump(
             mode="json", by_alias=True, exclude_defaults=True, include={"kind", "metadata", "spec"}
         )
-        said["metadata"] = {"name": model.metadata.name}
-        sha.update(json.dumps(said, sort_keys=True, separators=(",", ":")).encode())
+        contents["metadata"] = {"name": model.metadata.name}
+        sha.update(json.dumps(contents, sort_keys=True, separators=(",", ":")).encode())
     return sha.hexdigest()

@@ -1,9 +1,9 @@
 """
-What a policy object's `status` says: whether its expressions are sound, and whether it is in force.
+The `status` of a policy object: whether its expressions compile, and whether it is in force.
 
     Compiled   True: no faults of its own             False: the faults
-    Ready      True: in force as written              False: its own faults, or others' keep the
-                                                      whole set back
+    Ready      True: in force as written              False: its own faults, or faults of others in
+                                                      the set
 
 Pure; the time is passed in and used only where a condition's status changes, so that replicas
 that agree write the same and write once.
@@ -47,25 +47,25 @@ def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None
     changed = before.get("observedGeneration") != generation
     for kind, holds, reason, message in wanted:
         old = _condition(before, kind)
-        said = {
+        condition = {
             "type": kind,
             "status": "True" if holds else "False",
             "reason": reason,
             "message": message,
             "observedGeneration": generation,
         }
-        changed |= any(old.get(key) != value for key, value in said.items())
-        same = old.get("status") == said["status"]
+        changed |= any(old.get(key) != value for key, value in condition.items())
+        same = old.get("status") == condition["status"]
         since = old.get("lastTransitionTime") if same else None
         conditions.append(
-            {**said, "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+            {**condition, "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}
         )
     return {"observedGeneration": generation, "conditions": conditions} if changed else None
 
 
 def _compiled(own: Sequence[Fault]) -> tuple[str, bool, str, str]:
     if own:
-        return "Compiled", False, "Faulty", _told(own)
+        return "Compiled", False, "Faulty", _lines(own)
     return "Compiled", True, "Sound", "every expression compiles"
 
 
@@ -85,7 +85,7 @@ def _ready(own: Sequence[Fault], loaded: Loaded) -> tuple[str, bool, str, str]:
     )
 
 
-def _told(faults: Sequence[Fault]) -> str:
+def _lines(faults: Sequence[Fault]) -> str:
     return "\n".join(str(fault) for fault in faults)[:_LONGEST_MESSAGE]
 
 

@@ -1,19 +1,19 @@
 """
-Facts about a host's inside from several sources, and the one merge that makes a topology of them.
+Merges the facts that several sources give about a host into one topology.
 
-    source A ──reader──▶ Said ─┐
-    source B ──reader──▶ Said ─┼─ aligned ─▶ merge ─▶ Topology
-    source C ──reader──▶ Said ─┘
+    source A ──reader──▶ HostFacts ─┐
+    source B ──reader──▶ HostFacts ─┼─ aligned ─▶ merge ─▶ Topology
+    source C ──reader──▶ HostFacts ─┘
 
-The best source stands first, and wins fact by fact: what it leaves unsaid comes from the next one.
-Which NUMA nodes and GPUs there are is a fact too: the best source that lists them all decides.
-GPUs are known by their index; sources that tell PCI addresses are brought to one count by those.
+The best source comes first and wins fact by fact: a fact that it lacks comes from the next one.
+Which NUMA nodes and GPUs exist is a fact too: the best source that lists them all decides. GPUs
+have an index; sources with PCI addresses get the same indices through those.
 
-Usable amounts (`cpu`, `memory`) go before totals (`cpus`, `memories`): the kernel tells what is
-there, kubelets and drivers tell what pods may have of it. Huge pages are no memory for other pods.
+Usable amounts (`cpu`, `memory`) win over totals (`cpus`, `memories`): the kernel reports totals,
+kubelets and drivers report what pods may use. Huge pages do not count as memory.
 
-Not here: how a source is read (`host_objects`, and the scheduler's own), and who disagrees with
-whom, which only people ask.
+Not here: readers of sources (`node_object`, and `scheduler.hostinfo`), and which sources disagree
+(`scheduler.hostinfo.provenance`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ MOST_GPUS: Final = 64
 # Names of facts. Zones:
 CPU, ALL_CPU, MEMORY, ALL_MEMORY = "cpu", "cpus", "memory", "memories"
 HUGEPAGES, BANDWIDTH, DISTANCES = "hugepages", "bandwidth", "distances"
-# GPUs; the last three only help to tell and to match:
+# GPUs; the last three only help to report and to match:
 ZONE, MODEL, VRAM, SWITCH, ROOT, ISLAND = "zone", "model", "vram", "switch", "root", "island"
 DEVICE, PCI, UUID, VENDOR = "device", "pci", "uuid", "vendor"
 # The host as a whole:
@@ -40,7 +40,7 @@ _NO_FACTS: Final[Facts] = {}
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What one source says of one host. Facts that it does not know are absent."""
+    """The facts of one source about one host. Unknown facts are absent."""
 
     source: str
     zones: Mapping[int, Facts] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class HostFacts:
         return bool(self.zones or self.gpus or self.gpu_counts or self.host or self.each_gpu)
 
 
-def merge(said: Sequence[HostFacts], *, gpus: int) -> Topology | None:
+def merge(facts: Sequence[HostFacts], *, gpus: int) -> Topology | None:
     """The host that offers `gpus` whole GPUs; None when nothing is known of its inside."""
-    sources = aligned(said)
+    sources = aligned(facts)
     zones = tuple(_zone(id_, _of(id_, sources)) for id_ in zone_ids(sources))
     known = frozenset(zone.id for zone in zones)
     rows = tuple(_gpu(index, facts, known) for index, facts in gpu_facts(sources, gpus))
@@ -73,37 +73,40 @@ def merge(said: Sequence[HostFacts], *, gpus: int) -> Topology | None:
     return Topology(zones, rows, problems, manager)
 
 
-def aligned(said: Sequence[HostFacts]) -> Sequence[HostFacts]:
-    """The same, each GPU under one index: that of the last source which tells PCI addresses."""
-    tell = [one for one in said if any(PCI in facts for facts in one.gpus.values())]
-    if len(tell) < 2:
-        return said
-    index = {facts[PCI]: at for at, facts in tell[-1].gpus.items() if PCI in facts}
-    return [_renumbered(one, index) if any(one is other for other in tell) else one for one in said]
+def aligned(sources: Sequence[HostFacts]) -> Sequence[HostFacts]:
+    """The same, each GPU under one index: that of the last source with PCI addresses."""
+    with_pci = [one for one in sources if any(PCI in facts for facts in one.gpus.values())]
+    if len(with_pci) < 2:
+        return sources
+    index = {facts[PCI]: at for at, facts in with_pci[-1].gpus.items() if PCI in facts}
+    return [
+        _renumbered(one, index) if any(one is other for other in with_pci) else one
+        for one in sources
+    ]
 
 
-def _renumbered(said: HostFacts, index: Mapping[str, int]) -> HostFacts:
-    moved = {index.get(facts.get(PCI, ""), at): facts for at, facts in said.gpus.items()}
+def _renumbered(source: HostFacts, index: Mapping[str, int]) -> HostFacts:
+    moved = {index.get(facts.get(PCI, ""), at): facts for at, facts in source.gpus.items()}
     # Two under one index would lose a GPU: then the source keeps its own count.
-    return replace(said, gpus=moved) if len(moved) == len(said.gpus) else said
+    return replace(source, gpus=moved) if len(moved) == len(source.gpus) else source
 
 
 # --- NUMA nodes ---
 
 
-def zone_ids(said: Iterable[HostFacts]) -> tuple[int, ...]:
-    """Those of the best source that lists all; without one, those whose amounts are told."""
+def zone_ids(sources: Iterable[HostFacts]) -> tuple[int, ...]:
+    """Those of the best source that lists all; without one, those with known amounts."""
     some: set[int] = set()
-    for one in said:
+    for one in sources:
         if one.lists_zones and one.zones:
             return tuple(sorted(one.zones))[:MOST_ZONES]
         some |= one.zones.keys()
     return tuple(sorted(some))[:MOST_ZONES]
 
 
-def _of(id_: int, said: Sequence[HostFacts]) -> Facts:
+def _of(id_: int, sources: Sequence[HostFacts]) -> Facts:
     found: dict[str, Any] = {}
-    for one in reversed(said):
+    for one in reversed(sources):
         found.update(one.zones.get(id_, _NO_FACTS))
     return found
 
@@ -126,32 +129,32 @@ def _zone(id_: int, facts: Facts) -> Zone:
 # --- GPUs ---
 
 
-def gpu_facts(said: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
-    """(index, facts) of every GPU; none where nobody names one: the choice is the kubelet's."""
-    if any(one.host.get("shared") for one in said):
+def gpu_facts(sources: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
+    """(index, facts) of every GPU; none where no source lists one: the kubelet chooses."""
+    if any(one.host.get("shared") for one in sources):
         return []
-    listed = [one.gpus.keys() for one in said if one.gpus]
+    listed = [one.gpus.keys() for one in sources if one.gpus]
     if not listed:
-        return _counted(said, offered)
+        return _counted(sources, offered)
     each: dict[str, Any] = {}
-    for one in reversed(said):
+    for one in reversed(sources):
         each.update(one.each_gpu)
     found: list[tuple[int, Facts]] = []
     for index in _indices(listed, offered):
         facts = dict(each)
-        for one in reversed(said):
+        for one in reversed(sources):
             facts.update(one.gpus.get(index, _NO_FACTS))
         found.append((index, facts))
     return found
 
 
 def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
-    """Those of the best source; more while the host offers more, known to others or to nobody."""
+    """Those of the best source; more while the host offers more, from other sources or numbered."""
     found = set(listed[0])
     if len(found) < offered:
         others = (index for one in listed[1:] for index in sorted(one) if index not in found)
-        nobody = (index for index in range(MOST_GPUS) if index not in found)
-        for more in (others, nobody):
+        numbered = (index for index in range(MOST_GPUS) if index not in found)
+        for more in (others, numbered):
             for index in more:
                 if len(found) >= offered:
                     break
@@ -159,13 +162,13 @@ def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
     return sorted(found)[:MOST_GPUS]
 
 
-def _counted(said: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
+def _counted(sources: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
     """Counted, not named: numbered in the order of the NUMA nodes, if all are counted."""
-    for one in said:
+    for one in sources:
         if one.gpu_counts and sum(one.gpu_counts.values()) == offered <= MOST_GPUS:
             places = [zone for zone, n in sorted(one.gpu_counts.items()) for _ in range(n)]
             each: dict[str, Any] = {}
-            for other in reversed(said):
+            for other in reversed(sources):
                 each.update(other.each_gpu)
             return [(index, {**each, ZONE: zone}) for index, zone in enumerate(places)]
     return []
@@ -186,8 +189,8 @@ def _gpu(index: int, facts: Facts, known: frozenset[int]) -> Gpu:
     )
 
 
-def said_by(topology: Topology) -> HostFacts:
-    """A topology as the words of one source: for what stands above those it was made of."""
+def facts_of(topology: Topology) -> HostFacts:
+    """A topology as the facts of one source, to be merged with better ones."""
     return HostFacts(
         "node",
         {zone.id: dict(_zone_facts(zone)) for zone in topology.zones},

@@ -1,5 +1,5 @@
 """
-What a Node object says of its host's inside, source by source, best first:
+Host facts of a Node object, source by source, best first:
 
     annotation numa.kubenexus.io/topology    JSON, written by the labeler
     labels nvidia.com/gpu.*                  GPU feature discovery: model, memory in MiB, clique
@@ -14,14 +14,14 @@ The annotation reads
                 "model": "NVIDIA H100 80GB HBM3", "vram": "80Gi",
                 "root": "pci0000:1a", "switch": "0000:1a:01.0", "island": "0"}, ...]}
 
-of which everything but `id` and `index` may be missing. A label value cannot hold a comma, so CPU
+where every field but `id` and `index` is optional. A label value cannot hold a comma, so CPU
 lists in labels use `_` between ranges (`0-15_32-47`); the comma form is accepted in annotations of
-the same name. Node feature discovery says only that there are several NUMA nodes, or GPUs of some
-maker: enough to be contradicted, see `discovered`.
+the same name. Node feature discovery shows only that there are several NUMA nodes, or GPUs of some
+vendor: enough to find a contradiction, see `discovered`.
 
-A node without usable data has no topology (`read` gives None): it is never guessed. Facts that
-cannot be read are left out and named in `problems`. What is *taken* is not here: the scheduler
-keeps those books, and whether a pod is too large for any NUMA node is a question for `numa_rules`.
+A node without usable data has no topology (`read` gives None): it is never guessed. Unreadable
+facts are left out and listed in `problems`. The scheduler tracks what is in use;
+`policies.checks.numa` compares a pod with the NUMA nodes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ from policies.hosts.merge import MOST_GPUS, MOST_ZONES, HostFacts
 from policies.hosts.topology import Topology, count_cpus, is_number
 from policies.json_fields import Json
 
-Words = Mapping[str, str]
+StringMap = Mapping[str, str]
 
 ANNOTATION: Final = f"annotation {vocabulary.NUMA_TOPOLOGY_ANNOTATION}"
 GFD: Final = "labels nvidia.com/gpu.*"
@@ -44,13 +44,13 @@ LABELS: Final = "labels numa.kubenexus.io/*, gpu.kubenexus.io/*"
 NFD: Final = "labels feature.node.kubernetes.io/*"
 
 _NOTHING_IN_ANNOTATION: Final = HostFacts(ANNOTATION)
-_READ: Final = ("numa.kubenexus.io/", "gpu.kubenexus.io/", "nvidia.com/gpu.")
+_PREFIXES: Final = ("numa.kubenexus.io/", "gpu.kubenexus.io/", "nvidia.com/gpu.")
 _MAKERS: Final = {"10de": "nvidia", "1002": "amd", "8086": "intel"}
-# Values of the label that say: the GPUs of this host reach each other directly.
+# Values of the label for hosts whose GPUs reach each other directly.
 _LINKED: Final = frozenset({"nvswitch", "nvlink"})
 
 
-def read(labels: Words, annotations: Words, *, gpus: int) -> Topology | None:
+def read(labels: StringMap, annotations: StringMap, *, gpus: int) -> Topology | None:
     """The topology of a node that offers `gpus` whole GPUs, or None without data."""
     if not (
         vocabulary.NUMA_TOPOLOGY_ANNOTATION in annotations
@@ -62,23 +62,23 @@ def read(labels: Words, annotations: Words, *, gpus: int) -> Topology | None:
     return _read(_ours(labels), _ours(annotations), gpus)
 
 
-def _ours(words: Words) -> tuple[tuple[str, str], ...]:
-    return tuple(item for item in words.items() if item[0].startswith(_READ))
+def _ours(values: StringMap) -> tuple[tuple[str, str], ...]:
+    return tuple(item for item in values.items() if item[0].startswith(_PREFIXES))
 
 
-# The same words come with every change of anything else about their node.
+# Cached: a node often changes without a change of these keys.
 @lru_cache(maxsize=16384)
 def _read(
     labels: tuple[tuple[str, str], ...], annotations: tuple[tuple[str, str], ...], gpus: int
 ) -> Topology | None:
-    said = sources(dict(labels), dict(annotations), gpus=gpus)
-    if not any(one.zones or one.gpus for one in said):
+    facts = sources(dict(labels), dict(annotations), gpus=gpus)
+    if not any(one.zones or one.gpus for one in facts):
         return None
-    return merge.merge(said, gpus=gpus)
+    return merge.merge(facts, gpus=gpus)
 
 
-def vram(labels: Words, topology: Topology | None) -> int:
-    """Bytes of a GPU, the largest of the host; 0: nobody says."""
+def vram(labels: StringMap, topology: Topology | None) -> int:
+    """Bytes of the largest GPU of the host; 0: unknown."""
     found = max((gpu.vram for gpu in topology.gpus), default=0) if topology is not None else 0
     if not found and (text := labels.get(vocabulary.GFD_MEMORY_LABEL)):
         found = _size(text) * 2**20
@@ -87,8 +87,8 @@ def vram(labels: Words, topology: Topology | None) -> int:
     return max(0, found)
 
 
-def sources(labels: Words, annotations: Words, *, gpus: int) -> list[HostFacts]:
-    """All that decides, best first."""
+def sources(labels: StringMap, annotations: StringMap, *, gpus: int) -> list[HostFacts]:
+    """The sources that count, best first."""
     return [
         annotated(annotations.get(vocabulary.NUMA_TOPOLOGY_ANNOTATION)),
         gpu_labels(labels),
@@ -141,7 +141,7 @@ def _annotated_zones(document: Json, problems: list[str]) -> Iterator[tuple[int,
 
 def _annotated_gpus(document: Json) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = [row for row in _rows(document, "gpus") if _is_id(row.get("index"))]
-    # Indices count within a maker: the GPUs of the one that has most here are the host's GPUs.
+    # Indices count per vendor: the GPUs of the vendor with the most here are the host's GPUs.
     makers = [str(row.get("vendor", "")) for row in rows]
     most = min(set(makers), key=lambda maker: (-makers.count(maker), maker), default="")
     for row in rows:
@@ -177,8 +177,8 @@ def _pages(found: object) -> tuple[tuple[str, int], ...]:
 # --- GPU feature discovery ---
 
 
-def gpu_labels(labels: Words) -> HostFacts:
-    """Its labels speak of all GPUs of the host at once."""
+def gpu_labels(labels: StringMap) -> HostFacts:
+    """GPU feature discovery describes all GPUs of the host at once."""
     each: dict[str, Any] = {}
     if model := labels.get(vocabulary.GFD_PRODUCT_LABEL):
         each[merge.MODEL] = model
@@ -195,7 +195,7 @@ def gpu_labels(labels: Words) -> HostFacts:
 # --- node feature discovery ---
 
 
-def discovered(labels: Words) -> HostFacts:
+def discovered(labels: StringMap) -> HostFacts:
     """`memory-numa`, and `pci-[class_]maker.present` as labels of display controllers."""
     host: dict[str, Any] = {}
     if labels.get("feature.node.kubernetes.io/memory-numa") == "true":
@@ -223,7 +223,7 @@ def _pci_maker(key: str) -> str:
 # --- plain labels ---
 
 
-def plain_labels(labels: Words, annotations: Words, *, gpus: int) -> HostFacts:
+def plain_labels(labels: StringMap, annotations: StringMap, *, gpus: int) -> HostFacts:
     facts = {**labels, **annotations} if annotations else labels
     problems: list[str] = []
     zones = dict(_labelled_zones(facts, problems))
@@ -245,7 +245,7 @@ def plain_labels(labels: Words, annotations: Words, *, gpus: int) -> HostFacts:
     )
 
 
-def _labelled_zones(facts: Words, problems: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _labelled_zones(facts: StringMap, problems: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     count = facts.get(vocabulary.NUMA_NODE_COUNT_LABEL, "")
     if not is_number(count):
         return
@@ -253,7 +253,9 @@ def _labelled_zones(facts: Words, problems: list[str]) -> Iterator[tuple[int, di
         keys = _keys(index)
         cpus, memory = facts.get(keys["cpus"]), facts.get(keys["memory"])
         if cpus is None and memory is None:
-            problems.append(f"{vocabulary.NUMA_NODE_COUNT_LABEL} says {count}, node {index} unsaid")
+            problems.append(
+                f"{vocabulary.NUMA_NODE_COUNT_LABEL} is {count}, node {index} is missing"
+            )
             continue
         found = _amounts(index, cpus, memory, problems)
         if found is None:
@@ -271,7 +273,7 @@ def _labelled_zones(facts: Words, problems: list[str]) -> Iterator[tuple[int, di
 
 
 @cache
-def _keys(index: int) -> Words:
+def _keys(index: int) -> StringMap:
     facts = ("cpus", "memory", "bandwidth")
     return {fact: vocabulary.numa_node_label(index, fact) for fact in facts}
 
@@ -291,8 +293,8 @@ def _all_gpu_keys(gpus: int) -> frozenset[str]:
     return frozenset(key for index in range(min(gpus, MOST_GPUS)) for key in _gpu_keys(index))
 
 
-def _places(facts: Words, gpus: int) -> dict[int, dict[str, Any]]:
-    """Indices come from labels alone: a node that says nothing leaves the choice to its kubelet."""
+def _places(facts: StringMap, gpus: int) -> dict[int, dict[str, Any]]:
+    """Indices come from labels alone: without labels the kubelet chooses."""
     places: dict[int, dict[str, Any]] = {}
     named = False
     for index in range(min(gpus, MOST_GPUS)):
@@ -310,7 +312,7 @@ def _places(facts: Words, gpus: int) -> dict[int, dict[str, Any]]:
 def _amounts(
     index: int, cpus: object, memory: object, problems: list[str]
 ) -> dict[str, Any] | None:
-    """A memory-only or CPU-only NUMA node is real: what is absent is unsaid."""
+    """A memory-only or CPU-only NUMA node is real: absent fields are unknown."""
     facts: dict[str, Any] = {}
     try:
         if isinstance(cpus, str):
@@ -324,7 +326,7 @@ def _amounts(
 
 
 def _size(value: object) -> int:
-    """Bytes or a number; what is no quantity counts as unsaid."""
+    """Bytes or a number; any other text counts as 0."""
     try:
         return quantity.units(value)
     except quantity.QuantityError:

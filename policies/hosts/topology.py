@@ -1,8 +1,8 @@
 """
 The inside of a host as values: NUMA nodes, GPUs, and the Topology Manager of its kubelet.
 
-`host_objects` reads them off a Node object, `host_facts` merges what several sources say. Nothing
-is known here of what is taken: the scheduler keeps those books.
+`node_object` reads them from a Node, `merge` merges several sources. The scheduler keeps track of
+what is in use.
 """
 
 from dataclasses import dataclass
@@ -22,22 +22,22 @@ class Zone:
     hugepages: tuple[tuple[str, int], ...] = ()
     """(resource name, bytes), sorted."""
     bandwidth: int = 0
-    """Memory bandwidth in MB/s; 0: nobody said."""
+    """Memory bandwidth in MB/s; 0: unknown."""
     distances: tuple[tuple[int, int], ...] = ()
-    """(id of a NUMA node, distance), sorted; empty: nobody said."""
+    """(id of a NUMA node, distance), sorted; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU by its index on the host; `zone` None: nobody said where it sits."""
+    """One GPU by its index on the host; `zone` None: its NUMA node is unknown."""
 
     index: int
     zone: int | None
     model: str = ""
     vram: int = 0
-    """Bytes; 0: nobody said."""
+    """Bytes; 0: unknown."""
     switch: str = ""
-    """The PCIe switch or root that it hangs on."""
+    """Its PCIe switch or root complex."""
     island: str = ""
     """Its NVLink domain: GPUs of one host that name the same one reach each other directly."""
     device: str = ""

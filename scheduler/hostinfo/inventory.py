@@ -45,7 +45,7 @@ class HostInventory:
         """The node with all known facts about its host."""
         facts = self._facts.get(node.name)
         if facts is not None:
-            own = [] if node.topology is None else [merge.said_by(node.topology)]
+            own = [] if node.topology is None else [merge.facts_of(node.topology)]
             topology = merge.merge([*facts, *own], gpus=node.gpus)
             node = replace(node, topology=topology, vram=_vram(node, topology))
         return node if self._vram_of is None else fill(node, self._vram_of)

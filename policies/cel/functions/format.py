@@ -1,8 +1,8 @@
 """
-Kubernetes' `format` functions: named formats, and `validate`, which gives what is wrong or nothing.
+Kubernetes' `format` functions: named formats, and `validate`, which gives the faults or nothing.
 
 `validate` and `format.named` give an optional in CEL. Python cannot make one, so the functions
-here give a list or map that is empty for "none", and `rewriting` wraps the call in
+here give a list or map that is empty for "none", and `rewrite` wraps the call in
 `optional.ofNonZeroValue`.
 """
 

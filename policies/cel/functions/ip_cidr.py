@@ -1,8 +1,8 @@
 """
 Kubernetes' `ip` and `cidr` functions.
 
-IPv4-mapped IPv6 addresses are refused in every spelling, as the API server does; the CEL
-specification refuses only the dotted one.
+IPv4-mapped IPv6 addresses are rejected in every spelling, as the API server does; the CEL
+specification rejects only the dotted one.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from policies.cel.functions.overload import Function, FunctionError, Overload
 _SUMMABLE: Final = ("int", "uint", "double", "duration")
 _COMPARABLE: Final = (*_SUMMABLE, "bool", "timestamp", "string", "bytes")
 _INT64: Final = 2**63
-_SHORT: Final = 256  # characters of a text and a pattern that are worth remembering
+_SHORT: Final = 256  # characters of a text and a pattern that are worth caching
 
 MAX_STEPS: Final = 10_000
 """What one evaluation may visit; fixed in the engine."""
@@ -142,7 +142,7 @@ def matches(text: str, pattern: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _matches_short(text: str, pattern: str) -> bool:
-    """The same, remembered: labels and names come in few values and are matched all the time."""
+    """The same, cached: labels and names have few distinct values."""
     return _pattern(pattern).search(text) is not None
 
 

@@ -20,7 +20,7 @@ from policies.cel import error_kinds
 from policies.cel.protocol import ErrorKind
 
 TAG: Final = "cel.type"
-"""The key that says which type of our own a map stands for; `value` holds its canonical text."""
+"""The key with the type of our own that a map stands for; `value` holds its canonical text."""
 
 CONCRETE: Final = (
     "bool",
@@ -120,7 +120,7 @@ def _choices(parameter: str) -> Sequence[str]:
 
 
 def dispatch(name: str, candidates: Sequence[Overload]) -> Callable[..., object]:
-    """One callable for signatures that look alike: the first whose tags fit answers."""
+    """One callable for signatures that look alike: the first whose tags fit is called."""
 
     def call(*arguments: object) -> object:
         for candidate in candidates:
@@ -144,7 +144,7 @@ def _guarded(call: Callable[..., object], arguments: Sequence[object]) -> object
     except FunctionError as error:
         raise RuntimeError(error_kinds.tagged(error.kind, str(error))) from error
     except Exception as error:
-        # Whatever a function meets is an error of that one rule, never of the process.
+        # An exception of a function is an error of its rule, never of the process.
         raise RuntimeError(
             error_kinds.tagged("function", f"{type(error).__name__}: {error}")
         ) from error

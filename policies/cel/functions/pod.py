@@ -1,13 +1,13 @@
 """
-Our own facts about a pod: `requests(object, 'cpu')`, `limits(object, 'memory')`, `gpus(object)`,
+Functions about a pod: `requests(object, 'cpu')`, `limits(object, 'memory')`, `gpus(object)`,
 `containers(object)`.
 
 Amounts are the effective ones, over main, init and sidecar containers, counted as the scheduler
-counts: CPU in thousandths, the rest in whole units. A resource that nobody asks for counts 0.
+counts: CPU in thousandths, the rest in whole units. A resource without a request counts 0.
 
 Handing a whole object from CEL to Python costs more than most rules, so where the argument is a
-variable of the request, `rewriting` passes its name instead, and the answer is found in the
-activation and kept.
+variable of the request, `rewrite` passes its name instead, and the function finds the object in
+the activation and caches the result.
 """
 
 from __future__ import annotations

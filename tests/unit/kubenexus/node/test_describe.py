@@ -198,7 +198,7 @@ Contradictions (the first is used)
   host, NUMA nodes: the sources above: 1; labels feature.node.kubernetes.io/*: more than one
 
 Problems
-  numa.kubenexus.io/node-count says 2, node 1 unsaid
+  numa.kubenexus.io/node-count is 2, node 1 is missing
 
 Sources
   [1] labels numa.kubenexus.io/*, gpu.kubenexus.io/*

@@ -91,7 +91,7 @@ def test_reads(source: str, want: Any) -> None:
     ],
 )
 def test_kept(parts: Any, want: Any) -> None:
-    assert field_usage.kept({"a": [{"b": 1, "c": 2}, 3], "d": {"e": {}}}, parts) == want
+    assert field_usage.trim({"a": [{"b": 1, "c": 2}, 3], "d": {"e": {}}}, parts) == want
 
 
 def test_together_reach_what_each_of_them_does() -> None:

@@ -42,16 +42,13 @@ KNOWN = {"labels": "object.metadata.labels", "app": "'x'"}
     ],
 )
 def test_written_out(source: str, want: str | None) -> None:
-    assert inline_variables.written_out(source, KNOWN) == want
+    assert inline_variables.inlined(source, KNOWN) == want
 
 
 def test_what_grows_too_long_stays_as_it_was() -> None:
     source = "variables.v"
-    assert (
-        inline_variables.written_out(source, {"v": "x" * (inline_variables.LONGEST - 3)})
-        is not None
-    )
-    assert inline_variables.written_out(source, {"v": "x" * inline_variables.LONGEST}) is None
+    assert inline_variables.inlined(source, {"v": "x" * (inline_variables.LONGEST - 3)}) is not None
+    assert inline_variables.inlined(source, {"v": "x" * inline_variables.LONGEST}) is None
 
 
 @pytest.mark.parametrize(
@@ -66,5 +63,5 @@ def test_what_grows_too_long_stays_as_it_was() -> None:
         pytest.param("timestamp('2026-01-01T00:00:00Z')", "timestamp", False, id="a time"),
     ],
 )
-def test_may_be_written_out(source: str, result_type: str, want: bool) -> None:
-    assert inline_variables.may_be_written_out(source, result_type) is want
+def test_may_be_inlined(source: str, result_type: str, want: bool) -> None:
+    assert inline_variables.may_be_inlined(source, result_type) is want

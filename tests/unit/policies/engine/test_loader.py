@@ -41,15 +41,14 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             {"a.yaml": [TENANT_A, TENANT_B]},
             [
                 "a.yaml:15:11: spec.tenant.name: found tenant 'b' in the file of tenant 'a'; a file"
-                " speaks for one tenant, so move this policy to a file of its own"
+                " has one tenant, so move this policy to a file of its own"
             ],
             id="the file of one tenant speaks for another",
         ),
         pytest.param(
             {"a.yaml": TENANT_A, "b.yaml": a_tenant_policy("more", tenant="a")},
             [
-                "b.yaml:7:11: spec.tenant.name: tenant 'a' has its policies in a.yaml; keep all"
-                " policies of a tenant there"
+                "b.yaml:7:11: spec.tenant.name: tenant 'a' has its policies in a.yaml; move this one there"
             ],
             id="a tenant has two files",
         ),
@@ -90,7 +89,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
             },
             [
                 "a.yaml:17:11: spec.tenant.tier: found 'silver', but another policy of tenant 'a'"
-                " says 'gold'"
+                " sets 'gold'"
             ],
             id="two policies of a tenant differ about its tier",
         ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.hosts.merge import HostFacts, merge, said_by
+from policies.hosts.merge import HostFacts, facts_of, merge
 from policies.hosts.topology import Gpu, Topology, TopologyManager, Zone
 
 
@@ -121,4 +121,4 @@ def test_a_topology_says_itself() -> None:
         ("a problem",),
         TopologyManager("best-effort"),
     )
-    assert merge([HostFacts("nobody"), said_by(host)], gpus=2) == host
+    assert merge([HostFacts("nobody"), facts_of(host)], gpus=2) == host

@@ -154,7 +154,7 @@ def annotation(**document: Any) -> dict[str, str]:
                 (Zone(0, 2000, 0),),
                 problems=(
                     f"{vocabulary.NUMA_TOPOLOGY_ANNOTATION}: found 'nonsense', want JSON",
-                    f"{COUNT} says 2, node 1 unsaid",
+                    f"{COUNT} is 2, node 1 is missing",
                 ),
             ),
             id="what cannot be read is named",

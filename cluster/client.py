@@ -1,16 +1,16 @@
 """
 The verbs of the Kubernetes API on raw objects: get, list, create, update, patch, delete, bind.
 
-A `Client` turns a `Resource`, a name and a dictionary into one request, and the answer back into a
-dictionary. It decides nothing about retries: whoever calls knows what a second attempt means
-(`errors` says when one is safe). No models: a field that this program never heard of survives.
+A `Client` turns a `Resource`, a name and a dictionary into one request, and the response back into
+a dictionary. It does not retry: the caller knows what a second attempt means, and `errors` says
+when one is safe. No models: a field that this program does not know survives.
 """
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from importlib import metadata
+from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 from urllib.parse import urlencode
@@ -24,7 +24,7 @@ from cluster.resources import PODS, Obj, Resource
 from cluster.responses import Listing, Page, a_page, an_object
 from cluster.verbs import Options, PatchKind
 
-PAGE: Final = 1000  # objects a page: bounds the memory of a list without costing many requests
+PAGE: Final = 1000  # objects per page: bounds the memory of a list without many requests
 
 
 class Client:
@@ -73,10 +73,10 @@ class Client:
         action: str | None = None,
         **options: Unpack[Options],
     ) -> bytes:
-        """Any request at all, as bytes: for health checks and for what the verbs do not cover."""
+        """Any request, as bytes: for health checks and for calls that the verbs do not cover."""
         target = f"{path}?{urlencode(query)}" if query else path
-        ask = Request(action or f"{method} {path}", method, target, body, content_type)
-        return await self._transport.call(ask, **options)
+        request = Request(action or f"{method} {path}", method, target, body, content_type)
+        return await self._transport.call(request, **options)
 
     async def get(
         self,
@@ -133,28 +133,28 @@ class Client:
         limit: int = PAGE,
         **options: Unpack[Options],
     ) -> AsyncIterator[Page]:
-        """A collection page by page; if the history expires halfway, it begins anew, unpaged."""
+        """A collection page by page; if the history expires halfway, it starts again, unpaged."""
         action = _action("list", resource, namespace, None)
         path = resource.path(namespace)
-        chosen = _query(labelSelector=label_selector, fieldSelector=field_selector)
+        selectors = _query(labelSelector=label_selector, fieldSelector=field_selector)
         start = _query(resourceVersion=resource_version, resourceVersionMatch=match)
-        more: str | None = None
+        token: str | None = None
         while True:
             # The server forbids a resourceVersion beside a continue token.
-            query = {**chosen, **({"continue": more} if more else start)}
+            query = {**selectors, **({"continue": token} if token else start)}
             if limit:
                 query["limit"] = str(limit)
             try:
-                answer = await self.raw("GET", path, query=query, action=action, **options)
+                response = await self.raw("GET", path, query=query, action=action, **options)
             except Expired:
-                if more is None:
+                if token is None:
                     raise
-                more, limit = None, 0
+                token = None
+                limit = 0
                 continue
-            first = more is None
-            page, more = a_page(action, answer, first=first)
+            page, token = a_page(action, response, first=token is None)
             yield page
-            if not more:
+            if not token:
                 return
 
     async def create(
@@ -189,7 +189,7 @@ class Client:
         subresource: str | None = None,
         **options: Unpack[Options],
     ) -> Obj:
-        """Replace the object; with its resourceVersion in place, only if nobody wrote since."""
+        """Replace the object; a resourceVersion in it makes an outdated write a `Conflict`."""
         namespace, name = namespace or _namespace_of(obj), _name_of(obj)
         action = _action("update", resource, namespace, name)
         path = resource.path(namespace, name, subresource)
@@ -250,17 +250,17 @@ class Client:
         propagation: str | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """With a `uid`, only that very object: its namesake answers `Conflict`."""
-        wishes: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        """With a `uid`, only that object: one that took its name answers `Conflict`."""
+        delete_options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid is not None:
-            wishes["preconditions"] = {"uid": uid}
+            delete_options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
-            wishes["gracePeriodSeconds"] = grace_seconds
+            delete_options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
-            wishes["propagationPolicy"] = propagation
+            delete_options["propagationPolicy"] = propagation
         action = _action("delete", resource, namespace, name)
         path = resource.path(namespace, name)
-        await self.raw("DELETE", path, body=orjson.dumps(wishes), action=action, **options)
+        await self.raw("DELETE", path, body=orjson.dumps(delete_options), action=action, **options)
 
     async def bind(
         self,
@@ -273,18 +273,18 @@ class Client:
         annotations: Mapping[str, str] | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """Give the pod its node; labels and annotations land on the pod in the same write.
+        """Bind the pod to the node; the same write sets labels and annotations on the pod.
 
-        With a `uid`, a pod of the same name that came after answers `Conflict`.
+        With a `uid`, a later pod of the same name answers `Conflict`.
         """
-        about: Obj = {"name": pod, "namespace": namespace}
-        about |= {"uid": uid} if uid else {}
-        about |= {"labels": labels} if labels else {}
-        about |= {"annotations": annotations} if annotations else {}
+        metadata: Obj = {"name": pod, "namespace": namespace}
+        metadata |= {"uid": uid} if uid else {}
+        metadata |= {"labels": labels} if labels else {}
+        metadata |= {"annotations": annotations} if annotations else {}
         binding = {
             "apiVersion": "v1",
             "kind": "Binding",
-            "metadata": about,
+            "metadata": metadata,
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         await self.raw(
@@ -304,15 +304,15 @@ class Client:
         dry_run: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        """Ask for the pod to be ended; a disruption budget in the way answers `Retry`."""
-        wishes: Obj = {"preconditions": {"uid": uid}} if uid else {}
+        """Evict the pod; a disruption budget that forbids it answers `Retry`."""
+        delete_options: Obj = {"preconditions": {"uid": uid}} if uid else {}
         if dry_run:
-            wishes["dryRun"] = ["All"]
+            delete_options["dryRun"] = ["All"]
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": namespace},
-            "deleteOptions": wishes,
+            "deleteOptions": delete_options,
         }
         await self.raw(
             "POST",
@@ -334,7 +334,7 @@ class Client:
         lifetime: int = 300,
         stall: float = 120.0,
     ) -> AbstractAsyncContextManager[AsyncIterator[Sequence[bytes]]]:
-        """The raw stream of changes; `watch.Informer` makes a complete picture of it."""
+        """The raw stream of changes; `informer.Informer` keeps a complete store from it."""
         query = _query(
             watch="true",
             allowWatchBookmarks="true",
@@ -344,15 +344,15 @@ class Client:
             timeoutSeconds=str(lifetime),
         )
         target = f"{resource.path(namespace)}?{urlencode(query)}"
-        ask = Request(_action("watch", resource, namespace, None), "GET", target)
-        return self._transport.lines(ask, stall=stall)
+        request = Request(_action("watch", resource, namespace, None), "GET", target)
+        return self._transport.lines(request, stall=stall)
 
 
 def _version() -> str:
     try:
-        return metadata.version("kubenexus")
-    except metadata.PackageNotFoundError:
-        return "0"  # run from a tree that was never installed
+        return version("kubenexus")
+    except PackageNotFoundError:
+        return "0"  # run from a source tree that is not installed
 
 
 def _query(**fields: str | None) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """
-Telling a refusal of the pod from one of this program.
+Tells a denial of the object from a denial of this client.
 
-A policy that forbids a pod its bind, and an API server that does not let the scheduler bind at all,
-both answer 403. The second kind is no property of the pod: an API server that has just started says
-so until it has read its roles, for seconds, to everybody. It is tried again like a lost answer.
+A policy that forbids the bind of a pod, and an API server that forbids the scheduler to bind at
+all, both answer 403. The second is no property of the pod: an API server that has just started
+answers so for seconds, until it has read its roles. Callers retry it like a lost response.
 """
 
 import re
@@ -11,17 +11,17 @@ from typing import Final
 
 from cluster import errors
 
-_NO_RIGHT: Final = re.compile(r"is forbidden: User \"[^\"]*\" cannot \w+ resource ")
-_ABOUT_THE_OBJECT: Final = frozenset({400, 403, 422})
+_NOT_ALLOWED: Final = re.compile(r"is forbidden: User \"[^\"]*\" cannot \w+ resource ")
+_OBJECT_STATUSES: Final = frozenset({400, 403, 422})
 
 
 def of_this_program(error: errors.KubeError) -> bool:
-    """The caller is not let in, whatever it asks for."""
+    """The server denies this client, for every object."""
     if not isinstance(error, errors.Refused):
         return False
-    return error.status == 401 or _NO_RIGHT.search(str(error)) is not None
+    return error.status == 401 or _NOT_ALLOWED.search(str(error)) is not None
 
 
 def of_the_pod(error: errors.KubeError) -> bool:
-    """The API server, or a policy on it, will keep refusing this very object."""
-    return error.status in _ABOUT_THE_OBJECT and not of_this_program(error)
+    """The API server, or a policy on it, will keep denying this object."""
+    return error.status in _OBJECT_STATUSES and not of_this_program(error)

@@ -1,11 +1,11 @@
 """
-What an API server serves: every resource and subresource, with its kind.
+The resources and subresources that an API server serves, with their kinds.
 
-    /apis --> versions of each group, the preferred one first
-    /apis/GROUP/VERSION --> its resources; each is taken from the first version that has it
+    /apis ──▶ versions of each group, the preferred one first
+    /apis/GROUP/VERSION ──▶ its resources; each is taken from the first version that has it
 
-A group that does not answer is an error, because nobody could say what it hides, unless the caller
-takes such groups and goes on without them.
+A group that does not answer is an error, because its resources are unknown; a caller that passes
+`on_unavailable` continues without such groups.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -26,7 +26,7 @@ class Served:
     name: str
     kind: str
     kind_group: str
-    """Group of the kind: a subresource may speak in a kind of another group, such as Scale."""
+    """Group of the kind: a subresource may have a kind of another group, such as Scale."""
     version: str
     namespaced: bool
     verbs: frozenset[str] = frozenset()
@@ -44,45 +44,44 @@ async def served(
     client: verbs.Sends,
     *,
     groups: Collection[str] | None = None,
-    silent: Callable[[KubeError], None] | None = None,
+    on_unavailable: Callable[[KubeError], None] | None = None,
 ) -> list[Served]:
     """
-    Everything that the server has, or what it has of some groups, by group and name.
+    All resources of the server, or those of some groups, by group and name.
 
-    `silent` takes what a group that does not answer is asked in vain with; without it, that is
-    raised.
+    `on_unavailable` takes the error of a group that does not answer; without it, that is raised.
     """
     versions = {"": ["v1"], **await _versions(client)}
-    found: dict[tuple[str, str], Served] = {}
+    resources: dict[tuple[str, str], Served] = {}
     for group in sorted(versions if groups is None else set(versions) & set(groups)):
         try:
             for version in versions[group]:
-                for row in await _rows_of(client, group, version):
-                    found.setdefault((group, row.name), row)
+                for row in await _resources_of(client, group, version):
+                    resources.setdefault((group, row.name), row)
         except KubeError as exc:
-            if silent is None:
+            if on_unavailable is None:
                 raise
-            silent(exc)
-    return [found[key] for key in sorted(found)]
+            on_unavailable(exc)
+    return [resources[key] for key in sorted(resources)]
 
 
 async def _versions(client: verbs.Sends) -> dict[str, list[str]]:
     """Group -> its versions, the preferred one first."""
     body = an_object("list API groups", await client.raw("GET", "/apis"))
-    found = {}
+    versions = {}
     for row in _rows(body, "groups"):
         preferred = (row.get("preferredVersion") or {}).get("version")
-        names = [str(one.get("version")) for one in _rows(row, "versions")]
-        found[str(row.get("name"))] = sorted(names, key=lambda name: name != preferred)
-    return found
+        names = [str(entry.get("version")) for entry in _rows(row, "versions")]
+        versions[str(row.get("name"))] = sorted(names, key=lambda name: name != preferred)
+    return versions
 
 
-async def _rows_of(client: verbs.Sends, group: str, version: str) -> list[Served]:
+async def _resources_of(client: verbs.Sends, group: str, version: str) -> list[Served]:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         body = an_object(f"list kinds of {path}", await client.raw("GET", path))
     except Gone:
-        return []  # removed between the two questions
+        return []  # removed between the two requests
     return [
         Served(
             group=group,

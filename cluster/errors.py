@@ -2,17 +2,17 @@
 What can go wrong at the API server, by what the caller should do about it.
 
 * ClusterError
-  x ConfigError     no connection can be made from what was given; a person must correct it
-  x KubeError       a call to the API server did not do what was asked
+  x ConfigError     the configuration gives no connection; the user must correct it
+  x KubeError       a call to the API server failed
     + Retry         it may or may not have happened; trying again is safe
-    + Conflict      somebody acted first, maybe this program; look before acting
+    + Conflict      another write came first, maybe this program's; read before acting
     + Gone          the object is no longer there; drop the work
-    + Expired       the place in the history is no longer known; list again, then go on
-    + Refused       the server will keep saying no; report it and stop
+    + Expired       the resourceVersion is no longer known; list again, then continue
+    + Refused       the server will keep refusing; report it and stop
 
 `of_status` and `of_exception` are the only translations: every HTTP status and every error of
-aiohttp, asyncio and ssl becomes exactly one leaf of this tree, and nothing foreign leaves the
-package. Cancellation is no error and passes untouched.
+aiohttp, asyncio and ssl becomes exactly one leaf of this tree, and no exception of a library leaves
+the package. Cancellation is no error and passes.
 
 Not here: "does not fit" is a value of the scheduler, and a broken invariant is a crash.
 """
@@ -25,7 +25,7 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-MESSAGE_LIMIT: Final = 512  # characters of the server's own words that a message repeats
+MESSAGE_LIMIT: Final = 512  # characters of the server's message that an error repeats
 
 
 class ClusterError(Exception):
@@ -33,11 +33,11 @@ class ClusterError(Exception):
 
 
 class ConfigError(ClusterError):
-    """No connection can be made from what was given: one line that says what to correct."""
+    """The configuration gives no connection; the message says what to correct."""
 
 
 class KubeError(ClusterError):
-    """A call did not do what was asked; `status` and `reason` are the server's, when it spoke."""
+    """A call failed; `status` and `reason` are the server's, where it answered."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Retry(KubeError):
 
 
 class Conflict(KubeError):
-    """Somebody acted first. A create that found the name taken has reason `AlreadyExists`."""
+    """Another write came first. A create of an existing name has reason `AlreadyExists`."""
 
     @property
     def exists(self) -> bool:
@@ -76,13 +76,13 @@ class Expired(KubeError):
 
 
 class Refused(KubeError):
-    """The server will keep saying no."""
+    """The server will keep refusing."""
 
 
 # What the transport can raise; anything else that reaches the edge is a bug and crashes.
 FOREIGN: Final = (aiohttp.ClientError, OSError, EOFError, asyncio.LimitOverrunError, ssl.SSLError)
 
-# Trying again meets the same certificate, the same address or the same redirect.
+# A second attempt meets the same certificate, address or redirect.
 _LASTING: Final = (
     aiohttp.ClientConnectorCertificateError,
     aiohttp.ServerFingerprintMismatch,
@@ -122,14 +122,15 @@ def kind_of_exception(kind: type[BaseException]) -> type[KubeError] | None:
 def of_status(
     action: str, status: int, body: bytes = b"", *, retry_after: str | None = None
 ) -> KubeError:
-    """The error for an answer: what was tried, the status, and the server's own words, bounded."""
-    said = _status_object(body)
-    words = said.get("message")
-    text = words if isinstance(words, str) and words else body.decode("utf-8", "replace").strip()
-    reason = said.get("reason")
-    details = said.get("details")
+    """The error for a response: the action, the status, and the server's message, bounded."""
+    status_object = _status_object(body)
+    message = status_object.get("message")
+    if not (isinstance(message, str) and message):
+        message = body.decode("utf-8", "replace").strip()
+    reason = status_object.get("reason")
+    details = status_object.get("details")
     error = kind_of_status(status)(
-        f"{action}: {status} {bounded(text)}".rstrip(),
+        f"{action}: {status} {bounded(message)}".rstrip(),
         status=status,
         reason=reason if isinstance(reason, str) else "",
         details=details if isinstance(details, dict) else None,
@@ -140,12 +141,12 @@ def of_status(
 
 
 def of_exception(action: str, exc: BaseException) -> KubeError:
-    """The error for a call that got no whole answer; raise it `from` the foreign one."""
+    """The error for a call without a complete response; raise it `from` the foreign one."""
     kind = kind_of_exception(type(exc)) or Retry
-    words = str(exc) or type(exc).__name__
+    message = str(exc) or type(exc).__name__
     if isinstance(exc, TimeoutError):
-        words = f"no answer in time ({words})"
-    return kind(f"{action}: {bounded(words)}")
+        message = f"no answer in time ({message})"
+    return kind(f"{action}: {bounded(message)}")
 
 
 def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
@@ -163,7 +164,7 @@ def _status_object(body: bytes) -> dict[str, Any]:
 
 
 def _seconds(header: str | None, detail: object) -> float | None:
-    """Retry-After as seconds; the date form is not spoken by API servers and counts as absent."""
+    """Retry-After as seconds; API servers do not send the date form, so it counts as absent."""
     if header is not None and header.strip().isdecimal():
         return float(header)
     if isinstance(detail, int) and detail > 0:

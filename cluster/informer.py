@@ -1,25 +1,25 @@
 """
-A complete picture of one collection, kept by list and watch.
+A complete store of one collection, kept by list and watch.
 
-              +---------------------- expired, ERROR, nonsense, or failed too often ---+
+              +---------------------- expired, ERROR, malformed, or failed too often --+
               v                                                                        |
     start --> LISTING --all pages--> WATCHING --ended or broken--> WATCHING again from the
               |    ^                    |                          last resourceVersion seen
               +----+                    +--> store and callback, one event at a time
               failed: backoff
 
-Promises to the callback, whatever happens to connections and servers in between:
+Guarantees to the callback, also across lost connections and restarts of the server:
 
 * each object that exists is announced as ADDED once, and `synced` is set after the first list;
 * each change that is seen arrives as MODIFIED with what was known before;
-* each object that is gone is announced as DELETED, also when it went while nobody was watching:
-  a new list is compared with the store, and what vanished is reported with its last known state;
+* each object that is gone is announced as DELETED, also when it went while no watch was open: the
+  informer compares a new list with the store, and reports missing objects with their last state;
 * an object of the same name with another UID is a DELETED and an ADDED, never a MODIFIED;
-* what did not change (same resourceVersion) is not reported again.
+* an object that did not change (same resourceVersion) is not announced again.
 
 Intermediate states may be skipped, as in any Kubernetes watch; the last state never is.
 The store keeps only what `keep` returns for an object. The callback runs in the event loop and
-must not block; an exception from it, or from `keep`, is a bug of theirs and ends `run`.
+must not block; an exception from it, or from `keep`, ends `run`.
 Not here: queues, retries of work, indexes. The user of the informer owns those.
 """
 
@@ -45,8 +45,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Key = tuple[str, str]  # namespace ("" for what has none) and name
 
-STEADY_SECONDS: Final = 5.0  # a watch that lived this long was no part of a crash loop
-PATIENCE: Final = 5  # failed watches in a row after which the resourceVersion itself is suspect
+STEADY_SECONDS: Final = 5.0  # a watch that lived this long resets the backoff
+MAX_BROKEN: Final = 5  # failed watches in a row after which the informer lists again
 
 
 class EventKind(StrEnum):
@@ -70,7 +70,7 @@ class WatchEvent(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """What the store remembers of one object."""
+    """One object in the store."""
 
     uid: str
     version: str
@@ -79,13 +79,10 @@ class Entry(Generic[T]):
 
 @dataclass(slots=True)
 class Stats:
-    """Counters for metrics; times are those of the informer's clock."""
+    """Counters for metrics."""
 
-    relists: int = 0  # lists that completed, the first included
     watches: int = 0  # watches tried
-    events: int = 0  # changes reported
-    last_event_at: float | None = None  # any line of the stream, bookmarks included
-    last_error: str = ""  # empty while all is well
+    events: int = 0  # changes announced
 
     @property
     def restarts(self) -> int:
@@ -96,9 +93,9 @@ class Stats:
 def changes(
     store: Mapping[Key, Entry[T]], fresh: Mapping[Key, Entry[T]]
 ) -> Iterator[WatchEvent[T]]:
-    """What a new list says against the store: deletes first, each part ordered by key.
+    """The differences of a new list from the store: deletes first, each part ordered by key.
 
-    Deletes come first so that what they held is free before what is new asks for it.
+    Deletes come first so that their capacity is free before new objects request it.
     """
     for key in sorted(store):
         now, was = fresh.get(key), store[key]
@@ -135,13 +132,19 @@ class Informer(Generic[T]):
         self.resource = resource
         self.synced = asyncio.Event()
         self.stats = Stats()
-        self._client, self._on_event = client, on_event
+        self._client = client
+        self._on_event = on_event
         # Without `keep` the whole object is kept, and T is the raw object by the caller's choice.
         self._keep = keep or (lambda obj: cast(T, obj))
         self._namespace = namespace
-        self._fields, self._labels = field_selector, label_selector
-        self._page, self._stall, self._lifetime = page, stall, lifetime
-        self._random, self._now, self._sleep = random, now, sleep
+        self._fields = field_selector
+        self._labels = label_selector
+        self._page = page
+        self._stall = stall
+        self._lifetime = lifetime
+        self._random = random
+        self._now = now
+        self._sleep = sleep
         self._store: dict[Key, Entry[T]] = {}
         self._version: str | None = None  # where the next watch begins; None: list first
         self._backoff = Backoff(random)
@@ -172,26 +175,26 @@ class Informer(Generic[T]):
                 await self._watch(self._version or "")
             except KubeError as error:
                 failure = error
-            delay = self._settle(failure)
+            delay = self._next_step(failure)
             if delay:
                 await self._sleep(delay)
 
-    def _settle(self, failure: KubeError | None) -> float:
-        """Decide where to go on from, and after how many seconds."""
+    def _next_step(self, failure: KubeError | None) -> float:
+        """Decide whether to list or to watch next; returns the seconds until then."""
         since = self._watching_since
         steady = since is not None and self._now() - since >= STEADY_SECONDS
         if steady:
             self._backoff.reset()
             self._broken_watches = 0
         if failure is None:
-            self.stats.last_error = ""
-            # The server ends a long watch as it should; one that ends at once must not spin.
+            # The server ends a long watch as configured; a watch that ends at once must back off.
             return 0.0 if steady else self._backoff.next()
         self._broken_watches += 1
-        relist = isinstance(failure, Expired | _MalformedEvent) or self._broken_watches >= PATIENCE
+        relist = (
+            isinstance(failure, Expired | _MalformedEvent) or self._broken_watches >= MAX_BROKEN
+        )
         if relist:
             self._version = None
-        self.stats.last_error = str(failure)
         logger.warning(
             "watch interrupted",
             extra={"watched": str(self.resource), "error": str(failure), "relist": relist},
@@ -211,12 +214,13 @@ class Informer(Generic[T]):
             if page.first:
                 fresh.clear()
             for obj in page.items:
-                key, uid, at = _identity(obj)
+                key, uid, object_version = _identity(obj)
                 known = self._store.get(key)
-                same = known is not None and known.uid == uid and known.version == at
-                fresh[key] = known if known and same else Entry(uid, at, self._keep(obj))
+                same = known is not None and known.uid == uid and known.version == object_version
+                fresh[key] = (
+                    known if known and same else Entry(uid, object_version, self._keep(obj))
+                )
             version = page.resource_version
-        self.stats.relists += 1
         for event in list(changes(self._store, fresh)):
             self._commit(event, fresh.get(event.key))
         self._version = version
@@ -224,7 +228,7 @@ class Informer(Generic[T]):
         self.synced.set()
 
     async def _watch(self, version: str) -> None:
-        # Lifetimes differ so that a server's many watches do not all end together.
+        # Lifetimes differ so that the many watches of a server do not end together.
         lifetime = int(self._lifetime * (1.0 + self._random()))
         self.stats.watches += 1
         async with self._client.watch(
@@ -237,13 +241,11 @@ class Informer(Generic[T]):
             stall=self._stall,
         ) as stream:
             self._watching_since = self._now()
-            self.stats.last_error = ""
             async for lines in stream:
-                self.stats.last_event_at = self._now()
                 for line in lines:
-                    self._take(line)
+                    self._read_line(line)
 
-    def _take(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         kind, obj = _decode(self.resource, line)
         key, uid, version = _identity(obj)
         if kind != "BOOKMARK":
@@ -269,7 +271,7 @@ class Informer(Generic[T]):
             self._commit(WatchEvent(EventKind.MODIFIED, key, entry.kept, known.kept), entry)
 
     def _commit(self, event: WatchEvent[T], entry: Entry[T] | None) -> None:
-        """The store first, so that a callback that reads it sees what it is told."""
+        """The store first, so that a callback that reads it sees the announced state."""
         if event.kind is EventKind.DELETED:
             self._store.pop(event.key, None)
         elif entry is not None:
@@ -279,11 +281,11 @@ class Informer(Generic[T]):
 
 
 class _MalformedEvent(Retry):
-    """The stream said something that no API server says: trust nothing after it, list again."""
+    """The stream sent a line that no API server sends: list again."""
 
 
 def _decode(resource: Resource, line: bytes) -> tuple[str, Obj]:
-    """One line of a watch as kind and object; raises for ERROR and for what is no event."""
+    """One line of a watch as kind and object; raises for ERROR and for malformed lines."""
     try:
         event = orjson.loads(line)
         kind, obj = event["type"], event["object"]
@@ -293,22 +295,22 @@ def _decode(resource: Resource, line: bytes) -> tuple[str, Obj]:
             raise _MalformedEvent(f"watch {resource}: unknown event type {str(kind)[:40]!r}")
         _identity(obj)
     except (orjson.JSONDecodeError, KeyError, TypeError) as exc:
-        shown = line[:80].decode("utf-8", "replace")
-        raise _MalformedEvent(f"watch {resource}: a line that is no event: {shown!r}") from exc
+        start = line[:80].decode("utf-8", "replace")
+        raise _MalformedEvent(f"watch {resource}: a line that is no event: {start!r}") from exc
     return kind, obj
 
 
 def _reported(resource: Resource, status: Any) -> KubeError:
-    """The server's ERROR event. 410 says the history is gone; after any other, listing is safe."""
+    """The error of an ERROR event. 410: the history is gone; after any other, listing is safe."""
     code = status.get("code") if isinstance(status, dict) else None
     error = of_status(f"watch {resource}", code or 500, orjson.dumps(status))
     return error if isinstance(error, Expired) else _MalformedEvent(str(error), status=error.status)
 
 
 def _identity(obj: Obj) -> tuple[Key, str, str]:
-    about = obj["metadata"]
+    metadata = obj["metadata"]
     return (
-        (about.get("namespace", ""), about.get("name", "")),
-        about.get("uid", ""),
-        about["resourceVersion"],
+        (metadata.get("namespace", ""), metadata.get("name", "")),
+        metadata.get("uid", ""),
+        metadata["resourceVersion"],
     )

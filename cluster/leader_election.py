@@ -1,14 +1,14 @@
 """
 Leader election on a `coordination.k8s.io` Lease: at most one leader, replaced within seconds.
 
-    waiting --nobody holds it, or the holder fell silent--> leading --cannot renew in time--> lost
-       ^                                                      |
-       +------------------ released at stop ------------------+
+    waiting --no holder, or the holder stopped renewing--> leading --cannot renew in time--> lost
+       ^                                                     |
+       +------------------ released at stop -----------------+
 
 The holder's clock is never believed: a lease is stale when *this* process has seen no change in it
 for the lease's duration. Writes carry the resourceVersion that was read, so that of two candidates
-one gets `Conflict`. `is_leader` looks at the clock each time it is asked: a process that was frozen
-past its renew deadline knows at once, before any write, that it leads no more.
+one gets `Conflict`. `is_leader` reads the clock at each call: a process that was frozen past its
+renew deadline knows before any write that it leads no more.
 
 `decide` is the whole rule, as a pure function; `LeaderElector` reads, writes and waits.
 Losing the lease ends `run`: the caller stops the process, because half its work may be in flight.
@@ -45,19 +45,19 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Nobody leads: take the lease. `transitions` is the number of changes of leader so far."""
+    """No process leads: take the lease. `transitions` counts the changes of leader so far."""
 
     transitions: int
 
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """The lease is held by this process: say so again."""
+    """This process holds the lease: renew it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Somebody else leads; the lease may become stale in `seconds`."""
+    """Another process leads; the lease may become stale in `seconds`."""
 
     holder: str
     seconds: float
@@ -78,16 +78,16 @@ def observe(previous: Observed | None, lease: Obj | None, now: float) -> Observe
     return Observed(record, now)
 
 
-def decide(lease: Obj | None, me: str, now: float, observed: Observed | None) -> Decision:
-    """What to do about the lease. `observed` is the outcome of `observe` for this very lease."""
+def decide(lease: Obj | None, identity: str, now: float, observed: Observed | None) -> Decision:
+    """The next step. `observed` is the outcome of `observe` for this lease."""
     if lease is None:
         return Acquire(0)
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity") or ""
-    if holder == me:
+    if holder == identity:
         return Renew()
     transitions = spec.get("leaseTransitions") or 0
-    # What was not observed yet counts as fresh: only silence that was listened to is silence.
+    # A lease that was not observed yet counts as fresh.
     seen_at = now if observed is None else observed.at
     stale_at = seen_at + float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)
     if not holder or now >= stale_at:
@@ -119,15 +119,23 @@ class LeaderElector:
         sleep: Sleep = asyncio.sleep,
         random: Callable[[], float] = randomness.random,
     ) -> None:
-        self._client, self._name, self._namespace, self._me = client, name, namespace, identity
-        self._on_started, self._on_lost = on_started, on_lost
-        self._lease_seconds, self._renew_seconds = lease_seconds, renew_seconds
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._identity = identity
+        self._on_started = on_started
+        self._on_lost = on_lost
+        self._lease_seconds = lease_seconds
+        self._renew_seconds = renew_seconds
         self._retry_seconds = retry_seconds
-        self._clock, self._now, self._sleep, self._random = clock, now, sleep, random
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        self._random = random
         self._lease: Obj | None = None
         self._observed: Observed | None = None
         self._leading_until: float | None = None
-        self.holder = ""  # who leads, as last seen
+        self.holder = ""  # identity of the leader, as last read
 
     @property
     def is_leader(self) -> bool:
@@ -151,14 +159,14 @@ class LeaderElector:
                     return
             except KubeError as error:
                 logger.warning(
-                    "lease not reached", extra={"lease": self._name, "error": str(error)}
+                    "lease not acquired", extra={"lease": self._name, "error": str(error)}
                 )
                 self._lease = None
-            # Jitter keeps candidates that started together from meeting at every attempt.
+            # Jitter keeps candidates that started together from colliding at every attempt.
             await self._sleep(self._retry_seconds * (1.0 + 0.2 * self._random()))
 
     async def _hold(self) -> str:
-        """Renew until that fails for too long; returns why."""
+        """Renew until that fails for too long; returns the reason."""
         why = "the lease was not renewed in time"
         while True:
             await self._sleep(self._retry_seconds)
@@ -172,15 +180,15 @@ class LeaderElector:
                 why, self._lease = str(error), None
 
     async def _attempt(self, *, timeout: float, fast: bool = False) -> bool:
-        """One round of read, decide, write. `fast` trusts the last lease read: it was written here.
+        """One round of read, decide, write; whether this process holds the lease afterwards.
 
-        True if this process holds the lease afterwards.
+        `fast` skips the read: this process wrote the lease in memory.
         """
         began = self._now()
         if not (fast and self._lease is not None):
             self._lease = await self._read(timeout)
         self._observed = observe(self._observed, self._lease, self._now())
-        decision = decide(self._lease, self._me, self._now(), self._observed)
+        decision = decide(self._lease, self._identity, self._now(), self._observed)
         if isinstance(decision, Wait):
             self.holder = decision.holder
             self._leading_until = None
@@ -188,14 +196,14 @@ class LeaderElector:
         try:
             self._lease = await self._write(decision, timeout)
         except Conflict:
-            # Another candidate was quicker, or an earlier write of this one arrived after all.
+            # Another candidate was first, or an earlier write of this one succeeded after all.
             self._lease = None
             if fast:
                 return await self._attempt(timeout=timeout)
             raise
         self._observed = observe(self._observed, self._lease, self._now())
-        self.holder = self._me
-        # Counted from before the request: others count from when they saw it, which is later.
+        self.holder = self._identity
+        # Counted from before the request: other candidates count from when they read it.
         self._leading_until = began + self._renew_seconds
         return True
 
@@ -216,7 +224,7 @@ class LeaderElector:
         }
         spec = dict(lease.get("spec") or {})
         spec |= {
-            "holderIdentity": self._me,
+            "holderIdentity": self._identity,
             "leaseDurationSeconds": max(1, round(self._lease_seconds)),
             "renewTime": now,
         }
@@ -228,14 +236,14 @@ class LeaderElector:
         return await self._client.update(LEASES, body, timeout=timeout)
 
     async def _release(self) -> None:
-        """Let the next candidate in at once; if the server does not answer, time will."""
+        """Clear the holder, so that the next candidate need not wait for the lease to expire."""
         held, self._leading_until = self._leading_until is not None, None
         if not held:
             return
         try:
             lease = await self._read(self._retry_seconds)
             spec = (lease or {}).get("spec") or {}
-            if lease is None or spec.get("holderIdentity") != self._me:
+            if lease is None or spec.get("holderIdentity") != self._identity:
                 return
             lease["spec"] = {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}
             await self._client.update(LEASES, lease, timeout=self._retry_seconds)

@@ -5,8 +5,8 @@ A thread that owns an event loop, for programs whose own threads do not run one 
                       |
                       +-- submit, run: coroutines from any other thread
 
-Start it after a fork, never before: a thread does not survive one. Stopping cancels what still
-runs, waits for it to end, and closes the loop, so that nothing is left behind to warn about.
+Start it after a fork, never before: a thread does not survive one. Stopping cancels the running
+tasks, waits for their end, and closes the loop.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class BackgroundLoop:
             raise Retry(f"background loop {self._name!r}: no result in {timeout} s") from exc
 
     def stop(self, *, timeout: float = 10.0) -> None:
-        """Cancel what runs and end the thread; safe to call twice."""
+        """Cancel the running tasks and end the thread; safe to call twice."""
         thread, loop = self._thread, self._loop
         if thread is None or loop is None:
             return

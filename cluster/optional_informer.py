@@ -1,19 +1,18 @@
 """
-Watching kinds that an API server may or may not serve, such as PodGroups.
+Informer of a kind that an API server may or may not serve, such as PodGroups.
 
-    ask ──not served──▶ wait a minute or until woken, ask again
+    check ──not served──▶ wait a minute or until woken, check again
      │ served
      ▼
-    watch ──in sync──▶ settled ──asked again now and then: served no more──▶ all of it is gone
+    watch ──in sync──▶ settled ──checked every minute: not served──▶ all objects DELETED
 
-Kinds come and go with feature gates and custom resource definitions, without this process being
-restarted. `settled` says that nothing is missing from the picture: the kind is not served, or its
-first list is complete.
+Kinds come and go with feature gates and CustomResourceDefinitions, while this process runs.
+`settled` is set when the store is complete: the kind is not served, or its first list is done.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 from cluster import discovery, errors, resources, verbs
@@ -23,8 +22,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ASK_AGAIN: Final = 60.0
-AFTER_FAILURE: Final = 2.0
+CHECK_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 2.0
 
 
 class OptionalInformer(Generic[T]):
@@ -44,62 +43,66 @@ class OptionalInformer(Generic[T]):
         self.resource = resource
         self.settled = asyncio.Event()
         self._on_served = on_served
-        self._api, self._make, self._on_event, self._sleep = api, make, on_event, sleep
+        self._api = api
+        self._make = make
+        self._on_event = on_event
+        self._sleep = sleep
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Ask again now: somebody saw that the server has the kind."""
+        """Check now: the caller learned that the server has the kind."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check and watch until cancelled."""
         while True:
             try:
-                found = await self.served()
+                resource = await self.served()
             except errors.KubeError as error:
                 logger.warning(
-                    "kinds not read", extra={"kind": str(self.resource), "error": str(error)}
+                    "discovery failed", extra={"kind": str(self.resource), "error": str(error)}
                 )
-                await self._sleep(AFTER_FAILURE)
+                await self._sleep(RETRY_SECONDS)
                 continue
-            self._on_served(found is not None)
-            if found is not None:
-                await self._watch(found)
+            self._on_served(resource is not None)
+            if resource is not None:
+                await self._watch(resource)
             else:
                 self.settled.set()
                 await self._pause()
 
     async def served(self) -> resources.Resource | None:
-        """The kind in a version that the server has, the preferred one first."""
-        rows = await discovery.served(self._api, groups=_only(self.resource.group))
+        """The kind in the version that the server prefers; None: not served."""
+        rows = await discovery.served(self._api, groups={self.resource.group})
         for row in rows:
             if row.name == self.resource.plural and "watch" in row.verbs:
                 return row.resource
         return None
 
     async def _pause(self) -> None:
-        waits = [asyncio.ensure_future(one) for one in (self._sleep(ASK_AGAIN), self._woken.wait())]
+        pause = asyncio.ensure_future(self._sleep(CHECK_SECONDS))
+        woken = asyncio.ensure_future(self._woken.wait())
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([pause, woken], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waits:
-                one.cancel()
+            pause.cancel()
+            woken.cancel()
         self._woken.clear()
 
-    async def _watch(self, found: resources.Resource) -> None:
-        """While it is served; what it was known by is reported gone at the end."""
-        informer = self._make(found)
-        logger.info("watching", extra={"kind": str(found), "version": found.version})
+    async def _watch(self, resource: resources.Resource) -> None:
+        """Watch while the kind is served; at the end all its objects are DELETED."""
+        informer = self._make(resource)
+        logger.info("watching kind", extra={"kind": str(resource), "version": resource.version})
         watching = asyncio.create_task(informer.run())
         synced = asyncio.create_task(self._settle(informer))
         try:
             while not watching.done():
-                await self._sleep(ASK_AGAIN)
+                await self._sleep(CHECK_SECONDS)
                 try:
-                    if await self.served() != found:
+                    if await self.served() != resource:
                         break
                 except errors.KubeError:
-                    continue  # the watch itself says that the server does not answer
+                    continue  # the watch reports a server that does not answer
         finally:
             watching.cancel()
             synced.cancel()
@@ -107,13 +110,9 @@ class OptionalInformer(Generic[T]):
         for result in results:
             if isinstance(result, Exception):
                 raise result
-        for key, kept in list(informer.items()):
-            self._on_event(WatchEvent(EventKind.DELETED, key, kept, kept))
+        for key, obj in list(informer.items()):
+            self._on_event(WatchEvent(EventKind.DELETED, key, obj, obj))
 
     async def _settle(self, informer: Informer[T]) -> None:
         await informer.synced.wait()
         self.settled.set()
-
-
-def _only(group: str) -> Collection[str]:
-    return frozenset({group})

@@ -1,8 +1,8 @@
 """
-The kinds of object that KubeNexus reads or writes, as places in the API: group, version, plural.
+The kinds that KubeNexus reads or writes, as places in the API: group, version, plural.
 
-A `Resource` knows its URL path and nothing of its schema: objects stay raw dictionaries.
-The list is what the product touches; a kind of a tenant's own is made with `Resource(...)`.
+A `Resource` knows its URL path and nothing of its schema: objects stay raw dictionaries. The list
+has the kinds of the product; a kind found by discovery is made with `Resource(...)`.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Resource:
     ) -> str:
         """The URL path; without a namespace, the collection over all of them."""
         if name is not None and self.namespaced and namespace is None:
-            raise Refused(f"{self} {name!r}: the object lives in a namespace and none was given")
+            raise Refused(f"{self} {name!r}: the object is namespaced and no namespace was given")
         root = f"/apis/{self.group}" if self.group else "/api"
         parts = [root, self.version]
         if self.namespaced and namespace is not None:
@@ -52,7 +52,7 @@ class Resource:
 
 
 def _segment(name: str) -> str:
-    """One path segment; a name that would lead elsewhere never becomes a request."""
+    """One path segment; a name that would change the path never becomes a request."""
     if name in ("", ".", "..") or "/" in name or "%" in name:
         raise Refused(f"{name!r} is no object name: a name is not empty and has no '/' or '%'")
     return quote(name, safe=":")
@@ -61,15 +61,12 @@ def _segment(name: str) -> str:
 PODS: Final = Resource("", "v1", "pods", "Pod")
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 SERVICES: Final = Resource("", "v1", "services", "Service")
-SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 REPLICATION_CONTROLLERS: Final = Resource(
     "", "v1", "replicationcontrollers", "ReplicationController"
 )
 POD_TEMPLATES: Final = Resource("", "v1", "podtemplates", "PodTemplate")
-RESOURCE_QUOTAS: Final = Resource("", "v1", "resourcequotas", "ResourceQuota")
 PERSISTENT_VOLUMES: Final = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False
 )
@@ -79,9 +76,6 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-PRIORITY_CLASSES: Final = Resource(
-    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
-)
 POD_DISRUPTION_BUDGETS: Final = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"
 )
@@ -102,9 +96,6 @@ RESOURCE_SLICES: Final = Resource(
     "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False
 )
 RESOURCE_CLAIMS: Final = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
-RESOURCE_CLAIM_TEMPLATES: Final = Resource(
-    "resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"
-)
 DEVICE_CLASSES: Final = Resource(
     "resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False
 )
@@ -118,10 +109,8 @@ SUBJECT_ACCESS_REVIEWS: Final = Resource(
 )
 
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
-DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 REPLICA_SETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 STATEFUL_SETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
-DAEMON_SETS: Final = Resource("apps", "v1", "daemonsets", "DaemonSet")
 
 MUTATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
     "admissionregistration.k8s.io",
@@ -137,20 +126,13 @@ VALIDATING_WEBHOOK_CONFIGURATIONS: Final = Resource(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
-CUSTOM_RESOURCE_DEFINITIONS: Final = Resource(
-    "apiextensions.k8s.io",
-    "v1",
-    "customresourcedefinitions",
-    "CustomResourceDefinition",
-    namespaced=False,
-)
 
-# What an autoscaler is asked for.
+# Requests to an autoscaler.
 PROVISIONING_REQUESTS: Final = Resource(
     "autoscaling.x-k8s.io", "v1", "provisioningrequests", "ProvisioningRequest"
 )
 
-# Kubernetes' own gangs (1.37) and those of scheduler-plugins.
+# Gangs of Kubernetes 1.37 and of scheduler-plugins.
 POD_GROUPS: Final = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 X_POD_GROUPS: Final = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 NODE_RESOURCE_TOPOLOGIES: Final = Resource(
@@ -160,7 +142,7 @@ NODE_RESOURCE_TOPOLOGIES: Final = Resource(
     "NodeResourceTopology",
     namespaced=False,
 )
-# Queues of Kueue; the version is the one that the server prefers.
+# Queues of Kueue; informers use the version that the server prefers.
 LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES: Final = Resource(
     "kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", namespaced=False

@@ -3,11 +3,11 @@ How to reach the API server and as whom: found once, at start, then a frozen val
 
     --kubeconfig FILE  else  $KUBECONFIG  else  the pod's service account  else  ~/.kube/config
 
-The first of these that exists decides; a broken one is a `ConfigError`, never a reason to try the
-next, so that nobody talks to a cluster they did not mean.
+The first of these that exists decides. A broken one is a `ConfigError` and never leads to the next:
+the program must not write to a cluster that the user did not mean.
 
 Tokens come from a `Tokens` source because they expire: a service account's file is read again
-every minute, and a plugin is asked again when its token runs out.
+every minute, and a plugin runs again when its token expires.
 
 The `kubernetes` package is used for exec plugins and auth providers alone, and imported where it
 is used: it costs 0.9 s and 35 MB, which a scheduler or a webhook on a service account, a token or
@@ -60,7 +60,7 @@ class FixedToken:
 
 
 class FileToken:
-    """A token that somebody else keeps fresh in a file, such as the kubelet."""
+    """A token in a file that another program, such as the kubelet, keeps fresh."""
 
     def __init__(self, path: Path, *, now: Callable[[], float] = time.monotonic) -> None:
         self._path, self._now = path, now
@@ -79,7 +79,7 @@ class FileToken:
         self._read_at = self._now() - TOKEN_REREAD_SECONDS
 
     def _read(self) -> str | None:
-        # A file in the middle of a swap is no reason to stop: the token in hand is still good.
+        # A file in the middle of a swap is no error: the token in memory is still valid.
         try:
             return self._path.read_text(encoding="ascii").strip() or None
         except (OSError, UnicodeDecodeError):
@@ -87,26 +87,27 @@ class FileToken:
 
 
 class PluginToken:
-    """A token from an exec plugin or auth provider; asked in a thread, for a plugin may block."""
+    """A token from an exec plugin or auth provider; runs in a thread, because it may block."""
 
     def __init__(
-        self, ask: Callable[[], str | None], *, now: Callable[[], float] = time.monotonic
+        self, run_plugin: Callable[[], str | None], *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._ask, self._now = ask, now
+        self._run_plugin = run_plugin
+        self._now = now
         self._token: str | None = None
-        self._asked_at = -TOKEN_REREAD_SECONDS
+        self._run_at = -TOKEN_REREAD_SECONDS
 
     async def current(self) -> str | None:
-        if self._now() - self._asked_at >= TOKEN_REREAD_SECONDS:
-            self._asked_at = self._now()
+        if self._now() - self._run_at >= TOKEN_REREAD_SECONDS:
+            self._run_at = self._now()
             try:
-                self._token = await asyncio.to_thread(self._ask)
+                self._token = await asyncio.to_thread(self._run_plugin)
             except Exception as exc:  # a plugin is foreign code: it can raise anything
                 raise Retry(f"credential plugin: {exc}") from exc
         return self._token
 
     def distrust(self) -> None:
-        self._asked_at = self._now() - TOKEN_REREAD_SECONDS
+        self._run_at = self._now() - TOKEN_REREAD_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,21 +213,21 @@ def _from_plugin(
             Path(name).read_bytes() if name else None
             for name in (settings.cert_file, settings.key_file)
         )
-    except Exception as exc:  # a plugin is foreign code: whatever it raises is one clear line here
+    except Exception as exc:  # a plugin is foreign code: it can raise anything
         raise ConfigError(f"{where}: user {account.user!r}: plugin: {exc}") from exc
 
-    # The package logs what a plugin did wrong and goes on without credentials.
+    # The package logs the failure of a plugin and continues without credentials.
     if certificate is None and not settings.api_key.get("BearerToken"):
         raise ConfigError(
             f"{where}: user {account.user!r}: plugin: it gave neither a token nor a certificate; "
             "run its command by hand to see why"
         )
 
-    def ask() -> str | None:
+    def token() -> str | None:
         value = settings.get_api_key_with_prefix("BearerToken")
         return str(value).split(" ", 1)[-1] if value else None
 
-    return certificate, key, PluginToken(ask)
+    return certificate, key, PluginToken(token)
 
 
 def _tls(authority: bytes | None, where: str, *, insecure: bool = False) -> ssl.SSLContext:
@@ -236,7 +237,7 @@ def _tls(authority: bytes | None, where: str, *, insecure: bool = False) -> ssl.
         )
     except (ssl.SSLError, UnicodeDecodeError, ValueError) as exc:
         raise ConfigError(f"{where}: certificate-authority holds no PEM certificate") from exc
-    # The authorities that Kubernetes tools generate often lack what X.509 strictly asks for.
+    # The CAs that Kubernetes tools generate often lack what strict X.509 requires.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     if insecure:
         context.check_hostname = False
@@ -245,7 +246,7 @@ def _tls(authority: bytes | None, where: str, *, insecure: bool = False) -> ssl.
 
 
 def _identify(tls: ssl.SSLContext, certificate: bytes, key: bytes, where: str) -> None:
-    """Load the client's certificate; ssl reads files only, so one exists for a moment."""
+    """Load the client certificate; ssl reads only files, so a file exists for a moment."""
     with tempfile.TemporaryDirectory(prefix="kubenexus-") as folder:
         path = Path(folder) / "client.pem"
         path.touch(mode=0o600)
@@ -257,7 +258,7 @@ def _identify(tls: ssl.SSLContext, certificate: bytes, key: bytes, where: str) -
 
 
 def _proxy_of(server: str, env: Mapping[str, str]) -> str | None:
-    """The proxy of the environment, as client-go reads it: never for this machine itself."""
+    """The proxy of the environment, as client-go reads it: never for localhost."""
     parts = urlsplit(server)
     host = parts.hostname or ""
     if host == "localhost" or _is_loopback(host):

@@ -1,11 +1,11 @@
 """
-A kubeconfig as a value: which server, whom to trust, who asks.
+A kubeconfig as a value: server, CA and credentials.
 
 `read` merges files as kubectl does (the first file that names a thing wins, paths are relative to
-the file that spells them) and resolves one context into an `Account`. Credentials that are only
-text (token, token file, client certificate) are all here; an `exec` plugin or `auth-provider` is
-only noticed (`plugin`), because running it is the business of `connection`.
-Every fault of a file is one `ConfigError` that names the file, what was found and what to do.
+the file that names them) and resolves one context into an `Account`. It reads credentials that are
+text (token, token file, client certificate). It only notes an `exec` plugin or `auth-provider`
+(`plugin`): `connection` runs those.
+Every fault of a file is one `ConfigError` that names the file, the fault and the fix.
 """
 
 import base64
@@ -23,7 +23,7 @@ from cluster.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One resolved context. Certificates and keys are PEM bytes, wherever they came from."""
+    """One resolved context. Certificates and keys are PEM bytes."""
 
     server: str
     user: str
@@ -48,7 +48,7 @@ class _Entry:
     """A named part of a kubeconfig with the file it came from."""
 
     file: Path
-    what: str
+    label: str
     body: Mapping[str, Any]
 
     def text(self, key: str) -> str | None:
@@ -57,7 +57,7 @@ class _Entry:
             return None
         if not isinstance(value, str):
             found = type(value).__name__
-            raise ConfigError(f"{self.file}: {self.what}: {key} must be a text, found {found}")
+            raise ConfigError(f"{self.file}: {self.label}: {key} must be a text, found {found}")
         return value
 
     def path(self, key: str) -> Path | None:
@@ -71,14 +71,14 @@ class _Entry:
             try:
                 return base64.b64decode(data, validate=True)
             except binascii.Error as exc:
-                raise ConfigError(f"{self.file}: {self.what}: {key}-data is no base64") from exc
+                raise ConfigError(f"{self.file}: {self.label}: {key}-data is no base64") from exc
         path = self.path(key)
         if path is None:
             return None
         try:
             return path.read_bytes()
         except OSError as exc:
-            raise ConfigError(f"{self.file}: {self.what}: {key} {path}: {exc.strerror}") from exc
+            raise ConfigError(f"{self.file}: {self.label}: {key} {path}: {exc.strerror}") from exc
 
 
 def read(paths: Iterable[Path], context: str | None = None) -> Account:
@@ -106,13 +106,13 @@ def _account(
     server = (cluster.text("server") or "").rstrip("/")
     if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname:
         raise ConfigError(
-            f"{cluster.file}: {cluster.what}: server must be an http(s) URL, found {server!r}"
+            f"{cluster.file}: {cluster.label}: server must be an http(s) URL, found {server!r}"
         )
     user = user or _Entry(chosen.file, "no user", {})
     for key in ("username", "as"):
         if user.text(key):
             raise ConfigError(
-                f"{user.file}: {user.what}: {key!r} is not supported; "
+                f"{user.file}: {user.label}: {key!r} is not supported; "
                 "use a token, a client certificate or an exec plugin"
             )
     account = Account(
@@ -132,7 +132,7 @@ def _account(
     )
     if (account.certificate is None) != (account.key is None):
         raise ConfigError(
-            f"{user.file}: {user.what}: client-certificate and client-key go together, found one"
+            f"{user.file}: {user.label}: client-certificate and client-key go together, found one"
         )
     return account
 

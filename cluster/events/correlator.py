@@ -1,5 +1,5 @@
 """
-Which Events are written, and how often: many reports in, few writes out. Pure: no I/O, no clock.
+Decides which Events are written, and how often: many reports in, few writes out. Pure.
 
     report --new--> NEW --create--> WRITTEN --the same again--> HELD --due--> series patched
                      |                 ^                                          |
@@ -8,7 +8,7 @@ Which Events are written, and how often: many reports in, few writes out. Pure: 
 Reports about the same object with the same reason and note are one series: the first is created,
 repeats raise its count and are written after a pause that doubles from 5 s to 5 min. A series that
 was quiet for 6 minutes is forgotten, and the next report begins a new one. Each object has a budget
-of new series, so that one object in trouble cannot drown the others.
+of new series, so that one object cannot use up the Events of the others.
 """
 
 import re
@@ -69,7 +69,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class EventReport:
-    """Something worth telling, in the shape that the API accepts: use `report` to make one."""
+    """The content of an Event, in the shape that the API accepts; made by `report`."""
 
     regarding: Ref
     reason: str
@@ -93,10 +93,10 @@ def report(
     related: Ref | None = None,
 ) -> EventReport:
     """A report with its note cut to size; a reason that is no CamelCase word is a bug."""
-    for what, word in (("reason", reason), ("action", action)):
+    for field, word in (("reason", reason), ("action", action)):
         if not _REASON.fullmatch(word) or len(word) > WORD_LIMIT:
             raise ClusterError(
-                f"event {what} {word[:WORD_LIMIT]!r}: want a CamelCase word "
+                f"event {field} {word[:WORD_LIMIT]!r}: want a CamelCase word "
                 f"of at most {WORD_LIMIT} letters"
             )
     return EventReport(regarding, reason, cut(note, NOTE_LIMIT), action, warning, related)
@@ -139,10 +139,11 @@ class _TokenBucket:
 
 
 class Correlator:
-    """Decides for each report: a new Event, one more of a series, or nothing at all."""
+    """Decides for each report: a new Event, one more of a series, or none."""
 
     def __init__(self, *, dropped: Counter[str], capacity: int = 4096) -> None:
-        self._dropped, self._capacity = dropped, capacity
+        self._dropped = dropped
+        self._capacity = capacity
         self._series: OrderedDict[tuple[Ref, str, str], Series] = OrderedDict()
         self._budgets: OrderedDict[Ref, _TokenBucket] = OrderedDict()
 
@@ -170,7 +171,7 @@ class Correlator:
         return True
 
     def begin(self, report: EventReport, name: str, *, now: float, wall: Any) -> Series:
-        """A new series; the one that was quiet longest makes room."""
+        """A new series; beyond the capacity, the series without reports for longest goes."""
         series = Series(report, name, first=wall, last=wall, seen_at=now)
         self._series[report.key] = series
         self._series.move_to_end(report.key)
@@ -181,7 +182,7 @@ class Correlator:
         return series
 
     def forget(self, series: Series) -> None:
-        """What could not be written begins anew when it happens again."""
+        """The next report of a series that could not be written begins a new one."""
         if self._series.get(series.report.key) is series:
             del self._series[series.report.key]
 

@@ -1,13 +1,13 @@
 """
-Telling people what happened: `events.k8s.io/v1` Events, behind the work and never in front of it.
+Writes `events.k8s.io/v1` Events in the background, bounded and paced.
 
-    record (any thread) --> correlation --> bounded queue --> writers --> API server
+    record (any thread) --> correlator --> bounded queue --> writers --> API server
                                |                 |               |
                                +---- dropped, counted by why ----+
 
-`record` returns at once, whatever the state of the API server: what cannot be queued is counted and
-dropped. Writers are few and paced, so that Events take no connection that a bind is waiting for.
-An Event is a courtesy: it is tried a few times and then given up. State belongs in conditions.
+`record` returns at once, also while the API server does not answer: a report that does not fit the
+queue is dropped and counted. Writers are few and paced, so that Events take no connection from a
+bind. The recorder gives an Event up after a few attempts; state belongs in conditions.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ class Recorder:
     """
     Queues Events and writes them from the loop in which it was entered.
 
-    With `shared` several recorders that say the same about the same object write one Event: each
-    computes the same name, and who comes second finds it there. Its count is that of whoever
-    wrote last.
+    With `shared`, recorders that report the same about the same object write one Event: each
+    computes the same name, and the second finds the Event of the first. The last writer sets the
+    count.
     """
 
     def __init__(
@@ -70,13 +70,19 @@ class Recorder:
         sleep: Sleep = asyncio.sleep,
         random: Callable[[], float] = randomness.random,
     ) -> None:
-        self.dropped: Counter[str] = Counter()  # why -> how many reports
+        self.dropped: Counter[str] = Counter()  # reason -> reports
         self.written = 0
         self._client = client
-        self._controller, self._instance = cut(controller, WORD_LIMIT), cut(instance, WORD_LIMIT)
-        self._capacity, self._writers, self._close_seconds = capacity, writers, close_seconds
+        self._controller = cut(controller, WORD_LIMIT)
+        self._instance = cut(instance, WORD_LIMIT)
+        self._capacity = capacity
+        self._writers = writers
+        self._close_seconds = close_seconds
         self._shared = shared
-        self._clock, self._now, self._sleep, self._random = clock, now, sleep, random
+        self._clock = clock
+        self._now = now
+        self._sleep = sleep
+        self._random = random
         self._pace = RateLimit(qps, now=now, sleep=sleep)
         self._correlator = Correlator(dropped=self.dropped)
         self._queue: deque[Series] = deque()
@@ -91,7 +97,7 @@ class Recorder:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._tasks = [asyncio.create_task(self._write_on()) for _ in range(self._writers)]
+        self._tasks = [asyncio.create_task(self._write_all()) for _ in range(self._writers)]
         self._tasks.append(asyncio.create_task(self._release_held()))
         return self
 
@@ -101,7 +107,7 @@ class Recorder:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Write what waits, for `close_seconds` at most; the rest is dropped and counted."""
+        """Write the queue for at most `close_seconds`; the rest is dropped and counted."""
         with self._lock:
             self._closing = True
             self._queue_held(at=None)
@@ -117,11 +123,11 @@ class Recorder:
 
     @property
     def waiting(self) -> int:
-        """How many Events wait for a writer."""
+        """The number of queued Events."""
         return len(self._queue)
 
     def record(self, report: EventReport) -> None:
-        """Take the report and return; safe from any thread, before and after the loop's life."""
+        """Queue the report and return; safe from any thread, also without a running loop."""
         with self._lock:
             if self._closing:
                 self.dropped["closed"] += 1
@@ -151,7 +157,7 @@ class Recorder:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def _name(self, about: Ref, wall: datetime) -> str:
-        """Unique without asking anybody: the instant in microseconds and a serial number."""
+        """A unique name: the time in microseconds and a serial number."""
         mark = f".{int(wall.timestamp() * 1e6):x}{next(self._serial) & 0xFFFF:04x}"
         return _marked(about, mark)
 
@@ -164,12 +170,12 @@ class Recorder:
             self._wake.clear()
             return None
 
-    async def _write_on(self) -> None:
+    async def _write_all(self) -> None:
         while True:
             series = self._next()
             if series is None:
                 if self._closing:
-                    self._wake.set()  # the other writers must see the end as well
+                    self._wake.set()  # for the other writers
                     return
                 await self._wake.wait()
                 continue
@@ -212,9 +218,9 @@ class Recorder:
                     self.written += 1
                 return None
 
-    def _give_up(self, series: Series, why: str) -> None:
+    def _give_up(self, series: Series, reason: str) -> None:
         with self._lock:
-            self.dropped[why] += series.count - series.written
+            self.dropped[reason] += series.count - series.written
             self._correlator.forget(series)
 
     async def _send(self, series: Series, count: int) -> None:
@@ -225,11 +231,11 @@ class Recorder:
                 await self._client.patch(EVENTS, series.name, change, namespace=namespace)
                 return
             except Gone:
-                pass  # the server forgets Events after an hour; this one is told anew
+                pass  # the server deletes Events after an hour; this one is created again
         try:
             await self._client.create(EVENTS, self._body(series, count), namespace=namespace)
         except Conflict as error:
-            # An earlier attempt arrived after all, or somebody who shares the name came first.
+            # An earlier attempt succeeded after all, or another recorder with the same name.
             if not error.exists:
                 raise
 
@@ -259,7 +265,7 @@ class Recorder:
 
 
 def _shared_name(report: EventReport, wall: datetime) -> str:
-    """The same for everybody who tells the same at about the same time."""
+    """The same for every recorder that reports the same at about the same time."""
     digest = hashlib.sha256(repr(report.key).encode()).hexdigest()[:16]
     return _marked(report.regarding, f".{int(wall.timestamp() // QUIET):x}{digest}")
 

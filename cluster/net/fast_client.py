@@ -1,15 +1,15 @@
 """
-Short calls over kept-alive HTTP/1.1 connections: one write out, one whole answer in.
+Short calls over keep-alive HTTP/1.1 connections: one write out, one complete response in.
 
-    a free connection, a new one, or wait for one
-        └▶ head and body in one write ─▶ answer, parsed as it arrives
-               ├ whole ─▶ the connection is free again, unless the server ends it
+    an idle connection, a new one, or wait for one
+        └▶ head and body in one write ─▶ response, parsed as it arrives
+               ├ complete ─▶ the connection is idle again, unless the server ends it
                └ cut short, no HTTP, out of time, cancelled ─▶ the connection is dropped
 
-For calls that are made thousands of times a second, each with a small body and a small answer:
-a general HTTP client costs several times as much CPU a call. Not here: redirects, proxies,
-compression, streams; `transport` has a general client for those. What goes wrong is raised as an
-`OSError` that `errors` translates; who was not answered cannot know whether it happened.
+For calls that are made thousands of times per second, each with a small body and a small response:
+a general HTTP client costs several times as much CPU per call. Not here: redirects, proxies,
+compression, streams; `transport` has a general client for those. Every failure is an `OSError` that
+`errors` translates; a call without a response may have been carried out.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from urllib.parse import urlsplit
 
 from cluster.net.response_parser import Response, ResponseParser
 
-KEEP_SECONDS: Final = 60.0  # how long a connection is kept that nobody uses
+IDLE_SECONDS: Final = 60.0  # after which an idle connection is dropped
 CLOSE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the server is; made from its address."""
+    """The address of the server; made from its URL."""
 
     host: str
     port: int
     authority: str
-    """What the Host header says."""
+    """The Host header."""
     path: str
-    """What stands before every path, without a slash at its end."""
+    """The prefix of every path, without a slash at its end."""
     secure: bool
 
     @classmethod
@@ -49,7 +49,7 @@ class Endpoint:
 
 
 def is_safe(text: str) -> bool:
-    """Whether it can stand in the head of a request without becoming something else."""
+    """Whether the text can be part of a request head without changing its structure."""
     return text.isascii() and text.isprintable() and " " not in text
 
 
@@ -63,7 +63,7 @@ class PooledConnection(asyncio.Protocol):
         self._lost = lost
         self._transport: asyncio.Transport | None = None
         self._parser: ResponseParser | None = None
-        self._answer: asyncio.Future[Response] | None = None
+        self._response: asyncio.Future[Response] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -71,65 +71,65 @@ class PooledConnection(asyncio.Protocol):
 
     def prepare(self, prepare: Callable[[socket.socket], None]) -> None:
         assert self._transport is not None
-        found = self._transport.get_extra_info("socket")
-        if found is not None:
-            prepare(found)
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None:
+            prepare(sock)
 
     def call(self, request: bytes) -> "asyncio.Future[Response]":
         assert self._transport is not None
         if not self.usable:
             raise ConnectionResetError("the server hung up before the request")
         self._parser = ResponseParser()
-        self._answer = asyncio.get_running_loop().create_future()
+        self._response = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return self._answer
+        return self._response
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:
-            self.drop()  # words nobody asked for: what comes next cannot be told apart
+            self.drop()  # bytes without a request: the next response could not be told from them
             return
         try:
-            answer = self._parser.feed(data)
+            response = self._parser.feed(data)
         except ConnectionError as exc:
             self._fail(exc)
             self.drop()
             return
-        if answer is not None:
-            self._finish(answer)
+        if response is not None:
+            self._finish(response)
 
     def eof_received(self) -> None:
-        answer = self._parser.ended() if self._parser is not None else None
-        if answer is not None:
-            self._finish(answer)
+        response = self._parser.ended() if self._parser is not None else None
+        if response is not None:
+            self._finish(response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.usable = False
         begun = self._parser is not None and self._parser.begun
-        words = "in the middle of its answer" if begun else "without an answer"
-        self._fail(exc or ConnectionResetError(f"the server hung up {words}"))
+        when = "in the middle of its answer" if begun else "without an answer"
+        self._fail(exc or ConnectionResetError(f"the server hung up {when}"))
         if not self.gone.done():
             self.gone.set_result(None)
         self._lost(self)
 
     def drop(self) -> None:
-        """At once: a polite TLS goodbye waits for a peer that may have fallen silent."""
+        """At once: a TLS close would wait for a peer that may not answer."""
         self.usable = False
         if self._transport is not None:
             self._transport.abort()
 
-    def _finish(self, answer: Response) -> None:
+    def _finish(self, response: Response) -> None:
         if self._parser is not None and not self._parser.keep:
             self.drop()
         self._parser = None
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result(answer)
-        self._answer = None
+        if self._response is not None and not self._response.done():
+            self._response.set_result(response)
+        self._response = None
 
     def _fail(self, exc: Exception) -> None:
         self._parser = None
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc)
-        self._answer = None
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(exc)
+        self._response = None
 
 
 class FastClient:
@@ -137,7 +137,7 @@ class FastClient:
 
     def __init__(
         self,
-        place: Endpoint,
+        endpoint: Endpoint,
         *,
         tls: ssl.SSLContext | None,
         server_name: str | None,
@@ -145,66 +145,70 @@ class FastClient:
         prepare: Callable[[socket.socket], None],
         now: Callable[[], float],
     ) -> None:
-        self._place, self._limit, self._prepare, self._now = place, limit, prepare, now
-        self._tls = (tls or ssl.create_default_context()) if place.secure else None
-        self._name = (server_name or place.host) if place.secure else None
-        self._lines: set[PooledConnection] = set()
+        self._endpoint = endpoint
+        self._limit = limit
+        self._prepare = prepare
+        self._now = now
+        self._tls = (tls or ssl.create_default_context()) if endpoint.secure else None
+        self._name = (server_name or endpoint.host) if endpoint.secure else None
+        self._connections: set[PooledConnection] = set()
         self._connecting = 0
-        self._free: list[PooledConnection] = []  # the one used last is used first
+        self._idle: list[PooledConnection] = []  # last in, first out
         self._waiting: deque[asyncio.Future[PooledConnection | None]] = deque()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def call(self, request: bytes, *, timeout: float) -> Response:
-        """The answer, whatever its status; `OSError` when there is none in time or at all."""
+        """The response with any status; `OSError` when there is none in time."""
         async with asyncio.timeout(timeout):
-            line = self._pop() or await self._obtain()
+            connection = self._pop() or await self._obtain()
             try:
-                answer = await line.call(request)
+                response = await connection.call(request)
             except BaseException:
-                line.drop()
+                connection.drop()
                 raise
             finally:
-                self._release(line)
-            return answer
+                self._release(connection)
+            return response
 
     @property
-    def lines(self) -> frozenset[PooledConnection]:
-        """The connections that stand."""
-        return frozenset(self._lines)
+    def connections(self) -> frozenset[PooledConnection]:
+        """The open connections."""
+        return frozenset(self._connections)
 
     async def close(self) -> None:
-        """Calls that are under way end with `ConnectionError`."""
+        """Running calls end with `ConnectionError`."""
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        lines = list(self._lines)
-        for line in lines:
-            line.drop()
-        if lines:
-            await asyncio.wait([line.gone for line in lines], timeout=CLOSE_SECONDS)
+        connections = list(self._connections)
+        for connection in connections:
+            connection.drop()
+        if connections:
+            gone = [connection.gone for connection in connections]
+            await asyncio.wait(gone, timeout=CLOSE_SECONDS)
 
     def _pop(self) -> PooledConnection | None:
-        while self._free:
-            line = self._free.pop()
-            if line.usable:
-                return line
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
         return None
 
     async def _obtain(self) -> PooledConnection:
         """A new connection where the limit allows one, else the next that becomes free."""
-        while len(self._lines) + self._connecting >= self._limit:
+        while len(self._connections) + self._connecting >= self._limit:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
             try:
-                line: PooledConnection | None = await turn
+                connection: PooledConnection | None = await turn
             except BaseException:
-                # What was handed over in the same instant goes to the next in line.
+                # A connection handed over in the same moment goes to the next caller.
                 if turn.done() and not turn.cancelled():
                     self._hand_on(turn.result())
                 raise
-            if line is not None and line.usable:
-                return line
+            if connection is not None and connection.usable:
+                return connection
         return await self._connect()
 
     async def _connect(self) -> PooledConnection:
@@ -214,10 +218,10 @@ class FastClient:
         self._connecting += 1
         made = False
         try:
-            _, line = await loop.create_connection(
+            _, connection = await loop.create_connection(
                 lambda: PooledConnection(self._lost),
-                self._place.host,
-                self._place.port,
+                self._endpoint.host,
+                self._endpoint.port,
                 ssl=self._tls,
                 server_hostname=self._name,
             )
@@ -226,45 +230,45 @@ class FastClient:
             self._connecting -= 1
             if not made:
                 self._hand_on(None)
-        if line.usable:
-            self._lines.add(line)
-            line.prepare(self._prepare)
-        return line
+        if connection.usable:
+            self._connections.add(connection)
+            connection.prepare(self._prepare)
+        return connection
 
-    def _release(self, line: PooledConnection) -> None:
-        if not line.usable:
-            return  # `_lost` tells whoever waits
-        self._hand_on(line)
+    def _release(self, connection: PooledConnection) -> None:
+        if not connection.usable:
+            return  # `_lost` wakes the next caller
+        self._hand_on(connection)
 
-    def _hand_on(self, line: PooledConnection | None) -> None:
-        """To whoever waits longest; None: there is room for a new connection."""
+    def _hand_on(self, connection: PooledConnection | None) -> None:
+        """Pass the connection to the longest waiting caller; None: it may open a new one."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
-                turn.set_result(line)
+                turn.set_result(connection)
                 return
-        if line is not None and line.usable:
-            line.idle_since = self._now()
-            self._free.append(line)
+        if connection is not None and connection.usable:
+            connection.idle_since = self._now()
+            self._idle.append(connection)
             if self._sweep is None:
                 loop = asyncio.get_running_loop()
-                self._sweep = loop.call_later(KEEP_SECONDS, self.drop_unused)
+                self._sweep = loop.call_later(IDLE_SECONDS, self.drop_unused)
 
-    def _lost(self, line: PooledConnection) -> None:
-        if line in self._lines:
-            self._lines.discard(line)
+    def _lost(self, connection: PooledConnection) -> None:
+        if connection in self._connections:
+            self._connections.discard(connection)
             self._hand_on(None)
 
     def drop_unused(self) -> None:
-        """Drop what nobody used for a while; runs by itself while something is kept."""
+        """Drop connections that were idle too long; reschedules itself while any is idle."""
         if self._sweep is not None:
             self._sweep.cancel()
         self._sweep = None
-        before = self._now() - KEEP_SECONDS
-        for line in self._free:
-            if line.idle_since <= before:
-                line.drop()
-        self._free = [line for line in self._free if line.usable]
-        if self._free:
+        before = self._now() - IDLE_SECONDS
+        for connection in self._idle:
+            if connection.idle_since <= before:
+                connection.drop()
+        self._idle = [connection for connection in self._idle if connection.usable]
+        if self._idle:
             loop = asyncio.get_running_loop()
-            self._sweep = loop.call_later(KEEP_SECONDS, self.drop_unused)
+            self._sweep = loop.call_later(IDLE_SECONDS, self.drop_unused)

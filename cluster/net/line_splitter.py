@@ -1,5 +1,5 @@
 """
-Whole lines out of a stream of bytes that is cut anywhere. No I/O: the transport feeds it.
+Complete lines out of a stream of bytes that is cut anywhere. No I/O: the transport feeds it.
 """
 
 from typing import Final
@@ -8,7 +8,7 @@ LINE_LIMIT: Final = 64 << 20  # bytes; an object that large cannot exist, so the
 
 
 class LineSplitter:
-    """Feed chunks, take whole lines; what has no end yet waits for the next chunk."""
+    """Feed chunks, take complete lines; the rest waits for the next chunk."""
 
     def __init__(self, *, limit: int = LINE_LIMIT) -> None:
         self._limit = limit

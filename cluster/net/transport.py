@@ -2,15 +2,15 @@
 One HTTP request to the API server: bytes out, bytes in, and errors of this package only.
 
     acquire a slot (qps) → token → request → 2xx: bytes
-                                     ├ 401: ask for a newer token, once
+                                     ├ 401: read a newer token, once
                                      ├ 429 with Retry-After ≤ patience: wait, once
-                                     └ else: raise what `errors` says
+                                     └ else: raise one of `errors`
 
-Two ways to the server: calls with a body (binds, Events, patches: many and small) go over `wire`,
-which costs a fraction of the CPU; lists, watches and everything through a proxy go over aiohttp,
-which decompresses and streams. Connections are kept alive and bounded in number; a watch holds its
-own, outside that bound, so that watches can never starve calls. The transport knows nothing of
-objects: `client` builds paths and bodies, `watch` reads the lines.
+Calls with a body (binds, Events, patches: many and small) go over `fast_client`, which costs a
+fraction of the CPU; lists, watches and all requests through a proxy go over aiohttp, which
+decompresses and streams. Connections are kept alive and bounded in number; a watch has its own
+outside that bound, so that watches cannot starve calls. The transport knows no objects: `client`
+builds paths and bodies, `informer` reads the lines.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ from cluster.net.fast_client import Endpoint, FastClient, is_safe
 from cluster.net.line_splitter import LineSplitter
 
 JSON: Final = "application/json"
-# Enough for thousands of calls a second. Each costs a TLS handshake on both sides and, in asyncio,
-# a buffer of 256 KiB: a hundred would take longer to open than they save, and 25 MB.
+# Enough for thousands of calls per second. Each costs a TLS handshake on both sides and, with
+# asyncio, a buffer of 256 KiB: a hundred would take longer to open than they save, and 25 MB.
 CONNECTIONS: Final = 32
 
 Sleep = Callable[[float], Awaitable[object]]
@@ -42,7 +42,7 @@ Now = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. `action` is how error messages call it; `target` is path and query."""
+    """One request. `action` names it in error messages; `target` is path and query."""
 
     action: str
     method: str
@@ -52,10 +52,12 @@ class Request:
 
 
 class RateLimit:
-    """At most `qps` requests a second with a burst of one second's worth; None: no limit."""
+    """At most `qps` requests per second with a burst of one second's worth; None: no limit."""
 
     def __init__(self, qps: float | None, *, now: Now, sleep: Sleep) -> None:
-        self._qps, self._now, self._sleep = qps, now, sleep
+        self._qps = qps
+        self._now = now
+        self._sleep = sleep
         self._next = now() - 1.0
 
     async def wait(self) -> None:
@@ -81,15 +83,18 @@ class Transport:
         now: Now = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._connection, self._agent, self._limit = connection, user_agent, connections
-        self._sleep, self._now = sleep, now
+        self._connection = connection
+        self._agent = user_agent
+        self._limit = connections
+        self._sleep = sleep
+        self._now = now
         self._pace = RateLimit(qps, now=now, sleep=sleep)
-        self._place = Endpoint.of(connection.server)
+        self._endpoint = Endpoint.of(connection.server)
         self._common = (
-            f" HTTP/1.1\r\nHost: {self._place.authority}\r\n"
+            f" HTTP/1.1\r\nHost: {self._endpoint.authority}\r\n"
             f"User-Agent: {user_agent}\r\nAccept: {JSON}\r\n"
         )
-        self._wire: FastClient | None = None
+        self._fast_client: FastClient | None = None
         self._calls: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -99,8 +104,8 @@ class Transport:
         # Compression would hold small watch events back in the compressor's window.
         self._streams = self._session(0, accept="identity")
         if self._connection.proxy is None:
-            self._wire = FastClient(
-                self._place,
+            self._fast_client = FastClient(
+                self._endpoint,
                 tls=self._connection.tls,
                 server_name=self._connection.server_name,
                 limit=self._limit,
@@ -115,12 +120,12 @@ class Transport:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._wire is not None:
-            await self._wire.close()
+        if self._fast_client is not None:
+            await self._fast_client.close()
         for session in (self._calls, self._streams):
             if session is not None:
                 await session.close()
-        self._calls = self._streams = self._wire = None
+        self._calls = self._streams = self._fast_client = None
         await _hang_up(self._sockets)
 
     def _session(self, limit: int, *, accept: str) -> aiohttp.ClientSession:
@@ -143,25 +148,27 @@ class Transport:
         self._sockets.add(sock)
         return sock
 
-    async def call(self, ask: Request, *, timeout: float = 30.0, patience: float = 0.0) -> bytes:
-        """The body of a 2xx answer. `patience`: longest Retry-After to sit out, once."""
-        tries = {401: 1, 429: 1}
+    async def call(
+        self, request: Request, *, timeout: float = 30.0, patience: float = 0.0
+    ) -> bytes:
+        """The body of a 2xx response. `patience`: the longest Retry-After to wait for, once."""
+        repeats_left = {401: 1, 429: 1}
         while True:
             await self._pace.wait()
             try:
-                if ask.body is not None and self._wire is not None:
-                    return await self._over_wire(self._wire, ask, ask.body, timeout)
+                if request.body is not None and self._fast_client is not None:
+                    return await self._call_fast(self._fast_client, request, request.body, timeout)
                 limits = aiohttp.ClientTimeout(total=timeout)
-                async with self._answer(self._calls, ask, limits) as response:
-                    return await _body(ask, response)
+                async with self._request(self._calls, request, limits) as response:
+                    return await _body(request, response)
             except KubeError as error:
-                if error.status not in tries or not tries[error.status]:
+                if not repeats_left.get(error.status or 0):
                     raise
-                tries[error.status] -= 1
-                if not await self._worth_another(error, patience):
+                repeats_left[error.status or 0] -= 1
+                if not await self._may_repeat(error, patience):
                     raise
 
-    async def _worth_another(self, error: KubeError, patience: float) -> bool:
+    async def _may_repeat(self, error: KubeError, patience: float) -> bool:
         if isinstance(error, Retry):
             wait = error.retry_after
             if wait is None or wait > patience:
@@ -172,41 +179,43 @@ class Transport:
         self._connection.tokens.distrust()
         return await self._connection.tokens.current() != before
 
-    async def _over_wire(
-        self, wire: FastClient, ask: Request, body: bytes, timeout: float
+    async def _call_fast(
+        self, fast_client: FastClient, request: Request, body: bytes, timeout: float
     ) -> bytes:
         token = await self._connection.tokens.current()
-        if not (is_safe(ask.target) and is_safe(token or "")):
-            raise Refused(f"{ask.action}: a space or line end in the request's address or token")
+        if not (is_safe(request.target) and is_safe(token or "")):
+            raise Refused(f"{request.action}: a space or line end in its address or token")
         credentials = f"Authorization: Bearer {token}\r\n" if token else ""
         head = (
-            f"{ask.method} {self._place.path}{ask.target}{self._common}{credentials}"
-            f"Content-Type: {ask.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{request.method} {self._endpoint.path}{request.target}{self._common}{credentials}"
+            f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         try:
-            answer = await wire.call(head.encode("latin-1") + body, timeout=timeout)
+            response = await fast_client.call(head.encode("latin-1") + body, timeout=timeout)
         except FOREIGN as exc:
-            raise of_exception(ask.action, exc) from exc
-        if 200 <= answer.status < 300:
-            return answer.body
-        raise of_status(ask.action, answer.status, answer.body, retry_after=answer.retry_after)
+            raise of_exception(request.action, exc) from exc
+        if 200 <= response.status < 300:
+            return response.body
+        raise of_status(
+            request.action, response.status, response.body, retry_after=response.retry_after
+        )
 
     @asynccontextmanager
-    async def _answer(
-        self, session: aiohttp.ClientSession | None, ask: Request, limits: aiohttp.ClientTimeout
+    async def _request(
+        self, session: aiohttp.ClientSession | None, request: Request, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer with a 2xx status; any other outcome is raised as one of `errors`."""
+        """A response with a 2xx status; any other outcome is raised as one of `errors`."""
         if session is None or session.closed:
-            raise Refused(f"{ask.action}: the client is not open; use it inside `async with`")
+            raise Refused(f"{request.action}: the client is not open; use it inside `async with`")
         token = await self._connection.tokens.current()
-        headers = {"Content-Type": ask.content_type} if ask.body is not None else {}
+        headers = {"Content-Type": request.content_type} if request.body is not None else {}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         try:
             response = await session.request(
-                ask.method,
-                URL(f"{self._connection.server}{ask.target}", encoded=True),
-                data=ask.body,
+                request.method,
+                URL(f"{self._connection.server}{request.target}", encoded=True),
+                data=request.body,
                 headers=headers,
                 timeout=limits,
                 allow_redirects=False,
@@ -214,18 +223,18 @@ class Transport:
                 proxy=self._connection.proxy,
             )
         except FOREIGN as exc:
-            raise of_exception(ask.action, exc) from exc
+            raise of_exception(request.action, exc) from exc
         async with response:
             try:
                 if not 200 <= response.status < 300:
-                    raise await _failure(ask, response)
+                    raise await _failure(request, response)
                 yield response
             finally:
                 _abandon(response)
 
     @asynccontextmanager
     async def lines(
-        self, ask: Request, *, stall: float, connect: float = 30.0
+        self, request: Request, *, stall: float, connect: float = 30.0
     ) -> AsyncIterator[AsyncIterator[list[bytes]]]:
         """A watch: batches of whole lines as they arrive, until the server ends the stream.
 
@@ -237,18 +246,18 @@ class Transport:
         await self._pace.wait()
         try:
             async with (
-                self._answer(self._streams, ask, limits) as response,
-                aclosing(_batches(ask, response.content)) as batches,
+                self._request(self._streams, request, limits) as response,
+                aclosing(_batches(request, response.content)) as batches,
             ):
                 yield batches
         except Refused as error:
             if error.status == 401:
-                self._connection.tokens.distrust()  # whoever watches tries again by itself
+                self._connection.tokens.distrust()  # the informer watches again by itself
             raise
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Notice a peer that vanished without a word, in about half a minute."""
+    """Notice a peer that vanished, in about half a minute."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         option = getattr(socket, name, None)  # not every platform has all three
@@ -256,52 +265,53 @@ def _keep_alive(sock: socket.socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def _body(ask: Request, response: aiohttp.ClientResponse) -> bytes:
+async def _body(request: Request, response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.read()
     except FOREIGN as exc:
-        raise of_exception(ask.action, exc) from exc
+        raise of_exception(request.action, exc) from exc
 
 
-async def _failure(ask: Request, response: aiohttp.ClientResponse) -> KubeError:
+async def _failure(request: Request, response: aiohttp.ClientResponse) -> KubeError:
     try:
         body = await response.read()
     except FOREIGN:
         body = b""  # the status alone decides what the caller does next
     return of_status(
-        ask.action, response.status, body, retry_after=response.headers.get("Retry-After")
+        request.action, response.status, body, retry_after=response.headers.get("Retry-After")
     )
 
 
-async def _batches(ask: Request, stream: aiohttp.StreamReader) -> AsyncGenerator[list[bytes], None]:
-    """Whole lines only: a line without its end is a stream cut short, and raises `Retry`."""
+async def _batches(
+    request: Request, stream: aiohttp.StreamReader
+) -> AsyncGenerator[list[bytes], None]:
+    """Complete lines only: a line without its end is a stream cut short, and raises `Retry`."""
     lines = LineSplitter()
     while True:
         try:
             chunk = await stream.readany()
         except FOREIGN as exc:
-            raise of_exception(ask.action, exc) from exc
+            raise of_exception(request.action, exc) from exc
         if not chunk:
             break
         yield lines.feed(chunk)
         if lines.overlong:
-            raise Retry(f"{ask.action}: a line that does not end")
+            raise Retry(f"{request.action}: a line that does not end")
     if lines.torn:
-        raise Retry(f"{ask.action}: the stream ended in the middle of a line")
+        raise Retry(f"{request.action}: the stream ended in the middle of a line")
 
 
 def _abandon(response: aiohttp.ClientResponse) -> None:
-    """Drop the connection of an answer that was not read to its end; a finished one has none.
+    """Drop the connection of a response that was not read to its end; a finished one has none.
 
-    A polite TLS goodbye waits for the peer, who may be the very one that fell silent, and would
-    outlive the event loop.
+    A TLS close would wait for a peer that may not answer, and would outlive the event loop.
     """
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()
 
 
 async def _hang_up(sockets: WeakSet[socket.socket]) -> None:
-    """End what an interrupted request left half closed, before the event loop may end."""
+    """Close the sockets that interrupted requests left half closed, before the loop may end."""
     for _ in range(100):
         left = [sock for sock in sockets if sock.fileno() >= 0]
         if not left:

@@ -16,7 +16,10 @@ from cluster.connection import connection
 from cluster.errors import KubeError
 from cluster.informer import EventKind, Informer, WatchEvent
 from cluster.loop_thread import BackgroundLoop
+from cluster.responses import Page
 from kubenexus.dev.plane.control_plane import ControlPlane
+
+CONFIG_MAPS = resources.Resource("", "v1", "configmaps", "ConfigMap")
 
 pytestmark = pytest.mark.cluster
 
@@ -70,7 +73,7 @@ async def insist(client: Client, name: str, namespace: str) -> None:
     """Create the object, however long the API server is away."""
     while True:
         try:
-            await client.create(resources.CONFIG_MAPS, a_config_map(name), namespace=namespace)
+            await client.create(CONFIG_MAPS, a_config_map(name), namespace=namespace)
             return
         except KubeError as error:
             if error.reason == "AlreadyExists":
@@ -87,14 +90,14 @@ async def churn(client: Client, namespace: str, chance: random.Random, stop: asy
         try:
             if act == "create":
                 fresh = a_config_map(name)
-                await client.create(resources.CONFIG_MAPS, fresh, namespace=namespace, timeout=5)
+                await client.create(CONFIG_MAPS, fresh, namespace=namespace, timeout=5)
             elif act == "change":
                 data = {"data": {"value": str(chance.random())}}
                 await client.patch(
-                    resources.CONFIG_MAPS, name, data, namespace=namespace, timeout=5
+                    CONFIG_MAPS, name, data, namespace=namespace, timeout=5
                 )
             else:
-                await client.delete(resources.CONFIG_MAPS, name, namespace=namespace, timeout=5)
+                await client.delete(CONFIG_MAPS, name, namespace=namespace, timeout=5)
             done += 1
         except KubeError as error:
             if error.status not in (404, 409):
@@ -113,7 +116,7 @@ async def follow_churn(
             await asyncio.gather(*(insist(client, name, namespace) for name in names))
         informer = Informer(
             client,
-            resources.CONFIG_MAPS,
+            CONFIG_MAPS,
             namespace=namespace,
             keep=version_of,
             on_event=ledger,
@@ -129,7 +132,7 @@ async def follow_churn(
             # Events of one collection arrive in order: whoever sees the last has seen them all.
             await insist(client, "finished", namespace)
             await asyncio.wait_for(ledger.finished.wait(), 60)
-            listing = await client.list(resources.CONFIG_MAPS, namespace=namespace)
+            listing = await client.list(CONFIG_MAPS, namespace=namespace)
         truth = {item["metadata"]["name"]: version_of(item) for item in listing.items}
         return {
             "contradictions": ledger.contradictions,
@@ -168,6 +171,11 @@ class Outdated(Client):
     """A client whose first watch asks for a moment that the server has long forgotten."""
 
     watches = 0
+    lists = 0
+
+    def pages(self, resource: resources.Resource, **options: Any) -> AsyncIterator[Page]:
+        self.lists += 1
+        return super().pages(resource, **options)
 
     def watch(
         self, resource: resources.Resource, *, resource_version: str, **options: Any
@@ -182,13 +190,13 @@ async def forget_and_list_again(plane: ControlPlane, namespace: str) -> tuple[ob
     async with Outdated(connection.load(plane.kubeconfig()), component="test") as client:
         await insist(client, "before", namespace)
         informer = Informer(
-            client, resources.CONFIG_MAPS, namespace=namespace, keep=version_of, on_event=ledger
+            client, CONFIG_MAPS, namespace=namespace, keep=version_of, on_event=ledger
         )
         async with running(informer):
             await insist(client, "finished", namespace)
             await asyncio.wait_for(ledger.finished.wait(), 60)
         return (
-            informer.stats.relists,
+            client.lists,
             ledger.contradictions,
             {"before", "finished"} - set(ledger.picture),
         )

@@ -33,7 +33,6 @@ WARNED: Final = "PolicyWarned"
 AUDITED: Final = "PolicyAudited"
 EXCEPTED: Final = "PolicyException"
 INJECTED: Final = "DefaultsInjected"
-REASONS: Final = (DENIED, WARNED, AUDITED, EXCEPTED, INJECTED)
 
 ANNOTATION_LIMIT: Final = 8 * 1024  # bytes; audit backends cut or drop events that grow too large
 

@@ -61,7 +61,7 @@ class RuleSync:
             field_selector=f"metadata.name={name}",
         )
         self._surplus = SurplusRules()
-        self._told = ""
+        self._last_warning = ""
 
     def wake(self) -> None:
         """The policies changed; from the loop's own thread."""
@@ -75,7 +75,7 @@ class RuleSync:
                 try:
                     await self.look()
                 except errors.KubeError as exc:
-                    self._tell(str(exc))
+                    self._warn(str(exc))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
                 self._wake.clear()
@@ -87,13 +87,13 @@ class RuleSync:
         if kinds is None or found is None or place is None:
             return
         served: list[Served] = []
-        silent: list[errors.KubeError] = []
+        unavailable: list[errors.KubeError] = []
         if rules.needs_discovery(kinds):
-            served = await discovery.served(self._client, silent=silent.append)
+            served = await discovery.served(self._client, on_unavailable=unavailable.append)
         wanted = rules.wanted(kinds, served)
         present = rules.rows_of(found["webhooks"][place].get("rules") or ())
-        if silent:  # what stands there may be of the group that did not answer
-            self._tell(str(silent[0]))
+        if unavailable:  # registered rules may belong to the group that did not answer
+            self._warn(str(unavailable[0]))
             wanted |= present
         rows = self._surplus.kept(wanted, present, now=self._now())
         metrics.RULES_MISSING.set(len(wanted - present))
@@ -116,11 +116,11 @@ class RuleSync:
             extra={"added": len(rows - present), "removed": len(present - rows)},
         )
 
-    def _tell(self, problem: str) -> None:
+    def _warn(self, problem: str) -> None:
         """Once, however often it is met."""
-        if problem != self._told:
+        if problem != self._last_warning:
             logger.warning("rules may be missing", extra={"error": problem})
-        self._told = problem
+        self._last_warning = problem
 
 
 class SurplusRules:

@@ -74,5 +74,5 @@ def test_a_group_that_does_not_answer_is_an_error() -> None:
 def test_a_caller_may_go_on_without_a_group_that_does_not_answer() -> None:
     silent: list[errors.KubeError] = []
     server = Server(broken="/apis/batch/v1")
-    got = asyncio.run(discovery.served(server, silent=silent.append))
+    got = asyncio.run(discovery.served(server, on_unavailable=silent.append))
     assert ([row.name for row in got], len(silent)) == (["nodes", "pods", "ws/scale"], 1)

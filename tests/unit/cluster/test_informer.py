@@ -55,8 +55,7 @@ class Seen:
     asked: list[str] = field(default_factory=list)  # "list", or the version of a watch
     waits: list[float] = field(default_factory=list)
     store: dict[str, str] = field(default_factory=dict)
-    relists: int = 0
-    error: str = ""
+    watches: int = 0
 
 
 def version_of(obj: dict[str, Any]) -> str:
@@ -100,7 +99,7 @@ def follow(script: list[Answer], *, stall: float = 30.0, watch_lives: float = 0.
                 watching = "watch" in asked.query
                 seen.asked.append(asked.query["resourceVersion"] if watching else "list")
             seen.store = {key[1]: kept for key, kept in informer.items()}
-            seen.relists, seen.error = informer.stats.relists, informer.stats.last_error
+            seen.watches = informer.stats.watches
 
     asyncio.run(main())
     return seen
@@ -336,9 +335,16 @@ def test_how_long_it_waits(script: list[Answer], watch_lives: float, waits: list
     assert seen.waits == pytest.approx(waits)
 
 
-def test_counters_for_metrics() -> None:
+def test_an_expired_watch_lists_again_and_a_failed_one_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     seen = follow([a_list(5), stream(error(410)), a_list(6), failure(500, "down")])
-    assert (seen.relists, seen.error) == (2, "watch pods ns: 500 down")
+    logged = [(vars(record)["error"], vars(record)["relist"]) for record in caplog.records]
+    assert (seen.asked.count("list"), seen.watches, logged[-1]) == (
+        2,
+        3,
+        ("watch pods ns: 500 down", False),
+    )
 
 
 def test_a_bug_in_the_callback_ends_the_informer() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.net.fast_client import KEEP_SECONDS, Endpoint, FastClient, is_safe
+from cluster.net.fast_client import IDLE_SECONDS, Endpoint, FastClient, is_safe
 from cluster.net.response_parser import Response
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -105,7 +105,7 @@ def test_a_connection_that_the_server_ends_is_not_used_again() -> None:
 def test_a_connection_that_was_cut_while_nobody_used_it_is_noticed() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
-        (line,) = wire.lines
+        (line,) = wire.connections
         server.writers[0].close()
         await line.gone
         return await wire.call(ASK, timeout=30), server.connections
@@ -116,7 +116,7 @@ def test_a_connection_that_was_cut_while_nobody_used_it_is_noticed() -> None:
 def test_words_that_nobody_asked_for_end_the_connection() -> None:
     async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
-        (line,) = wire.lines
+        (line,) = wire.connections
         server.writers[0].write(b"HTTP/1.1 408 Too Late\r\nContent-Length: 0\r\n\r\n")
         await line.gone
         return await wire.call(ASK, timeout=30), server.connections
@@ -200,14 +200,14 @@ def test_a_connection_that_nobody_used_for_long_is_dropped() -> None:
 
     async def scene(wire: FastClient, server: Server) -> Any:
         await wire.call(ASK, timeout=30)
-        (line,) = wire.lines
-        time[0] = KEEP_SECONDS - 1
+        (line,) = wire.connections
+        time[0] = IDLE_SECONDS - 1
         wire.drop_unused()
         kept = line.usable
-        time[0] = KEEP_SECONDS
+        time[0] = IDLE_SECONDS
         wire.drop_unused()
         await line.gone
-        return kept, wire.lines
+        return kept, wire.connections
 
     assert run(scene, now=lambda: time[0]) == (True, frozenset())
 

@@ -197,7 +197,6 @@ def test_one_event_a_reason_with_every_rule_of_it() -> None:
         ("PolicyException", False, "CREATE Pod p: t/f excepted by late without end: migration"),
         ("DefaultsInjected", False, "CREATE Pod p: spec.nodeSelector.pool by t/defaults[0]"),
     ]
-    assert {one.reason for one in told} == set(audit.REASONS)
     assert {one.action for one in told} == {"Admit"}
 
 

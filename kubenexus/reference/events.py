@@ -149,7 +149,7 @@ CONDITIONS: Final[tuple[Row, ...]] = (
     (
         scheduling.REFUSED,
         "`PodScheduled`",
-        "the API server, or a policy on it, rejects the binding; the scheduler retries after 5m to 1h",
+        "the API server or a policy on it rejects the binding; retried after 5m to 1h",
     ),
     (
         stale_gang_eviction.DISRUPTION_REASON,
@@ -162,7 +162,7 @@ POLICIES: Final = (
     (
         "Ready",
         "True `InForce`, False `Faulty` or `SetRefused`",
-        "whether it is in force; `SetRefused` names the policies whose faults keep the whole set out of force",
+        "whether it is in force; `SetRefused` names the faulty policies that keep the set out",
     ),
 )
 

@@ -276,12 +276,12 @@ def test_numbers_of_the_guides_are_those_of_the_code() -> None:
     waits = unit.default_timeout(0), unit.default_timeout(1) - unit.default_timeout(0)
     wanted = {
         "docs/troubleshooting.md": [
-            f"{waits[0]:.0f} seconds and {waits[1] * 1000:.0f} milliseconds a member"
+            f"{waits[0]:.0f} seconds plus {waits[1] * 1000:.0f} milliseconds per member"
         ],
         "docs/concepts.md": ["longer than a minute", "at most five minutes"],
         "docs/operations.md": [
-            f"{leader_election.LEASE_SECONDS:.0f} seconds after its last sign",
-            f"gives up after {configurations.TIMEOUT_SECONDS} s",
+            f"{leader_election.LEASE_SECONDS:.0f} seconds after its last renewal",
+            f"times out after {configurations.TIMEOUT_SECONDS} s",
         ],
         "docs/migration/scheduler-plugins.md": [
             f"{scheduling_queue.INITIAL_BACKOFF:.0f} to {scheduling_queue.MAX_BACKOFF:.0f} seconds"

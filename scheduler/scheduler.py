@@ -163,7 +163,7 @@ class Scheduler:
         )
         self._most_in_flight = settings.max_in_flight  # pods
         self._ending = False
-        self._unready = UnreadyPods(self.cache.snapshot.devices.facts, self._queue_up)
+        self._unready = UnreadyPods(self.cache.snapshot.devices.store, self._queue_up)
         self.claim_prebind = actuators.claim_prebind and actuators.claim_prebind(
             self.cache.snapshot.devices, self.cluster_event, self._tasks
         )

@@ -240,7 +240,7 @@ class Wiring:
         """Kinds that an API server may lack."""
         groups, tenancy = self.scheduler.groups, self.scheduler.tenancy
         cache = self.scheduler.cache
-        feeds = (*device_feeds.feeds(cache.snapshot.devices.facts), inventory.feed(cache.hosts))
+        feeds = (*device_feeds.feeds(cache.snapshot.devices.store), inventory.feed(cache.hosts))
         return (
             self._informer_if_served(
                 resources.POD_GROUPS, gang.read_native_pod_group, groups.on_native

@@ -285,8 +285,8 @@ def _problems(said: Sequence[HostFacts], devices: DeviceStore) -> Iterator[str]:
                 f"pool {pool} is ignored: generation {pool.slices[0].generation} has "
                 f"{len(pool.slices)} of {pool.slices[0].count} slices"
             )
-        elif pool.doubled:
-            yield f"pool {pool} is ignored: two of its devices are called {pool.doubled}"
+        elif pool.duplicate:
+            yield f"pool {pool} is ignored: two of its devices are called {pool.duplicate}"
     if any(one.host.get("shared") for one in said):
         yield f"GPUs are shared ({vocabulary.GFD_REPLICAS_LABEL}): they are not assigned by index"
 

@@ -88,7 +88,7 @@ class Cache:
         self._usage: UsageObserver = usage or _NoUsage()
         self._scheduler_name = scheduler_name
         self._nodes_changed = nodes_changed
-        self.hosts = HostInventory(self.snapshot.devices.facts, changed=self._rehost)
+        self.hosts = HostInventory(self.snapshot.devices.store, changed=self._rehost)
         self._objects: dict[str, Node] = {}  # node name -> the node as its object tells it
         self._held: dict[str, CachedPod] = {}  # pod uid -> where it is
         self._on: dict[str, set[str]] = {}  # node name -> uids of its pods, known node or not

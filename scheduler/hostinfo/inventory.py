@@ -93,7 +93,7 @@ class HostInventory:
     def _current(self, node: str) -> list[HostFacts]:
         slices = (
             item
-            for key in self._devices.at_node.get(node, ())
+            for key in self._devices.pools_by_node.get(node, ())
             if self._devices.pools[key].usable
             for item in self._devices.pools[key].slices
             if item.nodes is not None and item.nodes.name == node

@@ -27,7 +27,7 @@ from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId
 
 ENVIRONMENT: Final = protocol.Environment.of(["device"])
 _INDEX: Final = re.compile(r"""\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*\??\s*(["'])(.*?)\2""")
-_MOST_KEPT: Final = 200_000  # answers
+_CACHE_SIZE: Final = 200_000  # answers
 
 Answer = bool | str
 """Whether the device is selected; a text says what went wrong."""
@@ -72,7 +72,7 @@ class DeviceSelectors:
     def _one(self, source: str, device: Device) -> Answer:
         known = self._answers.get((source, device.id))
         if known is None or known[0] is not device:
-            if len(self._answers) >= _MOST_KEPT:
+            if len(self._answers) >= _CACHE_SIZE:
                 self._answers.clear()
             known = self._answers[source, device.id] = (device, self._evaluate(source, device))
         return known[1]

@@ -22,8 +22,8 @@ ClaimKey = tuple[str, str]  # namespace, name
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 EXACT: Final = "ExactCount"
 ALL: Final = "All"
-MOST_RESULTS: Final = 32  # devices of one claim
-MOST_CONSUMERS: Final = 256  # pods that one claim is reserved for
+MAX_RESULTS: Final = 32  # devices of one claim
+MAX_CONSUMERS: Final = 256  # pods that one claim is reserved for
 
 
 class DeviceToleration(NamedTuple):
@@ -34,10 +34,10 @@ class DeviceToleration(NamedTuple):
     value: str = ""
     effect: str = ""
 
-    def bears(self, mark: DeviceTaint) -> bool:
-        if self.effect not in ("", mark.effect) or self.key not in ("", mark.key):
+    def tolerates(self, taint: DeviceTaint) -> bool:
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
-        return self.operator == "Exists" or (self.operator == "Equal" and self.value == mark.value)
+        return self.operator == "Exists" or (self.operator == "Equal" and self.value == taint.value)
 
 
 class DriverConfig(NamedTuple):
@@ -74,10 +74,10 @@ class DeviceRequest:
     count: int = 1
     admin: bool = False
     """Beside whoever holds the device."""
-    tolerances: tuple[DeviceToleration, ...] = ()
-    tolerations: bytes = b""
+    tolerations: tuple[DeviceToleration, ...] = ()
+    tolerations_json: bytes = b""
     """The same as JSON, for the allocation."""
-    odd: str = ""
+    unsupported: str = ""
     """What of it is not modelled."""
 
 
@@ -108,7 +108,7 @@ class ClaimSpec:
     constraints: tuple[MatchAttribute, ...] = ()
     config: tuple[DriverConfig, ...] = ()
 
-    def asks(self) -> Iterator[DeviceRequest]:
+    def subrequests(self) -> Iterator[DeviceRequest]:
         return (way for request in self.requests for way in request.ways)
 
     @classmethod
@@ -144,7 +144,7 @@ class ResourceClaim:
     key: ClaimKey
     uid: str = ""
     spec: ClaimSpec = ClaimSpec()
-    given: Allocation | None = None
+    allocation: Allocation | None = None
     """None: not allocated."""
     consumers: tuple[str, ...] = ()
     """uids of those it is reserved for"""
@@ -162,7 +162,7 @@ class ResourceClaim:
             key=(str(about.get("namespace") or "default"), str(about.get("name") or "")),
             uid=str(about.get("uid") or ""),
             spec=ClaimSpec.read(mapping(obj.get("spec"))),
-            given=_given(found) if isinstance(found, dict) else None,
+            allocation=_allocation(found) if isinstance(found, dict) else None,
             consumers=tuple(str(row.get("uid")) for row in rows(status.get("reservedFor"))),
             owner=next(
                 (
@@ -200,16 +200,18 @@ def _configs(found: Json) -> tuple[DriverConfig, ...]:
 def _request(row: Json) -> ClaimRequest:
     name = str(row.get("name") or "")
     if ways := rows(row.get("firstAvailable")):
-        return ClaimRequest(name, tuple(_ask(f"{name}/{way.get('name')}", way) for way in ways))
+        return ClaimRequest(
+            name, tuple(_subrequest(f"{name}/{way.get('name')}", way) for way in ways)
+        )
     exactly = row.get("exactly")
-    return ClaimRequest(name, (_ask(name, exactly),) if isinstance(exactly, dict) else ())
+    return ClaimRequest(name, (_subrequest(name, exactly),) if isinstance(exactly, dict) else ())
 
 
-def _ask(name: str, found: Json) -> DeviceRequest:
-    tolerations = rows(found.get("tolerations"))
-    odd = "capacity of devices that claims share" if found.get("capacity") else ""
+def _subrequest(name: str, found: Json) -> DeviceRequest:
+    listed = rows(found.get("tolerations"))
+    unsupported = "capacity of devices that claims share" if found.get("capacity") else ""
     if found.get("derivedAttributes"):
-        odd = "derived attributes"
+        unsupported = "derived attributes"
     return DeviceRequest(
         name=name,
         class_name=str(found.get("deviceClassName") or ""),
@@ -217,17 +219,17 @@ def _ask(name: str, found: Json) -> DeviceRequest:
         mode=str(found.get("allocationMode") or EXACT),
         count=whole(found.get("count")) or 1,
         admin=found.get("adminAccess") is True,
-        tolerances=tuple(
+        tolerations=tuple(
             DeviceToleration(
                 str(one.get("key") or ""),
                 str(one.get("operator") or "Equal"),
                 str(one.get("value") or ""),
                 str(one.get("effect") or ""),
             )
-            for one in tolerations
+            for one in listed
         ),
-        tolerations=orjson.dumps(tolerations) if tolerations else b"",
-        odd=odd,
+        tolerations_json=orjson.dumps(listed) if listed else b"",
+        unsupported=unsupported,
     )
 
 
@@ -238,7 +240,7 @@ def _constraint(row: Json) -> MatchAttribute:
     return MatchAttribute(str(row.get("matchAttribute") or ""), requests)
 
 
-def _given(found: Json) -> Allocation:
+def _allocation(found: Json) -> Allocation:
     nodes = found.get("nodeSelector")
     return Allocation(
         tuple(

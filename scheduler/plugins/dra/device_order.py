@@ -29,7 +29,7 @@ class DevicePosition(NamedTuple):
     island: str = ""
 
 
-def place_of(device: Device) -> DevicePosition:
+def position_of(device: Device) -> DevicePosition:
     """As its own attributes tell it, whatever their domain."""
     found = {
         name.rpartition("/")[2]: one.value
@@ -53,15 +53,15 @@ class OrderedDevice(NamedTuple):
 
     number: int
     device: Device
-    place: DevicePosition
+    position: DevicePosition
 
 
 Level = Callable[[DevicePosition], object]
 
 _LEVELS: Final[tuple[Level, ...]] = (
-    lambda place: place.island,
-    lambda place: place.switch,
-    lambda place: "" if place.zone is None else place.zone,
+    lambda position: position.island,
+    lambda position: position.switch,
+    lambda position: "" if position.zone is None else position.zone,
 )
 
 
@@ -79,7 +79,7 @@ def _ordered(
         return list(items)
     groups: dict[object, list[OrderedDevice]] = {}
     for item in items:
-        groups.setdefault(levels[0](item.place), []).append(item)
+        groups.setdefault(levels[0](item.position), []).append(item)
     if len(groups) == 1:
         return _ordered(items, free, wanted, levels[1:])
     ranked = sorted(groups.items(), key=lambda found: _rank(found, free, wanted))

@@ -58,11 +58,11 @@ class Device:
     attributes: tuple[tuple[str, Attribute], ...] = ()
     capacity: tuple[tuple[str, str], ...] = ()
     """(qualified name, quantity)"""
-    marks: tuple[DeviceTaint, ...] = ()
-    draws: tuple[CounterUse, ...] = ()
+    taints: tuple[DeviceTaint, ...] = ()
+    consumes: tuple[CounterUse, ...] = ()
     nodes: NodeReach | None = None
     """Where its slice says so for each device."""
-    odd: str = ""
+    unsupported: str = ""
 
     def attribute(self, name: str) -> Attribute | None:
         return next((found for key, found in self.attributes if key == name), None)
@@ -110,7 +110,7 @@ class DeviceTaintRule:
     """A DeviceTaintRule: a taint on all devices that it selects; an empty part selects all."""
 
     name: str
-    mark: DeviceTaint
+    taint: DeviceTaint
     driver: str = ""
     pool: str = ""
     device: str = ""
@@ -127,7 +127,7 @@ class DeviceTaintRule:
         chosen = mapping(spec.get("deviceSelector"))
         return cls(
             str(mapping(obj.get("metadata")).get("name") or ""),
-            _mark(mapping(spec.get("taint"))),
+            _taint(mapping(spec.get("taint"))),
             *(str(chosen.get(part) or "") for part in ("driver", "pool", "device")),
         )
 
@@ -145,18 +145,18 @@ def _device(pool: PoolId, row: Json) -> Device:
             (_qualified(driver, key), str(mapping(value).get("value")))
             for key, value in sorted(mapping(row.get("capacity")).items())
         ),
-        marks=tuple(_mark(one) for one in rows(row.get("taints"))),
-        draws=tuple(
+        taints=tuple(_taint(one) for one in rows(row.get("taints"))),
+        consumes=tuple(
             CounterUse(str(one.get("counterSet")), str(key), _amount(mapping(value).get("value")))
             for one in rows(row.get("consumesCounters"))
             for key, value in sorted(mapping(one.get("counters")).items())
         ),
         nodes=read_nodes(row),
-        odd=_odd(row),
+        unsupported=_unsupported(row),
     )
 
 
-def _odd(row: Json) -> str:
+def _unsupported(row: Json) -> str:
     if row.get("allowMultipleAllocations") is True:
         return "devices that claims share by capacity"
     if row.get("bindingConditions"):
@@ -179,7 +179,7 @@ def _qualified(driver: str, name: object) -> str:
     return str(name) if "/" in str(name) else f"{driver}/{name}"
 
 
-def _mark(found: Json) -> DeviceTaint:
+def _taint(found: Json) -> DeviceTaint:
     return DeviceTaint(*(str(found.get(part) or "") for part in ("key", "value", "effect")))
 
 

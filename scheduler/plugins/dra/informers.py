@@ -19,11 +19,11 @@ DEVICE_TAINT_RULES: Final = Resource(
 )
 
 
-def feeds(facts: DeviceStore) -> tuple[Feed, ...]:
+def feeds(store: DeviceStore) -> tuple[Feed, ...]:
     """All that must be in sync before pods with claims are planned."""
     return (
-        Feed(resources.RESOURCE_CLAIMS, ResourceClaim.read, facts.put_claim, facts.drop_claim),
-        Feed(resources.DEVICE_CLASSES, DeviceClass.read, facts.put_class, facts.drop_class),
-        Feed(resources.RESOURCE_SLICES, ResourceSlice.read, facts.put_slice, facts.drop_slice),
-        Feed(DEVICE_TAINT_RULES, DeviceTaintRule.read, facts.put_rule, facts.drop_rule),
+        Feed(resources.RESOURCE_CLAIMS, ResourceClaim.read, store.put_claim, store.drop_claim),
+        Feed(resources.DEVICE_CLASSES, DeviceClass.read, store.put_class, store.drop_class),
+        Feed(resources.RESOURCE_SLICES, ResourceSlice.read, store.put_slice, store.drop_slice),
+        Feed(DEVICE_TAINT_RULES, DeviceTaintRule.read, store.put_rule, store.drop_rule),
     )

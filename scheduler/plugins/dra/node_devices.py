@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 from scheduler.columns.node_table import NodeTable
 from scheduler.model.node import Node
 from scheduler.plugins.dra.allocator import NodeDevices
-from scheduler.plugins.dra.device_order import DevicePosition, place_of
+from scheduler.plugins.dra.device_order import DevicePosition, position_of
 from scheduler.plugins.dra.device_types import Device
 from scheduler.plugins.dra.node_selector import NO_ASSIGNMENT, NodeReach
 from scheduler.plugins.dra.store import DevicePool, DeviceStore
 
 
 class NodeDeviceCache:
-    def __init__(self, table: NodeTable, facts: DeviceStore) -> None:
-        self._table, self._facts = table, facts
+    def __init__(self, table: NodeTable, store: DeviceStore) -> None:
+        self._table, self._store = table, store
         self._known: dict[
             int, tuple[Node, NodeDevices]
         ] = {}  # row -> the node as it was, its shelf
@@ -51,18 +51,18 @@ class NodeDeviceCache:
 
     def _gather(self, node: Node) -> NodeDevices:
         found: list[tuple[Device, NodeReach]] = []
-        unsettled: list[str] = []
-        for pool in self._facts.visible(node.name):
+        unusable_pools: list[str] = []
+        for pool in self._store.visible(node.name):
             mine = list(_reached(pool, node))
             if not mine:
                 continue
             if not pool.complete:
-                unsettled.append(f"{pool} is currently being updated")
-            elif pool.doubled:
-                unsettled.append(f"{pool} is currently invalid")
+                unusable_pools.append(f"{pool} is currently being updated")
+            elif pool.duplicate:
+                unusable_pools.append(f"{pool} is currently invalid")
             else:
                 found += mine
-        return NodeDevices(found, list(_places(node, found)), unsettled=unsettled)
+        return NodeDevices(found, list(_positions(node, found)), unusable_pools=unusable_pools)
 
 
 def _reached(pool: DevicePool, node: Node) -> Iterator[tuple[Device, NodeReach]]:
@@ -76,12 +76,14 @@ def _reached(pool: DevicePool, node: Node) -> Iterator[tuple[Device, NodeReach]]
                 yield device, device.nodes or NO_ASSIGNMENT
 
 
-def _places(node: Node, found: list[tuple[Device, NodeReach]]) -> Iterator[DevicePosition]:
+def _positions(node: Node, found: list[tuple[Device, NodeReach]]) -> Iterator[DevicePosition]:
     gpus = {gpu.device: gpu for gpu in node.topology.gpus if gpu.device} if node.topology else {}
     for device, _ in found:
-        place = place_of(device)
+        position = position_of(device)
         gpu = gpus.get(str(device.id))
         if gpu is not None:
-            zone = gpu.zone if place.zone is None else place.zone
-            place = DevicePosition(zone, place.switch or gpu.switch, place.island or gpu.island)
-        yield place
+            zone = gpu.zone if position.zone is None else position.zone
+            position = DevicePosition(
+                zone, position.switch or gpu.switch, position.island or gpu.island
+            )
+        yield position

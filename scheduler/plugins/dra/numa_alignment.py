@@ -1,9 +1,9 @@
 """
-A pod's NUMA nodes and its devices, chosen so that they agree.
+NUMA nodes and devices of a pod that match each other.
 
-Where the pod's policy is strict and its devices are to sit with the rest of it, the NUMA nodes are
-first chosen as if there were no devices. If the devices cannot be had there, other NUMA nodes, as
-many of them, are tried in the order of their ids. Devices that tell no NUMA node agree with all.
+For a strict NUMA policy that aligns devices, the plugin first chooses NUMA nodes without regard to
+devices. If the devices are not available there, it tries other sets of as many NUMA nodes in the
+order of their ids. A device of unknown NUMA node matches all of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,33 +14,35 @@ from typing import Final
 from scheduler.model.assignment import Assignment, NumaMisfit
 from scheduler.model.numa_request import HostRequest
 
-APART: Final = "node(s) could not give the pod its devices on its NUMA nodes"
-_MOST_TRIED: Final = 200
+MISALIGNED: Final = "node(s) could not give the pod its devices on its NUMA nodes"
+_MAX_ATTEMPTS: Final = 200
 
 
-def binds(ask: HostRequest) -> bool:
+def must_align(request: HostRequest) -> bool:
     """Whether devices must come from the pod's own NUMA nodes."""
-    return ask.strict and "gpu" in ask.aligned
+    return request.strict and "gpu" in request.aligned
 
 
 def choose(
-    ask: HostRequest,
+    request: HostRequest,
     zones: Sequence[int],
     decide: Callable[[HostRequest], Assignment | NumaMisfit],
-    gives: Callable[[frozenset[int]], bool],
+    has_devices: Callable[[frozenset[int]], bool],
 ) -> Assignment | NumaMisfit:
-    """`decide` chooses for the pod alone; `gives`: whether these NUMA nodes have its devices."""
-    first = decide(ask)
-    if isinstance(first, NumaMisfit) or not first.numa or not binds(ask):
+    """`decide` chooses without devices; `has_devices` checks a set of NUMA nodes."""
+    first = decide(request)
+    if isinstance(first, NumaMisfit) or not first.numa or not must_align(request):
         return first
-    if gives(frozenset(first.numa)):
+    if has_devices(frozenset(first.numa)):
         return first
-    for group in islice(combinations(sorted(zones), len(first.numa)), _MOST_TRIED):
-        here = frozenset(group)
-        if here == set(first.numa) or here & set(ask.avoid) or not gives(here):
+    for group in islice(combinations(sorted(zones), len(first.numa)), _MAX_ATTEMPTS):
+        candidate = frozenset(group)
+        if candidate == set(first.numa) or candidate & set(request.avoid):
             continue
-        others = tuple(zone for zone in zones if zone not in here)
-        found = decide(replace(ask, avoid=(*ask.avoid, *others)))
-        if not isinstance(found, NumaMisfit) and here >= set(found.numa):
-            return found
-    return NumaMisfit(APART)
+        if not has_devices(candidate):
+            continue
+        others = tuple(zone for zone in zones if zone not in candidate)
+        assignment = decide(replace(request, avoid=(*request.avoid, *others)))
+        if not isinstance(assignment, NumaMisfit) and candidate >= set(assignment.numa):
+            return assignment
+    return NumaMisfit(MISALIGNED)

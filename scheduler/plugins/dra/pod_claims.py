@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from scheduler.model.pod import Pod, unsupported_text
-from scheduler.plugins.dra.claim_types import MOST_CONSUMERS, ClaimKey, ResourceClaim
+from scheduler.plugins.dra.claim_types import MAX_CONSUMERS, ClaimKey, ResourceClaim
 from scheduler.plugins.dra.store import DeviceStore
 
 IN_USE: Final = "resourceclaim in use"
@@ -21,11 +21,11 @@ IN_USE: Final = "resourceclaim in use"
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """What became of a pod's claims; with a `trouble` the rest is empty."""
+    """What became of a pod's claims; with a `problem` the rest is empty."""
 
     allocated: tuple[ResourceClaim, ...] = ()
-    wanting: tuple[ResourceClaim, ...] = ()
-    trouble: str = ""
+    unallocated: tuple[ResourceClaim, ...] = ()
+    problem: str = ""
 
 
 def keys(pod: Pod) -> tuple[ClaimKey, ...]:
@@ -33,44 +33,44 @@ def keys(pod: Pod) -> tuple[ClaimKey, ...]:
     return tuple(dict.fromkeys((pod.key.namespace, name) for name in pod.resource_claims if name))
 
 
-def judge(facts: DeviceStore, pod: Pod) -> PodClaims:
-    if trouble := _amiss(facts, pod):
-        return PodClaims(trouble=trouble)
-    found = [facts.claims[key] for key in keys(pod)]
+def classify(store: DeviceStore, pod: Pod) -> PodClaims:
+    if problem := _amiss(store, pod):
+        return PodClaims(problem=problem)
+    found = [store.claims[key] for key in keys(pod)]
     return PodClaims(
-        tuple(claim for claim in found if claim.given is not None),
-        tuple(claim for claim in found if claim.given is None),
+        tuple(claim for claim in found if claim.allocation is not None),
+        tuple(claim for claim in found if claim.allocation is None),
     )
 
 
-def _amiss(facts: DeviceStore, pod: Pod) -> str:
+def _amiss(store: DeviceStore, pod: Pod) -> str:
     for ref, name in zip(pod.spec.resource_claims.refs, pod.resource_claims, strict=True):
         if name is None:
             return f'pod "{pod.key}": ResourceClaim not created yet'
         if name:
-            claim = facts.claims.get((pod.key.namespace, name))
+            claim = store.claims.get((pod.key.namespace, name))
             if claim is None:
                 return f'could not find ResourceClaim "{pod.key.namespace}/{name}"'
-            if trouble := _of_claim(facts, pod, claim, made=not ref.claim):
-                return trouble
+            if problem := _of_claim(store, pod, claim, made=not ref.claim):
+                return problem
     return ""
 
 
-def _of_claim(facts: DeviceStore, pod: Pod, claim: ResourceClaim, *, made: bool) -> str:
+def _of_claim(store: DeviceStore, pod: Pod, claim: ResourceClaim, *, made: bool) -> str:
     name = "/".join(claim.key)
     if claim.deleting:
         return f'resourceclaim "{claim.key[1]}" is being deleted'
     if made and claim.owner != pod.uid:
         return f"ResourceClaim {name} was not created for Pod {pod.key} (Pod is not owner)"
-    if claim.given is not None:
-        full = len(claim.consumers) >= MOST_CONSUMERS and pod.uid not in claim.consumers
+    if claim.allocation is not None:
+        full = len(claim.consumers) >= MAX_CONSUMERS and pod.uid not in claim.consumers
         return IN_USE if full else ""
     for request in claim.spec.requests:
         if not request.ways:
             return f"resource claim {name}, request {request.name}: unknown request type"
-    for ask in claim.spec.asks():
-        if ask.class_name not in facts.classes:
-            return f"request {ask.name}: device class {ask.class_name} does not exist"
-        if ask.odd:
-            return f"request {ask.name}: {unsupported_text(ask.odd)}"
+    for subrequest in claim.spec.subrequests():
+        if subrequest.class_name not in store.classes:
+            return f"request {subrequest.name}: device class {subrequest.class_name} does not exist"
+        if subrequest.unsupported:
+            return f"request {subrequest.name}: {unsupported_text(subrequest.unsupported)}"
     return ""

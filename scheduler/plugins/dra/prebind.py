@@ -13,7 +13,7 @@ this pod and nobody else is reserved for it or on the way to it.
 
 A process that dies in between leaves claims that are allocated to pods without a node. The next one
 sees them as they are: such a pod goes to the node of its devices, and where it fits nowhere for
-that reason, `free` takes the devices back. What is written is known to `facts` at once.
+that reason, `free` takes the devices back. What is written is known to `store` at once.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class ClaimPreBind:
         tasks: BackgroundTasks | None = None,
     ) -> None:
         self._tasks = tasks or BackgroundTasks()
-        self._api, self._devices, self._facts = api, devices, devices.facts
+        self._api, self._devices, self._store = api, devices, devices.store
         self._now, self._sleep, self._random = now, sleep, random
         self._may_write, self._cluster_event = may_write, cluster_event
         self._freeing: dict[ClaimKey, asyncio.Task[None]] = {}
@@ -110,7 +110,7 @@ class ClaimPreBind:
         for pod in pods:
             if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
                 continue
-            for claim in claim_rules.judge(self._facts, pod).allocated:
+            for claim in claim_rules.classify(self._store, pod).allocated:
                 idle = set(claim.consumers) <= {pod.uid} and not self._devices.holders(claim.key)
                 if idle and claim.key not in self._freeing:
                     self._freeing[claim.key] = self._tasks.start(self._free(claim, pod))
@@ -125,38 +125,38 @@ class ClaimPreBind:
         try:
             if decision.lacking or len(decision.claims) != len(claim_rules.keys(pod)):
                 raise _ChoiceInvalid(decision.lacking or "the claims changed")
-            for key, allotment in decision.claims:
-                await self._reserve(pod, key, allotment, deadline)
+            for key, allocation in decision.claims:
+                await self._reserve(pod, key, allocation, deadline)
         except (_ChoiceInvalid, errors.KubeError) as error:
             await self._undo(placement)
             return PreBindFailure(placement, f"allocating devices: {error}")
         return placement
 
     async def _reserve(
-        self, pod: Pod, key: ClaimKey, allotment: ClaimAllocation | None, deadline: float
+        self, pod: Pod, key: ClaimKey, allocation: ClaimAllocation | None, deadline: float
     ) -> None:
         def step(claim: ResourceClaim) -> _Step:
-            return self._next(pod, claim, allotment)
+            return self._next(pod, claim, allocation)
 
         await self._until_done(key, step, deadline)
 
-    def _next(self, pod: Pod, claim: ResourceClaim, allotment: ClaimAllocation | None) -> "_Step":
+    def _next(self, pod: Pod, claim: ResourceClaim, allocation: ClaimAllocation | None) -> "_Step":
         """The next write on the way to a claim that the pod may use."""
         name = "/".join(claim.key)
         if claim.deleting:
             raise _ChoiceInvalid(f"claim {name} got deleted in the meantime")
-        if claim.given is None:
-            if allotment is None:
+        if claim.allocation is None:
+            if allocation is None:
                 raise _ChoiceInvalid(f"claim {name} got deallocated elsewhere in the meantime")
             if FINALIZER not in claim.finalizers:
                 return {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
             return {
                 "status": {
-                    "allocation": allocation(claim.spec, allotment, self._facts.classes),
+                    "allocation": allocation_result(claim.spec, allocation, self._store.classes),
                     "reservedFor": [consumer(pod)],
                 }
             }
-        if allotment is not None and not _same(claim, allotment):
+        if allocation is not None and not _same(claim, allocation):
             raise _ChoiceInvalid(f"claim {name} got allocated elsewhere in the meantime")
         if pod.uid in claim.consumers:
             return None
@@ -165,9 +165,9 @@ class ClaimPreBind:
     async def _undo(self, placement: Placement) -> None:
         pod = placement.pod
         deadline = self._now() + UNDO_SECONDS
-        for key, allotment in self._devices.decision(pod, placement.node).claims:
+        for key, allocation in self._devices.decision(pod, placement.node).claims:
             others = self._devices.holders(key) - {pod.uid}
-            ours = allotment is not None and not others
+            ours = allocation is not None and not others
 
             def step(claim: ResourceClaim, *, ours: bool = ours) -> _Step:
                 return _back(pod, claim, ours=ours)
@@ -251,13 +251,13 @@ class ClaimPreBind:
         self._know(ResourceClaim.read(found))
 
     def _know(self, claim: ResourceClaim) -> None:
-        old = self._facts.claims.get(claim.key)
-        freed = old is not None and old.given is not None and claim.given is None
-        if self._facts.put_claim(claim) and freed:
+        old = self._store.claims.get(claim.key)
+        freed = old is not None and old.allocation is not None and claim.allocation is None
+        if self._store.put_claim(claim) and freed:
             self._cluster_event()
 
     def _claim(self, key: ClaimKey) -> ResourceClaim:
-        found = self._facts.claims.get(key)
+        found = self._store.claims.get(key)
         if found is None:
             raise _ChoiceInvalid(f"claim {'/'.join(key)} is gone")
         return found
@@ -268,7 +268,7 @@ _Step = Mapping[str, Any] | None
 
 def _back(pod: Pod, claim: ResourceClaim, *, ours: bool) -> _Step:
     """What takes the pod back out of the claim; `ours`: its devices may go with it."""
-    if claim.given is None:
+    if claim.allocation is None:
         return None
     if ours and set(claim.consumers) <= {pod.uid}:
         return {"status": _NO_DEVICES}
@@ -277,20 +277,22 @@ def _back(pod: Pod, claim: ResourceClaim, *, ours: bool) -> _Step:
     return None
 
 
-def _same(claim: ResourceClaim, allotment: ClaimAllocation) -> bool:
+def _same(claim: ResourceClaim, allocation: ClaimAllocation) -> bool:
     """Whether the claim has just these devices."""
-    has = claim.given.devices if claim.given is not None else ()
-    return [one.id for one in has] == [pick.device for pick in allotment.picks]
+    has = claim.allocation.devices if claim.allocation is not None else ()
+    return [one.id for one in has] == [pick.device for pick in allocation.picks]
 
 
-Json = dict[str, Any]
+JsonDict = dict[str, Any]
 
 
-def allocation(spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, DeviceClass]) -> Json:
-    devices: Json = {"results": [_result(pick) for pick in found.picks]}
+def allocation_result(
+    spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, DeviceClass]
+) -> JsonDict:
+    devices: JsonDict = {"results": [_result(pick) for pick in found.picks]}
     if config := [*_of_classes(spec, found, classes), *_of_claim(spec, found)]:
         devices["config"] = config
-    made: Json = {"devices": devices}
+    made: JsonDict = {"devices": devices}
     selector = node_selector.written(
         node_selector.common(tuple(pick.nodes for pick in found.picks))
     )
@@ -299,41 +301,46 @@ def allocation(spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, De
     return made
 
 
-def consumer(pod: Pod) -> Json:
+def consumer(pod: Pod) -> JsonDict:
     return {"resource": "pods", "name": pod.key.name, "uid": pod.uid}
 
 
-def _result(pick: DevicePick) -> Json:
+def _result(pick: DevicePick) -> JsonDict:
     driver, pool, device = pick.device
-    found: Json = {"request": pick.ask.name, "driver": driver, "pool": pool, "device": device}
-    if pick.ask.admin:
+    found: JsonDict = {
+        "request": pick.subrequest.name,
+        "driver": driver,
+        "pool": pool,
+        "device": device,
+    }
+    if pick.subrequest.admin:
         found["adminAccess"] = True
-    if pick.ask.tolerations:
-        found["tolerations"] = orjson.loads(pick.ask.tolerations)
+    if pick.subrequest.tolerations_json:
+        found["tolerations"] = orjson.loads(pick.subrequest.tolerations_json)
     return found
 
 
 def _of_classes(
     spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, DeviceClass]
-) -> Iterable[Json]:
-    asks = {ask.name: ask for ask in spec.asks()}
+) -> Iterable[JsonDict]:
+    subrequests = {subrequest.name: subrequest for subrequest in spec.subrequests()}
     users: dict[str, list[str]] = {}  # class -> the ways that were taken of it
     for way in found.ways:
-        users.setdefault(asks[way].class_name, []).append(way)
+        users.setdefault(subrequests[way].class_name, []).append(way)
     for name, ways in users.items():
         for config in classes[name].config if name in classes else ():
             yield _config("FromClass", config.opaque, () if len(ways) == len(found.ways) else ways)
 
 
-def _of_claim(spec: ClaimSpec, found: ClaimAllocation) -> Iterable[Json]:
-    taken = {*found.ways, *(way.partition("/")[0] for way in found.ways)}
+def _of_claim(spec: ClaimSpec, found: ClaimAllocation) -> Iterable[JsonDict]:
+    allocated_by = {*found.ways, *(way.partition("/")[0] for way in found.ways)}
     for config in spec.config:
-        if not config.requests or taken & set(config.requests):
+        if not config.requests or allocated_by & set(config.requests):
             yield _config("FromClaim", config.opaque, config.requests)
 
 
-def _config(source: str, opaque: bytes, requests: Iterable[str]) -> Json:
-    found: Json = {"source": source, "opaque": orjson.loads(opaque)}
+def _config(source: str, opaque: bytes, requests: Iterable[str]) -> JsonDict:
+    found: JsonDict = {"source": source, "opaque": orjson.loads(opaque)}
     if names := list(requests):
         found["requests"] = names
     return found

@@ -6,7 +6,7 @@ Everything the API says about devices, with the indexes that filters need; fed f
     rules   ──▶ taints that slices do not show
 
 Whoever depends on a fact is told when it changes: `on_claim` with the claim's key; `on_nodes` with
-the names of nodes whose devices changed, `on_taken` with those whose devices were taken or given
+the names of nodes whose devices changed, `on_usage` with those whose devices were taken or given
 back, both with None when it may be any node; `on_slice` with the slice before and after. `version`
 counts all changes. A state of a claim that is older than the one known is left alone: this
 program's own writes are known before the watch shows them.
@@ -36,12 +36,12 @@ class DevicePool:
     id: PoolId
     slices: tuple[ResourceSlice, ...] = ()
     complete: bool = True
-    doubled: str = ""
+    duplicate: str = ""
     """The name that two of its devices have; such a pool is not believed."""
 
     @property
     def usable(self) -> bool:
-        return self.complete and not self.doubled
+        return self.complete and not self.duplicate
 
     def __str__(self) -> str:
         return "/".join(self.id)
@@ -56,8 +56,10 @@ class DeviceStore:
         self.classes: dict[str, DeviceClass] = {}
         self.rules: dict[str, DeviceTaintRule] = {}
         self.pools: dict[PoolId, DevicePool] = {}
-        self.taken: dict[DeviceId, set[ClaimKey]] = {}
-        self.at_node: dict[str, set[PoolId]] = {}  # node name -> pools with slices of it alone
+        self.allocated_by: dict[DeviceId, set[ClaimKey]] = {}
+        self.pools_by_node: dict[
+            str, set[PoolId]
+        ] = {}  # node name -> pools with slices of it alone
         self.shared: set[PoolId] = set()  # pools with slices for more than one node
         self.classes_version = 0  # counts the changes of classes and rules
         self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
@@ -66,7 +68,7 @@ class DeviceStore:
         self.numbers: dict[ClaimKey, int] = {}
         self.on_claim: list[Callable[[ClaimKey], None]] = []
         self.on_nodes: list[Callable[[Iterable[str] | None], None]] = []
-        self.on_taken: list[Callable[[Iterable[str] | None], None]] = []
+        self.on_usage: list[Callable[[Iterable[str] | None], None]] = []
         self.on_slice: list[Callable[[ResourceSlice | None, ResourceSlice | None], None]] = []
 
     # --- claims ---
@@ -110,16 +112,16 @@ class DeviceStore:
     def drop_rule(self, found: DeviceTaintRule) -> bool:
         return self.rules.pop(found.name, None) is not None and self._all_changed()
 
-    def marks(self, device: Device) -> Sequence[DeviceTaint]:
+    def taints(self, device: Device) -> Sequence[DeviceTaint]:
         """Its taints, whoever put them there."""
         if not self.rules:
-            return device.marks
+            return device.taints
         more = [
-            self.rules[name].mark
+            self.rules[name].taint
             for name in sorted(self.rules)
             if self.rules[name].selects(device.id)
         ]
-        return (*device.marks, *more)
+        return (*device.taints, *more)
 
     # --- slices ---
 
@@ -139,7 +141,7 @@ class DeviceStore:
 
     def visible(self, node: str) -> list[DevicePool]:
         """The pools that may have devices for this node, in order."""
-        mine = self.at_node.get(node, set())
+        mine = self.pools_by_node.get(node, set())
         return [self.pools[key] for key in sorted(mine | self.shared if self.shared else mine)]
 
     # --- telling ---
@@ -147,16 +149,16 @@ class DeviceStore:
     def _hold(self, key: ClaimKey, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         before, after = _held(old), _held(new)
         for device in before - after:
-            holders = self.taken[device]
+            holders = self.allocated_by[device]
             holders.discard(key)
             if not holders:
-                del self.taken[device]
+                del self.allocated_by[device]
         for device in after - before:
-            self.taken.setdefault(device, set()).add(key)
+            self.allocated_by.setdefault(device, set()).add(key)
         if before != after:
-            self.touched(before ^ after)
+            self.usage_changed(before ^ after)
 
-    def touched(self, devices: Iterable[DeviceId]) -> None:
+    def usage_changed(self, devices: Iterable[DeviceId]) -> None:
         """These devices were taken or given back."""
         nodes: set[str] = set()
         for driver, pool, _ in devices:
@@ -167,7 +169,7 @@ class DeviceStore:
             if found.id in self.shared:
                 nodes.add("")
         if nodes:
-            for tell in self.on_taken:
+            for tell in self.on_usage:
                 tell(None if "" in nodes else nodes)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
@@ -183,15 +185,15 @@ class DeviceStore:
         shared = key in self.shared
         nodes = _names(before)
         for name in nodes:
-            self.at_node[name].discard(key)
-            if not self.at_node[name]:
-                del self.at_node[name]
+            self.pools_by_node[name].discard(key)
+            if not self.pools_by_node[name]:
+                del self.pools_by_node[name]
         self.shared.discard(key)
         if slices := self._slices.get(key):
             self.pools[key] = _pool(key, slices.values())
         after = self.pools.get(key)
         for name in _names(after):
-            self.at_node.setdefault(name, set()).add(key)
+            self.pools_by_node.setdefault(name, set()).add(key)
         if after is not None and any(not (one.nodes and one.nodes.name) for one in after.slices):
             self.shared.add(key)
         wide = shared or key in self.shared
@@ -217,9 +219,9 @@ class DeviceStore:
 
 
 def _held(claim: ResourceClaim | None) -> set[DeviceId]:
-    if claim is None or claim.given is None:
+    if claim is None or claim.allocation is None:
         return set()
-    return {one.id for one in claim.given.devices if not one.admin}
+    return {one.id for one in claim.allocation.devices if not one.admin}
 
 
 def _names(pool: DevicePool | None) -> set[str]:
@@ -234,8 +236,8 @@ def _pool(key: PoolId, slices: Iterable[ResourceSlice]) -> DevicePool:
     newest = max(one.generation for one in found)
     mine = tuple(one for one in found if one.generation == newest)
     names = Counter(device.id.device for one in mine for device in one.devices)
-    doubled = next((name for name, times in names.items() if times > 1), "")
-    return DevicePool(key, mine, complete=len(mine) == mine[0].count, doubled=doubled)
+    duplicate = next((name for name, times in names.items() if times > 1), "")
+    return DevicePool(key, mine, complete=len(mine) == mine[0].count, duplicate=duplicate)
 
 
 def _older(version: str, than: str) -> bool:

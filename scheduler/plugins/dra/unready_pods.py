@@ -20,9 +20,9 @@ from scheduler.plugins.dra.store import DeviceStore
 class UnreadyPods:
     """`back` takes a pod whose claims have all been shown."""
 
-    def __init__(self, facts: DeviceStore, back: Callable[[Pod], None]) -> None:
-        self._facts, self._back = facts, back
-        facts.on_claim.append(self._shown)
+    def __init__(self, store: DeviceStore, back: Callable[[Pod], None]) -> None:
+        self._store, self._back = store, back
+        store.on_claim.append(self._shown)
         self._pods: dict[str, Pod] = {}  # uid -> pod, newest state
         self._for: dict[ClaimKey, set[str]] = {}  # claim -> uids of pods that wait for it
 
@@ -50,7 +50,7 @@ class UnreadyPods:
         return True
 
     def _known(self, pod: Pod, name: str) -> bool:
-        return (pod.key.namespace, name) in self._facts.claims
+        return (pod.key.namespace, name) in self._store.claims
 
     def _shown(self, key: ClaimKey) -> None:
         for pod in [self._pods[uid] for uid in sorted(self._for.get(key, ()))]:

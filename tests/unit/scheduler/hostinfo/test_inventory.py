@@ -87,7 +87,7 @@ TOPOLOGY = a_topology(*TWO_ZONES, policy="single-numa-node", scope="pod")
 
 def put_slices(cache: Cache, *objects: Json) -> None:
     for obj in objects:
-        cache.snapshot.devices.facts.put_slice(ResourceSlice.read(obj))
+        cache.snapshot.devices.store.put_slice(ResourceSlice.read(obj))
 
 
 @pytest.mark.parametrize("node_first", [True, False], ids=["node first", "node last"])
@@ -115,7 +115,7 @@ def test_sources_that_go_leave_what_the_node_says_itself() -> None:
     gone = a_slice("gpu.nvidia.com", *PAIR)
     put_slices(cache, gone)
     cache.hosts.put_topology(read_topology(TOPOLOGY))
-    cache.snapshot.devices.facts.drop_slice(ResourceSlice.read(gone))
+    cache.snapshot.devices.store.drop_slice(ResourceSlice.read(gone))
     cache.hosts.drop_topology(read_topology(TOPOLOGY))
     found = cache.snapshot.table.nodes["n"]
     assert (found.topology, found.vram, cache.hosts.facts("n")) == (OWN, 0, [])
@@ -287,7 +287,7 @@ def test_who_says_what_and_who_disagrees() -> None:
 def test_hosts_tell_of_nothing_that_stays_the_same() -> None:
     cache, told = Cache(), list[tuple[str, ...]]()
     hosts = HostInventory(
-        cache.snapshot.devices.facts, changed=lambda nodes: told.append(tuple(nodes))
+        cache.snapshot.devices.store, changed=lambda nodes: told.append(tuple(nodes))
     )
     for version in ("1", "2"):
         obj = a_slice("gpu.nvidia.com", *PAIR)

@@ -147,7 +147,7 @@ def given(*found: str, node: str = "a", pods: tuple[str, ...] = ()) -> Json:
 
 def tell(snapshot: Snapshot, *objects: Json) -> None:
     """Slices have devices, claims a kind; the others are classes."""
-    facts = snapshot.devices.facts
+    facts = snapshot.devices.store
     for obj in objects:
         if obj.get("kind") == "ResourceClaim":
             facts.put_claim(ResourceClaim.read(obj))

@@ -21,7 +21,7 @@ from scheduler.plugins.dra.allocator import (
 )
 from scheduler.plugins.dra.cel_selectors import DeviceSelectors
 from scheduler.plugins.dra.claim_types import ClaimSpec, DeviceClass
-from scheduler.plugins.dra.device_order import place_of
+from scheduler.plugins.dra.device_order import position_of
 from scheduler.plugins.dra.device_types import Device, ResourceSlice
 from scheduler.plugins.dra.node_selector import NodeReach
 from tests.unit.scheduler.plugins.dra.builders import (
@@ -53,17 +53,19 @@ def a_world(taken: Iterable[str] = (), counters: dict[str, int] | None = None) -
     left = {("set", name): Decimal(amount) for name, amount in (counters or {}).items()}
     return DeviceSource(
         classes=CLASSES,
-        selecting=SELECTING,
+        device_selectors=SELECTING,
         in_use=lambda found: found.device in held,
-        marks=lambda device: device.marks,
+        taints=lambda device: device.taints,
         counters=lambda pool: dict(left),
     )
 
 
-def a_shelf(rows: list[Json], *, unsettled: Sequence[str] = ()) -> NodeDevices:
+def node_devices(rows: list[Json], *, unusable_pools: Sequence[str] = ()) -> NodeDevices:
     found: tuple[Device, ...] = ResourceSlice.read(slice_json("a", rows)).devices
     where = [(device, NodeReach(name="a")) for device in found]
-    return NodeDevices(where, [place_of(device) for device in found], unsettled=unsettled)
+    return NodeDevices(
+        where, [position_of(device) for device in found], unusable_pools=unusable_pools
+    )
 
 
 def shown(outcome: Outcome) -> str:
@@ -71,8 +73,11 @@ def shown(outcome: Outcome) -> str:
     if not isinstance(outcome, Allocated):
         return outcome.text(["ns/c", "ns/d"])
     return " | ".join(
-        " ".join(f"{pick.ask.name}={pick.device.device.removeprefix('gpu-')}" for pick in one.picks)
-        for one in outcome.allotments
+        " ".join(
+            f"{pick.subrequest.name}={pick.device.device.removeprefix('gpu-')}"
+            for pick in one.picks
+        )
+        for one in outcome.allocations
     )
 
 
@@ -225,7 +230,7 @@ SLICED = [
 )
 def test_allocations(rows: list[Json], taken: str, specs: list[ClaimSpec], want: str) -> None:
     world = a_world((f"gpu-{n}" for n in taken), {"mem": 70})
-    assert shown(allocate(specs, a_shelf(rows), world)) == want
+    assert shown(allocate(specs, node_devices(rows), world)) == want
 
 
 @pytest.mark.parametrize(
@@ -238,14 +243,14 @@ def test_allocations(rows: list[Json], taken: str, specs: list[ClaimSpec], want:
 )
 def test_devices_of_some_numa_nodes(zones: set[int] | None, want: str) -> None:
     here = None if zones is None else frozenset(zones)
-    assert shown(allocate([spec_of(exactly())], a_shelf(ROOTS), a_world(), zones=here)) == want
+    assert shown(allocate([spec_of(exactly())], node_devices(ROOTS), a_world(), zones=here)) == want
 
 
 def test_all_devices_wait_for_a_pool_that_is_being_published() -> None:
-    shelf = a_shelf(devices(1), unsettled=["d/p is currently being updated"])
-    found = shown(allocate([spec_of(exactly(allocationMode="All"))], shelf, a_world()))
+    on_node = node_devices(devices(1), unusable_pools=["d/p is currently being updated"])
+    found = shown(allocate([spec_of(exactly(allocationMode="All"))], on_node, a_world()))
     assert found == (
-        "claim ns/c, request gpus: asks for all devices, but resource pool d/p is currently being "
+        "claim ns/c, request gpus: asks for all on_node, but resource pool d/p is currently being "
         "updated"
     )
 
@@ -253,13 +258,13 @@ def test_all_devices_wait_for_a_pool_that_is_being_published() -> None:
 def test_a_search_that_takes_too_long_says_so() -> None:
     rows = [a_device(f"gpu-{n}", root=f"r{n}") for n in range(30)]
     spec = spec_of(exactly("a", count=2), exactly("b", count=8), constraints=[*SAME, *APART])
-    assert shown(allocate([spec], a_shelf(rows), a_world(), most_steps=20)) == GAVE_UP
+    assert shown(allocate([spec], node_devices(rows), a_world(), max_steps=20)) == GAVE_UP
 
 
 def test_how_many_more_pods_a_node_could_hold() -> None:
-    found = allocate([spec_of(exactly(count=2))], a_shelf(devices(7)), a_world(["gpu-0"]))
+    found = allocate([spec_of(exactly(count=2))], node_devices(devices(7)), a_world(["gpu-0"]))
     assert isinstance(found, Allocated)
-    assert found.room == 3
+    assert found.max_pods == 3
 
 
 # --- brute force ---
@@ -335,9 +340,9 @@ def test_a_way_is_found_where_there_is_one(
     case: tuple[list[Json], set[str], list[ClaimSpec]],
 ) -> None:
     rows, taken, specs = case
-    found = allocate(specs, a_shelf(rows), a_world(taken))
+    found = allocate(specs, node_devices(rows), a_world(taken))
     assert isinstance(found, Allocated) is brute(rows, taken, specs)
     if isinstance(found, Allocated):
-        names = [pick.device.device for one in found.allotments for pick in one.picks]
+        names = [pick.device.device for one in found.allocations for pick in one.picks]
         assert not set(names) & taken
         assert len(set(names)) == len(names)

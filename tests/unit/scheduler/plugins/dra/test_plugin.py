@@ -249,7 +249,7 @@ def test_what_a_node_offers_is_asked_again_when_it_changes() -> None:
     snapshot = a_picture(claim_json("one", exactly(count=5)))
     pod = a_claimer("p", "one")
     before = outcome(snapshot, pod)
-    snapshot.devices.facts.put_slice(ResourceSlice.read(slice_json("b", devices(5), generation=2)))
+    snapshot.devices.store.put_slice(ResourceSlice.read(slice_json("b", devices(5), generation=2)))
     snapshot.cluster_event()
     assert (before, outcome(snapshot, pod)) == (
         "0/3 nodes are available: 3 cannot allocate all claims.",
@@ -301,7 +301,7 @@ def test_devices_near_the_pod_are_preferred() -> None:
 def test_pods_wait_aside_until_their_claims_are_shown() -> None:
     snapshot = a_picture()
     back: list[str] = []
-    facts = snapshot.devices.facts
+    facts = snapshot.devices.store
     aside = UnreadyPods(facts, lambda pod: back.append(pod.key.name))
     kept = [
         aside.keep(a_pod("plain")),

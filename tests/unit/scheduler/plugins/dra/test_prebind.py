@@ -237,8 +237,8 @@ def test_what_is_written_is_known_at_once() -> None:
     placement = scene.place("p", "one")
     scene.prepare(placement)
     scene.snapshot.release(placement.pod, "a")
-    known = scene.snapshot.devices.facts.claims["ns", "one"]
-    assert (known.consumers, [str(one) for one in scene.snapshot.devices.facts.taken]) == (
+    known = scene.snapshot.devices.store.claims["ns", "one"]
+    assert (known.consumers, [str(one) for one in scene.snapshot.devices.store.allocated_by]) == (
         ("uid-p",),
         [f"{DRIVER}/a/gpu-0"],
     )
@@ -277,7 +277,7 @@ def test_whoever_allocates_first_wins() -> None:
 def test_a_claim_that_is_gone_fails_its_pod() -> None:
     scene = Scene(claim_json("one"))
     placement = scene.place("p", "one")
-    scene.snapshot.devices.facts.drop_claim(ResourceClaim.read(claim_json("one")))
+    scene.snapshot.devices.store.drop_claim(ResourceClaim.read(claim_json("one")))
     assert failures(scene.prepare(placement)) == ["claim ns/one is gone"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.model.label_selector import LabelRequirement
 from scheduler.plugins.dra.claim_types import ResourceClaim
-from scheduler.plugins.dra.device_order import DevicePosition, OrderedDevice, ordered, place_of
+from scheduler.plugins.dra.device_order import DevicePosition, OrderedDevice, ordered, position_of
 from scheduler.plugins.dra.device_types import DeviceId, DeviceTaintRule, ResourceSlice
 from scheduler.plugins.dra.node_selector import EVERYWHERE, NodeReach, common, written
 from scheduler.plugins.dra.store import DeviceStore
@@ -75,7 +75,7 @@ def test_pools(slices: list[Json], want: list[tuple[str, bool, list[str]]]) -> N
 def test_a_slice_that_goes_takes_its_pool_with_it() -> None:
     facts = facts_of(slice_json("a", devices(1)))
     gone = facts.drop_slice(ResourceSlice.read(slice_json("a", devices(1))))
-    assert (gone, facts.visible("a"), facts.pools, facts.at_node) == (True, [], {}, {})
+    assert (gone, facts.visible("a"), facts.pools, facts.pools_by_node) == (True, [], {}, {})
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_claims_hold_devices_and_give_them_back() -> None:
     facts = facts_of(slice_json("a", devices(2)))
     free, first = DeviceId(DRIVER, "a", "gpu-1"), DeviceId(DRIVER, "a", "gpu-0")
     told: list[object] = []
-    facts.on_taken.append(told.append)
+    facts.on_usage.append(told.append)
     facts.put_claim(ResourceClaim.read(claim_json("c", status=given("gpu-0"))))
-    held = set(facts.taken)
+    held = set(facts.allocated_by)
     stale = facts.put_claim(ResourceClaim.read(claim_json("c", version="0")))
     facts.put_claim(ResourceClaim.read(claim_json("c", version="2", status=given("gpu-1"))))
-    moved = set(facts.taken)
+    moved = set(facts.allocated_by)
     facts.drop_claim(ResourceClaim.read(claim_json("c", version="3")))
-    assert (held, stale, moved, facts.taken, told) == (
+    assert (held, stale, moved, facts.allocated_by, told) == (
         {first},
         False,
         {free},
@@ -167,7 +167,7 @@ def test_a_rule_taints_the_devices_that_it_selects() -> None:
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": taint}}
     facts.put_rule(DeviceTaintRule.read(rule))
     (pool,) = facts.visible("a")
-    found = [[mark.key for mark in facts.marks(device)] for device in pool.slices[0].devices]
+    found = [[mark.key for mark in facts.taints(device)] for device in pool.slices[0].devices]
     assert found == [[], ["sick"]]
 
 
@@ -175,7 +175,7 @@ def test_a_device_tells_where_it_sits() -> None:
     (device,) = ResourceSlice.read(
         slice_json("a", [a_device("x", numa=1, root="pci0000:01", island="i-0")])
     ).devices
-    assert place_of(device) == DevicePosition(1, "pci0000:01", "i-0")
+    assert position_of(device) == DevicePosition(1, "pci0000:01", "i-0")
 
 
 ISLANDS = ["i"] * 4 + ["j"] * 4

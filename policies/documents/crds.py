@@ -119,18 +119,18 @@ _PLACES: Final[JsonDict] = {
         "properties": {"node": {"type": "string"}, "assigned": {"type": "string"}},
     },
 }
-_KEPT_STATUS: Final[JsonDict] = {
+_RESERVATION_STATUS: Final[JsonDict] = {
     "type": "object",
     "properties": {
         "phase": {
             "type": "string",
             "enum": ["Pending", "Active", "Expired"],
-            "description": "Pending: gathered until its time comes. Active: kept until it ends.",
+            "description": "Pending: it has not begun. Active: it is in effect. Expired: it has ended.",
         },
-        "held": {"type": "string", "description": "What is kept now, for people."},
+        "held": {"type": "string", "description": "The reserved capacity, as a text."},
         "message": {
             "type": "string",
-            "description": "What is missing of it, and the work that is waited for.",
+            "description": "What is missing, and the pods that it waits for.",
         },
         "places": _PLACES,
     },
@@ -176,7 +176,7 @@ def definitions() -> list[JsonDict]:
             vocabulary.API_VERSION,
             ("resourcereservations", "knxrr"),
             columns=_RESERVATION_COLUMNS,
-            status=_KEPT_STATUS,
+            status=_RESERVATION_STATUS,
             scope="Namespaced",
         ),
     ]

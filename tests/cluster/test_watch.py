@@ -93,9 +93,7 @@ async def churn(client: Client, namespace: str, chance: random.Random, stop: asy
                 await client.create(CONFIG_MAPS, fresh, namespace=namespace, timeout=5)
             elif act == "change":
                 data = {"data": {"value": str(chance.random())}}
-                await client.patch(
-                    CONFIG_MAPS, name, data, namespace=namespace, timeout=5
-                )
+                await client.patch(CONFIG_MAPS, name, data, namespace=namespace, timeout=5)
             else:
                 await client.delete(CONFIG_MAPS, name, namespace=namespace, timeout=5)
             done += 1

@@ -148,7 +148,7 @@ def test_what_a_limit_says_is_on_the_page(
 
 
 def test_every_end_of_a_reservation_is_one_that_the_code_tells() -> None:
-    _, _, rest = PAGE.partition("Every end has the Event `ReservationEnded`")
+    _, _, rest = PAGE.partition("The Event `ReservationEnded` reports each end")
     table = rest.partition("\n\n###")[0]
     said = [text for row in re.findall(r"^\| (`.*`) \|", table, re.M) for text in row.split("`, `")]
     folder = Path(objects.__file__).parent

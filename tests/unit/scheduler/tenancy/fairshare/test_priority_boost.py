@@ -55,7 +55,7 @@ async def one_after_the_other(bench: Bench) -> list[str]:
             {"a": ("gold", 0), "b": ("bronze", 21)}, ["b", "a"], id="a priority that is higher"
         ),
         pytest.param(
-            {"a": ("platinum", 0), "b": ("bronze", 1)}, ["b", "a"], id="a tier that nobody names"
+            {"a": ("platinum", 0), "b": ("bronze", 1)}, ["b", "a"], id="a tier that no policy names"
         ),
     ],
 )
@@ -80,7 +80,7 @@ def test_without_policies_the_priority_decides() -> None:
 
 
 def test_between_tenants_it_says_nothing() -> None:
-    """Whoever has used less comes first: here the one whose name does."""
+    """The tenant with less usage goes first; here the names decide."""
 
     async def run() -> list[str]:
         bench = a_bench()

@@ -53,7 +53,7 @@ def turn(
             [TenantNode("a", guaranteed=(("gpu-model/H100", 40),))],
             {"a": {GPU: 30, "gpu-model/H100": 30}, "b": {GPU: 1}},
             "a b",
-            id="a promise of a kind of GPU counts for whoever asks for GPUs",
+            id="a guarantee of a GPU kind counts for every request of GPUs",
         ),
         pytest.param(
             [TenantNode("g"), TenantNode("a", "g"), TenantNode("c", "g")],

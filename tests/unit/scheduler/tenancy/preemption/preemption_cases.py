@@ -1,6 +1,5 @@
 """
-Stories in which room is made against odds, on a table: two nodes, whoever is on them, a gang that
-wants both, and what is left in the end.
+Scenes of preemption: nodes, victims on them, a gang that needs both nodes, and the outcome.
 """
 
 from collections.abc import Awaitable, Callable
@@ -43,12 +42,12 @@ async def two_victims_and_a_gang(bench: Bench, **more: Any) -> None:
 
 
 def a_competitor(bench: Bench) -> None:
-    """Asks nobody to go, and takes whatever is free."""
+    """Never preempts, and takes free capacity."""
     tenant_pod(bench, "a", "competitor", gpus=2, priority=20, preemptionPolicy="Never")
 
 
 def a_successor(bench: Bench) -> Bench:
-    """A scheduler that knows nothing but the API, the other being no more."""
+    """A new leader, which knows nothing but the API."""
     bench.leading = False
     successor = Bench(bench.api)
     successor.now = bench.now
@@ -73,7 +72,7 @@ async def terminate_victims(bench: Bench) -> None:
 
 
 async def outcome(story: Story) -> Outcome:
-    """Who was evicted, who has a node, how many went in vain, and what is kept or miscounted."""
+    """Evicted pods, placed pods, wasted evictions; attempts, reserved capacity, mismatches left."""
     bench = Bench()
     bench = await story(bench) or bench
     scheduler = bench.scheduler

@@ -1,4 +1,4 @@
-"""Who goes for whom in the whole cycle, against an API server in memory."""
+"""Preemption in the whole cycle, against an API server in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(30)
 Story = Callable[[Bench], Awaitable[None]]
 
 
-async def a_lower_priority_goes(bench: Bench) -> None:
+async def a_lower_priority_is_evicted(bench: Bench) -> None:
     await one_node(bench)
     tenant_pod(bench, "a", "low", node="n", gpus=2)
     tenant_pod(bench, "a", "new", gpus=1, priority=10)
@@ -32,7 +32,7 @@ async def equal_priority_stays(bench: Bench) -> None:
     await bench.settle()
 
 
-async def a_lower_one_does_not_make_an_equal_one_go(bench: Bench) -> None:
+async def a_lower_priority_beside_an_equal_one(bench: Bench) -> None:
     await one_node(bench)
     tenant_pod(bench, "a", "low", node="n")
     tenant_pod(bench, "a", "same", node="n", priority=10)
@@ -40,14 +40,14 @@ async def a_lower_one_does_not_make_an_equal_one_go(bench: Bench) -> None:
     await bench.settle()
 
 
-async def priority_says_nothing_across_tenants(bench: Bench) -> None:
+async def priority_of_another_tenant(bench: Bench) -> None:
     await one_node(bench)
     tenant_pod(bench, "b", "low", node="n", gpus=2)
     tenant_pod(bench, "a", "new", priority=1000)
     await bench.settle()
 
 
-async def what_is_marked_goes_across_tenants(bench: Bench) -> None:
+async def preemptible_of_another_tenant(bench: Bench) -> None:
     await one_node(bench)
     mark = {"workload.kubenexus.io/preemptible": "true"}
     tenant_pod(bench, "b", "marked", node="n", labels=mark, priority=50)
@@ -58,7 +58,7 @@ async def what_is_marked_goes_across_tenants(bench: Bench) -> None:
     await bench.settle()
 
 
-async def what_was_borrowed_goes_for_a_promise(bench: Bench) -> None:
+async def reclaim_of_borrowed_quota(bench: Bench) -> None:
     await one_node(bench, tables(a={"guaranteed": {GPU: 1}}, b={"guaranteed": {GPU: 1}}))
     tenant_pod(bench, "b", "b0", node="n", status={"startTime": "1970-01-01T00:00:10Z"})
     tenant_pod(bench, "b", "b1", node="n", status={"startTime": "1970-01-01T00:01:10Z"})
@@ -68,14 +68,14 @@ async def what_was_borrowed_goes_for_a_promise(bench: Bench) -> None:
     await bench.settle()
 
 
-async def a_promise_is_not_taken(bench: Bench) -> None:
+async def a_guarantee_stays(bench: Bench) -> None:
     await one_node(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 2}}))
     tenant_pod(bench, "b", "b0", node="n", gpus=2)
     tenant_pod(bench, "a", "new")
     await bench.settle()
 
 
-async def a_gang_goes_as_a_whole_for_a_gang(bench: Bench) -> None:
+async def a_gang_for_a_gang(bench: Bench) -> None:
     await one_node(bench, gpus=4)
     for i in range(3):
         tenant_pod(bench, "a", f"old{i}", node="n", gang=("old", 3))
@@ -105,7 +105,7 @@ async def a_budget_refuses(bench: Bench) -> None:
     await bench.settle()
 
 
-async def room_that_was_freed_is_kept(bench: Bench) -> None:
+async def freed_capacity_stays_reserved(bench: Bench) -> None:
     await one_node(bench)
     tenant_pod(bench, "a", "low", node="n", gpus=2)
     tenant_pod(bench, "a", "new", gpus=2, priority=10)
@@ -118,39 +118,39 @@ async def room_that_was_freed_is_kept(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("story", "evicted", "placed"),
     [
-        pytest.param(a_lower_priority_goes, ["low"], "new", id="a lower priority goes"),
+        pytest.param(a_lower_priority_is_evicted, ["low"], "new", id="a lower priority is evicted"),
         pytest.param(equal_priority_stays, [], "low", id="an equal priority stays"),
         pytest.param(
-            a_lower_one_does_not_make_an_equal_one_go,
+            a_lower_priority_beside_an_equal_one,
             [],
             "low same",
             id="an equal priority stays beside a lower one",
         ),
+        pytest.param(priority_of_another_tenant, [], "low", id="priority stays within a tenant"),
         pytest.param(
-            priority_says_nothing_across_tenants, [], "low", id="priority stays within a tenant"
-        ),
-        pytest.param(
-            what_is_marked_goes_across_tenants,
+            preemptible_of_another_tenant,
             ["marked"],
             "new other",
-            id="what is marked preemptible goes",
+            id="a preemptible pod of another tenant",
         ),
         pytest.param(
-            what_was_borrowed_goes_for_a_promise,
+            reclaim_of_borrowed_quota,
             ["b1"],
             "b0 new",
-            id="what was borrowed goes, where least work is lost",
+            id="reclaim of borrowed quota, where least work is lost",
         ),
-        pytest.param(a_promise_is_not_taken, [], "b0", id="a promise is not taken"),
+        pytest.param(a_guarantee_stays, [], "b0", id="no reclaim below a guarantee"),
         pytest.param(
-            a_gang_goes_as_a_whole_for_a_gang,
+            a_gang_for_a_gang,
             ["old0", "old1", "old2"],
             "new0 new1 new2",
-            id="a gang for a gang, as a whole",
+            id="a whole gang for a gang",
         ),
         pytest.param(never, [], "low", id="preemptionPolicy Never"),
         pytest.param(a_budget_refuses, ["free"], "kept new", id="a budget changes the plan"),
-        pytest.param(room_that_was_freed_is_kept, ["low"], "new", id="freed room is kept"),
+        pytest.param(
+            freed_capacity_stays_reserved, ["low"], "new", id="freed capacity stays reserved"
+        ),
     ],
 )
 def test_stories(story: Story, evicted: list[str], placed: str) -> None:
@@ -168,12 +168,12 @@ def test_stories(story: Story, evicted: list[str], placed: str) -> None:
 @pytest.mark.parametrize(
     ("story", "victim", "reason"),
     [
-        pytest.param(a_lower_priority_goes, "low", "higher priority", id="priority"),
+        pytest.param(a_lower_priority_is_evicted, "low", "higher priority", id="priority"),
         pytest.param(
-            what_is_marked_goes_across_tenants, "marked", "this pod is preemptible", id="marked"
+            preemptible_of_another_tenant, "marked", "this pod is preemptible", id="marked"
         ),
         pytest.param(
-            what_was_borrowed_goes_for_a_promise,
+            reclaim_of_borrowed_quota,
             "b1",
             "reclaim of the preemptor's guarantee",
             id="reclaim",
@@ -193,7 +193,7 @@ def test_events_name_preemptor_reason_and_victims(story: Story, victim: str, rea
     )
 
 
-def test_room_is_open_again_when_the_victims_do_not_go() -> None:
+def test_reserved_capacity_ends_when_victims_never_terminate() -> None:
     async def run() -> Bench:
         bench = Bench()
         await one_node(bench)

@@ -1,8 +1,8 @@
 """
-Room that is made against odds: refusals, lost answers, victims that do not end, binds that fail,
-and others who make room at the same time. The whole cycle, against an API server in memory.
+Preemption under faults: refusals, lost answers, victims that do not terminate, failing binds, and
+several preemptors at once. The whole cycle, against an API server in memory.
 
-Every story ends with who was evicted, who has a node, how many went in vain, and what is kept.
+Every story ends with the evicted pods, the placed pods, wasted evictions, and what is left.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ async def the_second_is_refused_for_a_while(bench: Bench) -> None:
     await terminate_victims(bench)
 
 
-async def the_second_stays_and_another_goes(bench: Bench) -> None:
+async def the_second_stays_and_another_is_evicted(bench: Bench) -> None:
     bench.api.in_earnest["low-o"] = deque([BUDGET] * 50)
     await two_victims_and_a_gang(bench)
     bench.node("p", gpus=2)
@@ -64,7 +64,7 @@ async def the_first_is_refused(bench: Bench) -> None:
     await terminate_victims(bench)
 
 
-async def those_under_a_budget_are_asked_first(bench: Bench) -> None:
+async def victims_under_a_budget_are_evicted_first(bench: Bench) -> None:
     row = {
         "metadata": {"name": "one", "namespace": "ns", "generation": 1},
         "spec": {"selector": {"matchLabels": {"app": "x"}}},
@@ -88,7 +88,7 @@ async def answers_are_lost(bench: Bench) -> None:
     await terminate_victims(bench)
 
 
-async def nobody_answers_until_it_is_too_late(bench: Bench) -> None:
+async def no_answer_until_it_is_too_late(bench: Bench) -> None:
     bench.api.in_earnest["low-o"] = deque([BROKEN] * 500)
     await two_victims_and_a_gang(bench)
     await bench.settle()
@@ -97,13 +97,13 @@ async def nobody_answers_until_it_is_too_late(bench: Bench) -> None:
     bench.api.in_earnest.clear()
 
 
-async def the_pods_cannot_be_told(bench: Bench) -> None:
+async def nominations_fail(bench: Bench) -> None:
     bench.api.patch_faults = deque([BROKEN] * 8)
     await two_victims_and_a_gang(bench)
     await bench.settle()
 
 
-async def the_lease_ends_before_the_first_goes(bench: Bench) -> None:
+async def the_lease_ends_before_the_first_eviction(bench: Bench) -> None:
     api = bench.api
     told = api.patch_status
 
@@ -119,7 +119,7 @@ async def the_lease_ends_before_the_first_goes(bench: Bench) -> None:
 # --- victims and binds ---
 
 
-async def victims_ignore_their_grace(bench: Bench) -> None:
+async def victims_outlive_their_grace_period(bench: Bench) -> None:
     await two_victims_and_a_gang(bench)
     await bench.settle()
     bench.show_all()
@@ -129,7 +129,7 @@ async def victims_ignore_their_grace(bench: Bench) -> None:
     await terminate_victims(bench)
 
 
-async def victims_never_end(bench: Bench) -> None:
+async def victims_never_terminate(bench: Bench) -> None:
     await two_victims_and_a_gang(bench)
     await bench.settle()
     bench.show_all()
@@ -149,7 +149,7 @@ async def a_bind_fails(bench: Bench) -> None:
         bench.show_all()
 
 
-async def the_unit_is_gone(bench: Bench) -> None:
+async def the_preemptor_is_deleted(bench: Bench) -> None:
     await two_victims_and_a_gang(bench)
     await bench.settle()
     for name in ("new0", "new1"):
@@ -161,7 +161,7 @@ async def the_unit_is_gone(bench: Bench) -> None:
 
 
 async def two_gangs_share_nodes(bench: Bench) -> None:
-    """Victims of both have pods on both nodes: no third gang goes."""
+    """Victims of both have pods on both nodes: no third gang is evicted."""
     await one_node(bench, gpus=6)
     bench.node("o", gpus=6)
     for gang, priority in (("v", 0), ("w", 0), ("x", 5)):
@@ -176,7 +176,7 @@ async def two_gangs_share_nodes(bench: Bench) -> None:
     await terminate_victims(bench)
 
 
-async def two_claims_on_what_one_tenant_can_spare(bench: Bench) -> None:
+async def two_reclaims_from_one_borrower(bench: Bench) -> None:
     await one_node(bench, tables(a={"guaranteed": {GPU: 2}}, b={"guaranteed": {GPU: 1}}))
     tenant_pod(bench, "b", "b0", node="n")
     tenant_pod(bench, "b", "b1", node="n")
@@ -194,82 +194,90 @@ async def two_claims_on_what_one_tenant_can_spare(bench: Bench) -> None:
             "low-n low-o",
             BOTH,
             0,
-            id="a refusal after others went is not taken at once",
+            id="a refusal after evictions is retried",
         ),
         pytest.param(
-            the_second_stays_and_another_goes,
+            the_second_stays_and_another_is_evicted,
             "low-n other",
             f"low-o {BOTH}",
             0,
-            id="one that stays is replaced, and what is free meanwhile is kept",
+            id="a refused victim is replaced, and freed capacity stays reserved",
         ),
         pytest.param(
             the_first_is_refused,
             "",
             "low-n low-o",
             0,
-            id="a refusal before anybody went: nobody goes",
+            id="a refusal before the first eviction: no pod is evicted",
         ),
         pytest.param(
-            those_under_a_budget_are_asked_first,
+            victims_under_a_budget_are_evicted_first,
             "",
             "free kept",
             0,
-            id="those under a budget are asked before others go",
+            id="victims under a budget are evicted first",
         ),
         pytest.param(
-            answers_are_lost, "low-n low-o", BOTH, 0, id="answers that are lost are asked for again"
+            answers_are_lost, "low-n low-o", BOTH, 0, id="evictions with lost answers are retried"
         ),
         pytest.param(
-            nobody_answers_until_it_is_too_late,
+            no_answer_until_it_is_too_late,
             "low-n",
             "low-o",
             1,
-            id="no answer at all: given up, and counted",
+            id="no answer at all: given up, and counted as wasted",
         ),
         pytest.param(
-            the_pods_cannot_be_told,
+            nominations_fail,
             "",
             "low-n low-o",
             0,
-            id="nobody goes before it is written down for whom",
+            id="no eviction before the nomination is written",
         ),
         pytest.param(
-            the_lease_ends_before_the_first_goes,
+            the_lease_ends_before_the_first_eviction,
             "",
             "low-n low-o",
             0,
-            id="nobody goes once the lease has ended",
+            id="no eviction after the lease has ended",
         ),
         pytest.param(
-            victims_ignore_their_grace,
+            victims_outlive_their_grace_period,
             "low-n low-o",
             BOTH,
             0,
-            id="victims that ignore their grace: the room is theirs who wait",
+            id="victims outlive their grace period: the capacity stays reserved",
         ),
         pytest.param(
-            victims_never_end,
+            victims_never_terminate,
             "low-n low-o",
             "low-n low-o",
             2,
-            id="victims that never end: given up, and counted",
+            id="victims never terminate: given up, and counted as wasted",
         ),
-        pytest.param(a_bind_fails, "low-n low-o", BOTH, 0, id="a bind fails: the room is kept on"),
-        pytest.param(the_unit_is_gone, "low-n low-o", "", 2, id="whom it was for is gone: counted"),
+        pytest.param(
+            a_bind_fails, "low-n low-o", BOTH, 0, id="a bind fails: the capacity stays reserved"
+        ),
+        pytest.param(
+            the_preemptor_is_deleted,
+            "low-n low-o",
+            "",
+            2,
+            id="the preemptor is deleted: counted as wasted",
+        ),
         pytest.param(
             two_gangs_share_nodes,
             "v0 v1 v2 v3 w0 w1 w2 w3",
             "new0 new1 new2 new3 too0 too1 too2 too3 x0 x1 x2 x3",
             0,
-            id="two gangs at once: nobody goes twice for the same room",
+            id="two gangs at once: no capacity is freed twice",
         ),
         pytest.param(
-            two_claims_on_what_one_tenant_can_spare,
+            two_reclaims_from_one_borrower,
             "b0",
             "b1 new0",
             0,
-            id="two claims at once: a promise is not taken by both together",
+            id="two reclaims at once: together they respect the guarantee",
         ),
     ],
 )
@@ -304,7 +312,7 @@ def test_a_victim_that_its_preemptor_no_longer_needs_is_evicted_for_another() ->
     assert asyncio.run(run()) == (["victim"], {"first": "o", "second": "n"})
 
 
-def test_pods_are_told_before_anybody_goes() -> None:
+def test_nominations_are_written_before_the_first_eviction() -> None:
     async def run() -> list[tuple[str, str]]:
         bench = Bench()
         await two_victims_and_a_gang(bench)

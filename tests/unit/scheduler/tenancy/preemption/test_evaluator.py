@@ -1,4 +1,4 @@
-"""What a promise is a ground for: which room is taken back by it, and which is not."""
+"""What the scheduler reclaims for a guarantee, and on which nodes."""
 
 import asyncio
 from typing import Any
@@ -44,7 +44,7 @@ async def play(promised: dict[str, Any], asks: dict[str, Any]) -> Bench:
             {"gpu-model/L4": 1}, {}, ["slow-b"], "slow", id="a kind promised, and taken back there"
         ),
         pytest.param({"gpu-model/L4": 1}, {"gpus": 2}, [], "", id="more than the kind's promise"),
-        pytest.param({"gpu-model/A100": 1}, {}, [], "", id="a kind that nobody has"),
+        pytest.param({"gpu-model/A100": 1}, {}, [], "", id="a kind without nodes"),
         pytest.param(
             {GPU: 4, "gpu-model/L4": 1}, {}, ["fast-b"], "fast", id="any kind, of one so many"
         ),

@@ -22,7 +22,7 @@ ALWAYS = 99
 
 
 class Counting(FarSide):
-    """Knows every call, whatever became of it; the lease ends after so many."""
+    """Records every call, also failed ones; the lease ends after `leads` calls."""
 
     def __init__(self, names: str, *, leads: int) -> None:
         super().__init__(*(pod_json(name, node="n") for name in names.split()))
@@ -40,7 +40,7 @@ class Counting(FarSide):
 
     async def sleep(self, seconds: float) -> None:
         self.slept += 1
-        assert self.slept < ALWAYS, "asked for ever"
+        assert self.slept < ALWAYS, "retried for ever"
 
     def evictor(self) -> Evictor:
         return Evictor(
@@ -64,15 +64,13 @@ def names(pods: tuple[Pod, ...]) -> str:
 @pytest.mark.parametrize(
     ("answers", "leads", "needed", "calls", "staying"),
     [
-        pytest.param([], ALWAYS, True, "v w", "", id="each is asked once"),
-        pytest.param([BROKEN], ALWAYS, True, "v v w", "", id="one that stays is asked again"),
-        pytest.param(
-            [LOST], ALWAYS, True, "v w", "", id="one that goes, as the watch says, is not"
-        ),
-        pytest.param([], 0, True, "", "v", id="another scheduler leads: nobody is asked"),
-        pytest.param([], 1, True, "v", "w", id="another leads after the first: the second stays"),
-        pytest.param([BROKEN], 1, True, "v", "v", id="another leads meanwhile: not asked again"),
-        pytest.param([], ALWAYS, False, "", "v", id="nobody has to go any more: nobody is asked"),
+        pytest.param([], ALWAYS, True, "v w", "", id="one call per victim"),
+        pytest.param([BROKEN], ALWAYS, True, "v v w", "", id="a failed call is retried"),
+        pytest.param([LOST], ALWAYS, True, "v w", "", id="no retry for a terminating pod"),
+        pytest.param([], 0, True, "", "v", id="another scheduler is the leader: no call"),
+        pytest.param([], 1, True, "v", "w", id="the lease ends after the first: the second stays"),
+        pytest.param([BROKEN], 1, True, "v", "v", id="the lease ends meanwhile: no retry"),
+        pytest.param([], ALWAYS, False, "", "v", id="victims are no longer needed: no call"),
     ],
 )
 def test_evictions(
@@ -89,8 +87,8 @@ def test_evictions(
 @pytest.mark.parametrize(
     ("leads", "calls", "staying"),
     [
-        pytest.param(ALWAYS, "v w", "", id="all may go"),
-        pytest.param(1, "v", "w", id="another scheduler leads after the first"),
+        pytest.param(ALWAYS, "v w", "", id="all can be evicted"),
+        pytest.param(1, "v", "w", id="the lease ends after the first"),
     ],
 )
 def test_dry_runs(leads: int, calls: str, staying: str) -> None:
@@ -102,11 +100,11 @@ def test_dry_runs(leads: int, calls: str, staying: str) -> None:
 @pytest.mark.parametrize(
     ("leads", "calls", "told"),
     [
-        pytest.param(ALWAYS, "v v", True, id="told again where the answer was an error"),
-        pytest.param(1, "v", False, id="not by a scheduler that leads no more"),
+        pytest.param(ALWAYS, "v v", True, id="a failed write is retried"),
+        pytest.param(1, "v", False, id="no retry after the lease has ended"),
     ],
 )
-def test_pods_are_told_their_nodes(leads: int, calls: str, told: bool) -> None:
+def test_nominations(leads: int, calls: str, told: bool) -> None:
     api = Counting("v", leads=leads)
     api.patch_faults.append(BROKEN)
     places = [(pod, "n") for pod in api.victims()]

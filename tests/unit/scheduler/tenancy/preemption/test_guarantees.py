@@ -1,4 +1,4 @@
-"""Who goes without touching promises: which of a tenant's pods, and what a group keeps."""
+"""Victims that leave guarantees intact: which pods of a tenant, and what a group keeps."""
 
 import pytest
 
@@ -13,11 +13,11 @@ from tests.unit.scheduler.builders import a_pod
 GPU = "nvidia.com/gpu"
 
 
-def group(**promises: int) -> Ledger:
-    """Tenants a and b under g, c beside them; each pod of `bundles` counts one GPU."""
-    members = [TenantNode("g", guaranteed=_pairs(promises.get("g", 0)))]
+def ledger_of(**guarantees: int) -> Ledger:
+    """Tenants a and b under g, c beside them; each victim uses one GPU."""
+    members = [TenantNode("g", guaranteed=_pairs(guarantees.get("g", 0)))]
     members += [
-        TenantNode(name, "g" if name in "ab" else None, guaranteed=_pairs(promises.get(name, 0)))
+        TenantNode(name, "g" if name in "ab" else None, guaranteed=_pairs(guarantees.get(name, 0)))
         for name in "abc"
     ]
     return Ledger(TenantTree(members))
@@ -27,8 +27,8 @@ def _pairs(amount: int) -> tuple[tuple[str, int], ...]:
     return ((GPU, amount),) if amount else ()
 
 
-def bundles(names: str, ledger: Ledger) -> list[VictimGroup]:
-    """`a1 a2 c1`: each a pod of the tenant that it begins with, foreign to the unit."""
+def victim_groups(names: str, ledger: Ledger) -> list[VictimGroup]:
+    """`a1 a2 c1`: each a pod of the tenant that its name begins with, not the preemptor's."""
     found = []
     for name in names.split():
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": name[0]})
@@ -38,45 +38,54 @@ def bundles(names: str, ledger: Ledger) -> list[VictimGroup]:
 
 
 @pytest.mark.parametrize(
-    ("promises", "pods", "unit", "wanted", "found"),
+    ("guarantees", "pods", "preemptor", "in_the_way", "expected"),
     [
-        pytest.param({}, "a1 a2", "c", "a1 a2", "a1 a2", id="nobody was promised anything"),
-        pytest.param({"a": 1}, "a1 a2", "c", "a2", "a2", id="the dearer one is in the way"),
-        pytest.param({"a": 1}, "a1 a2", "c", "a1 a2", "", id="both, of which one must stay"),
-        pytest.param({"g": 1}, "a1 b1", "c", "a1 b1", "", id="a group keeps what it was promised"),
-        pytest.param({"g": 1}, "a1", "b", "a1", "a1", id="within a group nothing is lost to it"),
-        pytest.param({"g": 2}, "a1 b1", "c", "b1", "", id="a group that has no more than that"),
+        pytest.param({}, "a1 a2", "c", "a1 a2", "a1 a2", id="no guarantees"),
+        pytest.param({"a": 1}, "a1 a2", "c", "a2", "a2", id="the more expensive one is in the way"),
+        pytest.param({"a": 1}, "a1 a2", "c", "a1 a2", "", id="both are in the way, one must stay"),
+        pytest.param({"g": 1}, "a1 b1", "c", "a1 b1", "", id="a group keeps its guarantee"),
+        pytest.param({"g": 1}, "a1", "b", "a1", "a1", id="a preemptor of the same group"),
+        pytest.param({"g": 2}, "a1 b1", "c", "b1", "", id="a group at its guarantee"),
     ],
 )
-def test_who_goes(promises: dict[str, int], pods: str, unit: str, wanted: str, found: str) -> None:
-    """The unit fits when all of `wanted` are gone."""
-    ledger = group(**promises)
-    able = bundles(pods, ledger)
+def test_victims(
+    guarantees: dict[str, int], pods: str, preemptor: str, in_the_way: str, expected: str
+) -> None:
+    """The preemptor fits when all of `in_the_way` are evicted."""
+    ledger = ledger_of(**guarantees)
+    able = victim_groups(pods, ledger)
     before = ledger.state()
-    needed = set(wanted.split())
+    needed = set(in_the_way.split())
 
     def choose(among: list[VictimGroup]) -> PreemptionPlan | None:
         chosen = tuple(one for one in among if one.key in needed)
         return PreemptionPlan(chosen, Placed(())) if len(chosen) == len(needed) else None
 
-    sparing = GuaranteeKeeper(ledger, lambda one: {GPU: 1}, preemptor=(unit, {GPU: 1}))
-    verdict = sparing.choose(able, choose)
-    names = " ".join(one.key for one in verdict.groups) if verdict else ""
-    assert (names, ledger.state()) == (found, before)
+    keeper = GuaranteeKeeper(ledger, lambda one: {GPU: 1}, preemptor=(preemptor, {GPU: 1}))
+    plan = keeper.choose(able, choose)
+    names = " ".join(one.key for one in plan.groups) if plan else ""
+    assert (names, ledger.state()) == (expected, before)
 
 
 @pytest.mark.parametrize(
-    ("less", "gone", "who"),
+    ("released", "leaving", "breached"),
     [
-        pytest.param({"a": 1}, {}, None, id="there is more than was promised"),
-        pytest.param({"a": 2}, {}, "a", id="a tenant falls below"),
-        pytest.param({"a": 1, "b": 1}, {}, "g", id="both together, their group falls below"),
-        pytest.param({"a": 1}, {"a": 1}, "a", id="another one is going already"),
-        pytest.param({"b": 1}, {"c": 1}, None, id="what is going is of others"),
+        pytest.param({"a": 1}, {}, None, id="above the guarantee"),
+        pytest.param({"a": 2}, {}, "a", id="a tenant falls below its guarantee"),
+        pytest.param(
+            {"a": 1, "b": 1}, {}, "g", id="both together: their group falls below its guarantee"
+        ),
+        pytest.param({"a": 1}, {"a": 1}, "a", id="another pod is leaving"),
+        pytest.param({"b": 1}, {"c": 1}, None, id="a pod of another tenant is leaving"),
     ],
 )
-def test_who_is_robbed(less: dict[str, int], gone: dict[str, int], who: str | None) -> None:
-    ledger = group(a=1, g=3)
-    bundles("a1 a2 b1 b2 c1", ledger)
-    rows, going = ([(t, {GPU: n}) for t, n in one.items()] for one in (less, gone))
-    assert ledger.breached_guarantee(rows, going) == who
+def test_breached_guarantee(
+    released: dict[str, int], leaving: dict[str, int], breached: str | None
+) -> None:
+    ledger = ledger_of(a=1, g=3)
+    victim_groups("a1 a2 b1 b2 c1", ledger)
+    rows, leaving_rows = (
+        [(tenant, {GPU: amount}) for tenant, amount in amounts.items()]
+        for amounts in (released, leaving)
+    )
+    assert ledger.breached_guarantee(rows, leaving_rows) == breached

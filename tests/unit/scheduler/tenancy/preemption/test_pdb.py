@@ -1,4 +1,4 @@
-"""Disruption budgets are kept by the search, before the API server has to refuse."""
+"""The search respects disruption budgets before the API server has to refuse."""
 
 import asyncio
 from typing import Any
@@ -44,8 +44,8 @@ async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
     ("budgets", "asked", "evicted"),
     [
         pytest.param([], 2, 2, id="no budget"),
-        pytest.param([budget("one", 2)], 2, 2, id="as many as are allowed"),
-        pytest.param([budget("one", 1)], 2, 0, id="more than are allowed: nobody goes"),
+        pytest.param([budget("one", 2)], 2, 2, id="as many as the budget allows"),
+        pytest.param([budget("one", 1)], 2, 0, id="more than are allowed: no pod is evicted"),
         pytest.param([budget("one", 1)], 1, 1, id="one of many"),
         pytest.param([budget("one", 0)], 1, 0, id="none is allowed"),
         pytest.param([budget("one", 3), budget("two", 3)], 1, 0, id="two budgets: never"),
@@ -59,7 +59,7 @@ async def story(bench: Bench, *budgets: DisruptionBudget, asked: int) -> None:
             [budget("one", 3, metadata={"name": "one", "namespace": "ns", "generation": 2})],
             1,
             0,
-            id="a budget that nobody has looked at since it changed",
+            id="a budget whose status is outdated",
         ),
     ],
 )
@@ -74,8 +74,8 @@ def test_stories(budgets: list[DisruptionBudget], asked: int, evicted: int) -> N
     assert (len(bench.api.evicted), len(placed)) == (evicted, evicted)
 
 
-def test_a_pod_that_no_budget_holds_goes_instead() -> None:
-    """The cheapest two are under one budget of one; the third goes with one of them."""
+def test_a_pod_without_a_budget_is_evicted_instead() -> None:
+    """The cheapest two share a budget of one; the third is evicted with one of them."""
 
     async def run() -> Bench:
         bench = Bench()
@@ -94,7 +94,7 @@ def test_a_pod_that_no_budget_holds_goes_instead() -> None:
     assert sorted(asyncio.run(run()).api.evicted) == ["on-n", "on-p"]
 
 
-def test_the_room_is_nominated_and_a_successor_keeps_it() -> None:
+def test_a_successor_reserves_the_nominated_capacity() -> None:
     async def run() -> tuple[list[Any], dict[str, str], int]:
         bench = Bench()
         await one_node(bench)
@@ -118,7 +118,7 @@ def test_the_room_is_nominated_and_a_successor_keeps_it() -> None:
     assert (nodes, held) == ({"new": "n", "competitor": ""}, 0)
 
 
-def test_what_is_given_up_is_nominated_no_longer() -> None:
+def test_a_failed_preemption_clears_its_nominations() -> None:
     async def run() -> list[Any]:
         bench = Bench()
         await one_node(bench)

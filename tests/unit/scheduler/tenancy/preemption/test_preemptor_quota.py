@@ -1,7 +1,8 @@
 """
-The quota of a unit for which others go is kept like its room, until it is placed or given up.
+A preemptor's quota stays reserved like its capacity, until it is placed or given up.
 
-On one node a pod goes for a unit of the same tenant; on the other there is room, and more comes.
+On one node a victim is evicted for a unit of the same tenant; the other node has free capacity for
+further pods.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.timeout(30)
 Story = Callable[[Bench], Awaitable[None]]
 
 
-async def room_is_made(bench: Bench, limit: int = 6) -> None:
+async def victim_is_evicted(bench: Bench, limit: int = 6) -> None:
     await one_node(bench, tables(a={"max": {GPU: limit}}), gpus=3)
     bench.node("o", gpus=4)
     tenant_pod(bench, "a", "low", node="n")
@@ -28,38 +29,38 @@ async def room_is_made(bench: Bench, limit: int = 6) -> None:
     assert bench.api.evicted == ["low"]
 
 
-async def another_comes(bench: Bench) -> None:
-    await room_is_made(bench)
+async def another_pod(bench: Bench) -> None:
+    await victim_is_evicted(bench)
     tenant_pod(bench, "a", "other", gpus=2)
     await bench.settle()
 
 
-async def another_comes_and_all_end(bench: Bench) -> None:
-    await another_comes(bench)
+async def another_pod_and_victims_gone(bench: Bench) -> None:
+    await another_pod(bench)
     await terminate_victims(bench)
 
 
-async def the_unit_is_taken_back(bench: Bench) -> None:
-    await another_comes(bench)
+async def the_preemptor_is_deleted(bench: Bench) -> None:
+    await another_pod(bench)
     bench.delete("new")
     await bench.settle(1.0)
     await bench.settle(1.0)
 
 
-async def the_quota_is_enough(bench: Bench) -> None:
-    await room_is_made(bench, limit=7)
+async def quota_for_both(bench: Bench) -> None:
+    await victim_is_evicted(bench, limit=7)
     tenant_pod(bench, "a", "other", gpus=2)
     await bench.settle()
 
 
-async def another_tenant_comes(bench: Bench) -> None:
-    await room_is_made(bench)
+async def a_pod_of_another_tenant(bench: Bench) -> None:
+    await victim_is_evicted(bench)
     tenant_pod(bench, "b", "other", gpus=2)
     await bench.settle()
 
 
-async def a_gang_comes_that_needs_one(bench: Bench) -> None:
-    await room_is_made(bench)
+async def a_gang_with_a_minimum_of_one(bench: Bench) -> None:
+    await victim_is_evicted(bench)
     for number in range(2):
         tenant_pod(bench, "a", f"other{number}", gang=("other", 1))
     await bench.settle()
@@ -68,15 +69,19 @@ async def a_gang_comes_that_needs_one(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("story", "placed"),
     [
-        pytest.param(another_comes, "low same", id="who would use it up waits"),
-        pytest.param(another_comes_and_all_end, "new same", id="whom it is kept for is placed"),
-        pytest.param(the_unit_is_taken_back, "low other same", id="given up: it is open"),
-        pytest.param(the_quota_is_enough, "low other same", id="enough for both"),
-        pytest.param(another_tenant_comes, "low other same", id="another tenant has its own"),
-        pytest.param(a_gang_comes_that_needs_one, "low other0 same", id="as many as are left"),
+        pytest.param(another_pod, "low same", id="a pod that would use the reserved quota waits"),
+        pytest.param(another_pod_and_victims_gone, "new same", id="the preemptor is placed"),
+        pytest.param(the_preemptor_is_deleted, "low other same", id="given up: the quota is free"),
+        pytest.param(quota_for_both, "low other same", id="quota for both"),
+        pytest.param(a_pod_of_another_tenant, "low other same", id="another tenant"),
+        pytest.param(
+            a_gang_with_a_minimum_of_one,
+            "low other0 same",
+            id="as many members as the quota allows",
+        ),
     ],
 )
-def test_what_is_kept_of_a_quota(story: Story, placed: str) -> None:
+def test_reserved_quota(story: Story, placed: str) -> None:
     async def run() -> Bench:
         bench = Bench()
         await story(bench)

@@ -1,4 +1,4 @@
-"""How often somebody is looked for who could go."""
+"""How often the scheduler searches victims."""
 
 from scheduler.model.pod import PodKey
 from scheduler.tenancy.preemption.rate_limit import FIRST, LATEST, REST, SearchRateLimit

@@ -1,7 +1,7 @@
 """
-Room that one scheduler began to make and another goes on with: it knows nothing but the API.
+Preemptions that one scheduler began and its successor completes, which knows nothing but the API.
 
-Every story ends with who was evicted, who has a node, how many went in vain, and what is kept.
+Every story ends with the evicted pods, the placed pods, wasted evictions, and what is left.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
 pytestmark = pytest.mark.timeout(60)
 
 
-async def a_successor_before_anybody_went(bench: Bench) -> Bench:
+async def a_successor_before_the_first_eviction(bench: Bench) -> Bench:
     bench.api.in_earnest["low-n"] = bench.api.in_earnest["low-o"] = deque([BROKEN] * 2)
     await two_victims_and_a_gang(bench)
     await bench.scheduler.drain()
@@ -58,8 +58,8 @@ async def a_successor_after_one_is_gone(bench: Bench) -> Bench:
     return successor
 
 
-async def a_successor_while_one_is_ending(bench: Bench) -> Bench:
-    """The other one is asked at once, and not when the first is gone."""
+async def a_successor_while_one_terminates(bench: Bench) -> Bench:
+    """The other one is evicted at once, and not after the first is gone."""
     bench.api.in_earnest["low-o"] = deque([BROKEN] * 500)
     await two_victims_and_a_gang(bench)
     await bench.scheduler.drain()
@@ -104,39 +104,39 @@ async def a_successor_that_cannot_go_on(bench: Bench) -> Bench:
     ("story", "evicted", "placed", "wasted"),
     [
         pytest.param(
-            a_successor_before_anybody_went,
+            a_successor_before_the_first_eviction,
             "low-n low-o",
             BOTH,
             0,
-            id="a successor where pods were told, and nobody went",
+            id="nominated, and no pod evicted",
         ),
         pytest.param(
             a_successor_after_one_is_gone,
             "low-n low-o",
             BOTH,
             0,
-            id="a successor where one is gone and one was not asked",
+            id="one victim gone, one not evicted",
         ),
         pytest.param(
-            a_successor_while_one_is_ending,
+            a_successor_while_one_terminates,
             "low-n low-o",
             BOTH,
             0,
-            id="a successor where one is ending and one was not asked",
+            id="one victim terminates, one not evicted",
         ),
         pytest.param(
             a_successor_that_sees_a_member_late,
             "low",
             BOTH,
             0,
-            id="a successor that sees a member late keeps the room meanwhile",
+            id="a member seen late: the capacity stays reserved meanwhile",
         ),
         pytest.param(
             a_successor_that_cannot_go_on,
             "",
             "low-n low-o",
             0,
-            id="a successor where nobody goes and it does not fit: nothing is kept",
+            id="no victims and no fit: nothing stays reserved",
         ),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_unit_with_reserved_capacity_does_not_end_the_takeover_of_others() -> 
     assert "ns/second" in asyncio.run(run())
 
 
-def test_what_is_kept_no_more_is_not_nominated() -> None:
+def test_nominations_end_with_the_reserved_capacity() -> None:
     async def run() -> dict[str, str]:
         successor = await a_successor_that_cannot_go_on(Bench())
         return {

@@ -1,4 +1,4 @@
-"""Who has to go: only whom it takes, and nobody where it does not help."""
+"""The smallest sufficient set of victims, and none where evictions do not help."""
 
 from typing import Any
 
@@ -48,11 +48,11 @@ def gang(
 
 
 def search(
-    nodes: dict[str, int], bundles: list[VictimGroup], unit: Unit
+    nodes: dict[str, int], groups: list[VictimGroup], unit: Unit
 ) -> tuple[Snapshot, VictimSearch]:
     snapshot = Snapshot.of(
         [a_node(name, gpus=gpus) for name, gpus in nodes.items()],
-        [(one.pod, one.node) for bundle in bundles for one in bundle.pods],
+        [(one.pod, one.node) for group in groups for one in group.pods],
     )
     plan = lambda memo: planner.plan(unit, snapshot, memo=memo)  # noqa: E731 (bound to the unit)
     return snapshot, VictimSearch(snapshot, plan, unit.need)
@@ -64,7 +64,7 @@ def wanting(count: int, gpus: int) -> Unit:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "bundles", "unit", "gone"),
+    ("nodes", "groups", "unit", "gone"),
     [
         pytest.param(
             {"n1": 2, "n2": 2},
@@ -85,14 +85,14 @@ def wanting(count: int, gpus: int) -> Unit:
             gang("g", ["n1"] * 4, size=2),
             wanting(1, 2),
             ["g+0", "g+1"],
-            id="a gang gives what it has above its minimum",
+            id="the surplus of a gang first",
         ),
         pytest.param(
             {"n1": 4},
             gang("g", ["n1"] * 4, size=2),
             wanting(1, 3),
             ["g", "g+0", "g+1"],
-            id="a gang that would fall below its minimum goes as a whole",
+            id="a whole gang where it would fall below its minimum",
         ),
         pytest.param(
             {"n1": 4, "n2": 1},
@@ -106,19 +106,19 @@ def wanting(count: int, gpus: int) -> Unit:
             [single("a", "n1", gpus=4)],
             wanting(2, 4),
             None,
-            id="nobody goes where the whole gang would not be placed",
+            id="no victims where the whole gang does not fit",
         ),
-        pytest.param({"n1": 1}, [], wanting(1, 2), None, id="there is nobody to go"),
+        pytest.param({"n1": 1}, [], wanting(1, 2), None, id="no candidates"),
     ],
 )
-def test_who_goes(
-    nodes: dict[str, int], bundles: list[VictimGroup], unit: Unit, gone: list[str] | None
+def test_victims(
+    nodes: dict[str, int], groups: list[VictimGroup], unit: Unit, gone: list[str] | None
 ) -> None:
-    snapshot, found = search(nodes, bundles, unit)
+    snapshot, found = search(nodes, groups, unit)
     before = snapshot.state()
-    verdict = found.run(bundles)
+    plan = found.run(groups)
     assert snapshot.state() == before
-    assert (verdict and sorted(bundle.key for bundle in verdict.groups)) == gone
+    assert (plan and sorted(group.key for group in plan.groups)) == gone
 
 
 CASES = st.fixed_dictionaries(
@@ -140,43 +140,43 @@ CASES = st.fixed_dictionaries(
 def test_no_eviction_without_a_place_and_no_victim_too_many(case: dict[str, Any]) -> None:
     names = [f"n{i}" for i in range(len(case["nodes"]))]
     free = dict(zip(names, case["nodes"], strict=True))
-    bundles: list[VictimGroup] = []
+    groups: list[VictimGroup] = []
     for i, (at, gpus, priority) in enumerate(case["singles"]):
         node = names[at % len(names)]
         if free[node] >= gpus:
             free[node] -= gpus
-            bundles.append(single(f"s{i}", node, gpus=gpus, priority=priority))
+            groups.append(single(f"s{i}", node, gpus=gpus, priority=priority))
     if case["gang"] is not None:
         nodes = [names[at % len(names)] for at in case["gang"][0]]
         if all(free[node] >= nodes.count(node) for node in nodes):
-            bundles += gang("g", nodes, size=2)
+            groups += gang("g", nodes, size=2)
     unit = wanting(*case["unit"])
-    _, one = search(dict(zip(names, case["nodes"], strict=True)), bundles, unit)
-    verdict = one.run(bundles)
-    if verdict is None:
+    _, one = search(dict(zip(names, case["nodes"], strict=True)), groups, unit)
+    plan = one.run(groups)
+    if plan is None:
         return
-    assert len(verdict.plan.placements) >= unit.need
-    keys = {bundle.key for bundle in verdict.groups}
-    for bundle in verdict.groups:
-        rest = [b for b in verdict.groups if b.key != bundle.key]
-        if bundle.key.startswith("g+") and "g" in keys:
+    assert len(plan.plan.placements) >= unit.need
+    keys = {group.key for group in plan.groups}
+    for group in plan.groups:
+        rest = [b for b in plan.groups if b.key != group.key]
+        if group.key.startswith("g+") and "g" in keys:
             continue  # goes with its gang
-        assert not isinstance(one._try(rest), Placed), f"{bundle.key} went for nothing"
+        assert not isinstance(one._try(rest), Placed), f"{group.key} went for nothing"
 
 
 def test_nothing_of_a_promise_goes() -> None:
     ledger = Ledger(TenantTree([TenantNode("a", guaranteed=((GPU, 2),)), TenantNode("b")]))
-    bundles = []
+    groups = []
     for name, tenant in (("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b"), ("own", "me")):
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": tenant})
         ledger.charge(tenant, [(GPU, 1)])
-        bundles.append(VictimGroup(name, (occupant(pod, "n"),), other_tenant=tenant != "me"))
+        groups.append(VictimGroup(name, (occupant(pod, "n"),), other_tenant=tenant != "me"))
     before = ledger.state()
-    kept = within_guarantees(bundles, ledger, lambda one: {GPU: 1})
-    assert ([bundle.key for bundle in kept], ledger.state()) == (["a1", "b1", "own"], before)
+    kept = within_guarantees(groups, ledger, lambda one: {GPU: 1})
+    assert ([group.key for group in kept], ledger.state()) == (["a1", "b1", "own"], before)
 
 
-def test_a_verdict_lists_its_pods() -> None:
-    bundles = gang("g", ["n1", "n1"], size=1)
-    verdict = PreemptionPlan(tuple(bundles), Placed(()))
-    assert sorted(one.pod.key.name for one in verdict.victims) == ["g-0", "g-1"]
+def test_a_plan_lists_its_pods() -> None:
+    groups = gang("g", ["n1", "n1"], size=1)
+    plan = PreemptionPlan(tuple(groups), Placed(()))
+    assert sorted(one.pod.key.name for one in plan.victims) == ["g-0", "g-1"]

@@ -1,4 +1,4 @@
-"""Quotas and turns in the whole cycle, against an API server in memory."""
+"""Quotas and fair share in the whole cycle, against an API server in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ async def a_limit_is_reached(bench: Bench) -> None:
     await bench.settle()
 
 
-async def somebody_gives_back(bench: Bench) -> None:
+async def usage_falls(bench: Bench) -> None:
     await a_limit_is_reached(bench)
     bench.delete("a0")
     await bench.settle(1.0)
@@ -45,7 +45,7 @@ async def a_gang_counts_as_a_whole(bench: Bench) -> None:
     await bench.settle()
 
 
-async def members_above_the_minimum_follow_as_far_as_allowed(bench: Bench) -> None:
+async def members_above_the_minimum_follow_within_the_quota(bench: Bench) -> None:
     bench.scheduler.adopt(tables(a={"max": {GPU: 3}}))
     bench.node("n", gpus=8)
     for i in range(4):
@@ -75,7 +75,7 @@ async def the_limit_is_raised(bench: Bench) -> None:
     await bench.settle(1.0)
 
 
-async def limits_of_a_kind_of_gpu(bench: Bench) -> None:
+async def a_quota_of_a_gpu_kind(bench: Bench) -> None:
     bench.scheduler.adopt(tables(a={"max": {"gpu-model/H100": 1}}))
     bench.node("fast", gpus=1, labels={"gpu.kubenexus.io/model": "H100"})
     bench.node("fast2", gpus=1, labels={"gpu.kubenexus.io/model": "H100"})
@@ -85,8 +85,8 @@ async def limits_of_a_kind_of_gpu(bench: Bench) -> None:
     await bench.settle()
 
 
-async def turns(bench: Bench) -> None:
-    """Room for three more; a has two pods already, and its others came first."""
+async def fair_share(bench: Bench) -> None:
+    """Capacity for three more; a has two pods already, and its others were created first."""
     bench.scheduler.adopt(tables())
     bench.node("n", gpus=5)
     tenant_pod(bench, "a", "a0", node="n")
@@ -97,14 +97,14 @@ async def turns(bench: Bench) -> None:
     await bench.settle()
 
 
-HELD = "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (used 2, max 2)"
+OVER_QUOTA = "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (used 2, max 2)"
 
 
 @pytest.mark.parametrize(
     ("story", "placed", "held"),
     [
-        pytest.param(a_limit_is_reached, "a0 a1 b", {"a2": HELD}, id="a limit is reached"),
-        pytest.param(somebody_gives_back, "a1 a2 b", {"a2": HELD}, id="somebody gives back"),
+        pytest.param(a_limit_is_reached, "a0 a1 b", {"a2": OVER_QUOTA}, id="a limit is reached"),
+        pytest.param(usage_falls, "a1 a2 b", {"a2": OVER_QUOTA}, id="usage falls"),
         pytest.param(
             a_gang_counts_as_a_whole,
             "",
@@ -116,12 +116,12 @@ HELD = "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (used 2, 
             id="a gang counts as a whole",
         ),
         pytest.param(
-            members_above_the_minimum_follow_as_far_as_allowed,
+            members_above_the_minimum_follow_within_the_quota,
             "g0 g1 g2",
             {
                 "g3": "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (used 3, max 3)"
             },
-            id="members above the minimum follow as far as allowed",
+            id="members above the minimum follow within the quota",
         ),
         pytest.param(
             a_limit_of_a_group,
@@ -132,9 +132,11 @@ HELD = "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (used 2, 
             },
             id="a group's limit, in CPUs",
         ),
-        pytest.param(the_limit_is_raised, "a0 a1 a2 b", {"a2": HELD}, id="the limit is raised"),
-        pytest.param(limits_of_a_kind_of_gpu, "g0 g1 g2 g3", {}, id="other GPUs will do"),
-        pytest.param(turns, "a0 a1 a2 b0 b1", {}, id="who uses less goes first"),
+        pytest.param(
+            the_limit_is_raised, "a0 a1 a2 b", {"a2": OVER_QUOTA}, id="the limit is raised"
+        ),
+        pytest.param(a_quota_of_a_gpu_kind, "g0 g1 g2 g3", {}, id="GPUs of another kind"),
+        pytest.param(fair_share, "a0 a1 a2 b0 b1", {}, id="the tenant with less usage goes first"),
     ],
 )
 def test_stories(story: Story, placed: str, held: dict[str, str]) -> None:
@@ -149,9 +151,9 @@ def test_the_condition_asks_for_no_other_node() -> None:
         await a_limit_is_reached(bench)
         return await bench.written()
 
-    assert asyncio.run(run()) == [("a2", "QuotaExceeded", HELD)]
+    assert asyncio.run(run()) == [("a2", "QuotaExceeded", OVER_QUOTA)]
 
 
-def test_gangs_stay_off_the_gpus_that_are_used_up() -> None:
-    nodes = play(limits_of_a_kind_of_gpu).api.nodes()
+def test_gangs_avoid_gpu_kinds_without_remaining_quota() -> None:
+    nodes = play(a_quota_of_a_gpu_kind).api.nodes()
     assert set(nodes.values()) == {"slow"}

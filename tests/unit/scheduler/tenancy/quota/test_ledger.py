@@ -1,4 +1,4 @@
-"""Quotas: what is used, what more would break, what was only borrowed."""
+"""Usage, limits, guarantees, borrowed amounts, trials."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def ledger(**used: int) -> Ledger:
             "vision",
             {GPU: 4},
             Excess("vision", GPU, 4, 5, 8),
-            id="one more than the tenant's limit names the tenant",
+            id="above the tenant's limit: names the tenant",
         ),
         pytest.param(
             {"vision": 8, "speech": 3},
@@ -51,7 +51,7 @@ def ledger(**used: int) -> Ledger:
             Excess("research", GPU, 2, 11, 12, is_group=True),
             id="a group's limit binds all its tenants together",
         ),
-        pytest.param({"web": 99}, "web", {GPU: 1}, None, id="what no limit names is not limited"),
+        pytest.param({"web": 99}, "web", {GPU: 1}, None, id="a resource without a limit"),
         pytest.param({}, "stranger", {GPU: 1000}, None, id="a tenant without a policy has none"),
         pytest.param(
             {"vision": 9},
@@ -62,34 +62,40 @@ def ledger(**used: int) -> Ledger:
         ),
     ],
 )
-def test_a_limit_is_kept(used: dict[str, int], tenant: str, more: Any, found: Any) -> None:
+def test_excess(used: dict[str, int], tenant: str, more: Any, found: Any) -> None:
     assert ledger(**used).excess(tenant, more) == found
 
 
 @pytest.mark.parametrize(
     ("used", "tenant", "more", "expected"),
     [
-        pytest.param({}, "vision", {GPU: 4}, True, id="within its own promise"),
-        pytest.param({"vision": 2}, "vision", {GPU: 4}, True, id="within the group's promise"),
+        pytest.param({}, "vision", {GPU: 4}, True, id="within its own guarantee"),
+        pytest.param({"vision": 2}, "vision", {GPU: 4}, True, id="within the group's guarantee"),
         pytest.param({"vision": 2, "speech": 3}, "vision", {GPU: 4}, False, id="within neither"),
         pytest.param({"vision": 5}, "speech", {GPU: 3}, True, id="a sibling within the group's"),
-        pytest.param({}, "web", {"cpu": 1}, False, id="nothing was promised"),
-        pytest.param({}, "vision", {"cpu": 1}, False, id="a resource that no promise names"),
+        pytest.param({}, "web", {"cpu": 1}, False, id="no guarantee"),
+        pytest.param({}, "vision", {"cpu": 1}, False, id="a resource that no guarantee names"),
         pytest.param(
-            {}, "vision", {GPU: 4, "cpu": 99}, True, id="other things go along with promised GPUs"
+            {},
+            "vision",
+            {GPU: 4, "cpu": 99},
+            True,
+            id="other resources go along with guaranteed GPUs",
         ),
-        pytest.param({}, "office", {"cpu": 1, "memory": 9}, True, id="and with promised CPUs"),
+        pytest.param({}, "office", {"cpu": 1, "memory": 9}, True, id="and with guaranteed CPUs"),
         pytest.param(
-            {}, "office", {GPU: 1, "cpu": 1}, False, id="GPUs do not go along with promised CPUs"
+            {}, "office", {GPU: 1, "cpu": 1}, False, id="GPUs do not go along with guaranteed CPUs"
         ),
-        pytest.param({}, "render", {GPU: 2, "gpu-model/L4": 2}, True, id="GPUs of a promised kind"),
+        pytest.param(
+            {}, "render", {GPU: 2, "gpu-model/L4": 2}, True, id="GPUs of a guaranteed kind"
+        ),
         pytest.param({}, "render", {GPU: 2, "gpu-model/H100": 2}, False, id="GPUs of another kind"),
         pytest.param(
-            {}, "render", {GPU: 3, "gpu-model/L4": 3}, False, id="too many of a promised kind"
+            {}, "render", {GPU: 3, "gpu-model/L4": 3}, False, id="too many of a guaranteed kind"
         ),
     ],
 )
-def test_who_is_entitled(used: dict[str, int], tenant: str, more: Any, expected: bool) -> None:
+def test_within_guarantee(used: dict[str, int], tenant: str, more: Any, expected: bool) -> None:
     assert ledger(**used).within_guarantee(tenant, more) is expected
 
 
@@ -110,21 +116,21 @@ def test_what_remains_of_a_quota(
     assert ledger(**used).remaining(tenant, resource) == expected
 
 
-def test_what_is_borrowed_may_go_and_nothing_else() -> None:
+def test_only_borrowed_amounts_can_be_released() -> None:
     book = ledger(vision=6, speech=3, web=2)
     assert {
         "borrowed by vision": book.borrowed("vision"),
         "borrowed by research": book.borrowed("research"),
-        "vision spares 1": book.all_borrowed("vision", {GPU: 1}),
-        "vision spares 2, research does not": book.all_borrowed("vision", {GPU: 2}),
-        "web spares all": book.all_borrowed("web", {GPU: 2}),
+        "vision borrows 1": book.all_borrowed("vision", {GPU: 1}),
+        "vision borrows 2, research does not": book.all_borrowed("vision", {GPU: 2}),
+        "web borrows all": book.all_borrowed("web", {GPU: 2}),
         "borrowers": book.borrowers(GPU, except_for="speech"),
     } == {
         "borrowed by vision": {GPU: 2},
         "borrowed by research": {GPU: 1},
-        "vision spares 1": True,
-        "vision spares 2, research does not": False,
-        "web spares all": True,
+        "vision borrows 1": True,
+        "vision borrows 2, research does not": False,
+        "web borrows all": True,
         "borrowers": [("vision", 2), ("web", 2)],
     }
 
@@ -135,7 +141,7 @@ def test_what_is_borrowed_may_go_and_nothing_else() -> None:
         max_size=12,
     )
 )
-def test_giving_back_leaves_nothing_behind_and_a_new_tree_changes_no_amount(
+def test_uncharging_leaves_nothing_and_a_new_tree_changes_no_amount(
     moves: list[tuple[str, int]],
 ) -> None:
     book = Ledger(TREE)
@@ -150,7 +156,7 @@ def test_giving_back_leaves_nothing_behind_and_a_new_tree_changes_no_amount(
     assert (book.state(), list(book.members())) == ({}, [])
 
 
-def test_the_tree_is_what_the_policies_say() -> None:
+def test_the_tree_of_the_policies() -> None:
     sharing = Sharing.model_validate(
         {
             "halfLife": "30m",

@@ -125,7 +125,7 @@ _RESERVATION_STATUS: Final[JsonDict] = {
         "phase": {
             "type": "string",
             "enum": ["Pending", "Active", "Expired"],
-            "description": "Pending: it has not begun. Active: it is in effect. Expired: it has ended.",
+            "description": "Pending: not begun yet. Active: in effect. Expired: ended.",
         },
         "held": {"type": "string", "description": "The reserved capacity, as a text."},
         "message": {

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 from kubenexus.why import cli, client
 
 
-def test_an_address_without_a_scheme_is_refused() -> None:
+def test_an_address_without_a_scheme_is_rejected() -> None:
     with pytest.raises(client.ExplainError, match="want http://HOST:PORT"):
         client.explain_at("localhost:1", "ns/p")
 
 
-def test_nobody_answers() -> None:
+def test_no_scheduler_responds() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"

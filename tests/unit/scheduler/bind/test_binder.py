@@ -57,7 +57,7 @@ def slow_down(seconds: float) -> errors.Retry:
             pod_json(node="other"),
             [],
             "already assigned; the pod is on other",
-            id="somebody else chose another node",
+            id="bound to another node by another client",
         ),
         pytest.param(
             pod_json(uid="another"),
@@ -108,7 +108,7 @@ def test_members_are_bound_together_and_fail_alone() -> None:
     assert api.nodes() == {"a": "n", "b": "other", "c": "n"}
 
 
-def test_the_assignment_rides_on_the_binding() -> None:
+def test_the_binding_carries_the_assignment() -> None:
     api = FarSide(pod_json())
     clock = Clock()
     binder = Binder(api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5)
@@ -127,9 +127,7 @@ def test_the_assignment_rides_on_the_binding() -> None:
         pytest.param("no", None, False, id="no status"),
     ],
 )
-def test_what_is_refused_for_good_is_told_apart(
-    text: str, status: int | None, permanent: bool
-) -> None:
+def test_permanent_rejections(text: str, status: int | None, permanent: bool) -> None:
     api = FarSide(pod_json())
     api.faults.append(errors.Refused(text, status=status))
     (result,), _ = bind(api, a_pod())
@@ -137,7 +135,7 @@ def test_what_is_refused_for_good_is_told_apart(
     assert result.permanent is permanent
 
 
-def test_pods_that_were_refused_before_are_tried_before_the_others() -> None:
+def test_pods_that_were_rejected_before_are_tried_before_the_others() -> None:
     async def run(*faults: Exception | None) -> tuple[list[str], int]:
         api = FarSide(*(pod_json(name) for name in "abc"))
         api.faults.extend(faults)
@@ -152,7 +150,7 @@ def test_pods_that_were_refused_before_are_tried_before_the_others() -> None:
     assert asyncio.run(run(errors.Refused("no", status=403))) == ([why, "no", why], 1)
 
 
-def test_a_bind_that_may_have_happened_counts_until_the_api_says_otherwise() -> None:
+def test_a_bind_that_may_have_succeeded_counts_until_the_api_shows_otherwise() -> None:
     class Silent(FarSide):
         silence = 50
 
@@ -168,7 +166,7 @@ def test_a_bind_that_may_have_happened_counts_until_the_api_says_otherwise() -> 
     assert (isinstance(result, Bound), api.silence, took > 5.0) == (True, 0, True)
 
 
-def test_who_leads_no_more_posts_nothing() -> None:
+def test_a_former_leader_posts_nothing() -> None:
     api = FarSide(pod_json())
     clock = Clock()
     binder = Binder(

@@ -38,7 +38,7 @@ def gang(bench: Bench, count: int, *, size: int | None = None, **more: Any) -> N
 # --- gates ---
 
 
-def test_the_gang_gate_is_lifted_when_the_gang_is_complete_and_not_before() -> None:
+def test_the_gang_gate_is_removed_when_the_gang_is_complete_and_not_before() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         gang(bench, 2, size=3, schedulingGates=[OURS])
@@ -61,7 +61,7 @@ def test_the_gang_gate_is_lifted_when_the_gang_is_complete_and_not_before() -> N
     )
 
 
-def test_a_gate_of_somebody_else_keeps_the_pod_out_and_stays() -> None:
+def test_a_pod_with_another_gate_is_no_member_and_keeps_that_gate() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         gang(bench, 1, size=2)
@@ -89,7 +89,7 @@ def test_a_gated_pod_has_events_and_keeps_its_condition() -> None:
     assert play(story) == ([("g-0", "waiting for pod group g: 1/2 pods exist")], [])
 
 
-def test_members_above_the_size_are_planned_while_the_gate_of_another_is_lifted() -> None:
+def test_members_above_the_size_are_planned_while_the_gate_of_another_is_removed() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a", cpu="9")
         gang(bench, 2)
@@ -106,7 +106,7 @@ def test_members_above_the_size_are_planned_while_the_gate_of_another_is_lifted(
     )
 
 
-def test_a_gate_that_cannot_be_lifted_is_reported_and_asked_for_again() -> None:
+def test_a_gate_that_cannot_be_removed_is_reported_and_retried() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         gang(bench, 1, schedulingGates=[OURS])
@@ -167,7 +167,7 @@ def test_a_bare_driver_and_pods_of_a_controller_are_one_gang() -> None:
 # --- forming for too long ---
 
 
-def test_a_gang_that_forms_for_too_long_is_told_so_and_never_called_unschedulable() -> None:
+def test_a_gang_that_forms_past_its_timeout_is_reported_and_never_unschedulable() -> None:
     async def story(bench: Bench) -> Any:
         gang(bench, 1, size=2)
         await bench.settle(1.0)
@@ -179,7 +179,7 @@ def test_a_gang_that_forms_for_too_long_is_told_so_and_never_called_unschedulabl
     assert play(story) == ([("g-0", text)], [("g-0", "WaitingForPodGroup", text)])
 
 
-def test_all_missing_members_of_a_gang_without_room_are_marked_together() -> None:
+def test_all_missing_members_of_an_unschedulable_gang_are_marked_together() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a", cpu="1")
         gang(bench, 3, size=2)
@@ -192,7 +192,7 @@ def test_all_missing_members_of_a_gang_without_room_are_marked_together() -> Non
 # --- leadership ---
 
 
-def test_nothing_is_decided_or_written_by_who_does_not_lead() -> None:
+def test_a_standby_decides_and_writes_nothing() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         bench.leading = False
@@ -208,7 +208,7 @@ def test_nothing_is_decided_or_written_by_who_does_not_lead() -> None:
     assert play(story) == (({"p": "", "g-0": ""}, []), "a")
 
 
-def test_a_leader_that_was_frozen_binds_nothing_when_it_wakes() -> None:
+def test_a_leader_that_was_frozen_binds_nothing_when_it_resumes() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         bench.pod("p")
@@ -259,7 +259,7 @@ def test_a_waiting_pod_can_be_inspected_by_uid_and_by_key() -> None:
     )
 
 
-def test_the_books_agree_with_the_pods() -> None:
+def test_the_cache_agrees_with_the_pods() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a", cpu="8", zones=2)
         bench.node("b", cpu="2")

@@ -40,8 +40,8 @@ def refusal() -> errors.Refused:
 # --- repair and release ---
 
 
-async def is_partial(bench: Bench, *, owner: str | None = "job-1") -> None:
-    """Two of three members are bound; the third one's bind fails, and then its room is taken."""
+async def make_partial(bench: Bench, *, owner: str | None = "job-1") -> None:
+    """Two of three members are bound; the bind of the third fails, and another pod takes its capacity."""
     bench.node("a", cpu="3")
     bench.api.faults.extend([None, None, errors.Conflict("not now")])
     gang(bench, 3, owner=owner)
@@ -64,9 +64,9 @@ def test_a_member_whose_bind_failed_is_planned_again_before_anything_else() -> N
     assert play(story) == {"g-0": "a", "g-1": "a", "urgent": ""}
 
 
-def test_a_gang_that_cannot_be_completed_in_time_is_released_and_starts_whole() -> None:
+def test_a_gang_that_stays_partial_past_its_timeout_is_evicted_and_starts_complete() -> None:
     async def story(bench: Bench) -> Any:
-        await is_partial(bench)
+        await make_partial(bench)
         before = bench.api.nodes(), len(bench.scheduler.partial_gangs)
         await bench.settle(10.2)
         bench.show_all()
@@ -88,9 +88,9 @@ def test_a_gang_that_cannot_be_completed_in_time_is_released_and_starts_whole() 
     )
 
 
-def test_room_that_appears_in_time_completes_the_gang_instead() -> None:
+def test_capacity_that_becomes_free_in_time_completes_the_gang_instead() -> None:
     async def story(bench: Bench) -> Any:
-        await is_partial(bench)
+        await make_partial(bench)
         bench.node("b", cpu="1")
         await bench.settle(5.0)
         bench.show_all()
@@ -115,11 +115,11 @@ def test_room_that_appears_in_time_completes_the_gang_instead() -> None:
         ),
     ],
 )
-def test_members_that_are_not_deleted_are_reported_once(
+def test_retained_members_are_reported_once(
     owner: str | None, policy: StaleGangPolicy, why: str
 ) -> None:
     async def story(bench: Bench) -> Any:
-        await is_partial(bench, owner=owner)
+        await make_partial(bench, owner=owner)
         for _ in range(4):
             await bench.settle(11.0)
         return bench.api.deletes, bench.told("GangTimedOut"), len(bench.scheduler.partial_gangs)
@@ -144,7 +144,7 @@ def scheduled_at(time: str) -> dict[str, Any]:
         pytest.param("2026-01-01T01:00:00Z", [], id="it replaces a member that was lost"),
     ],
 )
-def test_a_gang_found_short_is_judged_by_whether_its_waiting_members_are_older_than_its_binds(
+def test_a_gang_found_partial_is_evicted_if_waiting_members_are_older_than_its_binds(
     created: str, want: list[str]
 ) -> None:
     async def story(bench: Bench) -> Any:
@@ -161,7 +161,7 @@ def test_a_gang_found_short_is_judged_by_whether_its_waiting_members_are_older_t
     assert play(story) == want
 
 
-def test_a_gang_found_short_is_finished_first_where_there_is_room() -> None:
+def test_a_gang_found_partial_is_completed_first_if_capacity_is_free() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a", cpu="3")
         for i in range(2):
@@ -175,7 +175,7 @@ def test_a_gang_found_short_is_finished_first_where_there_is_room() -> None:
     assert play(story) == ("a", "", [])
 
 
-def test_a_gang_found_short_that_nobody_waits_for_is_left_alone() -> None:
+def test_a_gang_found_partial_without_waiting_members_is_not_evicted() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         bench.pod("g-0", gang=("g", 3), owner="job-1", node="a")
@@ -186,7 +186,7 @@ def test_a_gang_found_short_that_nobody_waits_for_is_left_alone() -> None:
     assert play(story) == []
 
 
-def test_a_gang_whose_pods_complete_one_by_one_is_never_released() -> None:
+def test_a_gang_whose_pods_finish_one_by_one_is_never_evicted() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         gang(bench, 3, owner="job-1")
@@ -201,9 +201,9 @@ def test_a_gang_whose_pods_complete_one_by_one_is_never_released() -> None:
     assert play(story) == ([], 0)
 
 
-def test_a_release_that_is_not_answered_is_tried_again() -> None:
+def test_an_eviction_without_a_response_is_retried() -> None:
     async def story(bench: Bench) -> Any:
-        await is_partial(bench)
+        await make_partial(bench)
         bench.api.delete_faults.extend([errors.Retry("503")] * 3)
         await bench.settle(10.2)
         return sorted(bench.api.deletes)
@@ -223,11 +223,11 @@ class Slow(FarSide):
         await super().delete(*args, **more)
 
 
-def test_nobody_plans_a_gang_while_it_is_released() -> None:
+def test_a_gang_is_not_planned_while_its_members_are_evicted() -> None:
     async def story() -> Any:
         api = Slow()
         bench = Bench(api)
-        await is_partial(bench)
+        await make_partial(bench)
         bench.now += 10.2
         await bench.scheduler.drain()
         bench.node("b", cpu="3")
@@ -244,7 +244,7 @@ def test_nobody_plans_a_gang_while_it_is_released() -> None:
 # --- refused for good ---
 
 
-def test_a_pod_that_may_not_be_bound_is_left_alone_for_minutes_and_says_so() -> None:
+def test_a_pod_whose_binding_is_rejected_is_retried_after_minutes_and_reported() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         bench.api.faults.append(refusal())
@@ -261,7 +261,7 @@ def test_a_pod_that_may_not_be_bound_is_left_alone_for_minutes_and_says_so() -> 
     assert play(story) == (QueueState.REFUSED, 1, [("p", "BindingRefused", text)], {"p": "a"})
 
 
-def test_a_gang_with_a_refused_member_is_released_once_and_then_tried_by_that_member_first() -> (
+def test_a_gang_with_a_rejected_member_is_evicted_once_and_then_tried_by_that_member_first() -> (
     None
 ):
     async def story(bench: Bench) -> Any:
@@ -329,7 +329,7 @@ def test_nodes_are_held_for_a_starving_gang_against_small_pods() -> None:
     )
 
 
-def test_a_hold_ends_after_a_bounded_time_and_others_are_woken() -> None:
+def test_a_hold_expires_and_others_are_planned() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a", cpu="2")
         bench.pod("old", node="a", schedulerName="other")

@@ -51,7 +51,7 @@ def test_a_retry(phases: tuple[str, ...], owner: str, want: str) -> None:
     assert asyncio.run(story()) == (want, 0)
 
 
-def test_a_retry_is_not_taken_for_half_a_gang() -> None:
+def test_a_retry_does_not_make_the_gang_partial() -> None:
     async def story() -> tuple[Any, bool]:
         bench = Bench()
         await ended(bench, "Succeeded", "Succeeded", "Failed")

@@ -20,14 +20,14 @@ OURS, FOREIGN = {"name": vocabulary.GANG_GATE}, {"name": "example.io/quota"}
     [
         pytest.param(a_pod(), (False, True), id="no gate"),
         pytest.param(a_pod(schedulingGates=[OURS]), (True, True), id="the gang gate alone"),
-        pytest.param(a_pod(schedulingGates=[FOREIGN]), (False, False), id="somebody else's"),
+        pytest.param(a_pod(schedulingGates=[FOREIGN]), (False, False), id="of another controller"),
         pytest.param(a_pod(schedulingGates=[OURS, FOREIGN]), (False, False), id="both"),
         pytest.param(a_pod(node="n"), (False, False), id="has a node"),
         pytest.param(a_pod(deleted=True, schedulingGates=[OURS]), (True, False), id="is going"),
         pytest.param(a_pod(status={"phase": "Failed"}), (False, False), id="has ended"),
     ],
 )
-def test_who_waits(pod: Pod, want: tuple[bool, bool]) -> None:
+def test_pods_behind_the_gang_gate(pod: Pod, want: tuple[bool, bool]) -> None:
     assert (gated_by_gang_only(pod), is_schedulable(pod)) == want
 
 
@@ -69,7 +69,7 @@ def lift(
     ("there", "more", "want"),
     [
         pytest.param(pod_json(schedulingGates=[OURS]), {}, (["p"], []), id="lifted once"),
-        pytest.param(pod_json(), {}, ([], []), id="somebody was quicker"),
+        pytest.param(pod_json(), {}, ([], []), id="already removed"),
         pytest.param(
             pod_json(schedulingGates=[FOREIGN, OURS]), {}, ([], []), id="another gate came before"
         ),
@@ -83,15 +83,15 @@ def lift(
         ),
     ],
 )
-def test_lifting(there: dict[str, Any], more: dict[str, Any], want: tuple[Any, Any]) -> None:
+def test_gate_removal(there: dict[str, Any], more: dict[str, Any], want: tuple[Any, Any]) -> None:
     assert lift(there, **more) == want
 
 
-def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
+def test_a_patch_without_a_response_is_retried() -> None:
     faults = [errors.Retry("503"), errors.Retry("503")]
     assert lift(pod_json(schedulingGates=[OURS]), *faults) == (["p"], [])
 
 
-def test_a_refusal_is_heard_and_not_repeated() -> None:
+def test_a_rejection_is_reported_and_not_retried() -> None:
     faults = [errors.Refused("no right", status=403)]
     assert lift(pod_json(schedulingGates=[OURS]), *faults) == ([], ["p: no right"])

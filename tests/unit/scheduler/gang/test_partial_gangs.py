@@ -70,7 +70,7 @@ DONE = {"phase": "Succeeded"}
         pytest.param([a_pod("p", node="n")], False, id="no gang at all"),
     ],
 )
-def test_half_bound(story: list[Pod], half: bool) -> None:
+def test_partial_gangs(story: list[Pod], half: bool) -> None:
     books = PartialGangTracker()
     for pod in story:
         books.put(pod)
@@ -84,7 +84,7 @@ def test_half_bound(story: list[Pod], half: bool) -> None:
         pytest.param("Succeeded", False, id="siblings that succeeded did their part"),
     ],
 )
-def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) -> None:
+def test_a_witnessed_gang_counts_only_members_that_succeeded(phase: str, half: bool) -> None:
     books = PartialGangTracker()
     for i in range(2):
         books.put(member(i, status={"phase": phase}))
@@ -94,7 +94,7 @@ def test_a_gang_bound_here_is_judged_by_what_was_seen(phase: str, half: bool) ->
     assert (books.is_partial(G), books.describe(G).witnessed) == (half, True)
 
 
-def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_whole() -> None:
+def test_a_member_deleted_during_the_last_bind_leaves_the_gang_complete() -> None:
     books = PartialGangTracker()
     books.start_binding(G)
     for i in range(3):
@@ -105,7 +105,7 @@ def test_a_member_that_went_while_the_last_bind_was_answered_leaves_the_gang_who
     assert books.is_partial(G) is False
 
 
-def test_time_counts_from_when_the_leader_looks() -> None:
+def test_the_timeout_counts_from_the_first_tick_of_the_leader() -> None:
     books = PartialGangTracker()
     books.put(member(0))
     never = books.due_at(G)
@@ -116,7 +116,7 @@ def test_time_counts_from_when_the_leader_looks() -> None:
     assert (never, first, books.due_at(G)) == (float("inf"), 60.15, 80.15)
 
 
-def test_the_size_may_stand_in_an_object_that_changes() -> None:
+def test_the_size_may_come_from_a_pod_group_that_changes() -> None:
     sizes: dict[GangKey, PodGroup] = {}
     books = PartialGangTracker(sizes.get)
     label = {"scheduling.x-k8s.io/pod-group": "g"}
@@ -130,7 +130,7 @@ def test_the_size_may_stand_in_an_object_that_changes() -> None:
     assert (unknown, known, timeout, books.is_partial(G)) == (False, True, 7.0, False)
 
 
-def test_nothing_is_kept_about_gangs_that_are_gone() -> None:
+def test_gangs_without_pods_are_forgotten() -> None:
     books = PartialGangTracker()
     for i in range(2):
         books.put(member(i))

@@ -29,7 +29,7 @@ def x_group(**spec: Any) -> dict[str, Any]:
             read_native_pod_group(native({"gang": {"minCount": 4}})), PodGroup(4), id="native gang"
         ),
         pytest.param(
-            read_native_pod_group(native({"basic": {}})), PodGroup(1), id="basic holds nobody back"
+            read_native_pod_group(native({"basic": {}})), PodGroup(1), id="basic has no minimum"
         ),
         pytest.param(
             read_x_k8s_pod_group(x_group(minMember=3)), PodGroup(3), id="scheduler-plugins"
@@ -69,7 +69,7 @@ def test_objects_are_read(found: PodGroup, want: PodGroup) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_named(read: Any, obj: dict[str, Any], text: str) -> None:
+def test_invalid_fields_are_named(read: Any, obj: dict[str, Any], text: str) -> None:
     with pytest.raises(ModelError) as caught:
         read(obj)
     assert str(caught.value) == text
@@ -79,7 +79,7 @@ def put(kind: EventKind, group: PodGroup | None) -> WatchEvent[PodGroup | None]:
     return WatchEvent(kind, ("ns", "g"), group, None)
 
 
-def test_changes_are_heard_once_and_the_larger_size_counts() -> None:
+def test_each_change_is_reported_once_and_the_larger_size_counts() -> None:
     heard: list[GangKey] = []
     groups = PodGroups(heard.append)
     found = [groups.find(G)]

@@ -48,7 +48,7 @@ def member(name: str, *, owned: bool = True, **more: Any) -> dict[str, Any]:
             member("p", owned=False),
             StaleGangPolicy.EVICT,
             MemberFate.BARE,
-            id="nobody recreates it",
+            id="no controller recreates it",
         ),
         pytest.param(
             member("p", schedulerName="other"),
@@ -73,7 +73,7 @@ def born(second: int) -> Pod:
         pytest.param([AT - 1, AT], [born(5)], False, id="in the same second"),
         pytest.param([AT - 1, AT], [born(6), born(1)], False, id="one was left out of the plan"),
         pytest.param([AT, None], [born(9)], False, id="a bind whose time is not known"),
-        pytest.param([AT], [], False, id="nobody waits"),
+        pytest.param([AT], [], False, id="no member waits"),
     ],
 )
 def test_was_complete(bound: Sequence[float | None], waiting: Sequence[Pod], want: bool) -> None:
@@ -158,7 +158,9 @@ def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:
         ),
     ],
 )
-def test_answers(there: list[dict[str, Any]], faults: list[Exception], want: MemberFate) -> None:
+def test_eviction_errors(
+    there: list[dict[str, Any]], faults: list[Exception], want: MemberFate
+) -> None:
     api = FarSide(*there)
     api.delete_faults.extend(faults)
     outcome, _ = release(api, member("a"))
@@ -166,7 +168,7 @@ def test_answers(there: list[dict[str, Any]], faults: list[Exception], want: Mem
     assert [pod["metadata"]["uid"] for pod in api.pods.values()] in ([], ["another"], ["uid-a"])
 
 
-def test_who_leads_no_more_deletes_nothing() -> None:
+def test_a_former_leader_deletes_nothing() -> None:
     api = FarSide(member("a"))
     outcome, told = release(api, member("a"), may_write=False)
     assert (outcome.fates, api.deletes, told) == ((("uid-a", MemberFate.UNREACHED),), [], [])

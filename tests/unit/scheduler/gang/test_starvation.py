@@ -32,7 +32,7 @@ def busy(node: str, cpu: int) -> tuple[Pod, str]:
             [busy("a", 3), busy("b", 1), busy("c", 4)],
             [],
             {"b"},
-            id="the one with most room, of which one suffices",
+            id="the one with most capacity, if one suffices",
         ),
         pytest.param(
             nodes(a=2, b=2, c=2),
@@ -71,7 +71,9 @@ GANG = a_unit(a_gang(2, priority=5))
         pytest.param({"priority": 5, "gang": ("g", 1)}, set(), id="the gang itself"),
     ],
 )
-def test_who_is_kept_out(pod: dict[str, Any], want: set[str]) -> None:
+def test_held_nodes_are_closed_to_units_of_no_higher_priority(
+    pod: dict[str, Any], want: set[str]
+) -> None:
     holding = StarvationProtection(seconds=100.0)
     holding.begin(GANG, frozenset({"n"}), 0.0)
     assert holding.closed_to(a_unit([a_pod(**pod)])) == want
@@ -92,7 +94,7 @@ def test_one_hold_at_a_time_and_the_next_only_after_as_long_again() -> None:
     )
 
 
-def test_a_search_in_vain_is_not_repeated_at_once() -> None:
+def test_a_search_without_a_result_is_not_repeated_at_once() -> None:
     holding = StarvationProtection(seconds=100.0)
     holding.begin(GANG, frozenset(), 0.0)
     assert (holding.hold, holding.may_hold(GANG, 150.0), holding.may_hold(GANG, 200.0)) == (

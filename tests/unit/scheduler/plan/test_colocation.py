@@ -135,9 +135,7 @@ def test_held_nodes(closed: frozenset[str], want: dict[str, str] | str) -> None:
         pytest.param(4, {"p": "a"}, id="less important"),
     ],
 )
-def test_pods_that_another_scheduler_makes_room_for(
-    priority: int, want: dict[str, str] | str
-) -> None:
+def test_pods_nominated_by_another_scheduler(priority: int, want: dict[str, str] | str) -> None:
     snapshot = Snapshot.of([a_node("a", cpu="4")])
     nominee = a_pod(
         "other",

@@ -103,7 +103,7 @@ def holders(capacity: list[int], rows: list[int], wanted: int, count: int) -> li
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=8),
     st.integers(1, 12),
 )
-def test_against_trying_everything(nodes: list[tuple[int, int]], wanted: int) -> None:
+def test_against_exhaustive_search(nodes: list[tuple[int, int]], wanted: int) -> None:
     capacity, racks = [free for free, _ in nodes], [rack for _, rack in nodes]
     everywhere = list(range(len(capacity)))
     fewest = next((n for n in range(1, 9) if holders(capacity, everywhere, wanted, n)), None)

@@ -51,7 +51,7 @@ def outcome(unit: Unit, snapshot: Snapshot) -> dict[str, str] | str:
             [a_node("a", gpus=8), a_node("b", cpu="1")],
             {"cpu": "2"},
             "a",
-            id="a host with GPUs takes others when nothing else has room",
+            id="a GPU host takes other pods if no other host has capacity",
         ),
         pytest.param(
             [a_node("a", cpu="64", gpus=8), a_node("b", cpu="128", gpus=2)],
@@ -75,7 +75,7 @@ def outcome(unit: Unit, snapshot: Snapshot) -> dict[str, str] | str:
             [a_node("a", taints=[{**TAINT, "effect": "PreferNoSchedule"}])],
             {},
             "a",
-            id="a soft taint keeps nobody out",
+            id="a soft taint does not filter",
         ),
         pytest.param(
             [a_node("a", unschedulable=True)],
@@ -170,7 +170,7 @@ def test_node_choice(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
         ),
     ],
 )
-def test_refusals(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
+def test_unschedulable_pods(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
     assert outcome(unit_of(a_pod(**pod)), Snapshot.of(nodes)) == want
 
 
@@ -191,7 +191,7 @@ def test_a_gpu_sold_as_80_gb_satisfies_80gi() -> None:
         ),
     ],
 )
-def test_who_asked_for_a_strict_policy(by: str, want: dict[str, str] | str) -> None:
+def test_the_origin_of_a_strict_policy(by: str, want: dict[str, str] | str) -> None:
     profile = f'{{"numa":{{"policy":"single-numa","by":"{by}"}}}}'
     pod = a_pod(numa="single-numa", annotations={vocabulary.PROFILE_ANNOTATION: profile})
     assert outcome(unit_of(pod), Snapshot.of([a_node("a")])) == want
@@ -293,7 +293,7 @@ def test_gangs(nodes: list[Node], pods: list[Pod], bound: int, want: dict[str, s
     assert (outcome(unit_of(*pods, bound=bound), snapshot), snapshot.state()) == (want, before)
 
 
-def test_who_is_left_of_a_gang_learns_why() -> None:
+def test_unplaced_members_get_their_reasons() -> None:
     plan = planner.plan(unit_of(*a_gang(3, size=2)), Snapshot.of([a_node("a", cpu="2")]))
     assert isinstance(plan, Placed)
     assert (
@@ -305,7 +305,7 @@ def test_who_is_left_of_a_gang_learns_why() -> None:
     )
 
 
-def test_a_remembered_refusal_ends_with_what_is_freed() -> None:
+def test_a_memoised_misfit_ends_when_capacity_is_freed() -> None:
     holder = a_pod("holder", cpu="4")
     snapshot, memo = Snapshot.of([a_node("a")], [(holder, "a")]), planner.Memo()
     unit = unit_of(a_pod())
@@ -316,7 +316,7 @@ def test_a_remembered_refusal_ends_with_what_is_freed() -> None:
     assert (first, type(now)) == (again, Placed)
 
 
-def test_a_remembered_refusal_does_not_name_another_gang() -> None:
+def test_a_memoised_misfit_does_not_name_another_gang() -> None:
     snapshot, memo = Snapshot.of([a_node("a", cpu="1")]), planner.Memo()
     texts = [
         plan.text

@@ -126,7 +126,7 @@ def check_inside(node: Node, here: list[Placement]) -> None:
 
 @FEW
 @given(clusters(), workloads())
-def test_a_restart_finds_the_same_picture(nodes: list[Node], pods: list[Pod]) -> None:
+def test_a_restart_builds_the_same_snapshot(nodes: list[Node], pods: list[Pod]) -> None:
     """Everything that counts can be rebuilt from the nodes and the bound pods alone."""
     cache, memo = Cache(), planner.Memo()
     for node in nodes:

@@ -16,17 +16,17 @@ from tests.unit.scheduler.provisioning.fake_requests import TENANT, Scene, all_o
 pytestmark = pytest.mark.timeout(30)
 
 
-async def nothing_is_asked_for(scene: Scene) -> None:
+async def no_provisioning(scene: Scene) -> None:
     scene.gang(3)
 
 
-async def half_of_it_is_bound(scene: Scene) -> None:
+async def the_gang_is_partial(scene: Scene) -> None:
     scene.bench.pod("g-0", gang=("g", 3), node="n")
     for number in (1, 2, 3):
         scene.bench.pod(f"g-{number}", gang=("g", 3))
 
 
-async def members_come_later(scene: Scene) -> None:
+async def members_are_created_later(scene: Scene) -> None:
     scene.gang(2)
     await scene.bench.settle(1.0)
     await scene.bench.written()
@@ -40,22 +40,22 @@ async def members_above_the_minimum(scene: Scene) -> None:
     scene.gang(4, size=2)
 
 
-async def one_asks_in_vain(scene: Scene) -> None:
+async def one_has_an_unsupported_request(scene: Scene) -> None:
     scene.gang(1, size=2)
     scene.bench.pod("g-1", gang=("g", 2), numa="sideways")
 
 
-async def one_above_the_minimum_asks_in_vain(scene: Scene) -> None:
+async def one_above_the_minimum_has_an_unsupported_request(scene: Scene) -> None:
     scene.gang(2)
     scene.bench.pod("g-2", gang=("g", 2), numa="sideways")
 
 
-async def the_quota_goes_not_all_the_way(scene: Scene) -> None:
+async def the_quota_covers_some(scene: Scene) -> None:
     scene.bench.scheduler.adopt(quota(cpu="3"))
     scene.gang(4, size=2, labels=TENANT)
 
 
-async def the_quota_goes_nowhere(scene: Scene) -> None:
+async def the_quota_covers_none(scene: Scene) -> None:
     scene.bench.scheduler.adopt(quota(cpu="1"))
     scene.gang(2, labels=TENANT)
 
@@ -63,36 +63,40 @@ async def the_quota_goes_nowhere(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("story", "want"),
     [
-        pytest.param(nothing_is_asked_for, all_of(3, "Unschedulable"), id="all at once"),
+        pytest.param(no_provisioning, all_of(3, "Unschedulable"), id="all at once"),
         pytest.param(
-            half_of_it_is_bound,
+            the_gang_is_partial,
             {f"g-{i}": "Unschedulable" for i in (1, 2, 3)},
             id="all that are missing of a gang that is half bound",
         ),
-        pytest.param(members_come_later, all_of(4, "Unschedulable"), id="those that come later"),
+        pytest.param(
+            members_are_created_later, all_of(4, "Unschedulable"), id="those that come later"
+        ),
         pytest.param(
             members_above_the_minimum,
             {"g-2": "Unschedulable", "g-3": "Unschedulable"},
-            id="those above the minimum that find no room",
+            id="members above the minimum that do not fit",
         ),
         pytest.param(
-            one_asks_in_vain, all_of(2, "InvalidRequest"), id="nobody where no node would help"
+            one_has_an_unsupported_request,
+            all_of(2, "InvalidRequest"),
+            id="no member if no node would help",
         ),
         pytest.param(
-            one_above_the_minimum_asks_in_vain,
+            one_above_the_minimum_has_an_unsupported_request,
             {**all_of(2, "Unschedulable"), "g-2": "InvalidRequest"},
             id="not the member above the minimum that no node would help",
         ),
         pytest.param(
-            the_quota_goes_not_all_the_way,
+            the_quota_covers_some,
             {**all_of(3, "Unschedulable"), "g-3": "QuotaExceeded"},
-            id="not the member for which the quota has no room",
+            id="not the member that the quota does not cover",
         ),
-        pytest.param(the_quota_goes_nowhere, all_of(2, "QuotaExceeded"), id="nobody over quota"),
+        pytest.param(the_quota_covers_none, all_of(2, "QuotaExceeded"), id="no member over quota"),
     ],
 )
 @pytest.mark.parametrize("asking", [False, True], ids=["seen as pods", "asked for"])
-def test_who_wants_another_node(
+def test_which_members_are_unschedulable(
     story: Callable[[Scene], Awaitable[None]], want: dict[str, str], asking: bool
 ) -> None:
     async def run() -> dict[str, str]:
@@ -110,10 +114,10 @@ def test_who_wants_another_node(
     assert asyncio.run(run()) == want
 
 
-def test_the_member_beyond_the_quota_is_told_how_far_it_goes() -> None:
+def test_the_member_over_quota_gets_the_covered_number() -> None:
     async def run() -> Scene:
         scene = Scene()
-        await the_quota_goes_not_all_the_way(scene)
+        await the_quota_covers_some(scene)
         await scene.bench.settle()
         return scene
 
@@ -149,5 +153,5 @@ REQUEST = "train-0123456789-1"
         f"`{conditions.PROVISIONING}`",
     ],
 )
-def test_what_is_said_is_on_the_page_about_troubleshooting(text: str) -> None:
+def test_messages_are_on_the_troubleshooting_page(text: str) -> None:
     assert text in PAGE

@@ -55,7 +55,7 @@ def free_port() -> int:
         return port
 
 
-def test_metrics_carry_the_product_s_prefix_and_read_figures_when_asked() -> None:
+def test_metrics_have_the_product_prefix_and_gauges_are_read_on_scrape() -> None:
     status, text = asyncio.run(ask("/metrics", ""))
     names = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[:1] != "#"}
     assert status == 200

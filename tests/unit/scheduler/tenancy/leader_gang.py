@@ -6,8 +6,8 @@ from typing import Any
 from cluster.informer import EventKind, WatchEvent
 from scheduler.tenancy.reservation import objects
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.builders import leader, member, settle_gang
 from tests.unit.scheduler.tenancy.fake_reservations import Shelf, follow
-from tests.unit.scheduler.tenancy.reservation.test_members import driver, executor, stand_still
 
 TWO, ONE = [("a", "2 x cpu 1")], [("a", "1 x cpu 1")]
 SHORT = [("a", "1 x cpu 1, reserved capacity for 1 of 2; searching for the rest")]
@@ -55,20 +55,20 @@ Story = Callable[[Scene], Awaitable[None]]
 
 
 async def a_driver_waits(scene: Scene) -> None:
-    driver(scene.bench, "a", 3)
-    await stand_still(scene.bench)
+    leader(scene.bench, "a", 3)
+    await settle_gang(scene.bench)
     await follow(scene.bench)
 
 
 async def a_member_comes(scene: Scene) -> None:
     await a_driver_waits(scene)
-    executor(scene.bench, "a", 1, 3)
+    member(scene.bench, "a", 1, 3)
     await follow(scene.bench)
 
 
 async def all_members_come(scene: Scene) -> None:
     await a_member_comes(scene)
-    executor(scene.bench, "a", 2, 3)
+    member(scene.bench, "a", 2, 3)
     await follow(scene.bench)
 
 

@@ -2,38 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
-from policies.documents.tenancy import Backfill, Quota
+from policies.documents.tenancy import Quota
 from policies.engine.policyset import PolicyTables as PolicyTables
 from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.builders import STARTED, backfill, pending_pod, running_pod
 
 pytestmark = pytest.mark.timeout(30)
 
 Story = Callable[[Bench], Awaitable[None]]
-BEGAN = {"phase": "Running", "startTime": "1970-01-01T00:01:40Z"}  # when the clock begins
-
-
-def backfill(**said: Any) -> PlacementTables:
-    return PlacementTables(
-        policy=PolicyTables({}, {}, {}, (), backfill=Backfill.model_validate(said))
-    )
-
-
-def runs(bench: Bench, name: str, node: str, lasts: str | None = None, **more: Any) -> None:
-    bench.pod(name, node=node, owner="job", status=BEGAN, **_lasting(lasts, more))
-
-
-def comes(bench: Bench, name: str, lasts: str | None = None, **more: Any) -> None:
-    bench.pod(name, **_lasting(lasts, more))
-
-
-def _lasting(lasts: str | None, more: dict[str, Any]) -> dict[str, Any]:
-    notes = {"scheduling.kubenexus.io/expected-duration": lasts} if lasts else {}
-    return {"cpu": "0", "gpus": 1, "annotations": notes, **more}
 
 
 async def scene(bench: Bench, *, policy: PlacementTables | None = None) -> None:
@@ -41,10 +21,10 @@ async def scene(bench: Bench, *, policy: PlacementTables | None = None) -> None:
     bench.scheduler.adopt(policy or backfill())
     bench.node("n1", gpus=2)
     bench.node("n2", gpus=2)
-    runs(bench, "r1", "n1", "300s")
-    runs(bench, "r2", "n2", "200s")
+    running_pod(bench, "r1", "n1", "300s")
+    running_pod(bench, "r2", "n2", "200s")
     for i in range(2):
-        comes(bench, f"g{i}", "1h", gpus=2, gang=("g", 2))
+        pending_pod(bench, f"g{i}", "1h", gpus=2, gang=("g", 2))
     await bench.settle()
     await bench.settle(1.5)
 
@@ -55,13 +35,13 @@ async def the_time_is_told(bench: Bench) -> None:
 
 async def short_work_goes_ahead(bench: Bench) -> None:
     await scene(bench)
-    comes(bench, "short", "250s")
+    pending_pod(bench, "short", "250s")
     await bench.settle()
 
 
 async def long_work_waits(bench: Bench) -> None:
     await scene(bench)
-    comes(bench, "long", "400s")
+    pending_pod(bench, "long", "400s")
     await bench.settle()
 
 
@@ -70,44 +50,44 @@ async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
     said = PolicyTables({}, {}, {}, (), quotas={"t": quota})
     await scene(bench, policy=PlacementTables(policy=said))
     for name in ("first", "second"):
-        comes(bench, name, "400s", labels={"tenant.kubenexus.io/name": "t"})
+        pending_pod(bench, name, "400s", labels={"tenant.kubenexus.io/name": "t"})
         await bench.settle()
 
 
 async def work_of_unknown_length_waits(bench: Bench) -> None:
     await scene(bench)
-    comes(bench, "unknown")
+    pending_pod(bench, "unknown")
     await bench.settle()
 
 
 async def long_work_goes_elsewhere(bench: Bench) -> None:
     await scene(bench)
     bench.node("n3", gpus=1)
-    comes(bench, "long", "400s")
+    pending_pod(bench, "long", "400s")
     await bench.settle()
 
 
 async def room_to_spare_is_open(bench: Bench) -> None:
     bench.scheduler.adopt(backfill())
     bench.node("n1", gpus=3)
-    runs(bench, "r1", "n1", "300s")
-    runs(bench, "r2", "n1", "300s")
-    comes(bench, "p", "1h", gpus=2)
+    running_pod(bench, "r1", "n1", "300s")
+    running_pod(bench, "r2", "n1", "300s")
+    pending_pod(bench, "p", "1h", gpus=2)
     await bench.settle()
     await bench.settle(1.5)
-    comes(bench, "long", "900s")
+    pending_pod(bench, "long", "900s")
     await bench.settle()
 
 
 async def a_type_says_how_long(bench: Bench) -> None:
     await scene(bench, policy=backfill(durations=[{"type": "batch", "duration": "60s"}]))
-    comes(bench, "typed", labels={"workload.kubenexus.io/type": "batch"})
+    pending_pod(bench, "typed", labels={"workload.kubenexus.io/type": "batch"})
     await bench.settle()
 
 
 async def the_unit_starts_in_time(bench: Bench) -> None:
     await scene(bench)
-    comes(bench, "long", "400s")
+    pending_pod(bench, "long", "400s")
     await bench.settle()
     bench.delete("r2")
     await bench.settle(150)
@@ -125,9 +105,9 @@ async def an_overrun_is_ended(bench: Bench) -> None:
     await scene(bench, policy=backfill(overrun="preempt"))
     bench.delete("r2")
     mark = {"scheduling.kubenexus.io/backfill": "true"}
-    comes(bench, "filler", "100s", labels=mark, owner="job")
+    pending_pod(bench, "filler", "100s", labels=mark, owner="job")
     await bench.settle()
-    bench.api.pods["filler"]["status"] = BEGAN
+    bench.api.pods["filler"]["status"] = STARTED
     bench.show("filler")
     bench.delete("r1")
     await bench.settle(312)
@@ -141,14 +121,14 @@ async def an_overrun_is_ended(bench: Bench) -> None:
 async def a_lost_node_moves_it(bench: Bench) -> None:
     await scene(bench)
     bench.node("n3", gpus=2)
-    runs(bench, "r3", "n3", "900s")
+    running_pod(bench, "r3", "n3", "900s")
     bench.drop_node("n2")
     await bench.settle(2)
 
 
 async def a_higher_priority_goes_first(bench: Bench) -> None:
     await scene(bench)
-    comes(bench, "urgent", "500s", priority=10, preemptionPolicy="Never")
+    pending_pod(bench, "urgent", "500s", priority=10, preemptionPolicy="Never")
     await bench.settle()
     await bench.settle(2)
 
@@ -156,8 +136,8 @@ async def a_higher_priority_goes_first(bench: Bench) -> None:
 async def nobody_says_how_long(bench: Bench) -> None:
     bench.scheduler.adopt(backfill())
     bench.node("n1", gpus=2)
-    runs(bench, "r1", "n1")
-    comes(bench, "p", "1h", gpus=2)
+    running_pod(bench, "r1", "n1")
+    pending_pod(bench, "p", "1h", gpus=2)
     await bench.settle()
     await bench.settle(2)
 

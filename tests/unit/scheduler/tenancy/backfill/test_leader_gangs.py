@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.tenancy.backfill.test_controller import BEGAN, backfill
+from tests.unit.scheduler.tenancy.builders import STARTED, backfill, leader, settle_gang
 from tests.unit.scheduler.tenancy.leader_gang import Scene
-from tests.unit.scheduler.tenancy.reservation.test_members import driver, stand_still
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -22,9 +21,9 @@ async def story(scene: Scene) -> None:
     """Three of four CPUs are in use for a while; a driver needs all four."""
     bench = scene.bench
     bench.scheduler.adopt(backfill())
-    bench.pod("runs", node="n", cpu="3", owner="job", status=BEGAN, **lasting("300s"))
-    driver(bench, "a", 4, **lasting("1h"))
-    await stand_still(bench)
+    bench.pod("runs", node="n", cpu="3", owner="job", status=STARTED, **lasting("300s"))
+    leader(bench, "a", 4, **lasting("1h"))
+    await settle_gang(bench)
     await bench.settle(2.0)
     bench.pod("long", cpu="1", **lasting("1h"))
     bench.pod("short", cpu="1", **lasting("60s"))

@@ -12,8 +12,7 @@ import pytest
 
 from scheduler.report import events
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.backfill.test_controller import comes, runs
-from tests.unit.scheduler.tenancy.builders import GPU, tables
+from tests.unit.scheduler.tenancy.builders import GPU, pending_pod, running_pod, tables
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -32,11 +31,11 @@ async def one_more(limit: int, ends: str, tenant: str, lasts: str | None, priori
     bench.scheduler.adopt(tables(t={"max": {GPU: limit}}))
     bench.node("n1", gpus=2)
     bench.node("n2", gpus=1)
-    runs(bench, "r", "n1", "300s", **of(ends))
-    comes(bench, "p", "1h", gpus=2, **of("t"))
+    running_pod(bench, "r", "n1", "300s", **of(ends))
+    pending_pod(bench, "p", "1h", gpus=2, **of("t"))
     await bench.settle()
     await bench.settle(1.5)
-    comes(bench, "more", lasts, priority=priority, preemptionPolicy="Never", **of(tenant))
+    pending_pod(bench, "more", lasts, priority=priority, preemptionPolicy="Never", **of(tenant))
     await bench.settle()
     return bench
 

@@ -9,6 +9,7 @@ from cluster import errors
 from policies.documents.reservation import Place
 from scheduler.tenancy.reservation import controller
 from tests.unit.scheduler.bench import Bench, an_owner
+from tests.unit.scheduler.tenancy.builders import MEMBER_RESOURCES, leader, member, settle_gang
 from tests.unit.scheduler.tenancy.fake_reservations import follow
 from tests.unit.scheduler.tenancy.leader_gang import (
     ONE,
@@ -22,12 +23,6 @@ from tests.unit.scheduler.tenancy.leader_gang import (
     somebody_deletes_the_object,
     taken_over_when_the_leader_is_gone,
     the_leader_goes,
-)
-from tests.unit.scheduler.tenancy.reservation.test_members import (
-    MEMBERS,
-    driver,
-    executor,
-    stand_still,
 )
 
 pytestmark = pytest.mark.timeout(30)
@@ -43,8 +38,8 @@ async def a_deletion_fails(scene: Scene) -> None:
 
 async def creation_is_refused(scene: Scene) -> None:
     scene.shelf.faults.append(errors.Refused("may not"))
-    driver(scene.bench, "a", 3)
-    await stand_still(scene.bench)
+    leader(scene.bench, "a", 3)
+    await settle_gang(scene.bench)
 
 
 async def refused_and_tried_again(scene: Scene) -> None:
@@ -61,8 +56,8 @@ async def an_answer_is_lost(scene: Scene) -> None:
 
 async def the_bind_fails(scene: Scene) -> None:
     scene.bench.api.faults.append(errors.Refused("may not"))
-    driver(scene.bench, "a", 3)
-    await stand_still(scene.bench)
+    leader(scene.bench, "a", 3)
+    await settle_gang(scene.bench)
     await follow(scene.bench)
 
 
@@ -88,14 +83,14 @@ async def another_takes_over(scene: Scene) -> None:
 
 async def members_come_after_a_take_over(scene: Scene) -> None:
     await another_takes_over(scene)
-    executor(scene.bench, "a", 1, 3)
-    executor(scene.bench, "a", 2, 3)
+    member(scene.bench, "a", 1, 3)
+    member(scene.bench, "a", 2, 3)
     await follow(scene.bench)
 
 
 async def taken_over_with_a_member_that_no_status_shows(scene: Scene) -> None:
     await a_driver_waits(scene)
-    executor(scene.bench, "a", 1, 3)
+    member(scene.bench, "a", 1, 3)
     await scene.bench.settle()
     scene.take_over()
     await follow(scene.bench)
@@ -116,7 +111,7 @@ async def taken_over_before_the_leader_was_bound(scene: Scene) -> None:
 
 async def planned_anew_after_that(scene: Scene) -> None:
     await taken_over_before_the_leader_was_bound(scene)
-    await stand_still(scene.bench)
+    await settle_gang(scene.bench)
     await follow(scene.bench)
 
 
@@ -131,10 +126,10 @@ async def members_come_long_after_a_take_over(scene: Scene) -> None:
     await a_driver_waits(scene)
     scene.bench.api.pods["a-driver"]["metadata"]["ownerReferences"] = [an_owner()]
     scene.take_over()
-    executor(scene.bench, "a", 1, 3)
+    member(scene.bench, "a", 1, 3)
     await follow(scene.bench)
     await scene.bench.settle(120.0)
-    executor(scene.bench, "a", 2, 3)
+    member(scene.bench, "a", 2, 3)
     await follow(scene.bench)
 
 
@@ -158,7 +153,7 @@ async def the_kind_is_missing(scene: Scene) -> None:
 async def the_kind_is_installed_later(scene: Scene) -> None:
     await the_kind_is_missing(scene)
     scene.bench.scheduler.tenancy.reservations_served(True)
-    await stand_still(scene.bench)
+    await settle_gang(scene.bench)
     await follow(scene.bench)
 
 
@@ -271,9 +266,9 @@ def test_what_the_object_says() -> None:
     async def run() -> Json:
         scene = Scene()
         labels = {"tenant.kubenexus.io/name": "t"}
-        members = {MEMBERS: "cpu=1500m,memory=1Gi"}
-        driver(scene.bench, "Job_A", 3, labels=labels, annotations=members)
-        await stand_still(scene.bench)
+        members = {MEMBER_RESOURCES: "cpu=1500m,memory=1Gi"}
+        leader(scene.bench, "Job_A", 3, labels=labels, annotations=members)
+        await settle_gang(scene.bench)
         await follow(scene.bench)
         (found,) = scene.shelf.objects.values()
         return found

@@ -2,38 +2,27 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.builders import tables
+from tests.unit.scheduler.tenancy.builders import (
+    MEMBER_RESOURCES,
+    leader,
+    member,
+    settle_gang,
+    tables,
+)
 
 pytestmark = pytest.mark.timeout(30)
 
 Story = Callable[[Bench], Awaitable[None]]
-MEMBERS = "pod-group.scheduling.kubenexus.io/member-resources"
-
-
-def driver(bench: Bench, name: str, size: int, **more: Any) -> None:
-    labels = {"pod-group.scheduling.kubenexus.io/role": "leader", **more.pop("labels", {})}
-    bench.pod(f"{name}-driver", gang=(name, size), labels=labels, **{"cpu": "1", **more})
-
-
-def executor(bench: Bench, name: str, number: int, size: int, **more: Any) -> None:
-    bench.pod(f"{name}-{number}", gang=(name, size), **{"cpu": "1", **more})
-
-
-async def stand_still(bench: Bench) -> None:
-    await bench.settle()
-    await bench.settle(1.0)
-    await bench.settle()
 
 
 async def a_driver_goes_first(bench: Bench) -> None:
     bench.node("n", cpu="4")
-    driver(bench, "a", 3)
-    await stand_still(bench)
+    leader(bench, "a", 3)
+    await settle_gang(bench)
 
 
 async def nobody_takes_what_is_kept(bench: Bench) -> None:
@@ -45,19 +34,19 @@ async def nobody_takes_what_is_kept(bench: Bench) -> None:
 
 async def members_take_over_one_by_one(bench: Bench) -> None:
     await nobody_takes_what_is_kept(bench)
-    executor(bench, "a", 1, 3)
+    member(bench, "a", 1, 3)
     await bench.settle()
-    executor(bench, "a", 2, 3)
+    member(bench, "a", 2, 3)
     await bench.settle()
 
 
 async def two_jobs_and_room_for_one(bench: Bench) -> None:
     bench.node("n", cpu="5")
-    driver(bench, "a", 3)
-    driver(bench, "b", 3, created="2026-01-01T00:00:01Z")
-    await stand_still(bench)
-    executor(bench, "a", 1, 3)
-    executor(bench, "a", 2, 3)
+    leader(bench, "a", 3)
+    leader(bench, "b", 3, created="2026-01-01T00:00:01Z")
+    await settle_gang(bench)
+    member(bench, "a", 1, 3)
+    member(bench, "a", 2, 3)
     await bench.settle()
     await bench.settle(5.0)
 
@@ -85,16 +74,16 @@ async def nobody_comes(bench: Bench) -> None:
 
 async def members_are_larger_than_their_leader(bench: Bench) -> None:
     bench.node("n", cpu="5")
-    driver(bench, "a", 3, annotations={MEMBERS: "cpu=3,memory=1Gi"})
-    await stand_still(bench)
+    leader(bench, "a", 3, annotations={MEMBER_RESOURCES: "cpu=3,memory=1Gi"})
+    await settle_gang(bench)
 
 
 async def a_quota_counts_members_to_come(bench: Bench) -> None:
     bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
     tenant = {"tenant.kubenexus.io/name": "t"}
     bench.node("n", cpu="8")
-    driver(bench, "a", 3, labels=tenant)
-    await stand_still(bench)
+    leader(bench, "a", 3, labels=tenant)
+    await settle_gang(bench)
     bench.pod("other", labels=tenant)
     await bench.settle(1.0)
 
@@ -103,8 +92,8 @@ async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
     bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
     tenant = {"tenant.kubenexus.io/name": "t"}
     bench.node("n", cpu="3")
-    driver(bench, "a", 3, labels=tenant)
-    await stand_still(bench)
+    leader(bench, "a", 3, labels=tenant)
+    await settle_gang(bench)
     bench.drop_node("n")
     bench.delete("a-driver")
     await bench.settle(1.0)
@@ -115,9 +104,9 @@ async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
 
 async def all_come_at_once(bench: Bench) -> None:
     bench.node("n", cpu="4")
-    driver(bench, "a", 3)
-    executor(bench, "a", 1, 3)
-    executor(bench, "a", 2, 3)
+    leader(bench, "a", 3)
+    member(bench, "a", 1, 3)
+    member(bench, "a", 2, 3)
     await bench.settle()
 
 
@@ -125,12 +114,12 @@ async def others_go_for_the_whole_gang(bench: Bench) -> None:
     bench.node("n", cpu="4")
     for number in range(4):
         bench.pod(f"low-{number}", owner="job", node="n")
-    driver(bench, "a", 3, priority=10)
-    await stand_still(bench)
+    leader(bench, "a", 3, priority=10)
+    await settle_gang(bench)
     assert len(bench.api.evicted) == 3
     for name in bench.api.evicted:
         bench.delete(name)
-    await stand_still(bench)
+    await settle_gang(bench)
 
 
 async def nobody_goes_for_a_leader_alone(bench: Bench) -> None:
@@ -138,8 +127,8 @@ async def nobody_goes_for_a_leader_alone(bench: Bench) -> None:
     for number in range(3):
         bench.pod(f"high-{number}", owner="job", node="n", priority=10)
     bench.pod("low", owner="job", node="n")
-    driver(bench, "a", 3, priority=10)
-    await stand_still(bench)
+    leader(bench, "a", 3, priority=10)
+    await settle_gang(bench)
     assert bench.api.evicted == []
 
 

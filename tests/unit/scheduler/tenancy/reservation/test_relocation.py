@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from cluster import errors
+from tests.unit.scheduler.tenancy.builders import MEMBER_RESOURCES, leader, member, settle_gang
 from tests.unit.scheduler.tenancy.fake_reservations import follow
 from tests.unit.scheduler.tenancy.leader_gang import (
     ONE,
@@ -20,12 +21,6 @@ from tests.unit.scheduler.tenancy.leader_gang import (
     taken_over_when_the_leader_is_gone,
     the_leader_goes,
 )
-from tests.unit.scheduler.tenancy.reservation.test_members import (
-    MEMBERS,
-    driver,
-    executor,
-    stand_still,
-)
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -34,7 +29,7 @@ async def a_members_bind_fails(scene: Scene) -> None:
     """A thief is there at once, and the room is free as far as pods go."""
     await a_driver_waits(scene)
     scene.bench.api.faults.append(errors.Conflict("try again"))
-    executor(scene.bench, "a", 1, 3)
+    member(scene.bench, "a", 1, 3)
     scene.bench.pod("thief", cpu="2", created="2025-01-01T00:00:00Z")
     await follow(scene.bench)
 
@@ -42,7 +37,7 @@ async def a_members_bind_fails(scene: Scene) -> None:
 async def the_last_members_bind_fails(scene: Scene) -> None:
     await a_member_comes(scene)
     scene.bench.api.faults.append(errors.Conflict("try again"))
-    executor(scene.bench, "a", 2, 3)
+    member(scene.bench, "a", 2, 3)
     scene.bench.pod("thief", cpu="2", created="2025-01-01T00:00:00Z")
     await follow(scene.bench)
 
@@ -57,7 +52,7 @@ async def its_pod_is_made_anew(scene: Scene) -> None:
     await the_last_members_bind_fails(scene)
     scene.bench.delete("a-2")
     await follow(scene.bench)
-    executor(scene.bench, "a", 3, 3)
+    member(scene.bench, "a", 3, 3)
     await follow(scene.bench)
     await scene.bench.settle(2.0)
     await follow(scene.bench)
@@ -68,7 +63,7 @@ async def one_more_than_needed_fails(scene: Scene) -> None:
     await a_driver_waits(scene)
     scene.bench.api.faults.extend([None, None, errors.Conflict("try again")])
     for number in (1, 2, 3):
-        executor(scene.bench, "a", number, 3)
+        member(scene.bench, "a", number, 3)
     await follow(scene.bench)
 
 
@@ -82,8 +77,8 @@ async def a_driver_and_two_nodes(scene: Scene, cpu: str = "3") -> None:
     """The driver on n, room for one of its members on each of n and m."""
     scene.node("n", cpu)
     scene.node("m", "1")
-    driver(scene.bench, "a", 3, cpu="2", annotations={MEMBERS: "cpu=1"})
-    await stand_still(scene.bench)
+    leader(scene.bench, "a", 3, cpu="2", annotations={MEMBER_RESOURCES: "cpu=1"})
+    await settle_gang(scene.bench)
     await follow(scene.bench)
 
 
@@ -143,8 +138,8 @@ async def the_node_is_ready_again(scene: Scene) -> None:
 async def members_come_while_places_are_missing(scene: Scene) -> None:
     """None of them starts before all have a place."""
     await a_node_goes(scene)
-    executor(scene.bench, "a", 1, 3)
-    executor(scene.bench, "a", 2, 3)
+    member(scene.bench, "a", 1, 3)
+    member(scene.bench, "a", 2, 3)
     await follow(scene.bench)
     await scene.bench.settle(120.0)
     await follow(scene.bench)
@@ -160,7 +155,7 @@ async def and_then_a_node_comes(scene: Scene) -> None:
 
 async def one_comes_and_then_a_node(scene: Scene) -> None:
     await a_node_goes(scene)
-    executor(scene.bench, "a", 1, 3)
+    member(scene.bench, "a", 1, 3)
     await follow(scene.bench)
     scene.node("o", "1")
     await follow(scene.bench)
@@ -277,7 +272,7 @@ def test_a_place_is_written_down_until_its_member_is_bound() -> None:
             (len(status["places"]), scene.bench.api.nodes()["a-1"])
         )
         scene.bench.api.faults.extend([errors.Retry("no answer")] * 4)
-        executor(scene.bench, "a", 1, 3)
+        member(scene.bench, "a", 1, 3)
         await follow(scene.bench)
         return seen
 

@@ -2,84 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cluster import errors
-from cluster.informer import EventKind, WatchEvent
-from policies.documents.reservation import shown
-from scheduler.tenancy.reservation import objects
-from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.fake_reservations import Shelf, follow
+from tests.unit.scheduler.tenancy.fake_reservations import follow
+from tests.unit.scheduler.tenancy.reservation.tenant_scene import TenantReservationScene, at
 
 pytestmark = pytest.mark.timeout(30)
 
 Json = dict[str, Any]
 
 
-def at(seconds: float) -> str:
-    return shown(datetime.fromtimestamp(seconds, UTC))
+Story = Callable[[TenantReservationScene], Awaitable[None]]
 
 
-class Scene:
-    """Two nodes of four CPUs, a scheduler, and reservations by name."""
-
-    def __init__(self) -> None:
-        self.shelf = Shelf()
-        self._start(Bench(reservations=self.shelf))
-
-    def _start(self, bench: Bench) -> None:
-        self.bench = bench
-        self.bench.node("m", cpu="4", labels={"disk": "fast"})
-        self.bench.node("n", cpu="4")
-
-    def reserve(self, name: str = "r", **spec: Any) -> None:
-        body = {"tenant": "t", "until": at(1000.0), **spec}
-        self.shelf.objects[name] = self.shelf.objects.get(name, {}) | {
-            "metadata": {
-                "name": name,
-                "namespace": "ns",
-                "uid": f"uid-{name}",
-                "creationTimestamp": at(50.0),
-            },
-            "spec": body,
-        }
-        self.shelf.show(self.bench)
-
-    def delete(self, name: str = "r") -> None:
-        gone: objects.ReservationObject | None = objects.read(self.shelf.objects.pop(name))
-        event = WatchEvent(EventKind.DELETED, ("ns", name), gone, gone)
-        self.bench.scheduler.tenancy.on_reservation(event)
-
-    def pod(self, name: str, cpu: str, *, tenant: str = "other", **more: Any) -> None:
-        self.bench.pod(name, cpu=cpu, labels={"tenant.kubenexus.io/name": tenant}, **more)
-
-    def take_over(self) -> None:
-        old = self.bench
-        self._start(Bench(old.api, reservations=self.shelf))
-        self.bench.now = old.now
-        self.bench.show_all()
-        self.shelf.show(self.bench)
-
-    def outcome(self) -> tuple[str, list[str]]:
-        """Who has a node, and what the objects say."""
-        assert len(self.bench.scheduler.cache_mismatches()) == 0
-        nodes = self.bench.api.nodes().items()
-        told = []
-        for row in self.shelf.objects.values():
-            status = row["status"]
-            told.append(
-                " ".join(filter(None, (status["phase"], status["held"], status["message"])))
-            )
-        return " ".join(sorted(name for name, node in nodes if node)), told
-
-
-Story = Callable[[Scene], Awaitable[None]]
-
-
-async def an_amount_is_kept(scene: Scene) -> None:
+async def an_amount_is_kept(scene: TenantReservationScene) -> None:
     scene.reserve(count=3, resources={"cpu": "2"})
     await scene.bench.settle()
     scene.pod("large", "3")
@@ -87,19 +26,19 @@ async def an_amount_is_kept(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def a_status_fails(scene: Scene) -> None:
+async def a_status_fails(scene: TenantReservationScene) -> None:
     scene.shelf.status_faults.append(errors.Retry("no answer"))
     scene.reserve(count=3, resources={"cpu": "2"})
     await follow(scene.bench)
 
 
-async def the_tenant_uses_it(scene: Scene) -> None:
+async def the_tenant_uses_it(scene: TenantReservationScene) -> None:
     await an_amount_is_kept(scene)
     scene.pod("mine", "3", tenant="t")
     await follow(scene.bench)
 
 
-async def it_grows_back(scene: Scene) -> None:
+async def it_grows_back(scene: TenantReservationScene) -> None:
     await the_tenant_uses_it(scene)
     scene.bench.delete("mine")
     await follow(scene.bench)
@@ -107,19 +46,19 @@ async def it_grows_back(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def more_than_there_is(scene: Scene) -> None:
+async def more_than_there_is(scene: TenantReservationScene) -> None:
     scene.reserve(count=5, resources={"cpu": "3"})
     await follow(scene.bench)
 
 
-async def places_found_later(scene: Scene) -> None:
+async def places_found_later(scene: TenantReservationScene) -> None:
     await more_than_there_is(scene)
     scene.bench.node("o", cpu="9")
     await scene.bench.settle(6.0)
     await follow(scene.bench)
 
 
-async def whole_nodes_by_label(scene: Scene) -> None:
+async def whole_nodes_by_label(scene: TenantReservationScene) -> None:
     scene.reserve(nodeSelector={"disk": "fast"})
     await scene.bench.settle()
     for name in ("a", "b", "c"):
@@ -128,21 +67,21 @@ async def whole_nodes_by_label(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def a_node_is_not_meant_any_more(scene: Scene) -> None:
+async def a_node_is_not_meant_any_more(scene: TenantReservationScene) -> None:
     await whole_nodes_by_label(scene)
     scene.bench.node("m", cpu="6")
     await scene.bench.settle(10.0)
     await follow(scene.bench)
 
 
-async def the_tenant_was_there_before(scene: Scene) -> None:
+async def the_tenant_was_there_before(scene: TenantReservationScene) -> None:
     started = {"startTime": at(10.0)}
     scene.pod("before", "2", tenant="t", node="m", status=started)
     scene.reserve(nodes=["m"], resources={"cpu": "2"})
     await follow(scene.bench)
 
 
-async def two_for_one_tenant(scene: Scene) -> None:
+async def two_for_one_tenant(scene: TenantReservationScene) -> None:
     scene.reserve("q", nodes=["m"], resources={"cpu": "2"})
     scene.reserve("r", nodes=["m"], resources={"cpu": "2"})
     await scene.bench.settle()
@@ -151,7 +90,7 @@ async def two_for_one_tenant(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def a_named_node_with_somebody_on_it(scene: Scene) -> None:
+async def a_named_node_with_somebody_on_it(scene: TenantReservationScene) -> None:
     scene.bench.drop_node("n")
     scene.pod("before", "2")
     await scene.bench.settle()
@@ -164,7 +103,7 @@ async def a_named_node_with_somebody_on_it(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def not_yet(scene: Scene) -> None:
+async def not_yet(scene: TenantReservationScene) -> None:
     scene.reserve(nodes=["m", "n"], **{"from": at(500.0)})
     scene.pod("early", "4")
     await follow(scene.bench)
@@ -172,28 +111,28 @@ async def not_yet(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def its_time_comes(scene: Scene) -> None:
+async def its_time_comes(scene: TenantReservationScene) -> None:
     await not_yet(scene)
     await scene.bench.settle(500.0)
     scene.pod("late", "1")
     await follow(scene.bench)
 
 
-async def its_time_ends(scene: Scene) -> None:
+async def its_time_ends(scene: TenantReservationScene) -> None:
     await its_time_comes(scene)
     await scene.bench.settle(500.0)
     await scene.bench.settle(10.0)
     await follow(scene.bench)
 
 
-async def it_is_deleted(scene: Scene) -> None:
+async def it_is_deleted(scene: TenantReservationScene) -> None:
     await an_amount_is_kept(scene)
     scene.delete()
     await scene.bench.settle(10.0)
     await follow(scene.bench)
 
 
-async def another_scheduler_takes_over(scene: Scene) -> None:
+async def another_scheduler_takes_over(scene: TenantReservationScene) -> None:
     await the_tenant_uses_it(scene)
     scene.take_over()
     scene.pod("more", "1")
@@ -278,8 +217,8 @@ async def another_scheduler_takes_over(scene: Scene) -> None:
     ],
 )
 def test_stories(story: Story, placed: str, told: list[str]) -> None:
-    async def run() -> Scene:
-        scene = Scene()
+    async def run() -> TenantReservationScene:
+        scene = TenantReservationScene()
         await story(scene)
         return scene
 
@@ -288,7 +227,7 @@ def test_stories(story: Story, placed: str, told: list[str]) -> None:
 
 def test_who_waits_is_told_what_is_kept_for_others() -> None:
     async def run() -> list[list[str]]:
-        scene = Scene()
+        scene = TenantReservationScene()
         await an_amount_is_kept(scene)
         scene.pod("mine", "9", tenant="t")
         await scene.bench.settle()
@@ -301,7 +240,7 @@ def test_who_waits_is_told_what_is_kept_for_others() -> None:
 
 def test_begin_and_end_are_told() -> None:
     async def run() -> list[tuple[str, str]]:
-        scene = Scene()
+        scene = TenantReservationScene()
         await its_time_ends(scene)
         return [*scene.bench.told("ReservationStarted"), *scene.bench.told("ReservationEnded")]
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.unit.scheduler.tenancy.fake_reservations import follow
-from tests.unit.scheduler.tenancy.reservation.test_tenant_active import Scene, at
+from tests.unit.scheduler.tenancy.reservation.tenant_scene import TenantReservationScene, at
 
 pytestmark = pytest.mark.timeout(30)
 
-Story = Callable[[Scene], Awaitable[None]]
+Story = Callable[[TenantReservationScene], Awaitable[None]]
 
 BEGINS = 500.0  # the scene begins at 100
 
@@ -23,30 +23,37 @@ def lasting(seconds: int | None) -> dict[str, Any]:
 
 
 async def comes(
-    scene: Scene, name: str, cpu: str, seconds: int | None, *, tenant: str = "other"
+    scene: TenantReservationScene,
+    name: str,
+    cpu: str,
+    seconds: int | None,
+    *,
+    tenant: str = "other",
 ) -> None:
     scene.pod(name, cpu, tenant=tenant, **lasting(seconds))
     await scene.bench.settle()
 
 
-async def runs(scene: Scene, name: str, cpu: str, node: str, seconds: int | None) -> None:
+async def runs(
+    scene: TenantReservationScene, name: str, cpu: str, node: str, seconds: int | None
+) -> None:
     started = {"phase": "Running", "startTime": at(100.0)}
     scene.pod(name, cpu, node=node, status=started, **lasting(seconds))
     await scene.bench.settle()
 
 
-async def later(scene: Scene, **spec: Any) -> None:
+async def later(scene: TenantReservationScene, **spec: Any) -> None:
     scene.reserve(**{"from": at(BEGINS), **spec})
     await scene.bench.settle()
 
 
-async def told(scene: Scene) -> None:
+async def told(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
     await scene.bench.settle(6.0)
     await follow(scene.bench)
 
 
-async def its_time_comes(scene: Scene) -> None:
+async def its_time_comes(scene: TenantReservationScene) -> None:
     await scene.bench.settle(BEGINS - scene.bench.now)
     await told(scene)
 
@@ -54,25 +61,25 @@ async def its_time_comes(scene: Scene) -> None:
 # --- whole nodes ---
 
 
-async def long_work_keeps_away(scene: Scene) -> None:
+async def long_work_keeps_away(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "long", "1", 3600)
     await told(scene)
 
 
-async def short_work_goes_there(scene: Scene) -> None:
+async def short_work_goes_there(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "short", "4", 300)
     await told(scene)
 
 
-async def the_tenant_goes_there(scene: Scene) -> None:
+async def the_tenant_goes_there(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "mine", "4", 3600, tenant="t")
     await told(scene)
 
 
-async def work_without_an_end_goes_elsewhere(scene: Scene) -> None:
+async def work_without_an_end_goes_elsewhere(scene: TenantReservationScene) -> None:
     """One node each is left alone while the other has room."""
     await later(scene, nodes=["m"])
     await comes(scene, "first", "2", None)
@@ -80,13 +87,13 @@ async def work_without_an_end_goes_elsewhere(scene: Scene) -> None:
     await told(scene)
 
 
-async def work_without_an_end_and_no_room_elsewhere(scene: Scene) -> None:
+async def work_without_an_end_and_no_room_elsewhere(scene: TenantReservationScene) -> None:
     await work_without_an_end_goes_elsewhere(scene)
     await comes(scene, "third", "2", None)
     await told(scene)
 
 
-async def work_that_runs_is_waited_for(scene: Scene) -> None:
+async def work_that_runs_is_waited_for(scene: TenantReservationScene) -> None:
     await runs(scene, "long", "1", "m", 3600)
     await runs(scene, "short", "1", "m", 60)
     await runs(scene, "endless", "1", "n", None)
@@ -94,13 +101,13 @@ async def work_that_runs_is_waited_for(scene: Scene) -> None:
     await told(scene)
 
 
-async def and_then_it_begins(scene: Scene) -> None:
+async def and_then_it_begins(scene: TenantReservationScene) -> None:
     await work_that_runs_is_waited_for(scene)
     scene.bench.delete("short")
     await its_time_comes(scene)
 
 
-async def and_they_go_piece_by_piece(scene: Scene) -> None:
+async def and_they_go_piece_by_piece(scene: TenantReservationScene) -> None:
     await and_then_it_begins(scene)
     scene.bench.delete("endless")
     await comes(scene, "thief", "4", None)
@@ -108,13 +115,13 @@ async def and_they_go_piece_by_piece(scene: Scene) -> None:
     await told(scene)
 
 
-async def it_is_deleted_before(scene: Scene) -> None:
+async def it_is_deleted_before(scene: TenantReservationScene) -> None:
     await long_work_keeps_away(scene)
     scene.delete()
     await scene.bench.settle(10.0)
 
 
-async def another_takes_over_before(scene: Scene) -> None:
+async def another_takes_over_before(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await told(scene)
     scene.take_over()
@@ -125,19 +132,19 @@ async def another_takes_over_before(scene: Scene) -> None:
 # --- amounts ---
 
 
-async def long_work_leaves_an_amount(scene: Scene) -> None:
+async def long_work_leaves_an_amount(scene: TenantReservationScene) -> None:
     await later(scene, count=2, resources={"cpu": "2"})
     for number in range(4):
         await comes(scene, f"long-{number}", "2", 3600)
     await told(scene)
 
 
-async def and_its_time_comes(scene: Scene) -> None:
+async def and_its_time_comes(scene: TenantReservationScene) -> None:
     await long_work_leaves_an_amount(scene)
     await its_time_comes(scene)
 
 
-async def room_comes_free_in_time(scene: Scene) -> None:
+async def room_comes_free_in_time(scene: TenantReservationScene) -> None:
     """The place is where the short one will have ended, and long work goes to the other node."""
     await runs(scene, "short", "4", "m", 300)
     await later(scene, resources={"cpu": "3"}, nodes=["m"])
@@ -145,7 +152,7 @@ async def room_comes_free_in_time(scene: Scene) -> None:
     await told(scene)
 
 
-async def and_it_does(scene: Scene) -> None:
+async def and_it_does(scene: TenantReservationScene) -> None:
     await room_comes_free_in_time(scene)
     scene.bench.delete("short")
     await scene.bench.settle(2.0)
@@ -153,13 +160,13 @@ async def and_it_does(scene: Scene) -> None:
     await its_time_comes(scene)
 
 
-async def not_all_of_it_will_be_free(scene: Scene) -> None:
+async def not_all_of_it_will_be_free(scene: TenantReservationScene) -> None:
     await runs(scene, "endless", "2", "m", None)
     await later(scene, count=3, resources={"cpu": "3"})
     await told(scene)
 
 
-async def another_takes_over_with_an_amount(scene: Scene) -> None:
+async def another_takes_over_with_an_amount(scene: TenantReservationScene) -> None:
     await long_work_leaves_an_amount(scene)
     scene.take_over()
     await comes(scene, "long", "1", 3600)
@@ -169,13 +176,13 @@ async def another_takes_over_with_an_amount(scene: Scene) -> None:
 # --- other times ---
 
 
-async def it_begins_sooner(scene: Scene) -> None:
+async def it_begins_sooner(scene: TenantReservationScene) -> None:
     await not_all_of_it_will_be_free(scene)
     await later(scene, count=3, resources={"cpu": "3"}, **{"from": at(100.0)})
     await told(scene)
 
 
-async def it_lasts_longer(scene: Scene) -> None:
+async def it_lasts_longer(scene: TenantReservationScene) -> None:
     """What is kept stays where it is: nobody else gets in between."""
     scene.reserve(count=2, resources={"cpu": "3"})
     await told(scene)
@@ -185,14 +192,14 @@ async def it_lasts_longer(scene: Scene) -> None:
     await told(scene)
 
 
-async def what_should_have_ended_has_not(scene: Scene) -> None:
+async def what_should_have_ended_has_not(scene: TenantReservationScene) -> None:
     """And another scheduler knows no better."""
     await room_comes_free_in_time(scene)
     scene.take_over()
     await its_time_comes(scene)
 
 
-async def it_begins_later(scene: Scene) -> None:
+async def it_begins_later(scene: TenantReservationScene) -> None:
     scene.reserve(nodes=["m", "n"])
     await told(scene)
     await comes(scene, "short", "4", 60)
@@ -203,7 +210,7 @@ async def it_begins_later(scene: Scene) -> None:
 # --- nodes that are lost ---
 
 
-async def a_node_goes(scene: Scene) -> None:
+async def a_node_goes(scene: TenantReservationScene) -> None:
     scene.reserve(count=2, resources={"cpu": "2"})
     await told(scene)
     places = scene.shelf.objects["r"]["status"]["places"]
@@ -211,7 +218,7 @@ async def a_node_goes(scene: Scene) -> None:
     await told(scene)
 
 
-async def a_node_is_cordoned_with_the_tenant_on_it(scene: Scene) -> None:
+async def a_node_is_cordoned_with_the_tenant_on_it(scene: TenantReservationScene) -> None:
     """What it uses there is its own still; what it does not is looked for elsewhere."""
     scene.bench.drop_node("n")
     scene.reserve(count=2, resources={"cpu": "2"})
@@ -317,8 +324,8 @@ async def a_node_is_cordoned_with_the_tenant_on_it(scene: Scene) -> None:
     ],
 )
 def test_stories(story: Story, placed: str, said: str) -> None:
-    async def run() -> Scene:
-        scene = Scene()
+    async def run() -> TenantReservationScene:
+        scene = TenantReservationScene()
         await story(scene)
         return scene
 
@@ -327,7 +334,7 @@ def test_stories(story: Story, placed: str, said: str) -> None:
 
 def test_who_is_kept_out_is_told() -> None:
     async def run() -> list[Any]:
-        scene = Scene()
+        scene = TenantReservationScene()
         await long_work_keeps_away(scene)
         scene.pod("mine", "9", tenant="t")
         await scene.bench.settle()
@@ -341,7 +348,7 @@ def test_who_is_kept_out_is_told() -> None:
 
 def test_lost_places_are_told() -> None:
     async def run() -> list[tuple[str, str]]:
-        scene = Scene()
+        scene = TenantReservationScene()
         await a_node_is_cordoned_with_the_tenant_on_it(scene)
         return scene.bench.told("ReservationIncomplete")
 
@@ -353,7 +360,7 @@ def test_lost_places_are_told() -> None:
 
 def test_one_that_lasts_longer_goes_on() -> None:
     async def run() -> list[str]:
-        scene = Scene()
+        scene = TenantReservationScene()
         await it_lasts_longer(scene)
         return [one.reason for one in scene.bench.reports if one.reason.startswith("Reservation")]
 

@@ -1,0 +1,67 @@
+"""A scheduler and ResourceReservations for tenants, with an API server in memory."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from cluster.informer import EventKind, WatchEvent
+from policies.documents.reservation import shown
+from scheduler.tenancy.reservation import objects
+from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.tenancy.fake_reservations import Shelf
+
+
+def at(seconds: float) -> str:
+    return shown(datetime.fromtimestamp(seconds, UTC))
+
+
+class TenantReservationScene:
+    """Two nodes of four CPUs, a scheduler, and reservations by name."""
+
+    def __init__(self) -> None:
+        self.shelf = Shelf()
+        self._start(Bench(reservations=self.shelf))
+
+    def _start(self, bench: Bench) -> None:
+        self.bench = bench
+        self.bench.node("m", cpu="4", labels={"disk": "fast"})
+        self.bench.node("n", cpu="4")
+
+    def reserve(self, name: str = "r", **spec: Any) -> None:
+        body = {"tenant": "t", "until": at(1000.0), **spec}
+        self.shelf.objects[name] = self.shelf.objects.get(name, {}) | {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": f"uid-{name}",
+                "creationTimestamp": at(50.0),
+            },
+            "spec": body,
+        }
+        self.shelf.show(self.bench)
+
+    def delete(self, name: str = "r") -> None:
+        deleted: objects.ReservationObject | None = objects.read(self.shelf.objects.pop(name))
+        event = WatchEvent(EventKind.DELETED, ("ns", name), deleted, deleted)
+        self.bench.scheduler.tenancy.on_reservation(event)
+
+    def pod(self, name: str, cpu: str, *, tenant: str = "other", **more: Any) -> None:
+        self.bench.pod(name, cpu=cpu, labels={"tenant.kubenexus.io/name": tenant}, **more)
+
+    def take_over(self) -> None:
+        old = self.bench
+        self._start(Bench(old.api, reservations=self.shelf))
+        self.bench.now = old.now
+        self.bench.show_all()
+        self.shelf.show(self.bench)
+
+    def outcome(self) -> tuple[str, list[str]]:
+        """Pods that have a node, and the statuses of the objects."""
+        assert len(self.bench.scheduler.cache_mismatches()) == 0
+        nodes = self.bench.api.nodes().items()
+        statuses = []
+        for row in self.shelf.objects.values():
+            status = row["status"]
+            statuses.append(
+                " ".join(filter(None, (status["phase"], status["held"], status["message"])))
+            )
+        return " ".join(sorted(name for name, node in nodes if node)), statuses

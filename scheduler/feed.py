@@ -17,6 +17,8 @@ class Feed:
     read: Callable[[Json], Any]
     put: Callable[[Any], bool]
     drop: Callable[[Any], bool]
+    optional: bool = False
+    """An API server may not serve the resource, or serve it later."""
 
     def apply(self, event: WatchEvent[Any]) -> bool:
         """True when the event changed something that a filter reads."""

@@ -31,11 +31,8 @@ from scheduler.model.fields import lenient
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from scheduler.options import CycleSettings, Options
-from scheduler.plugins.dra import informers as device_feeds
 from scheduler.plugins.dra.plugin import DynamicResources
 from scheduler.plugins.dra.prebind import ClaimPreBind
-from scheduler.plugins.interpod import informers as interpod_informers
-from scheduler.plugins.volumes import informers as volume_informers
 from scheduler.plugins.volumes.plugin import VolumePlugin
 from scheduler.plugins.volumes.prebind import VolumePreBind
 from scheduler.provisioning import informers as provisioning_feeds
@@ -218,12 +215,10 @@ class Wiring:
         )
 
     def _feed_informers(self) -> tuple[Informer[Any], ...]:
-        """What plugins read beside pods and nodes: namespaces, workloads, storage, budgets."""
-        snapshot = self.scheduler.cache.snapshot
+        """What plugins read beside pods and nodes, and disruption budgets."""
+        plugins = self.scheduler.cache.snapshot.plugins
         feeds = (
-            interpod_informers.namespaces(snapshot.interpod),
-            *interpod_informers.workloads(snapshot.interpod),
-            *volume_informers.feeds(snapshot.volumes.store),
+            *(feed for feed in plugins.feeds if not feed.optional),
             self.scheduler.budgets.feed(),
         )
         return tuple(
@@ -240,7 +235,8 @@ class Wiring:
         """Kinds that an API server may lack."""
         groups, tenancy = self.scheduler.groups, self.scheduler.tenancy
         cache = self.scheduler.cache
-        feeds = (*device_feeds.feeds(cache.snapshot.devices.store), inventory.feed(cache.hosts))
+        plugin_feeds = (feed for feed in cache.snapshot.plugins.feeds if feed.optional)
+        feeds = (*plugin_feeds, inventory.feed(cache.hosts))
         return (
             self._informer_if_served(
                 resources.POD_GROUPS, gang.read_native_pod_group, groups.on_native

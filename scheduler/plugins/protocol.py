@@ -1,6 +1,7 @@
 """
 The protocol of a plugin: one class for each family of filters and scores, over all nodes at once.
 
+    watches     feeds                                        objects other than nodes and pods
     state       put_node, charge, uncharge, drop, state      what placed pods take of each row
     filters     static_filter    by the nodes' own facts; memoised by `static_key`
                 fits, capacity   by amounts, for one pod and for many equal pods
@@ -25,6 +26,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import ClassVar
 
 from scheduler.columns.node_table import Bools, Ints, NodeTable
+from scheduler.feed import Feed
 from scheduler.model.assignment import Assignment, NumaMisfit
 from scheduler.model.node import Node
 from scheduler.model.pod import Pod, SchedulingSpec
@@ -52,6 +54,12 @@ class Plugin:
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
+
+    # --- watches ---
+
+    def feeds(self) -> Iterable[Feed]:
+        """Resources to watch; they must be in sync before the scheduler plans pods."""
+        return ()
 
     # --- state ---
 

@@ -59,6 +59,8 @@ class PluginSet:
     def __init__(self, table: NodeTable, registry: Registry = DEFAULT) -> None:
         self.registry = registry
         self._all = tuple(make(table) for make in registry)
+        # watches
+        self.feeds = tuple(feed for feeds in self._methods(Plugin.feeds) for feed in feeds())
         # state
         self.put_node = self._methods(Plugin.put_node)
         self.charge = self._methods(Plugin.charge)

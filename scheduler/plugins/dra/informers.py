@@ -22,8 +22,32 @@ DEVICE_TAINT_RULES: Final = Resource(
 def feeds(store: DeviceStore) -> tuple[Feed, ...]:
     """All that must be in sync before pods with claims are planned."""
     return (
-        Feed(resources.RESOURCE_CLAIMS, ResourceClaim.read, store.put_claim, store.drop_claim),
-        Feed(resources.DEVICE_CLASSES, DeviceClass.read, store.put_class, store.drop_class),
-        Feed(resources.RESOURCE_SLICES, ResourceSlice.read, store.put_slice, store.drop_slice),
-        Feed(DEVICE_TAINT_RULES, DeviceTaintRule.read, store.put_rule, store.drop_rule),
+        Feed(
+            resources.RESOURCE_CLAIMS,
+            ResourceClaim.read,
+            store.put_claim,
+            store.drop_claim,
+            optional=True,
+        ),
+        Feed(
+            resources.DEVICE_CLASSES,
+            DeviceClass.read,
+            store.put_class,
+            store.drop_class,
+            optional=True,
+        ),
+        Feed(
+            resources.RESOURCE_SLICES,
+            ResourceSlice.read,
+            store.put_slice,
+            store.drop_slice,
+            optional=True,
+        ),
+        Feed(
+            DEVICE_TAINT_RULES,
+            DeviceTaintRule.read,
+            store.put_rule,
+            store.drop_rule,
+            optional=True,
+        ),
     )

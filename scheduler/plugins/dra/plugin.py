@@ -22,11 +22,12 @@ import numpy as np
 
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import Bools, Ints, NodeTable
+from scheduler.feed import Feed
 from scheduler.model.assignment import Assignment, NumaMisfit
 from scheduler.model.numa_request import HostRequest
 from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.resource_claims import NO_RESOURCE_CLAIMS
-from scheduler.plugins.dra import numa_alignment
+from scheduler.plugins.dra import informers, numa_alignment
 from scheduler.plugins.dra import pod_claims as claim_rules
 from scheduler.plugins.dra.allocator import (
     Allocated,
@@ -103,6 +104,9 @@ class DynamicResources(Plugin):
         )
         self.store.on_nodes.append(self._offered)
         self.store.on_usage.append(self._touched)
+
+    def feeds(self) -> Iterable[Feed]:
+        return informers.feeds(self.store)
 
     # --- state ---
 

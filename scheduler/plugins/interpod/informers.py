@@ -8,14 +8,13 @@ even, but valid.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Protocol, Self
 
 from cluster import resources
 from policies.json_fields import Json, mapping
 from scheduler.feed import Feed
 from scheduler.model.fields import pairs
-from scheduler.plugins.interpod.default_spread import WorkloadSelector
-from scheduler.plugins.interpod.plugin import InterPod
+from scheduler.plugins.interpod.default_spread import DefaultSpread, WorkloadSelector
 from scheduler.plugins.interpod.selector_index import Labels
 
 
@@ -30,25 +29,28 @@ class Namespace:
         return cls(str(about.get("name")), pairs(about.get("labels")))
 
 
-def namespaces(interpod: InterPod) -> Feed:
-    """Must be in sync before the scheduler plans pods."""
+class NamespaceStore(Protocol):
+    def put_namespace(self, name: str, labels: Labels) -> bool: ...
+    def drop_namespace(self, name: str) -> bool: ...
 
+
+def namespaces(store: NamespaceStore) -> Feed:
     def put(namespace: Namespace) -> bool:
-        return interpod.put_namespace(namespace.name, namespace.labels)
+        return store.put_namespace(namespace.name, namespace.labels)
 
     def drop(namespace: Namespace) -> bool:
-        return interpod.drop_namespace(namespace.name)
+        return store.drop_namespace(namespace.name)
 
     return Feed(resources.NAMESPACES, Namespace.read, put, drop)
 
 
-def workloads(interpod: InterPod) -> tuple[Feed, ...]:
+def workloads(defaults: DefaultSpread) -> tuple[Feed, ...]:
     return tuple(
         Feed(
             resource,
             partial(WorkloadSelector.read, resource.kind),
-            interpod.defaults.put,
-            interpod.defaults.drop,
+            defaults.put,
+            defaults.drop,
         )
         for resource in (
             resources.SERVICES,

@@ -18,9 +18,11 @@ from typing import Final
 import numpy as np
 
 from scheduler.columns.node_table import Bools, Ints, NodeTable
+from scheduler.feed import Feed
 from scheduler.model.assignment import Assignment
 from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.pod_affinity import NO_INTER_POD, InterPodConstraints
+from scheduler.plugins.interpod import informers
 from scheduler.plugins.interpod.affinity import InterPodAffinity
 from scheduler.plugins.interpod.default_spread import DefaultSpread
 from scheduler.plugins.interpod.existing_terms import ExistingTerms
@@ -47,6 +49,10 @@ class InterPod(Plugin):
         self._spread = TopologySpread(table, self._counts)
         self._affinity = InterPodAffinity(table, self._counts, self._existing)
         self._prepared: dict[InterPodConstraints, int] = {}  # -> the epoch of its counts
+
+    def feeds(self) -> Iterator[Feed]:
+        yield informers.namespaces(self)
+        yield from informers.workloads(self.defaults)
 
     # --- state ---
 

@@ -13,7 +13,7 @@ As in kube-scheduler, a node that VolumeBinding rejects for two reasons (a bound
 cannot mount, and no volume for a delayed PVC) is counted under both reasons.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -22,10 +22,12 @@ import numpy as np
 from policies import vocabulary
 from scheduler.columns.label_match import LabelIndex
 from scheduler.columns.node_table import ABSENT, Bools, NodeTable
+from scheduler.feed import Feed
 from scheduler.model.assignment import Assignment
 from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.pod_volumes import NO_VOLUMES, AttachableVolume, Disk
 from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
+from scheduler.plugins.volumes import informers
 from scheduler.plugins.volumes import pod_claims as claim_rules
 from scheduler.plugins.volumes.binding import (
     NO_DECISION,
@@ -94,6 +96,9 @@ class VolumePlugin(Plugin):
         self.store.on_pvc.append(self._pvc_changed)
         self.store.on_node.append(self._node_changed)
         self.store.on_class.append(self._all_changed)
+
+    def feeds(self) -> Iterable[Feed]:
+        return informers.feeds(self.store)
 
     # --- state ---
 

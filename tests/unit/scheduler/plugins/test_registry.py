@@ -23,8 +23,10 @@ from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.taints import Toleration, read_tolerations
 from scheduler.model.unit import units
 from scheduler.plan import planner
-from scheduler.plugins.protocol import Plugin, Rejection, Relaxation
+from scheduler.plugins.dra.plugin import DynamicResources
+from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
 from scheduler.plugins.registry import DEFAULT, PluginSet
+from scheduler.plugins.volumes.plugin import VolumePlugin
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.builders import a_node, a_pod
 
@@ -48,8 +50,8 @@ class Maintenance(Plugin):
         self._nodes: set[str] = set()
         self._pods: dict[int, int] = {}  # row -> pods on it
 
-    def feed(self) -> Feed:
-        return Feed(WINDOWS, lambda obj: Window(obj["node"]), self.put, self.drop_window)
+    def feeds(self) -> Iterator[Feed]:
+        yield Feed(WINDOWS, lambda obj: Window(obj["node"]), self.put, self.drop_window)
 
     def put(self, window: Window) -> bool:
         self._nodes.add(window.node)
@@ -158,7 +160,8 @@ def test_a_trial_charges_the_plugin_and_undoes_it() -> None:
 
 
 def window_event(bench: Bench, node: str, kind: EventKind = EventKind.ADDED) -> None:
-    feed = bench.scheduler.cache.snapshot.plugins.get(Maintenance).feed()
+    feeds = bench.scheduler.cache.snapshot.plugins.feeds
+    feed = next(feed for feed in feeds if feed.resource is WINDOWS)
     window = Window(node)
     bench.scheduler.on_feed(feed, WatchEvent(kind, ("", node), window, window))
 
@@ -261,6 +264,14 @@ def test_filters_keep_the_order_of_kube_scheduler() -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", [VolumePlugin, DynamicResources])
+def test_every_object_that_a_filter_reads_requeues_pods(
+    kind: type[VolumePlugin] | type[DynamicResources],
+) -> None:
+    plugin = kind(NodeTable())
+    assert {POD_EVENT, *(feed.resource.kind for feed in plugin.feeds())} == plugin.events
+
+
 def test_a_plugin_is_called_for_the_methods_that_it_overrides_alone() -> None:
     table = NodeTable()
     without, plugins = PluginSet(table), PluginSet(table, REGISTRY)
@@ -270,6 +281,7 @@ def test_a_plugin_is_called_for_the_methods_that_it_overrides_alone() -> None:
         if name not in {"registry", "_all", "_dependent"}
     }
     assert {name for name, count in more.items() if count} == {
+        "feeds",
         "charge",
         "uncharge",
         "drop",

@@ -6,7 +6,7 @@ from scheduler.model.fields import pairs
 from scheduler.model.plan import NoFit, Placed
 from scheduler.model.unit import units
 from scheduler.plan import planner
-from scheduler.plugins.interpod import existing_terms, informers, pod_counts
+from scheduler.plugins.interpod import existing_terms, pod_counts
 from tests.unit.scheduler.builders import a_gang, a_node, a_pod
 from tests.unit.scheduler.plugins.interpod.builders import (
     ANTI_AFFINITY_BROKEN,
@@ -160,7 +160,7 @@ def test_terms_of_others_follow_the_labels_of_namespaces() -> None:
 
 def test_namespaces_and_services_come_by_watches() -> None:
     snapshot = picture((a_peer("e", ns="far"), "a1"))
-    watched = [informers.namespaces(snapshot.interpod), *informers.workloads(snapshot.interpod)]
+    watched = list(snapshot.interpod.feeds())
     changes = []
     for feed in watched:
         about = {"name": "far", "namespace": "far", "labels": {"team": "new"}}

@@ -21,11 +21,11 @@ async def kinds(client: verbs.Sends, named: Collection[str] = ()) -> list[Resour
     }
     groups |= {name.partition("/")[0] for name in named if "/" in name}
     rows = await discovery.served(client, groups=None if bare else groups)
-    found: dict[tuple[str, str], Resource] = {}  # (group, kind) -> where
+    resources: dict[tuple[str, str], Resource] = {}  # (group, kind) -> where
     for row in rows:
         key = (row.group, row.kind)
         wanted = key in workloads.KINDS or row.kind in named or "/".join(key) in named
         listed = row.namespaced and "list" in row.verbs and not row.is_subresource
         if wanted and listed and not rules.is_never_sent(row.group, row.name):
-            found.setdefault(key, row.resource)
-    return [found[key] for key in sorted(found)]
+            resources.setdefault(key, row.resource)
+    return [resources[key] for key in sorted(resources)]

@@ -68,11 +68,11 @@ class AuditQueues:
             return ""
         uid = str(reference.get("uid"))
         if uid not in self._queue_above:
-            name, found = "", await self._controller(obj, namespace)
+            name, controller = "", await self._controller(obj, namespace)
             for _ in range(queue_lookup.GENERATIONS):
-                if found is None:
+                if controller is None:
                     break
-                name = kueue.name_of(found) or name
-                found = await self._controller(found, namespace)
+                name = kueue.name_of(controller) or name
+                controller = await self._controller(controller, namespace)
             self._queue_above[uid] = name
         return self._queue_above[uid]

@@ -153,10 +153,10 @@ class Scan:
         """None where it was deleted meanwhile, and its objects with it."""
         if name not in self._namespaces:
             try:
-                found = await self._client.get(resources.NAMESPACES, name)
+                namespace = await self._client.get(resources.NAMESPACES, name)
             except errors.Gone:
                 return None
-            self._namespaces[name] = _needed(found)
+            self._namespaces[name] = _needed(namespace)
         return self._namespaces[name]
 
     async def _owner(self, review: Review) -> Json | None:
@@ -178,10 +178,10 @@ class Scan:
         plural = workloads.plural(reference.kind)
         resource = Resource(group, version, plural, reference.kind)
         try:
-            found = await self._client.get(resource, reference.name, namespace=reference.namespace)
+            owner = await self._client.get(resource, reference.name, namespace=reference.namespace)
         except errors.Gone:
             return None
-        return found if found["metadata"].get("uid") == reference.uid else None
+        return owner if owner["metadata"].get("uid") == reference.uid else None
 
 
 def _needed(namespace: Json) -> Json:

@@ -59,14 +59,14 @@ class Cluster:
 
 def load(path: Path) -> Cluster:
     """The cluster that a file describes; raises `yaml_reader.DocumentError`."""
-    found = yaml_reader.read(path)
-    if not found:
+    documents = yaml_reader.read(path)
+    if not documents:
         raise yaml_reader.DocumentError(
             str(path), 1, 1, f"describes nothing; want {_HEADER} and a list of nodes"
         )
-    if len(found) > 1:
-        raise found[1].error((), "a second document; a cluster file holds exactly one")
-    return from_document(found[0])
+    if len(documents) > 1:
+        raise documents[1].error((), "a second document; a cluster file holds exactly one")
+    return from_document(documents[0])
 
 
 def from_document(document: yaml_reader.Document) -> Cluster:
@@ -254,7 +254,7 @@ def _first_problem(
 ) -> yaml_reader.DocumentError:
     """A misspelled key first: it often explains the missing one."""
     problems = exc.errors(include_url=False)
-    problem = min(problems, key=lambda found: found["type"] != "extra_forbidden")
+    problem = min(problems, key=lambda shown: shown["type"] != "extra_forbidden")
     steps = problem["loc"]
     path = tuple(step for step in steps if step not in (EVEN, LISTED, "[key]"))
     where = _dotted(path)
@@ -269,8 +269,8 @@ def _first_problem(
         case "value_error":
             message = f"{where}: {problem['ctx']['error']}"
         case kind:
-            found = _shown(problem["input"])
-            message = f"{where}: found {found}, {_wanted(kind, problem['msg'])}"
+            shown = _shown(problem["input"])
+            message = f"{where}: found {shown}, {_wanted(kind, problem['msg'])}"
     return document.error(path, message)
 
 

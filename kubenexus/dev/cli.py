@@ -100,12 +100,12 @@ def build(
     proxy: about 8 minutes on two cores, once. Safe to interrupt and to run twice at once.
     """
     with _errors_as_messages(), _show() as show:
-        asked = {name: versions.tool(name) for name in tool or ()}
-        found = locate.get(kubernetes, env=os.environ, show=show)
-        tools = {name: locate.tool(name, env=os.environ, show=show) for name in asked}
-    typer.echo(f"Kubernetes {found.kubernetes} is ready in {found.folder}")
+        requested = {name: versions.tool(name) for name in tool or ()}
+        binaries = locate.get(kubernetes, env=os.environ, show=show)
+        tools = {name: locate.tool(name, env=os.environ, show=show) for name in requested}
+    typer.echo(f"Kubernetes {binaries.kubernetes} is ready in {binaries.folder}")
     for name, folder in tools.items():
-        typer.echo(f"{name} {asked[name][0].version} is ready in {folder}")
+        typer.echo(f"{name} {requested[name][0].version} is ready in {folder}")
 
 
 @app.command()
@@ -214,23 +214,25 @@ def status(
 ) -> None:
     """Show every process of a plane. Ends with 0 when all are ready, else with 1."""
     with _errors_as_messages():
-        found = lifecycle.inspect(name, state.folder_of(name, os.environ))
+        health = lifecycle.inspect(name, state.folder_of(name, os.environ))
     if output is Output.JSON:
-        typer.echo(json.dumps(found.as_dict(), indent=2))
+        typer.echo(json.dumps(health.as_dict(), indent=2))
     else:
-        _print_status(found)
-    raise typer.Exit(0 if found.well else 1)
+        _print_status(health)
+    raise typer.Exit(0 if health.well else 1)
 
 
-def _print_status(found: Status) -> None:
-    typer.echo(f"{found.name}: {found.phase}{f' ({found.step})' if found.step else ''}")
-    if not found.components:
+def _print_status(status: Status) -> None:
+    typer.echo(f"{status.name}: {status.phase}{f' ({status.step})' if status.step else ''}")
+    if not status.components:
         return
-    typer.echo(f"Kubernetes  {found.kubernetes} at {found.server}, {found.nodes_ready} nodes ready")
-    typer.echo(f"KUBECONFIG  {found.kubeconfig}")
+    typer.echo(
+        f"Kubernetes  {status.kubernetes} at {status.server}, {status.nodes_ready} nodes ready"
+    )
+    typer.echo(f"KUBECONFIG  {status.kubeconfig}")
     typer.echo(f"\n{'PROCESS':<26}{'PID':<10}{'READY':<8}{'RESTARTS':<10}HEALTH")
-    typer.echo(f"{'supervisor':<26}{found.supervisor:<10}{'yes':<8}{0:<10}")
-    for each in found.components:
+    typer.echo(f"{'supervisor':<26}{status.supervisor:<10}{'yes':<8}{0:<10}")
+    for each in status.components:
         ready = "yes" if each.ready else "no" if each.alive else "exited"
         process = each.process
         typer.echo(
@@ -282,15 +284,15 @@ def logs(
     """Show the last log lines of a process."""
     with _errors_as_messages():
         folder = state.folder_of(name, os.environ)
-        found = {path.stem: path for path in sorted((folder / "logs").glob("*.log"))}
+        log_files = {path.stem: path for path in sorted((folder / "logs").glob("*.log"))}
         if (folder / state.SUPERVISOR_LOG).exists():
-            found["supervisor"] = folder / state.SUPERVISOR_LOG
+            log_files["supervisor"] = folder / state.SUPERVISOR_LOG
         if component is None:
-            for each, path in found.items():
+            for each, path in log_files.items():
                 typer.echo(f"{each:<26}{path}")
             return
-        if component not in found:
-            known = ", ".join(found) or "none; `kubenexus dev up` makes some"
+        if component not in log_files:
+            known = ", ".join(log_files) or "none; `kubenexus dev up` makes some"
             raise UsageError(f"there is no log of {component!r}; there are: {known}.")
-        text = found[component].read_text(errors="replace")
+        text = log_files[component].read_text(errors="replace")
         typer.echo("\n".join(text.splitlines()[-lines:]))

@@ -98,21 +98,21 @@ def start(folder: Path, arguments: Sequence[str], *, env: Mapping[str, str], say
 
 
 def _phase(folder: Path) -> str:
-    found = state.read(folder)
-    return found.phase if found and state.is_supervised(folder) else ""
+    saved = state.read(folder)
+    return saved.phase if saved and state.is_supervised(folder) else ""
 
 
 def _follow(folder: Path, process: subprocess.Popen[bytes] | None, *, say: Say) -> None:
     end, step = time.monotonic() + START_DEADLINE, ""
     while True:
         ended = process.poll() is not None if process else not state.is_supervised(folder)
-        found = state.read(folder)
-        if found and found.phase == state.FAILED:
-            raise StartFailed(found.step)
-        if found and found.step != step:
-            step = found.step
+        saved = state.read(folder)
+        if saved and saved.phase == state.FAILED:
+            raise StartFailed(saved.step)
+        if saved and saved.step != step:
+            step = saved.step
             say(step)
-        if found and found.phase == state.UP:
+        if saved and saved.phase == state.UP:
             return
         if ended:
             log = folder / state.SUPERVISOR_LOG
@@ -124,11 +124,11 @@ def _follow(folder: Path, process: subprocess.Popen[bytes] | None, *, say: Say) 
 
 def stop(folder: Path) -> list[Process]:
     """Stop the plane; returns the processes that were still running."""
-    found = state.read(folder)
-    processes = [found.supervisor, *found.components] if found else []
+    saved = state.read(folder)
+    processes = [saved.supervisor, *saved.components] if saved else []
     running = [process for process in processes if state.lives(process)]
-    if found and found.supervisor in running:
-        _end(found.supervisor, signal.SIGTERM)
+    if saved and saved.supervisor in running:
+        _end(saved.supervisor, signal.SIGTERM)
         _wait(lambda: not state.is_supervised(folder), STOP_DEADLINE)
     for process in running:
         if state.lives(process):
@@ -150,22 +150,22 @@ def _wait(done: Callable[[], bool], deadline: float) -> None:
 
 
 def inspect(name: str, folder: Path) -> Status:
-    found = state.read(folder)
-    if found is None:
+    saved = state.read(folder)
+    if saved is None:
         return Status(name, "down")
     if not state.is_supervised(folder):
-        if found.phase == state.FAILED:
-            return Status(name, state.FAILED, step=found.step, kubernetes=found.kubernetes)
+        if saved.phase == state.FAILED:
+            return Status(name, state.FAILED, step=saved.step, kubernetes=saved.kubernetes)
         step = "the supervisor was killed; `kubenexus dev down` cleans up"
-        return Status(name, "down", step=step, kubernetes=found.kubernetes)
-    if found.phase != state.UP:
-        return Status(name, found.phase, step=found.step, kubernetes=found.kubernetes)
-    return _probe(name, folder, found)
+        return Status(name, "down", step=step, kubernetes=saved.kubernetes)
+    if saved.phase != state.UP:
+        return Status(name, saved.phase, step=saved.step, kubernetes=saved.kubernetes)
+    return _probe(name, folder, saved)
 
 
-def _probe(name: str, folder: Path, found: State) -> Status:
-    api = admin(folder, found)
-    health = tuple(_health(process, api, found.server) for process in found.components)
+def _probe(name: str, folder: Path, saved: State) -> Status:
+    api = admin(folder, saved)
+    health = tuple(_health(process, api, saved.server) for process in saved.components)
     try:
         ready = len(fake_nodes.usable(api))
     except (OSError, http.client.HTTPException, CallFailed):
@@ -176,12 +176,12 @@ def _probe(name: str, folder: Path, found: State) -> Status:
     return Status(
         name,
         state.UP if well else "degraded",
-        step=found.step if well else "not every process is ready; see `kubenexus dev logs`",
-        kubernetes=found.kubernetes,
-        server=found.server,
+        step=saved.step if well else "not every process is ready; see `kubenexus dev logs`",
+        kubernetes=saved.kubernetes,
+        server=saved.server,
         kubeconfig=str(Layout(folder).kubeconfig(rbac.ADMIN)),
         nodes_ready=ready,
-        supervisor=found.supervisor.pid,
+        supervisor=saved.supervisor.pid,
         components=health,
     )
 
@@ -194,10 +194,10 @@ def _health(process: Process, api: Api, server: str) -> Health:
     return Health(process, alive, alive and healthy(process.url))
 
 
-def admin(folder: Path, found: State) -> Api:
+def admin(folder: Path, saved: State) -> Api:
     at = Layout(folder)
     return Api(
-        found.server,
+        saved.server,
         ca=at.certificate("ca"),
         certificate=at.certificate(rbac.ADMIN),
         key=at.key(rbac.ADMIN),
@@ -206,11 +206,11 @@ def admin(folder: Path, found: State) -> Api:
 
 def kubectl(folder: Path, name: str, user: str) -> tuple[str, Path]:
     """The kubectl to run and the kubeconfig to run it with."""
-    found = state.read(folder)
-    if found is None or not state.is_supervised(folder):
+    saved = state.read(folder)
+    if saved is None or not state.is_supervised(folder):
         raise StartFailed(f"the plane {name!r} is not up; `kubenexus dev up` starts it.")
     path = Layout(folder).kubeconfig(user)
     if not path.exists():
         known = ", ".join(each.name for each in rbac.USERS)
         raise UsageError(f"there is no user {user!r} on this cluster; there are {known}.")
-    return found.kubectl, path
+    return saved.kubectl, path

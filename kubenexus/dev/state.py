@@ -72,10 +72,10 @@ def folder_of(name: str, env: Mapping[str, str]) -> Path:
 
 def read(folder: Path) -> State | None:
     try:
-        found = json.loads((folder / FILE).read_text())
-        supervisor = Process(**found.pop("supervisor"))
-        components = tuple(Process(**each) for each in found.pop("components"))
-        return State(supervisor=supervisor, components=components, **found)
+        document = json.loads((folder / FILE).read_text())
+        supervisor = Process(**document.pop("supervisor"))
+        components = tuple(Process(**each) for each in document.pop("components"))
+        return State(supervisor=supervisor, components=components, **document)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

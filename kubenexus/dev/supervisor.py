@@ -119,10 +119,10 @@ class Supervisor:
 
     def run(self) -> None:
         self.report("Locating the programs")
-        found = locate.get(self._wanted.kubernetes, env=self._env, show=self._show)
+        binaries = locate.get(self._wanted.kubernetes, env=self._env, show=self._show)
         described = self._wanted.described()
-        self.report("Starting the control plane", kubectl=str(found.kubectl))
-        with ControlPlane(binaries=found, folder=self._folder) as plane:
+        self.report("Starting the control plane", kubectl=str(binaries.kubectl))
+        with ControlPlane(binaries=binaries, folder=self._folder) as plane:
             self.report(f"Creating {len(described.nodes)} nodes", server=plane.server)
             plane.api().each(plane.api().apply, described.namespaces)
             plane.add_nodes(described.nodes)

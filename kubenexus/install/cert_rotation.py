@@ -90,20 +90,20 @@ def _signed(leaf: KeyPair, authority: KeyPair) -> bool:
 
 def _names(certificate: bytes) -> tuple[str, ...]:
     try:
-        found = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(
+        extension = x509.load_pem_x509_certificate(certificate).extensions.get_extension_for_class(
             x509.SubjectAlternativeName
         )
     except x509.ExtensionNotFound as exc:
         raise ValueError("the certificate has no host name") from exc
-    return tuple(found.value.get_values_for_type(x509.DNSName))
+    return tuple(extension.value.get_values_for_type(x509.DNSName))
 
 
 def _valid(bundle: bytes, now: datetime) -> bytes:
-    found = x509.load_pem_x509_certificates(bundle)
+    certificates = x509.load_pem_x509_certificates(bundle)
     return b"".join(
-        one.public_bytes(serialization.Encoding.PEM)
-        for one in found
-        if one.not_valid_after_utc > now
+        certificate.public_bytes(serialization.Encoding.PEM)
+        for certificate in certificates
+        if certificate.not_valid_after_utc > now
     )
 
 

@@ -77,7 +77,7 @@ async def _put(
     client: Client,
     namespace: str,
     name: str,
-    found: Json | None,
+    existing: Json | None,
     pair: KeyPair,
     **more: bytes,
 ) -> None:
@@ -94,9 +94,9 @@ async def _put(
         "metadata": about,
         "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
     }
-    if found is None:
+    if existing is None:
         await client.create(SECRETS, secret)
         return
     # With the resourceVersion, so that a concurrent write is a conflict.
-    about["resourceVersion"] = found["metadata"]["resourceVersion"]
+    about["resourceVersion"] = existing["metadata"]["resourceVersion"]
     await client.update(SECRETS, secret)

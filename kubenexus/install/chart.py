@@ -42,8 +42,8 @@ def files(chart: Path = CHART) -> Mapping[str, str]:
             }
         ),
         **{
-            f"files/crds/{one['spec']['names']['plural']}.yaml": _yaml(one)
-            for one in crds.definitions()
+            f"files/crds/{crd['spec']['names']['plural']}.yaml": _yaml(crd)
+            for crd in crds.definitions()
         },
         "values.schema.json": json.dumps(values_schema.schema(keys), indent=2) + "\n",
         "README.md": intro + values_schema.table(keys),
@@ -59,10 +59,10 @@ def _registration() -> dict[str, Any]:
     return {
         kind: [
             {
-                "path": one["clientConfig"]["url"],
-                **{key: one[key] for key in fields if key in one},
+                "path": webhook["clientConfig"]["url"],
+                **{key: webhook[key] for key in fields if key in webhook},
             }
-            for one in configuration["webhooks"]
+            for webhook in configuration["webhooks"]
         ]
         for kind, configuration in (("mutating", mutating), ("validating", validating))
     }

@@ -100,12 +100,16 @@ def register(
 
 
 def _configurations(text: str) -> list[dict[str, Any]]:
-    found = [one for one in yaml.safe_load_all(text) if one]
-    strange = [one.get("kind") for one in found if one.get("kind") not in registering.RESOURCES]
-    if strange or not found:
+    documents = [document for document in yaml.safe_load_all(text) if document]
+    strange = [
+        document.get("kind")
+        for document in documents
+        if document.get("kind") not in registering.RESOURCES
+    ]
+    if strange or not documents:
         accepted = " and ".join(registering.RESOURCES)
         raise ValueError(f"want {accepted}; found {strange or 'nothing'}")
-    return found
+    return documents
 
 
 @app.command()

@@ -81,37 +81,37 @@ async def apply(client: Client, configurations: Sequence[JsonDict], authority: b
     for wanted in configurations:
         resource, name = RESOURCES[wanted["kind"]], wanted["metadata"]["name"]
         try:
-            found: JsonDict | None = await client.get(resource, name)
+            existing: JsonDict | None = await client.get(resource, name)
         except errors.Gone:
-            found = None
+            existing = None
         await client.patch(
             resource,
             name,
-            complete(wanted, found, authority),
+            complete(wanted, existing, authority),
             kind=PatchKind.APPLY,
             field_manager=MANAGER,
             force=True,
         )
 
 
-def complete(wanted: JsonDict, found: JsonDict | None, authority: bytes) -> JsonDict:
+def complete(wanted: JsonDict, existing: JsonDict | None, authority: bytes) -> JsonDict:
     """The configuration to apply: with the CA bundle, and with the rules that the webhook added."""
     bundle = base64.b64encode(authority).decode()
     webhooks = [
-        {**one, "clientConfig": {**one["clientConfig"], "caBundle": bundle}}
-        for one in wanted["webhooks"]
+        {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": bundle}}
+        for webhook in wanted["webhooks"]
     ]
-    for one in webhooks:
-        added = _judged(found) if one["name"] == registration.JUDGED else None
+    for webhook in webhooks:
+        added = _judged(existing) if webhook["name"] == registration.JUDGED else None
         if added:
-            own = sending.rows_of(one["rules"])
-            one["rules"] = sending.rules(own | sending.rows_of(added))
+            own = sending.rows_of(webhook["rules"])
+            webhook["rules"] = sending.rules(own | sending.rows_of(added))
     return {**wanted, "webhooks": webhooks}
 
 
-def _judged(found: JsonDict | None) -> Sequence[JsonDict] | None:
-    for one in (found or {}).get("webhooks") or ():
-        if one.get("name") == registration.JUDGED:
-            rules: Sequence[JsonDict] | None = one.get("rules")
+def _judged(existing: JsonDict | None) -> Sequence[JsonDict] | None:
+    for webhook in (existing or {}).get("webhooks") or ():
+        if webhook.get("name") == registration.JUDGED:
+            rules: Sequence[JsonDict] | None = webhook.get("rules")
             return rules
     return None

@@ -31,17 +31,17 @@ def render(helm: str, root: Path) -> Mapping[str, str]:
     command += ["--namespace", vocabulary.SYSTEM_NAMESPACE]
     command += ["--values", str(root / "deploy/values.yaml")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
-    labeler = [one for one in objects if _labels(one).get(_COMPONENT) == "labeler"]
+    objects = [obj for obj in yaml.safe_load_all(done.stdout) if obj]
+    labeler = [obj for obj in objects if _labels(obj).get(_COMPONENT) == "labeler"]
     return {
         "deploy/kubenexus.yaml": _text(objects),
         "deploy/numa-labeler-daemonset.yaml": _text(labeler),
     }
 
 
-def _labels(one: Mapping[str, Any]) -> Mapping[str, str]:
-    found: Mapping[str, str] = one["metadata"].get("labels") or {}
-    return found
+def _labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return labels
 
 
 def _text(objects: list[dict[str, Any]]) -> str:
@@ -51,8 +51,8 @@ def _text(objects: list[dict[str, Any]]) -> str:
         "metadata": {"name": vocabulary.SYSTEM_NAMESPACE},
     }
     # `managed-by: Helm` would be untrue.
-    for one in objects:
-        one["metadata"].get("labels", {}).pop("app.kubernetes.io/managed-by", None)
+    for obj in objects:
+        obj["metadata"].get("labels", {}).pop("app.kubernetes.io/managed-by", None)
     text: str = yaml.safe_dump_all(
         [space, *objects], sort_keys=False, width=120, allow_unicode=True
     )

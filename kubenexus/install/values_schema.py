@@ -51,18 +51,18 @@ def _comments(lines: Sequence[str]) -> Iterator[tuple[tuple[str, ...], list[str]
         if stripped.startswith("#"):
             comment.append(stripped.removeprefix("#").strip())
             continue
-        found = _KEY.match(line)
-        if found:
-            depth = len(found[1])
-            open_keys = [pair for pair in open_keys if pair[0] < depth] + [(depth, found[2])]
+        match = _KEY.match(line)
+        if match:
+            depth = len(match[1])
+            open_keys = [pair for pair in open_keys if pair[0] < depth] + [(depth, match[2])]
             yield tuple(name for _, name in open_keys), comment
         comment = []
 
 
 def _below(
-    path: tuple[str, ...], found: dict[str, Any], comments: dict[tuple[str, ...], list[str]]
+    path: tuple[str, ...], values: dict[str, Any], comments: dict[tuple[str, ...], list[str]]
 ) -> tuple[Key, ...]:
-    return tuple(_key((*path, name), value, comments) for name, value in found.items())
+    return tuple(_key((*path, name), value, comments) for name, value in values.items())
 
 
 def _key(path: tuple[str, ...], value: Any, comments: dict[tuple[str, ...], list[str]]) -> Key:
@@ -150,5 +150,5 @@ def json_of(value: object) -> str:
 
 
 def _text(key: Key) -> str:
-    choice = f" One of {', '.join(f'`{one}`' for one in key.allowed)}." if key.allowed else ""
+    choice = f" One of {', '.join(f'`{value}`' for value in key.allowed)}." if key.allowed else ""
     return key.text.replace("|", "\\|") + choice

@@ -81,8 +81,8 @@ def _show(root: Path, proc: Path) -> int:
         host = sysfs.read(root, proc)
     except sysfs.SysfsError as exc:
         raise end(str(exc), FAILED) from exc
-    found = {"labels": labels.labels(host), "annotations": labels.annotations(host)}
-    typer.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
+    metadata = {"labels": labels.labels(host), "annotations": labels.annotations(host)}
+    typer.echo(orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode())
     return 0
 
 

@@ -25,20 +25,20 @@ def annotations(host: Host) -> dict[str, str]:
 
 
 def labels(host: Host) -> dict[str, str]:
-    found = {vocabulary.NUMA_NODE_COUNT_LABEL: str(len(host.numa))}
+    values = {vocabulary.NUMA_NODE_COUNT_LABEL: str(len(host.numa))}
     for node in host.numa:
         cpus = ranges(node.cpus, "_")
         if cpus and len(cpus) <= LONGEST_LABEL:
-            found[vocabulary.numa_node_label(node.id, "cpus")] = cpus
-        found[vocabulary.numa_node_label(node.id, "memory")] = str(node.memory)
+            values[vocabulary.numa_node_label(node.id, "cpus")] = cpus
+        values[vocabulary.numa_node_label(node.id, "memory")] = str(node.memory)
         if node.bandwidth is not None:
-            found[vocabulary.numa_node_label(node.id, "bandwidth")] = str(node.bandwidth)
+            values[vocabulary.numa_node_label(node.id, "bandwidth")] = str(node.bandwidth)
         for other, distance in zip(host.numa, node.distances, strict=False):
-            found[vocabulary.numa_node_label(node.id, f"distance-{other.id}")] = str(distance)
+            values[vocabulary.numa_node_label(node.id, f"distance-{other.id}")] = str(distance)
     for gpu in _countable(host):
         if gpu.numa is not None:
-            found[vocabulary.gpu_numa_labels(gpu.index)[0]] = str(gpu.numa)
-    return found
+            values[vocabulary.gpu_numa_labels(gpu.index)[0]] = str(gpu.numa)
+    return values
 
 
 def is_ours(key: str) -> bool:
@@ -72,21 +72,21 @@ def _countable(host: Host) -> tuple[Gpu, ...]:
 
 
 def _numa(node: Numa) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "id": node.id,
         "cpus": ranges(node.cpus, ","),
         "memory": node.memory,
         "distances": list(node.distances),
     }
     if node.hugepages:
-        found["hugepages"] = dict(node.hugepages)
-    return found if node.bandwidth is None else {**found, "bandwidth": node.bandwidth}
+        document["hugepages"] = dict(node.hugepages)
+    return document if node.bandwidth is None else {**document, "bandwidth": node.bandwidth}
 
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
-    found: dict[str, Any] = {"index": gpu.index, "vendor": gpu.vendor, "pci": gpu.address}
+    document: dict[str, Any] = {"index": gpu.index, "vendor": gpu.vendor, "pci": gpu.address}
     if gpu.numa is not None:
-        found["numa"] = gpu.numa
+        document["numa"] = gpu.numa
     more = {
         "root": gpu.root,
         "switch": gpu.switch,
@@ -94,4 +94,4 @@ def _gpu(gpu: Gpu) -> dict[str, Any]:
         "vram": gpu.vram,
         "island": gpu.island,
     }
-    return {**found, **{name: value for name, value in more.items() if value}}
+    return {**document, **{name: value for name, value in more.items() if value}}

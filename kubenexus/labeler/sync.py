@@ -28,13 +28,13 @@ def patch(node: Json, host: Host) -> dict[str, Any] | None:
 
 
 def _changes(
-    found: Mapping[str, str], wanted: Mapping[str, str], *, stale: bool = False
+    current: Mapping[str, str], wanted: Mapping[str, str], *, stale: bool = False
 ) -> dict[str, str | None]:
     rows: dict[str, str | None] = {
-        key: value for key, value in wanted.items() if found.get(key) != value
+        key: value for key, value in wanted.items() if current.get(key) != value
     }
     if stale:
-        rows |= {key: None for key in found if labels.is_ours(key) and key not in wanted}
+        rows |= {key: None for key in current if labels.is_ours(key) and key not in wanted}
     return rows
 
 

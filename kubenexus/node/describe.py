@@ -84,7 +84,10 @@ def describe(objects: NodeObjects) -> JsonDict:
         "elsewhere": _floating(layout, pods),
         "reserved": list(_reserved(objects.reservations, node.name)),
         "contradictions": [
-            *(_contradiction(one) for one in provenance.contradictions(sources)),
+            *(
+                _contradiction(contradiction)
+                for contradiction in provenance.contradictions(sources)
+            ),
             *_more_contradictions(labels, sources, topology, plain),
         ],
         "problems": [*_problems(sources, devices), *unread, *objects.unread],
@@ -95,7 +98,7 @@ def _reserved(objects: Sequence[JsonDict], node: str) -> Iterator[JsonDict]:
     """Capacity of the node that is or will be reserved, and the tenant or pod group it is for."""
     for obj in objects:
         about, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
-        places = [one for one in status.get("places") or () if one.get("node") == node]
+        places = [place for place in status.get("places") or () if place.get("node") == node]
         if not places:
             continue
         group = spec.get("podGroup")
@@ -229,18 +232,19 @@ def _floating(layout: HostUsage | None, pods: Sequence[Pod]) -> JsonDict | None:
 # --- contradictions ---
 
 
-def _contradiction(found: Contradiction) -> JsonDict:
+def _contradiction(contradiction: Contradiction) -> JsonDict:
     return {
-        "subject": found.subject,
-        "fact": NAMES.get(found.fact, found.fact),
+        "subject": contradiction.subject,
+        "fact": NAMES.get(contradiction.fact, contradiction.fact),
         "said": [
-            {"source": source, "value": shown(found.fact, value)} for source, value in found.values
+            {"source": source, "value": shown(contradiction.fact, value)}
+            for source, value in contradiction.values
         ],
     }
 
 
 def _more_contradictions(
-    labels: Mapping[str, str], said: Sequence[HostFacts], topology: Topology, node: Node
+    labels: Mapping[str, str], sources: Sequence[HostFacts], topology: Topology, node: Node
 ) -> Iterator[JsonDict]:
     """Contradictions between labels of one meaning, counts of GPUs, and discovery."""
     zone, az = labels.get(vocabulary.ZONE_LABEL), labels.get(vocabulary.AZ_LABEL)
@@ -256,7 +260,7 @@ def _more_contradictions(
     counts.insert(0, ("the node's allocatable", node.gpus))
     if len({count for _, count in counts}) > 1 and len(counts) > 1:
         yield _row(provenance.HOST, "GPUs", counts)
-    if len(topology.zones) == 1 and any("several NUMA nodes" in one.host for one in said):
+    if len(topology.zones) == 1 and any("several NUMA nodes" in source.host for source in sources):
         yield _row(
             provenance.HOST,
             "NUMA nodes",
@@ -264,21 +268,21 @@ def _more_contradictions(
         )
 
 
-def _pair(fact: str, one: str, value: str, other: str, its: str) -> JsonDict:
-    return _row("fabric", fact, [(f"label {one}", value), (f"label {other}", its)])
+def _pair(fact: str, first: str, value: str, other: str, other_value: str) -> JsonDict:
+    return _row("fabric", fact, [(f"label {first}", value), (f"label {other}", other_value)])
 
 
-def _row(subject: str, fact: str, said: Sequence[tuple[str, object]]) -> JsonDict:
+def _row(subject: str, fact: str, values: Sequence[tuple[str, object]]) -> JsonDict:
     return {
         "subject": subject,
         "fact": fact,
-        "said": [{"source": source, "value": str(value)} for source, value in said],
+        "said": [{"source": source, "value": str(value)} for source, value in values],
     }
 
 
-def _problems(said: Sequence[HostFacts], devices: DeviceStore) -> Iterator[str]:
-    for one in said:
-        yield from one.problems
+def _problems(sources: Sequence[HostFacts], devices: DeviceStore) -> Iterator[str]:
+    for source in sources:
+        yield from source.problems
     for pool in (devices.pools[key] for key in sorted(devices.pools)):
         if not pool.complete:
             yield (
@@ -287,7 +291,7 @@ def _problems(said: Sequence[HostFacts], devices: DeviceStore) -> Iterator[str]:
             )
         elif pool.duplicate:
             yield f"pool {pool} is ignored: two of its devices are called {pool.duplicate}"
-    if any(one.host.get("shared") for one in said):
+    if any(source.host.get("shared") for source in sources):
         yield f"GPUs are shared ({vocabulary.GFD_REPLICAS_LABEL}): they are not assigned by index"
 
 
@@ -324,5 +328,5 @@ def shown(fact: str, value: Any) -> str:
 
 
 def _texts(obj: JsonDict, field: str) -> dict[str, str]:
-    found = (obj.get("metadata") or {}).get(field) or {}
-    return {str(key): str(value) for key, value in found.items()}
+    texts = (obj.get("metadata") or {}).get(field) or {}
+    return {str(key): str(value) for key, value in texts.items()}

@@ -50,12 +50,14 @@ async def fetch(client: Client, name: str) -> NodeObjects:
 async def _rest_of_pools(client: Client, slices: list[Obj], unread: list[str]) -> list[Obj]:
     """A pool may have slices of other nodes; without them it would count as incomplete."""
     pools: dict[tuple[str, str], list[Obj]] = {}
-    for one in slices:
-        pools.setdefault(_pool(one), []).append(one)
+    for resource_slice in slices:
+        pools.setdefault(_pool(resource_slice), []).append(resource_slice)
     incomplete = {
-        key for key, rows in pools.items() if len(rows) < max(int(_count(one)) for one in rows)
+        key
+        for key, rows in pools.items()
+        if len(rows) < max(int(_count(resource_slice)) for resource_slice in rows)
     }
-    known = {one["metadata"]["name"] for one in slices}
+    known = {resource_slice["metadata"]["name"] for resource_slice in slices}
     for driver in sorted({driver for driver, _ in incomplete}):
         more = await _list(client, resources.RESOURCE_SLICES, f"spec.driver={driver}", unread)
         slices = [
@@ -75,10 +77,10 @@ def _count(obj: Obj) -> int:
 
 async def _list(client: Client, kind: Resource, fields: str | None, unread: list[str]) -> list[Obj]:
     try:
-        found = await client.list(kind, field_selector=fields)
+        page = await client.list(kind, field_selector=fields)
     except errors.Gone:
         return []
     except errors.Refused as exc:
         unread.append(f"{kind} not read: {exc}")
         return []
-    return list(found.items)
+    return list(page.items)

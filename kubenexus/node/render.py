@@ -46,9 +46,9 @@ def lines(answer: Json) -> Iterator[str]:
 
 def _reserved(row: Json) -> str:
     each = ", ".join(f"{name} {amount}" for name, amount in row["each"].items())
-    what = f"{row['places']} x {each}" if each else "the whole node"
+    amounts = f"{row['places']} x {each}" if each else "the whole node"
     when = f"from {row['from']} until" if row["from"] else "until"
-    return f"{what} for {row['for']} {when} {row['until']} ({row['reservation']})"
+    return f"{amounts} for {row['for']} {when} {row['until']} ({row['reservation']})"
 
 
 class _Marks:
@@ -132,21 +132,21 @@ def _in_use(answer: Json) -> Iterator[str]:
 
 
 def _contradiction(row: Json) -> str:
-    said = "; ".join(f"{one['source']}: {one['value']}" for one in row["said"])
-    return f"{row['subject']}, {row['fact']}: {said}"
+    values = "; ".join(f"{claim['source']}: {claim['value']}" for claim in row["said"])
+    return f"{row['subject']}, {row['fact']}: {values}"
 
 
 def _block(title: str, rows: Iterable[str]) -> Iterator[str]:
-    found = list(rows)
-    if found:
+    block = list(rows)
+    if block:
         yield ""
         yield title
-        yield from (f"  {row}" for row in found)
+        yield from (f"  {row}" for row in block)
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _word(rows: Sequence[object], what: str) -> str:
-    return what if len(rows) == 1 else f"{what}s"
+def _word(rows: Sequence[object], noun: str) -> str:
+    return noun if len(rows) == 1 else f"{noun}s"

@@ -163,7 +163,7 @@ def explain(
         if queue_tier is not None and queue_tier not in tiers:
             want = f"want one of {', '.join(tiers)}"
             raise UsageError(f"--queue-tier: found {queue_tier!r}, {want}")
-        found = [
+        explanations = [
             command.explain(
                 obj,
                 loaded.policies,
@@ -174,12 +174,12 @@ def explain(
             for obj in inputs.objects(file)
         ]
     if output is Output.JSON:
-        body = {"objects": [command.as_dict(one) for one in found]}
+        body = {"objects": [command.as_dict(explanation) for explanation in explanations]}
         typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
         return
-    for index, one in enumerate(found):
+    for index, explanation in enumerate(explanations):
         typer.echo("\n" if index else "", nl=False)
-        for line in explain_text.lines(one):
+        for line in explain_text.lines(explanation):
             typer.secho(line.text, **_STYLES.get(line.tone, {}))
 
 

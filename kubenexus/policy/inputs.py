@@ -70,12 +70,12 @@ def tests(parts: Sequence[Document]) -> Iterator[tuple[Origin, PolicyTest | list
 
 def objects(path: Path) -> list[Json]:
     """The Kubernetes objects of a file, a List unfolded."""
-    found: list[Json] = []
+    unfolded: list[Json] = []
     for part in _documents(path):
-        found += _unfolded(part)
-    if not found:
+        unfolded += _unfolded(part)
+    if not unfolded:
         raise UsageError(f"{path}: holds no object; want at least one, such as a Pod")
-    return found
+    return unfolded
 
 
 def namespace(path: Path) -> Json:
@@ -91,10 +91,10 @@ def namespace_of(obj: Json, known: Json | None, *, labels: str = "") -> Json:
     wanted = str(mapping(obj.get("metadata")).get("namespace") or "")
     if known is None:
         return _labelled(wanted or "default", labels)
-    found = str(mapping(known.get("metadata")).get("name") or "")
-    if wanted and wanted != found:
+    name = str(mapping(known.get("metadata")).get("name") or "")
+    if wanted and wanted != name:
         raise UsageError(
-            f"the object is in namespace {wanted!r}, but the namespace given is {found!r};"
+            f"the object is in namespace {wanted!r}, but the namespace given is {name!r};"
             " give its own"
         )
     return known

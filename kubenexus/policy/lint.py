@@ -41,21 +41,21 @@ class LintReport:
 def lint(paths: Sequence[Path], *, compiler: Compiler) -> LintReport:
     """All faults of all files."""
     inputs.must_exist(paths)
-    found: set[Fault] = set()
+    faults: set[Fault] = set()
     files: set[Path] = set()
     policies = tests = 0
     for group in _sets(paths):
         reading = loader.read_files(group)
-        found |= set(loader.compile_all(reading, compiler=compiler).problems)
+        faults |= set(loader.compile_all(reading, compiler=compiler).problems)
         policies += len(reading.entries)
         files |= set(group)
         for file in group:
             count, more = _tests(file)
             tests += count
-            found |= set(more)
+            faults |= set(more)
     if not files:
         raise UsageError(f"no YAML file in {', '.join(map(str, paths))}; name another folder")
-    return LintReport(tuple(sorted(found)), len(files), policies, tests)
+    return LintReport(tuple(sorted(faults)), len(files), policies, tests)
 
 
 def _sets(paths: Sequence[Path]) -> Iterator[list[Path]]:
@@ -74,13 +74,13 @@ def _tests(file: Path) -> tuple[int, list[Fault]]:
         parts = yaml_reader.read(file)
     except DocumentError:
         return 0, []  # reported with the policies
-    count, found = 0, list[Fault]()
+    count, faults = 0, list[Fault]()
     for origin, test in inputs.tests(parts):
         count += 1
         if isinstance(test, list):
-            found += test
+            faults += test
             continue
-        found += [
+        faults += [
             origin.fault(
                 ("spec", "policies", index),
                 f"found {name!r}, but there is no such file or folder; paths start at"
@@ -89,7 +89,7 @@ def _tests(file: Path) -> tuple[int, list[Fault]]:
             for index, name in enumerate(test.spec.policies)
             if not (file.parent / name).exists()
         ]
-    return count, found
+    return count, faults
 
 
 def as_json(report: LintReport) -> str:
@@ -114,5 +114,5 @@ def as_text(report: LintReport) -> str:
     return "\n".join([*lines, "", f"{looked}: {_many(len(report.faults), 'problem')}."])
 
 
-def _many(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def _many(count: int, singular: str, many: str = "") -> str:
+    return f"{count} {singular if count == 1 else many or singular + 's'}"

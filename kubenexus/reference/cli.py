@@ -38,7 +38,10 @@ def _commands() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 def _hands_on(name: str, call: Callable[..., Any]) -> bool:
     """Whether the command's words go to an application of their own, in the package so called."""
-    kinds = [one.annotation for one in inspect.signature(call, eval_str=True).parameters.values()]
+    kinds = [
+        parameter.annotation
+        for parameter in inspect.signature(call, eval_str=True).parameters.values()
+    ]
     has_package = importlib.util.find_spec(f"kubenexus.{name}") is not None
     return (
         kinds == [typer.Context]
@@ -48,10 +51,10 @@ def _hands_on(name: str, call: Callable[..., Any]) -> bool:
 
 
 def _part(name: str) -> typer.Typer:
-    found = importlib.import_module(f"kubenexus.{name}.cli").app
-    if not isinstance(found, typer.Typer):
+    app = importlib.import_module(f"kubenexus.{name}.cli").app
+    if not isinstance(app, typer.Typer):
         raise TypeError(f"kubenexus.{name}.cli.app is no application")
-    return found
+    return app
 
 
 def _registered(app: typer.Typer) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -73,7 +73,7 @@ def _type(part: Json) -> str:
         return markdown.codes(map(str, part["enum"]))
     for key in ("anyOf", "oneOf"):
         if key in part:
-            each = [_type(one) for one in part[key] if one.get("type") != "null"]
+            each = [_type(choice) for choice in part[key] if choice.get("type") != "null"]
             return " or ".join(dict.fromkeys(each))
     return _plain(part)
 

@@ -61,10 +61,13 @@ class ApiServer:
             self._namespaces[namespace["metadata"]["name"]] = _labelled(namespace)
         self._priorities = dict(_SYSTEM_PRIORITIES)
         self._default_class = ("", 0)
-        for one in priority_classes:
-            name, value = str(one["metadata"]["name"]), int(one.get("value") or 0)
+        for priority_class in priority_classes:
+            name, value = (
+                str(priority_class["metadata"]["name"]),
+                int(priority_class.get("value") or 0),
+            )
             self._priorities[name] = value
-            if one.get("globalDefault") is True:
+            if priority_class.get("globalDefault") is True:
                 self._default_class = (name, value)
         self._names: set[tuple[str, str, str]] = set()  # (resource, namespace, name)
         self._created = 0

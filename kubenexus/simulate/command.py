@@ -64,8 +64,8 @@ def _once(options: SimulateOptions, out: Console) -> None:
     for name, given in given_options.items():
         if given:
             raise InputError(f"{name} needs virtual time; add --for 6h, or --jobs FILE")
-    found = inputs.read(options.path, cluster=options.cluster)
-    result = run.simulate(found, _compiled(_reading(options, found)))
+    loaded = inputs.read(options.path, cluster=options.cluster)
+    result = run.simulate(loaded, _compiled(_reading(options, loaded)))
     if options.json:
         out.file.write(f"{render.as_json(result)}\n")
     else:
@@ -77,16 +77,16 @@ def _in_time(options: SimulateOptions, out: Console) -> None:
     listed = options.jobs
     if listed is None and (options.path / jobs_csv.FILE_NAME).is_file():
         listed = options.path / jobs_csv.FILE_NAME
-    found = inputs.read(options.path, cluster=options.cluster, jobs=listed)
+    loaded = inputs.read(options.path, cluster=options.cluster, jobs=listed)
     strategies = engine.STRATEGIES if options.compare else (engine.OURS,)
-    base = _reading(options, found)
-    report = timed.simulate(found, _compiled(base), within=within, strategies=strategies)
+    base = _reading(options, loaded)
+    report = timed.simulate(loaded, _compiled(base), within=within, strategies=strategies)
     before = None
     if options.what_if:
         tried = _replaced(base, loader.read_files(options.what_if))
         before, report = (
             report,
-            timed.simulate(found, _compiled(tried), within=within, strategies=strategies),
+            timed.simulate(loaded, _compiled(tried), within=within, strategies=strategies),
         )
     if options.json:
         body = render_timed.as_json(report, timeline=options.timeline, before=before)
@@ -110,8 +110,8 @@ def _within(text: str | None) -> float | None:
 # --- policies ---
 
 
-def _reading(options: SimulateOptions, found: inputs.Inputs) -> Reading:
-    return loader.read_files((*options.policies, *found.policies))
+def _reading(options: SimulateOptions, loaded: inputs.Inputs) -> Reading:
+    return loader.read_files((*options.policies, *loaded.policies))
 
 
 def _replaced(base: Reading, tried: Reading) -> Reading:
@@ -129,4 +129,4 @@ def _compiled(reading: Reading) -> PolicySet:
 
 
 def _lines(problems: Iterable[object]) -> str:
-    return "\n".join(str(one) for one in problems)
+    return "\n".join(str(problem) for problem in problems)

@@ -13,12 +13,12 @@ from policies.json_fields import Json
 
 def injected(by_pod: Iterable[tuple[str, Iterable[Json]]]) -> tuple[Injected, ...]:
     """Each (field, value) once, with the pods that got it, in the order of the patches."""
-    found: dict[tuple[str, str], list[str]] = {}
+    pods_of: dict[tuple[str, str], list[str]] = {}
     for pod, operations in by_pod:
         for operation in operations:
             for field, value in _fields_of(operation):
-                found.setdefault((field, value), []).append(pod)
-    return tuple(Injected(field, value, tuple(pods)) for (field, value), pods in found.items())
+                pods_of.setdefault((field, value), []).append(pod)
+    return tuple(Injected(field, value, tuple(pods)) for (field, value), pods in pods_of.items())
 
 
 def _fields_of(operation: Json) -> Iterator[tuple[str, str]]:

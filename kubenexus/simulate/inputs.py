@@ -55,18 +55,18 @@ class Inputs:
 def read(path: Path, *, cluster: Path | None = None, jobs: Path | None = None) -> Inputs:
     """The inputs at `path`; `cluster` overrules the folder's own description."""
     parts = {file: yaml_reader.read(file) for file in _files(path)}
-    policies = tuple(file for file, found in parts.items() if _holds_policies(found))
+    policies = tuple(file for file, documents in parts.items() if _holds_policies(documents))
     manifests = tuple(
         _manifest(document)
-        for file, found in parts.items()
-        for document in found
+        for file, documents in parts.items()
+        for document in documents
         if file not in policies
     )
     if not manifests and jobs is None:
         raise DocumentError(str(path), 0, 0, "holds no manifest; write at least one object")
     described = _described(path, cluster)
     if jobs is not None:
-        known = [one.obj for one in manifests if one.type == NAMESPACE]
+        known = [manifest.obj for manifest in manifests if manifest.type == NAMESPACE]
         listed = jobs_csv.read(jobs, (*described.namespaces, *known))
         manifests += tuple(_manifest(document) for document in listed)
     return Inputs(_with_nodes(described, manifests), manifests, policies)
@@ -84,11 +84,13 @@ def _described(path: Path, cluster: Path | None) -> load.Cluster:
     return load.load(cluster or own)
 
 
-def _holds_policies(found: Sequence[Document]) -> bool:
+def _holds_policies(documents: Sequence[Document]) -> bool:
     """A file holds policies or manifests, so that every fault of a policy has a line."""
-    kinds = [isinstance(one.value, dict) and _is_policy(one.value) for one in found]
+    kinds = [
+        isinstance(document.value, dict) and _is_policy(document.value) for document in documents
+    ]
     if any(kinds) and not all(kinds):
-        odd = found[kinds.index(False)]
+        odd = documents[kinds.index(False)]
         raise odd.error((), "a file holds policies or manifests; put this into one of its own")
     return any(kinds)
 
@@ -101,10 +103,10 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(path.iterdir())
+        files = sorted(path.iterdir())
     except OSError as exc:
         raise DocumentError(str(path), 0, 0, f"cannot be listed: {exc.strerror}") from exc
-    return [file for file in found if file.suffix in _MANIFESTS and file.name != load.FILE_NAME]
+    return [file for file in files if file.suffix in _MANIFESTS and file.name != load.FILE_NAME]
 
 
 # --- One object. ---
@@ -178,12 +180,12 @@ def _node(manifest: InputManifest) -> dict[str, Any]:
     return {**manifest.obj, "status": {**status, **amounts}}
 
 
-def _amounts(manifest: InputManifest, place: str, found: object) -> Iterator[tuple[str, Any]]:
-    if not isinstance(found, Mapping):
+def _amounts(manifest: InputManifest, place: str, amounts: object) -> Iterator[tuple[str, Any]]:
+    if not isinstance(amounts, Mapping):
         raise manifest.document.error(
-            ("status", place), f"status.{place}: found {found!r}, want a map of quantities"
+            ("status", place), f"status.{place}: found {amounts!r}, want a map of quantities"
         )
-    for name, value in found.items():
+    for name, value in amounts.items():
         try:
             negative = quantity.parse(value) < 0
         except quantity.QuantityError as exc:

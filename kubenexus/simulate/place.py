@@ -74,15 +74,15 @@ def _planned(unit: units.Unit, snapshot: Snapshot, bound_members: BoundMembers) 
         case Placed() as plan:
             why = plan.why_unplaced.text if plan.why_unplaced else ""
             outcomes = {pod.uid: _pending(pod, why) for pod in plan.unplaced}
-            for one in plan.placements:
-                snapshot.charge(one.pod, one.node, one.assignment)
-                outcomes[one.pod.uid] = Pod(
-                    one.pod.key.name,
+            for placement in plan.placements:
+                snapshot.charge(placement.pod, placement.node, placement.assignment)
+                outcomes[placement.pod.uid] = Pod(
+                    placement.pod.key.name,
                     PodOutcome.PLACED,
-                    scheduler=one.pod.scheduler,
-                    node=one.node,
-                    numa=one.assignment.numa,
-                    gpus=one.assignment.gpus,
+                    scheduler=placement.pod.scheduler,
+                    node=placement.node,
+                    numa=placement.assignment.numa,
+                    gpus=placement.assignment.gpus,
                 )
             return outcomes
 

@@ -15,7 +15,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from kubenexus.simulate.result import Injected, ManifestResult, Pod, PodOutcome, Result, Totals
+from kubenexus.simulate.result import (
+    ClusterTotals,
+    Injected,
+    ManifestResult,
+    Pod,
+    PodOutcome,
+    Result,
+)
 
 WIDTH: Final = 100
 _COLOURS: Final = {
@@ -93,7 +100,7 @@ def console(
     return made
 
 
-def cluster_line(totals: Totals) -> str:
+def cluster_line(totals: ClusterTotals) -> str:
     words = {"cpu": "CPUs", "memory": "memory"}
     held = [f"{amount} {words.get(name, name)}" for name, amount in totals.resources.items()]
     return f"Cluster: {', '.join([many(totals.nodes, 'node'), *held])}"
@@ -133,11 +140,11 @@ def _sections(manifest: ManifestResult) -> Iterable[tuple[str, Sequence[Renderab
     yield "denied", _groups(by_outcome[PodOutcome.DENIED])
 
 
-def _injected(found: Sequence[Injected], pods: int) -> list[Text]:
+def _injected(rows: Sequence[Injected], pods: int) -> list[Text]:
     lines = []
-    for one in found:
-        some = "" if len(one.pods) == pods else f"  (on {', '.join(one.pods)})"
-        lines.append(Text.assemble(one.field, (" = ", "dim"), one.value, (some, "dim")))
+    for row in rows:
+        some = "" if len(row.pods) == pods else f"  (on {', '.join(row.pods)})"
+        lines.append(Text.assemble(row.field, (" = ", "dim"), row.value, (some, "dim")))
     return lines
 
 

@@ -71,7 +71,7 @@ class ManifestResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class ClusterTotals:
     """The number of nodes and their allocatable: resource name -> quantity."""
 
     nodes: int
@@ -82,7 +82,7 @@ class Totals:
 class Result:
     """The whole simulation."""
 
-    cluster: Totals
+    cluster: ClusterTotals
     manifests: tuple[ManifestResult, ...]
 
     def count(self, outcome: PodOutcome) -> int:

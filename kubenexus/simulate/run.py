@@ -32,10 +32,11 @@ class Admitted:
 def simulate(inputs: Inputs, policies: PolicySet) -> result.Result:
     """Admit everything, then place what was admitted."""
     admitted = admit(inputs, inputs.manifests, policies)
-    pods = [pod.obj for one in admitted for pod in one.pods if not pod.denials]
+    pods = [pod.obj for manifest in admitted for pod in manifest.pods if not pod.denials]
     placed = place.place(inputs.cluster.nodes, pods, PlacementTables.of(policies))
     return result.Result(
-        totals(inputs.cluster.nodes), tuple(_manifest_result(one, placed) for one in admitted)
+        totals(inputs.cluster.nodes),
+        tuple(_manifest_result(manifest, placed) for manifest in admitted),
     )
 
 
@@ -62,24 +63,26 @@ def _admit(manifest: InputManifest, server: ApiServer) -> Admitted:
     return Admitted(manifest, answer, tuple(server.create(pod, owner=answer.obj) for pod in made))
 
 
-def _manifest_result(one: Admitted, placed: Mapping[str, result.Pod]) -> result.ManifestResult:
-    metadata = one.answer.obj["metadata"]
-    where = one.manifest.document.place()
-    warnings = [text for answer in (one.answer, *one.pods) for text in answer.warnings]
-    made = bool(one.pods) or bool(one.answer.denials)
+def _manifest_result(admitted: Admitted, placed: Mapping[str, result.Pod]) -> result.ManifestResult:
+    metadata = admitted.answer.obj["metadata"]
+    where = admitted.manifest.document.place()
+    warnings = [text for answer in (admitted.answer, *admitted.pods) for text in answer.warnings]
+    made = bool(admitted.pods) or bool(admitted.answer.denials)
     return result.ManifestResult(
         source=where.source,
         line=where.line,
-        kind=str(one.answer.obj["kind"]),
+        kind=str(admitted.answer.obj["kind"]),
         namespace=metadata["namespace"],
         name=metadata["name"],
-        denials=one.answer.denials,
+        denials=admitted.answer.denials,
         warnings=tuple(dict.fromkeys(warnings)),
-        notes=() if made else (controllers.why_none(one.answer.obj),),
+        notes=() if made else (controllers.why_none(admitted.answer.obj),),
         injected=injected.injected(
-            (str(pod.obj["metadata"]["name"]), pod.changes) for pod in one.pods if not pod.denials
+            (str(pod.obj["metadata"]["name"]), pod.changes)
+            for pod in admitted.pods
+            if not pod.denials
         ),
-        pods=tuple(_pod(pod, placed) for pod in one.pods),
+        pods=tuple(_pod(pod, placed) for pod in admitted.pods),
     )
 
 
@@ -90,7 +93,7 @@ def _pod(answer: AdmissionAnswer, placed: Mapping[str, result.Pod]) -> result.Po
     return placed[metadata["uid"]]
 
 
-def totals(nodes: Iterable[JsonDict]) -> result.Totals:
+def totals(nodes: Iterable[JsonDict]) -> result.ClusterTotals:
     wanted = ("cpu", "memory", *vocabulary.GPU_RESOURCES)
     sums: dict[str, int] = {}
     count = 0
@@ -100,4 +103,4 @@ def totals(nodes: Iterable[JsonDict]) -> result.Totals:
             if name in wanted:
                 sums[name] = sums.get(name, 0) + quantity.amount(name, value)
     shown = {name: quantity.show(name, sums[name]) for name in wanted if sums.get(name)}
-    return result.Totals(count, shown)
+    return result.ClusterTotals(count, shown)

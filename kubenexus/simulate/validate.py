@@ -77,28 +77,28 @@ def _check_spec(document: Document, pod: Json, base: Path) -> None:
 
 
 def _check_text(document: Document, parent: Json, path: Path, key: str) -> None:
-    found = parent.get(key)
-    if found is not None and not isinstance(found, str):
-        raise _no_text(document, (*path, key), found)
+    value = parent.get(key)
+    if value is not None and not isinstance(value, str):
+        raise _no_text(document, (*path, key), value)
 
 
-def _no_text(document: Document, path: Path, found: object) -> DocumentError:
-    return document.error(path, f"{path[-1]}: found {found!r:.60}, want text; put it in quotes")
+def _no_text(document: Document, path: Path, value: object) -> DocumentError:
+    return document.error(path, f"{path[-1]}: found {value!r:.60}, want text; put it in quotes")
 
 
 def _check_map(document: Document, parent: Json, path: Path, key: str) -> None:
-    found = parent.get(key)
-    if found is not None and not isinstance(found, Mapping):
-        raise document.error((*path, key), f"{key}: found {found!r:.60}, want a map")
+    value = parent.get(key)
+    if value is not None and not isinstance(value, Mapping):
+        raise document.error((*path, key), f"{key}: found {value!r:.60}, want a map")
 
 
 def _check_list(document: Document, parent: Json, path: Path, key: str) -> None:
-    found = parent.get(key)
-    if found is None:
+    value = parent.get(key)
+    if value is None:
         return
-    if not isinstance(found, Sequence) or isinstance(found, str):
-        raise document.error((*path, key), f"{key}: found {found!r:.60}, want a list")
-    for index, item in enumerate(found):
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise document.error((*path, key), f"{key}: found {value!r:.60}, want a list")
+    for index, item in enumerate(value):
         if not isinstance(item, Mapping):
             raise document.error(
                 (*path, key, index), f"{key}[{index}]: found {item!r:.60}, want a map"
@@ -110,17 +110,17 @@ def steps(value: object, path: str) -> Path:
 
     Keys may hold dots, so the longest key that fits wins; what is not there ends the walk.
     """
-    found: list[Step] = []
+    walked: list[Step] = []
     rest = path
     while rest:
         step = _next(value, rest)
         if step is None:
             break
-        found.append(step)
+        walked.append(step)
         width = len(step) if isinstance(step, str) else len(f"[{step}]")
         value = value[step]  # type: ignore[index]  # `_next` found the step in this very value
         rest = rest[width:].removeprefix(".")
-    return tuple(found)
+    return tuple(walked)
 
 
 def _next(value: object, rest: str) -> Step | None:

@@ -1,5 +1,5 @@
 """
-`make bench-hardware`: what hardware rules cost planning, and how full they get a GPU cluster.
+`make bench-hardware`: the cost of hardware rules in planning, and the utilisation of a GPU cluster.
 
     planning   CPU time per pod, with NUMA, GPUs by index and racks, against the plain planner
     trace      a recorded cluster replayed until 130 % of its GPUs are requested, beside other
@@ -40,60 +40,60 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5, help="replays of each policy and list")
     parser.add_argument("--quick", action="store_true", help="one round, one seed, 1,000 nodes")
     parser.add_argument("--report", action="store_true", help="measure nothing, show the tables")
-    found = parser.parse_args(arguments)
-    if found.quick:
-        found.rounds = found.seeds = 1
-    found.part = found.part or [PLANNING, REPLAY]
-    return found
+    chosen = parser.parse_args(arguments)
+    if chosen.quick:
+        chosen.rounds = chosen.seeds = 1
+    chosen.part = chosen.part or [PLANNING, REPLAY]
+    return chosen
 
 
 def main(arguments: Sequence[str]) -> int:
-    asked = options(arguments)
+    chosen = options(arguments)
     known = rows.read_raw(hardware_report.NAME) or {}
-    if not asked.report:
+    if not chosen.report:
         try:
-            found = measured(asked)
+            parts = measured(chosen)
         except TraceError as exc:
             print(exc, file=sys.stderr)
             return 2
-        about = {**known.get("about", {}), **dict.fromkeys(found, _about())}
-        known = {**known, **found, "about": about}
+        about = {**known.get("about", {}), **dict.fromkeys(parts, _about())}
+        known = {**known, **parts, "about": about}
         rows.write_raw(hardware_report.NAME, known)
     if not known:
-        print("nothing was measured yet; run `make bench-hardware`", file=sys.stderr)
+        print("no measurements yet; run `make bench-hardware`", file=sys.stderr)
         return 2
     return rows.publish(
         hardware_report.NAME, hardware_report.report(known), text=hardware_report.text(known)
     )
 
 
-def measured(asked: argparse.Namespace) -> dict[str, Any]:
+def measured(chosen: argparse.Namespace) -> dict[str, Any]:
     """A part that is not asked for keeps what an earlier run found."""
-    found: dict[str, Any] = {}
-    if REPLAY in asked.part:
-        found[REPLAY] = _replays(asked)
-    if PLANNING in asked.part:
-        sizes = hardware_planning.SIZES[:1] if asked.quick else hardware_planning.SIZES
+    parts: dict[str, Any] = {}
+    if REPLAY in chosen.part:
+        parts[REPLAY] = _replays(chosen)
+    if PLANNING in chosen.part:
+        sizes = hardware_planning.SIZES[:1] if chosen.quick else hardware_planning.SIZES
         cases = hardware_planning.all_cases(sizes)
-        found[PLANNING] = []
-        for sample in hardware_planning.measure(cases, rounds=asked.rounds):
-            found[PLANNING].append(sample)
+        parts[PLANNING] = []
+        for sample in hardware_planning.measure(cases, rounds=chosen.rounds):
+            parts[PLANNING].append(sample)
             print(hardware_report.line(sample), flush=True)
-    return found
+    return parts
 
 
-def _replays(asked: argparse.Namespace) -> list[dict[str, Any]]:
-    found = []
-    for name in LISTS[:1] if asked.quick else LISTS:
-        trace = read(asked.trace, name)
-        for seed in range(FIRST_SEED, FIRST_SEED + asked.seeds):
+def _replays(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    samples = []
+    for name in LISTS[:1] if chosen.quick else LISTS:
+        trace = read(chosen.trace, name)
+        for seed in range(FIRST_SEED, FIRST_SEED + chosen.seeds):
             for policy in hardware_replay.POLICIES:
-                one = hardware_replay.replay(trace, policy, seed=seed)
+                replayed = hardware_replay.replay(trace, policy, seed=seed)
                 about = {"list": name, "tasks": len(trace.tasks), "gpus": trace.gpus}
-                sample = {**about, **one.sample()}
-                found.append(sample)
+                sample = {**about, **replayed.sample()}
+                samples.append(sample)
                 print(hardware_report.line(sample), flush=True)
-    return found
+    return samples
 
 
 def _about() -> dict[str, Any]:

@@ -46,8 +46,11 @@ def main() -> int:
         "metadata": {"name": "default", "labels": {"tenant.kubenexus.io/name": "payments"}}
     }
     admission = AdmissionRequest.of(data["pod"], namespace=namespace)
-    if not (found := evaluate(admission, alone, now=NOW)).allowed or len(found.outcomes) != 16:
-        raise SystemExit(f"the pod must pass 16 rules: {found.denials}")
+    if (
+        not (evaluation := evaluate(admission, alone, now=NOW)).allowed
+        or len(evaluation.outcomes) != 16
+    ):
+        raise SystemExit(f"the pod must pass 16 rules: {evaluation.denials}")
     variants = {
         "bare": _bare(data),
         "evaluate": lambda: evaluate(admission, alone, now=NOW),
@@ -131,13 +134,13 @@ def _measure(variants: dict[str, Callable[[], object]]) -> dict[str, list[float]
 
 
 def _ratio(
-    figure: str, times: Mapping[str, Sequence[float]], ours: str, theirs: str, reach: float
+    figure: str, times: Mapping[str, Sequence[float]], ours: str, baseline: str, reach: float
 ) -> rows.Row:
-    ratios = [a / b for a, b in zip(times[ours], times[theirs], strict=True)]
+    ratios = [a / b for a, b in zip(times[ours], times[baseline], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4)
-    measured = statistics.mean(times[ours]) / statistics.mean(times[theirs])
+    measured = statistics.mean(times[ours]) / statistics.mean(times[baseline])
     means = ", ".join(
-        f"{name} {statistics.mean(times[name]) * 1e6:.0f} us" for name in (ours, theirs)
+        f"{name} {statistics.mean(times[name]) * 1e6:.0f} us" for name in (ours, baseline)
     )
     return rows.at_most(figure, measured, reach, spread=f"{low:.3f} to {high:.3f}", note=means)
 

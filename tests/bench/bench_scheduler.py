@@ -59,33 +59,33 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         "--restart-pods", type=int, default=20_000, help="bound pods of the restart case"
     )
     parser.add_argument("--report", action="store_true", help="measure nothing, show the tables")
-    found = parser.parse_args(arguments)
-    if found.quick:
-        found.rounds = 1
-        found.case = found.case or [*cases.QUICK, PLANNING]
-    found.case = found.case or [*cases.FULL, RESTART, PLANNING]
-    return found
+    chosen = parser.parse_args(arguments)
+    if chosen.quick:
+        chosen.rounds = 1
+        chosen.case = chosen.case or [*cases.QUICK, PLANNING]
+    chosen.case = chosen.case or [*cases.FULL, RESTART, PLANNING]
+    return chosen
 
 
 def main(arguments: Sequence[str]) -> int:
-    asked = options(arguments)
-    if asked.report:
-        known = scheduler_results.read()
-        if known is None:
-            print("nothing was measured yet; run `make bench-scheduler`", file=sys.stderr)
+    chosen = options(arguments)
+    if chosen.report:
+        saved = scheduler_results.read()
+        if saved is None:
+            print("no measurements yet; run `make bench-scheduler`", file=sys.stderr)
             return 2
-        return _publish(known)
+        return _publish(saved)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    results = scheduler_results.open_run(asked.run, now=datetime.now(UTC))
+    results = scheduler_results.open_run(chosen.run, now=datetime.now(UTC))
     print(f"run {results['run']}; add to it with --run {results['run']}", flush=True)
-    found = locate.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
-    warm_up(found)
+    binaries = locate.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
+    warm_up(binaries)
     try:
-        for name in asked.case:
-            _one(name, asked, results, found)
+        for name in chosen.case:
+            _run_case(name, chosen, results, binaries)
     except KeyboardInterrupt:
-        print("interrupted; what was measured is kept", file=sys.stderr)
+        print("interrupted; finished measurements are saved", file=sys.stderr)
         return 130
     return _publish(results)
 
@@ -95,16 +95,16 @@ def _publish(results: Results) -> int:
     return rows.publish(scheduler_results.NAME, figures, text=scheduler_report.markdown(results))
 
 
-def _one(name: str, asked: argparse.Namespace, results: Results, found: Binaries) -> None:
+def _run_case(name: str, chosen: argparse.Namespace, results: Results, binaries: Binaries) -> None:
     if name == PLANNING:
-        for sample in scheduler_planning.measure(rounds=asked.rounds):
+        for sample in scheduler_planning.measure(rounds=chosen.rounds):
             scheduler_results.add(results, PLANNING, {**sample, **scheduler_results.stamp()})
         return
     with (
         tempfile.TemporaryDirectory(prefix="bench-scheduler-") as folder,
-        Plane(binaries=found, folder=Path(folder) / "plane") as plane,
+        Plane(binaries=binaries, folder=Path(folder) / "plane") as plane,
     ):
-        bench = Bench(plane, Path(folder), asked, results)
+        bench = Bench(plane, Path(folder), chosen, results)
         if name == RESTART:
             bench.restarts()
         else:
@@ -113,19 +113,22 @@ def _one(name: str, asked: argparse.Namespace, results: Results, found: Binaries
 
 class Bench:
     def __init__(
-        self, plane: Plane, folder: Path, asked: argparse.Namespace, results: Results
+        self, plane: Plane, folder: Path, chosen: argparse.Namespace, results: Results
     ) -> None:
-        self._plane, self._folder, self._asked, self._results = plane, folder, asked, results
+        self._plane = plane
+        self._folder = folder
+        self._options = chosen
+        self._results = results
 
     def case(self, case: Case) -> None:
         self._plane.add("/api/v1/nodes", cases.nodes(case.nodes, rack=case.rack))
         for number, peer in self.turns(cases.peers_for(case)):
             folder = self._scratch(f"{peer.name}-{number}")
             sample = scheduler_measure.measure(self._plane, case, peer, folder)
-            self._keep("samples", case.name, peer, number, sample)
+            self._record("samples", case.name, peer, number, sample)
 
     def restarts(self) -> None:
-        pods = self._asked.restart_pods
+        pods = self._options.restart_pods
         self._plane.add("/api/v1/nodes", cases.nodes(RESTART_NODES, rack=50))
         self._plane.add(
             PODS,
@@ -137,15 +140,15 @@ class Bench:
         for number, peer in self.turns((STOCK.name, OURS.name)):
             folder = self._scratch(f"{peer.name}-{number}")
             sample = scheduler_measure.restart(self._plane, peer, folder, bound=pods)
-            self._keep("restarts", RESTART, peer, number, sample)
+            self._record("restarts", RESTART, peer, number, sample)
 
     def turns(self, able: Sequence[str]) -> list[tuple[int, Peer]]:
         """Round by round, each round beginning with another scheduler."""
-        names = [name for name in able if name in (self._asked.peer or able)]
-        first = self._asked.first_round
+        names = [name for name in able if name in (self._options.peer or able)]
+        first = self._options.first_round
         return [
             (number, PEERS[names[(number + place) % len(names)]])
-            for number in range(first, first + self._asked.rounds)
+            for number in range(first, first + self._options.rounds)
             for place in range(len(names))
         ]
 
@@ -154,7 +157,7 @@ class Bench:
         folder.mkdir()
         return folder
 
-    def _keep(
+    def _record(
         self, section: str, case: str, peer: Peer, number: int, sample: dict[str, object]
     ) -> None:
         about = {"case": case, "peer": peer.name, "round": number}

@@ -2,7 +2,7 @@
 `make bench-tenancy`: three tenants on a recorded GPU cluster in virtual time, beside other strategies.
 
     fifo, greedy, ours   at 90 %, 110 % and 130 % demand, the same work for all, several seeds
-    ours, guessed        the same work at 110 %, where what jobs say of their duration is a guess
+    ours, guessed        the same work at 110 %, with guessed expected durations
 
 Runs in this process and needs no API server: jobs, strategies and figures are those of `kubenexus
 simulate --for … --compare` (`virtual_time.engine`, `virtual_time.wait_statistics`). Figures go to
@@ -42,33 +42,33 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str]) -> int:
-    asked = options(arguments)
-    known = rows.read_raw(tenancy_report.NAME)
-    if not asked.report:
+    chosen = options(arguments)
+    results = rows.read_raw(tenancy_report.NAME)
+    if not chosen.report:
         try:
-            known = {**_about(asked), "samples": measured(asked)}
+            results = {**_about(chosen), "samples": measured(chosen)}
         except TraceError as exc:
             print(exc, file=sys.stderr)
             return 2
-        if not asked.quick:
-            rows.write_raw(tenancy_report.NAME, known)
-    if known is None:
-        print("nothing was measured yet; run `make bench-tenancy`", file=sys.stderr)
+        if not chosen.quick:
+            rows.write_raw(tenancy_report.NAME, results)
+    if results is None:
+        print("no measurements yet; run `make bench-tenancy`", file=sys.stderr)
         return 2
-    figures, text = tenancy_report.report(known), f"\n{tenancy_report.markdown(known)}"
-    if asked.quick:
+    figures, text = tenancy_report.report(results), f"\n{tenancy_report.markdown(results)}"
+    if chosen.quick:
         print(text)
         return 0 if all(row.holds for row in figures) else 1
     return rows.publish(tenancy_report.NAME, figures, text=text)
 
 
-def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
-    trace, gangs = tenancy_trace.read(asked.trace)
-    nodes = tenancy_trace.hosts(trace, asked.every)
+def measured(chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    trace, gangs = tenancy_trace.read(chosen.trace)
+    nodes = tenancy_trace.hosts(trace, chosen.every)
     gpus = sum(node.gpus for node in nodes)
-    hours, seeds = (2.0, 1) if asked.quick else (asked.hours, asked.seeds)
-    found = []
-    for demand, strategy, guess in _rounds(quick=asked.quick):
+    hours, seeds = (2.0, 1) if chosen.quick else (chosen.hours, chosen.seeds)
+    samples = []
+    for demand, strategy, guess in _rounds(quick=chosen.quick):
         for seed in range(FIRST_SEED, FIRST_SEED + seeds):
             jobs = tenancy_trace.work(
                 gangs, gpus, demand=demand, hours=hours, seed=seed, guess=guess
@@ -82,9 +82,9 @@ def measured(asked: argparse.Namespace) -> list[dict[str, Any]]:
                 "hours": hours,
                 "gpus": gpus,
             }
-            found.append({**about, "guessed": guess is not None, **figures})
-            print(tenancy_report.line(found[-1]), flush=True)
-    return found
+            samples.append({**about, "guessed": guess is not None, **figures})
+            print(tenancy_report.line(samples[-1]), flush=True)
+    return samples
 
 
 def _rounds(*, quick: bool) -> Iterator[tuple[float, str, tenancy_trace.Guess | None]]:
@@ -96,7 +96,7 @@ def _rounds(*, quick: bool) -> Iterator[tuple[float, str, tenancy_trace.Guess | 
             yield demand, engine.OURS, tenancy_trace.Guess()
 
 
-def _about(asked: argparse.Namespace) -> dict[str, Any]:
+def _about(chosen: argparse.Namespace) -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "code": scheduler_results.code(),

@@ -61,13 +61,13 @@ def main() -> int:
     if shutil.which("wrk") is None:
         print("bench-webhook needs wrk on PATH (Debian: apt-get install wrk)", file=sys.stderr)
         return 2
-    found = locate.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
+    binaries = locate.get(versions.DEFAULT_KUBERNETES, env=os.environ, show=Lines(print))
     with tempfile.TemporaryDirectory(prefix="bench-webhook-") as name:
         folder = Path(name)
         tokens = folder / "tokens.csv"
         tokens.write_text(f'{TOKEN},loader,loader,"system:masters"\n')
         plane = ControlPlane(
-            binaries=found,
+            binaries=binaries,
             folder=folder / "plane",
             for_tests=True,
             apiserver_flags=(f"--token-auth-file={tokens}",),
@@ -77,8 +77,8 @@ def main() -> int:
 
 
 def _numbered(body: Json, number: str) -> Json:
-    found: Json = json.loads(json.dumps(body).replace(NUMBER, number))
-    return found
+    numbered: Json = json.loads(json.dumps(body).replace(NUMBER, number))
+    return numbered
 
 
 def _script(body: Json) -> str:
@@ -132,16 +132,16 @@ class Bench:
         measure: Callable[[Child | None], Load],
     ) -> dict[str, list[Load]]:
         """The arms in rotated order, as often as asked."""
-        found: dict[str, list[Load]] = {name: [] for name in arms}
+        loads: dict[str, list[Load]] = {name: [] for name in arms}
         names = list(arms)
         for number in range(RUNS):
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 with arms[name]() as child:
                     self._check(name)
                     self._create(child, seconds=1)  # fills caches and connections
-                    found[name].append(measure(child))
+                    loads[name].append(measure(child))
                 self._clear()
-        return found
+        return loads
 
     def _clear(self) -> None:
         """The pods that were made for real would slow down the arms that come after."""
@@ -192,10 +192,10 @@ class Bench:
     @contextlib.contextmanager
     def _ours(self, *, workers: int, mutating: bool) -> Iterator[Child]:
         with self._webhook(workers) as (child, url):
-            found = configurations.configurations(
+            registered = configurations.configurations(
                 ca_pem=self.plane.ca.certificate, base_url=url, schedulers=("bench",)
             )
-            with self._applied(found if mutating else found[1:]):
+            with self._applied(registered if mutating else registered[1:]):
                 yield child
 
     @contextlib.contextmanager
@@ -265,10 +265,10 @@ class Bench:
         while time.monotonic() < deadline:
             try:
                 self.plane.api().call("POST", path, _numbered(self._pod(good=False), "0"))
-                found = "admitted"
+                verdict = "admitted"
             except Exception as exc:
-                found = "refused" if "tagged" in str(exc) else "failed"
-            if found == wanted:
+                verdict = "refused" if "tagged" in str(exc) else "failed"
+            if verdict == wanted:
                 return
             time.sleep(0.05)  # the API server takes over a changed configuration in its own time
         raise SystemExit(f"{arm}: a pod that breaks a rule was not treated as it should be")

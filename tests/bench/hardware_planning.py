@@ -1,15 +1,15 @@
 """
-What hardware costs planning: CPU time a pod, in process, beside the plain planner of the same run.
+The cost of hardware rules in planning: CPU time per pod, beside the plain planner of the same run.
 
-    plain    hosts that tell nothing of their inside, pods that ask for CPU, memory and a GPU
+    plain    hosts without topology, pods that request CPU, memory and a GPU
     numa     hosts of two NUMA nodes, eight GPUs in two islands and four PCIe switches, in racks and
-             cliques; every pod asks for one NUMA node, so its GPU is chosen by index
-    fabric   the same, and gangs ask for one rack as well
+             cliques; every pod requests one NUMA node, so its GPU is assigned by index
+    fabric   the same, and gangs request one rack
 
 480 pods, alone, in gangs of 4 or in gangs of 16, are planned one unit after the other, each plan
 assumed before the next one is made. A round runs every case once, in rotated order. The first plan
-reads the insides and labels of all hosts, once in the life of a scheduler: it is told apart, and so
-is assuming.
+reads the topology and labels of all hosts, once in the life of a scheduler: it is reported
+separately, and so is assuming.
 """
 
 import json
@@ -49,12 +49,12 @@ class Case:
 
     @property
     def about(self) -> str:
-        what = "singles" if self.gang == 1 else f"gangs of {self.gang}"
-        return f"{what} on {self.nodes:,} nodes"
+        units_text = "singles" if self.gang == 1 else f"gangs of {self.gang}"
+        return f"{units_text} on {self.nodes:,} nodes"
 
 
 def all_cases(sizes: Sequence[int] = SIZES, pods: int = PODS) -> list[Case]:
-    """A pod alone has nobody to be near to."""
+    """A single pod has no fabric case: it has no other members."""
     return [
         Case(nodes, gang, kind, pods)
         for nodes in sizes
@@ -63,10 +63,10 @@ def all_cases(sizes: Sequence[int] = SIZES, pods: int = PODS) -> list[Case]:
     ]
 
 
-def measure(found: Sequence[Case], *, rounds: int) -> Iterator[Sample]:
+def measure(cases_to_run: Sequence[Case], *, rounds: int) -> Iterator[Sample]:
     for number in range(rounds):
-        for place in range(len(found)):
-            case = found[(number + place) % len(found)]
+        for place in range(len(cases_to_run)):
+            case = cases_to_run[(number + place) % len(cases_to_run)]
             yield {**once(case), "round": number}
 
 
@@ -101,7 +101,7 @@ def once(case: Case) -> Sample:
 def ratios(samples: Sequence[Sample], case: Case) -> list[float]:
     """Round by round, this case against the plain one."""
     own, plain = (
-        {one["round"]: one["plan_us"] for one in _of(samples, case.nodes, case.gang, kind)}
+        {sample["round"]: sample["plan_us"] for sample in _of(samples, case.nodes, case.gang, kind)}
         for kind in (case.kind, PLAIN)
     )
     return [own[number] / plain[number] for number in sorted(own) if number in plain]
@@ -109,7 +109,9 @@ def ratios(samples: Sequence[Sample], case: Case) -> list[float]:
 
 def _of(samples: Sequence[Sample], nodes: int, gang: int, kind: str) -> list[Sample]:
     return [
-        one for one in samples if (one["nodes"], one["gang"], one["kind"]) == (nodes, gang, kind)
+        sample
+        for sample in samples
+        if (sample["nodes"], sample["gang"], sample["kind"]) == (nodes, gang, kind)
     ]
 
 
@@ -142,7 +144,7 @@ _INSIDE: Final = _inside()
 
 
 def _units(case: Case) -> list[Unit]:
-    found: list[Pod] = []
+    pods_read: list[Pod] = []
     for number in range(case.pods):
         gang = f"g{number // case.gang:04d}" if case.gang > 1 else ""
         raw = cases.pod(f"p{number:04d}", OURS, gang=gang, size=case.gang)
@@ -160,5 +162,5 @@ def _units(case: Case) -> list[Unit]:
         amounts = {"cpu": "2", "memory": "8Gi", GPU: "1"}
         raw["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
         raw["status"] = {"phase": "Pending"}
-        found.append(Pod.read(raw))
-    return units.units(found)
+        pods_read.append(Pod.read(raw))
+    return units.units(pods_read)

@@ -1,5 +1,5 @@
 """
-One arrival after another through one way of choosing hosts, and how many GPUs end up in use.
+Replay arrivals under one placement policy, and count the GPUs in use.
 
     ours          the planner as it ships
     random        any host that can take the task, drawn with a seed
@@ -7,8 +7,8 @@ One arrival after another through one way of choosing hosts, and how many GPUs e
                   stay free, each in relation to the largest host, added up
     gpu-packing   hosts whose GPUs are in use already before idle ones, then the fewest free GPUs
 
-All of them are asked the same: the nodes that the planner's own filters leave open, on the same
-books. Equals go to the first name. A replay is a value: same trace, same seed, same curve.
+All policies choose among the nodes that pass the planner's own filters, on the same snapshot. Equals
+go to the first name. A replay is a value: same trace, same seed, same curve.
 """
 
 import random
@@ -59,25 +59,27 @@ class Replay:
 
     def rate_at(self, demand: float) -> float:
         """In use when so much was asked for."""
-        return max((used for asked, used in self.curve if asked <= demand + 1e-9), default=0.0)
+        return max(
+            (used for requested, used in self.curve if requested <= demand + 1e-9), default=0.0
+        )
 
 
 def replay(trace: Trace, policy: str, *, seed: int, demand: float = DEMAND) -> Replay:
     snapshot = Snapshot.of(nodes(trace))
     place = _places(policy, snapshot, seed)
-    asked = used = 0
+    requested = used = 0
     counts: dict[int, list[int]] = {}
     curve = [(0.0, 0.0)]
     for number, task in enumerate(arrivals(trace, demand=demand, seed=seed)):
         placed = place(task, number)
-        asked += task.gpus
+        requested += task.gpus
         used += task.gpus if placed else 0
         tally = counts.setdefault(task.gpus, [0, 0])
         tally[0] += 1
         tally[1] += not placed
-        if asked / trace.gpus - curve[-1][0] >= demand / POINTS:
-            curve.append((asked / trace.gpus, used / trace.gpus))
-    curve.append((asked / trace.gpus, used / trace.gpus))
+        if requested / trace.gpus - curve[-1][0] >= demand / POINTS:
+            curve.append((requested / trace.gpus, used / trace.gpus))
+    curve.append((requested / trace.gpus, used / trace.gpus))
     dropped = tuple((gpus, *counts[gpus]) for gpus in sorted(counts))
     return Replay(policy, seed, tuple(curve), tuple((a, b, c) for a, b, c in dropped))
 
@@ -88,8 +90,8 @@ def _places(policy: str, snapshot: Snapshot, seed: int) -> Callable[[Task, int],
     def ours(task: Task, number: int) -> bool:
         plan = planner.plan(unit(task, number), snapshot, memo=memo)
         if isinstance(plan, Placed):
-            for one in plan.placements:
-                snapshot.place(one.pod, one.node, one.assignment)
+            for placement in plan.placements:
+                snapshot.place(placement.pod, placement.node, placement.assignment)
         return isinstance(plan, Placed)
 
     def other(task: Task, number: int) -> bool:

@@ -4,7 +4,7 @@ The results of the hardware benchmark as text: figures to reach, and the tables 
     {"planning": [sample …], "trace": [sample …],
      "about": {part: {"at": …, "code": …, "machine": {…}}}}
 
-Each part says what code it was measured on: one may be older than the other. A cell shows the
+Each part has the code that it was measured on: one may be older than the other. A cell shows the
 median of the rounds or seeds and, in brackets, the least and the largest.
 """
 
@@ -46,10 +46,10 @@ def report(results: Results) -> list[rows.Row]:
 
 
 def _replay_rows(results: Results) -> list[rows.Row]:
-    found = []
+    figures = []
     for name in _lists(results):
-        leads = _leads([one for one in results["trace"] if one["list"] == name])
-        found.append(
+        leads = _leads([sample for sample in results["trace"] if sample["list"] == name])
+        figures.append(
             rows.at_least(
                 f"{name}: GPUs in use at the end, ours less the best other, points",
                 min(leads),
@@ -58,27 +58,27 @@ def _replay_rows(results: Results) -> list[rows.Row]:
                 note=f"the least of {len(leads)} seeds",
             )
         )
-    return found
+    return figures
 
 
 def _leads(samples: Sequence[Sample]) -> list[float]:
     """Seed by seed, percentage points between ours and the best of the others."""
-    found = []
-    for seed in sorted({one["seed"] for one in samples}):
-        rates = {one["policy"]: one["rate"] for one in samples if one["seed"] == seed}
+    leads = []
+    for seed in sorted({sample["seed"] for sample in samples}):
+        rates = {sample["policy"]: sample["rate"] for sample in samples if sample["seed"] == seed}
         others = [rate for policy, rate in rates.items() if policy != OURS]
         if OURS in rates and others:
-            found.append(100 * (rates[OURS] - max(others)))
-    return found
+            leads.append(100 * (rates[OURS] - max(others)))
+    return leads
 
 
 def _planning_rows(results: Results) -> list[rows.Row]:
-    samples, found = results.get("planning", []), []
+    samples, figures = results.get("planning", []), []
     for case in _cases(samples):
         if case.kind == PLAIN:
             continue
         ratios = hardware_planning.ratios(samples, case)
-        found.append(
+        figures.append(
             rows.at_most(
                 f"{case.about}: planning with {case.kind} / plain",
                 statistics.median(ratios),
@@ -87,22 +87,22 @@ def _planning_rows(results: Results) -> list[rows.Row]:
                 note=f"{len(ratios)} rounds",
             )
         )
-    return found
+    return figures
 
 
 def _lists(results: Results) -> list[str]:
-    return list(dict.fromkeys(one["list"] for one in results.get("trace", [])))
+    return list(dict.fromkeys(sample["list"] for sample in results.get("trace", [])))
 
 
 def _cases(samples: Sequence[Sample]) -> list[Case]:
-    found = {(one["nodes"], one["gang"], one["kind"]) for one in samples}
+    measured = {(sample["nodes"], sample["gang"], sample["kind"]) for sample in samples}
     kinds = (PLAIN, hardware_planning.NUMA, hardware_planning.FABRIC)
     return [
         Case(nodes, gang, kind)
-        for nodes in sorted({nodes for nodes, _, _ in found})
+        for nodes in sorted({nodes for nodes, _, _ in measured})
         for gang in GANGS
         for kind in kinds
-        if (nodes, gang, kind) in found
+        if (nodes, gang, kind) in measured
     ]
 
 
@@ -111,11 +111,11 @@ def _cases(samples: Sequence[Sample]) -> list[Case]:
 
 def markdown(results: Results, part: str) -> str:
     """What goes between the marks `hardware-PART` of the page."""
-    said = results["about"][part]
-    machine = said["machine"]
+    stamp = results["about"][part]
+    machine = stamp["machine"]
     about = (
-        f"Measured {said['at'][:10]} on {machine['cores']} cores, Python {machine['python']}, "
-        f"code {said['code']}."
+        f"Measured {stamp['at'][:10]} on {machine['cores']} cores, Python {machine['python']}, "
+        f"code {stamp['code']}."
     )
     if part == "trace":
         return "\n\n".join([about, rows.markdown(_replay_rows(results)), _replay_table(results)])
@@ -126,17 +126,19 @@ def _replay_table(results: Results) -> str:
     body = []
     for name in _lists(results):
         for policy in POLICIES:
-            mine = [
-                one for one in results["trace"] if (one["list"], one["policy"]) == (name, policy)
+            samples = [
+                sample
+                for sample in results["trace"]
+                if (sample["list"], sample["policy"]) == (name, policy)
             ]
-            if mine:
+            if samples:
                 body.append(
                     (
                         name,
                         policy,
-                        _percent(mine, lambda one: one["rate"]),
-                        _percent(mine, lambda one: one["rate_at_all"]),
-                        _percent(mine, _large_placed),
+                        _percent(samples, lambda sample: sample["rate"]),
+                        _percent(samples, lambda sample: sample["rate_at_all"]),
+                        _percent(samples, _large_placed),
                     )
                 )
     return rows.table(
@@ -162,12 +164,13 @@ def _planning_table(results: Results) -> str:
     samples = results.get("planning", [])
     body = []
     for case in _cases(samples):
-        mine = [
-            one
-            for one in samples
-            if (one["nodes"], one["gang"], one["kind"]) == (case.nodes, case.gang, case.kind)
+        rounds = [
+            sample
+            for sample in samples
+            if (sample["nodes"], sample["gang"], sample["kind"])
+            == (case.nodes, case.gang, case.kind)
         ]
-        cells = (_span([one[name] for one in mine], ".0f") for name in _COLUMNS)
+        cells = (_span([sample[name] for sample in rounds], ".0f") for name in _COLUMNS)
         body.append((case.about, case.kind, *cells))
     return rows.table(
         ["Case", "Kind", "Plan, CPU us per pod", "Assume, CPU us per pod", "First plan, CPU ms"],
@@ -179,14 +182,14 @@ _COLUMNS: Final = ("plan_us", "assume_us", "first_ms")
 
 
 def _percent(samples: Sequence[Sample], value: Callable[[Sample], float]) -> str:
-    return _span([100 * value(one) for one in samples], ".2f")
+    return _span([100 * value(sample) for sample in samples], ".2f")
 
 
-def _span(found: Sequence[float], form: str) -> str:
-    middle = format(statistics.median(found), form)
-    if len(found) == 1:
+def _span(values: Sequence[float], form: str) -> str:
+    middle = format(statistics.median(values), form)
+    if len(values) == 1:
         return middle
-    return f"{middle} ({format(min(found), form)}-{format(max(found), form)})"
+    return f"{middle} ({format(min(values), form)}-{format(max(values), form)})"
 
 
 def text(results: Results) -> str:

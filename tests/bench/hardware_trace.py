@@ -6,10 +6,10 @@ The files are those of the public trace `cluster-trace-gpu-v2023` (`openb_*.csv`
     nodes   sn, cpu_milli, memory_mib, gpu, model
     pods    name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, …, in the order of arrival
 
-A whole-GPU task asks for one GPU or more and for 1000 thousandths of each; `gpu_spec` names the
-models it runs on, `|` between them. Arrivals are inflated: after the last task of the trace, tasks
-drawn from it with a seed arrive until all of them together ask for some multiple of the GPUs there
-are. Nobody leaves, and a task that finds no host is dropped.
+A whole-GPU task requests one GPU or more and 1000 thousandths of each; `gpu_spec` names the models
+it runs on, `|` between them. Arrivals are inflated: after the last task of the trace, tasks drawn
+from it with a seed arrive until all of them together request some multiple of the GPUs. No task
+ends, and a task that fits no host is dropped.
 """
 
 import csv
@@ -101,12 +101,12 @@ def _tasks(rows: Sequence[dict[str, str]]) -> Iterator[Task]:
 def arrivals(trace: Trace, *, demand: float, seed: int) -> list[Task]:
     """The trace once in its order, then tasks drawn from it until `demand` times all GPUs."""
     drawn = random.Random(seed)
-    found = list(trace.tasks)
-    wanted = sum(task.gpus for task in found)
+    tasks = list(trace.tasks)
+    wanted = sum(task.gpus for task in tasks)
     while wanted < demand * trace.gpus:
-        found.append(drawn.choice(trace.tasks))
-        wanted += found[-1].gpus
-    return found
+        tasks.append(drawn.choice(trace.tasks))
+        wanted += tasks[-1].gpus
+    return tasks
 
 
 # --- as the scheduler sees them ---
@@ -132,8 +132,8 @@ def nodes(trace: Trace) -> list[Node]:
 
 
 def unit(task: Task, number: int) -> Unit:
-    [found] = units.units([Pod.read(_pod(task, number))])
-    return found
+    [single] = units.units([Pod.read(_pod(task, number))])
+    return single
 
 
 def _pod(task: Task, number: int) -> dict[str, Any]:

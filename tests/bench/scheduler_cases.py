@@ -1,10 +1,10 @@
 """
-What is measured: the cases, the schedulers that are compared, and the objects they are given.
+The cases, the schedulers that are compared, and their objects.
 
 A case is a list of units (gang sizes; 1 for a pod alone) on a number of equal nodes in racks. It is
 drained (all pods wait when the scheduler starts) or arrives (units come at a fixed pace). Every
 scheduler gets the same nodes and the same pods; only `schedulerName` and the mark of the gang
-differ. Pure: nothing here talks to anybody.
+differ. Pure.
 """
 
 import random

@@ -1,5 +1,5 @@
 """
-From what the witness saw to figures. Pure.
+Figures from the events of the watcher. Pure.
 
     pods/s          all pods bound, from the start of the process to the last bind; and from the
                     first bind to the last, which leaves start-up out
@@ -90,7 +90,9 @@ def spread(case: Case, bound: Bound) -> Spread:
         split=split / len(whole) if whole else 0.0,
         over_racks=sum(len(there) > 1 for there in racks.values()),
         nodes_used=len({node for _, node in bound.values()}),
-        longest_partial=max((max(one) - min(one) for one in times), default=0.0),
+        longest_partial=max(
+            (max(gang_times) - min(gang_times) for gang_times in times), default=0.0
+        ),
         left_partial=len(by_unit) - len(whole),
     )
 
@@ -122,23 +124,23 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def requests(metrics: str) -> Counter[Request]:
     """How many requests the API server has answered, from its own metrics."""
-    found: Counter[Request] = Counter()
+    counts: Counter[Request] = Counter()
     for labels, value in _SAMPLE.findall(metrics):
         label = dict(_LABEL.findall(labels))
         if label.get("resource", "") in _NOT_THE_SCHEDULER:
             continue
         part = label.get("subresource", "")
         resource = f"{label['resource']}/{part}" if part else label["resource"]
-        found[label["verb"], resource] += int(float(value))
-    return found
+        counts[label["verb"], resource] += int(float(value))
+    return counts
 
 
 def of_scheduler(before: Counter[Request], after: Counter[Request]) -> Counter[Request]:
     """The requests between two readings, without those of the benchmark itself."""
-    found = after - before
-    return Counter({key: n for key, n in found.items() if key not in _OF_THE_BENCHMARK})
+    counts = after - before
+    return Counter({key: n for key, n in counts.items() if key not in _OF_THE_BENCHMARK})
 
 
 def _mean(values: Iterable[float]) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else 0.0
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 0.0

@@ -6,8 +6,8 @@ One measurement: one case, one scheduler, once.
     restart   many bound pods and one that waits ─▶ watcher ready ─▶ scheduler starts ─▶ first bind
 
 CPU is read when the scheduler has become idle, so that what it writes after the last bind counts as
-well: when an Event a pod is there and next to no CPU is used, or no CPU for some seconds. A run that
-binds nothing for a while is ended and says how many pods are left.
+well: when one Event per pod exists and next to no CPU is used, or no CPU for some seconds. A run that
+binds no pod for a while is ended and reports the number of pending pods.
 """
 
 import os
@@ -114,7 +114,7 @@ def _arrival(plane: Plane, case: Case, peer: Peer, folder: Path) -> Sample:
     with running(watcher.child), running(child):
         watcher.await_ready()
         await_healthy(child, health)
-        await_idle(child, told=lambda: True)
+        await_idle(child, has_events=lambda: True)
         load, began = os.getloadavg()[0], cpu_seconds(_pid(child))
         before = Reading.take(plane)
         late = _create_paced(plane, case, peer)
@@ -161,11 +161,11 @@ def _after(plane: Plane, case: Case, watcher: Watcher, child: Child, before: Rea
     """What both modes report."""
     if not child.alive:
         raise SystemExit(f"{child.name} ended during a measurement:\n{child.tail()}")
-    await_idle(child, told=lambda: plane.count(EVENTS) >= len(watcher.bound))
+    await_idle(child, has_events=lambda: plane.count(EVENTS) >= len(watcher.bound))
     cpu, rss = cpu_seconds(_pid(child)), peak_rss_mb(_pid(child))
     after = Reading.take(plane)
     watcher.read()
-    asked = figures.of_scheduler(before.requests, after.requests)
+    requests = figures.of_scheduler(before.requests, after.requests)
     bound = len(watcher.bound)
     return {
         "pods": case.pods,
@@ -174,15 +174,15 @@ def _after(plane: Plane, case: Case, watcher: Watcher, child: Child, before: Rea
         "apiserver_cpu": after.apiserver - before.apiserver,
         "etcd_cpu": after.etcd - before.etcd,
         "rss_mb": rss,
-        "requests_per_pod": asked.total() / bound if bound else 0.0,
-        "requests": {f"{verb} {what}": n for (verb, what), n in asked.most_common(8)},
+        "requests_per_pod": requests.total() / bound if bound else 0.0,
+        "requests": {f"{verb} {resource}": n for (verb, resource), n in requests.most_common(8)},
         "events": plane.count(EVENTS),
         "watch_cuts": watcher.cuts,
         **(asdict(figures.spread(case, watcher.bound)) if case.gangs else {}),
     }
 
 
-def await_idle(child: Child, *, told: Callable[[], bool]) -> None:
+def await_idle(child: Child, *, has_events: Callable[[], bool]) -> None:
     """Until the process has told everything and uses next to no CPU.
 
     A process that gets no CPU looks idle too: without all Events it must look so for longer.
@@ -192,7 +192,7 @@ def await_idle(child: Child, *, told: Callable[[], bool]) -> None:
         time.sleep(IDLE_WINDOW)
         now = cpu_seconds(_pid(child))
         quiet = quiet + 1 if now - used <= 2 * TICK else 0
-        if quiet >= IDLE_LONG or (quiet and told()):
+        if quiet >= IDLE_LONG or (quiet and has_events()):
             return
         used = now
 
@@ -207,13 +207,13 @@ def _pid(child: Child) -> int:
 
 def _create_all(plane: Plane, case: Case, peer: Peer) -> None:
     numbers = range(len(case.units))
-    groups = [one for n in numbers if (one := cases.group(case, peer, n)) is not None]
+    groups = [group for n in numbers if (group := cases.group(case, peer, n)) is not None]
     plane.add(GROUPS, groups)
     plane.add(PODS, [pod for n in numbers for pod in cases.members(case, peer, n)])
 
 
 def _create_paced(plane: Plane, case: Case, peer: Peer) -> float:
-    """Units at their pace, whatever becomes of them; the longest that one came late, in seconds."""
+    """Create units at their pace; returns the longest delay of a creation, in seconds."""
     api = plane.api()
 
     def create(unit: int, due: float) -> float:
@@ -232,7 +232,7 @@ def _create_paced(plane: Plane, case: Case, peer: Peer) -> float:
             due = start + unit / case.rate
             _sleep_until(due)
             made.append(pool.submit(create, unit, due))
-        return max((one.result() for one in made), default=0.0)
+        return max((future.result() for future in made), default=0.0)
 
 
 def _sleep_until(due: float, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,9 +1,9 @@
 """
-The stage of the comparison: etcd and an API server alone, fake nodes, and one scheduler at a time.
+The control plane of the comparison: etcd and an API server, fake nodes, one scheduler at a time.
 
-No controller manager and no kwok: nothing but the scheduler under measure writes. Nodes and pods
-are plain objects; the gates of native gang scheduling are on in the API server for everybody, so
-that all have the same one. Everything is a tethered child: it ends with this process.
+No controller manager and no kwok: only the measured scheduler writes. Nodes and pods are plain
+objects; the feature gates of native gang scheduling are always on in the API server, so that all
+schedulers have the same one. Every process is a child that ends with this process.
 """
 
 import json
@@ -38,7 +38,7 @@ ROOT: Final = Path(__file__).parents[2]
 APISERVER_FLAGS: Final = (
     f"--feature-gates={','.join(f'{gate}=true' for gate in cases.GATES)}",
     f"--runtime-config={cases.GROUP_API}=true",
-    # Nobody makes accounts here, and no kubelet reports: nodes are ready because they say so.
+    # No controller creates service accounts, and no kubelet reports: node objects are created Ready.
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
     "--delete-collection-workers=8",
 )

@@ -1,9 +1,9 @@
 """
-What planning alone costs: no API server, no requests, CPU time of this process.
+The cost of planning alone: no API server, no requests, CPU time of this process.
 
 1,200 pods, alone or in gangs of four, are planned one unit after the other on 1,000 and on 5,000
 nodes, each plan assumed before the next is made. Objects are read from what an API server would
-send. Figures are microseconds of CPU a pod, the least of some rounds: noise only adds.
+send. Figures are microseconds of CPU per pod, the least of some rounds: noise only adds.
 """
 
 import time
@@ -38,10 +38,10 @@ def measure(*, rounds: int) -> list[Sample]:
     best: dict[str, Sample] = {}
     for _ in range(rounds):
         for case in planning_cases():
-            found = once(case)
-            known = best.get(case.name)
-            if known is None or found["plan_us"] < known["plan_us"]:
-                best[case.name] = found
+            sample = once(case)
+            fastest = best.get(case.name)
+            if fastest is None or sample["plan_us"] < fastest["plan_us"]:
+                best[case.name] = sample
     return list(best.values())
 
 
@@ -74,7 +74,7 @@ def once(case: Case) -> Sample:
 
 
 def _pods(case: Case) -> list[Pod]:
-    found = []
+    pods = []
     for unit in range(len(case.units)):
         for raw in cases.members(case, OURS, unit):
             raw["metadata"] |= {
@@ -86,5 +86,5 @@ def _pods(case: Case) -> list[Pod]:
             resources = raw["spec"]["containers"][0]["resources"]
             resources["requests"] = dict(resources["limits"])
             raw["status"] = {"phase": "Pending"}
-            found.append(Pod.read(raw))
-    return found
+            pods.append(Pod.read(raw))
+    return pods

@@ -46,73 +46,75 @@ class Line:
     measured: Callable[[Results], Measured | None]
 
 
-def values(results: Results, case: str, peer: str, what: str) -> list[float]:
+def values(results: Results, case: str, peer: str, field: str) -> list[float]:
     return [
-        float(one[what])
-        for one in results["samples"]
-        if (one["case"], one["peer"]) == (case, peer) and what in one
+        float(sample[field])
+        for sample in results["samples"]
+        if (sample["case"], sample["peer"]) == (case, peer) and field in sample
     ]
 
 
-def span(found: Sequence[float]) -> str:
-    return f"{min(found):.3g} to {max(found):.3g}"
+def span(numbers: Sequence[float]) -> str:
+    return f"{min(numbers):.3g} to {max(numbers):.3g}"
 
 
-def _ratio(case: str, theirs: Iterable[str], what: str) -> Callable[[Results], Measured | None]:
+def _ratio(
+    case: str, competitors: Iterable[str], field: str
+) -> Callable[[Results], Measured | None]:
     """Ours against the best of the others: the largest where more is better."""
-    others = tuple(theirs)
+    others = tuple(competitors)
 
     def measured(results: Results) -> Measured | None:
-        ours = values(results, case, OURS.name, what)
-        found = {peer: values(results, case, peer, what) for peer in others}
-        if not ours or not all(found.values()):
+        ours = values(results, case, OURS.name, field)
+        rounds = {peer: values(results, case, peer, field) for peer in others}
+        if not ours or not all(rounds.values()):
             return None
-        best = max(others, key=lambda peer: statistics.median(found[peer]))
-        mine, yours = statistics.median(ours), statistics.median(found[best])
+        best = max(others, key=lambda peer: statistics.median(rounds[peer]))
+        our_median, best_median = statistics.median(ours), statistics.median(rounds[best])
         return Measured(
-            mine / yours if yours else 0.0,
-            f"ours {span(ours)}; {best} {span(found[best])}",
-            f"medians {mine:.4g} and {yours:.4g} of {len(ours)} and {len(found[best])} rounds",
+            our_median / best_median if best_median else 0.0,
+            f"ours {span(ours)}; {best} {span(rounds[best])}",
+            f"medians {our_median:.4g} and {best_median:.4g} of {len(ours)} and {len(rounds[best])} rounds",
         )
 
     return measured
 
 
-def _worst(case: str, what: str) -> Callable[[Results], Measured | None]:
+def _worst(case: str, field: str) -> Callable[[Results], Measured | None]:
     def measured(results: Results) -> Measured | None:
-        found = values(results, case, OURS.name, what)
-        return Measured(max(found), span(found), f"{len(found)} rounds") if found else None
+        rounds = values(results, case, OURS.name, field)
+        return Measured(max(rounds), span(rounds), f"{len(rounds)} rounds") if rounds else None
 
     return measured
 
 
 def _unbound(results: Results) -> Measured | None:
-    mine = [one for one in results["samples"] if one["peer"] == OURS.name]
-    if not mine:
+    samples = [sample for sample in results["samples"] if sample["peer"] == OURS.name]
+    if not samples:
         return None
-    left = [one["pods"] - one["bound"] + one.get("left_partial", 0) for one in mine]
-    return Measured(max(left), span(left), f"over {len(mine)} measurements")
+    left = [sample["pods"] - sample["bound"] + sample.get("left_partial", 0) for sample in samples]
+    return Measured(max(left), span(left), f"over {len(samples)} measurements")
 
 
 def _growth(kind: str) -> Callable[[Results], Measured | None]:
     def measured(results: Results) -> Measured | None:
-        found = {
-            one["nodes"]: one["plan_us"]
-            for one in results["planning"]
-            if one["case"].startswith(f"planning-{kind}@")
+        costs = {
+            sample["nodes"]: sample["plan_us"]
+            for sample in results["planning"]
+            if sample["case"].startswith(f"planning-{kind}@")
         }
-        if len(found) < 2:
+        if len(costs) < 2:
             return None
-        small, large = min(found), max(found)
-        note = f"{found[small]:.0f} us at {small:,} nodes, {found[large]:.0f} us at {large:,}"
-        return Measured(found[large] / found[small], "least of the rounds", note)
+        small, large = min(costs), max(costs)
+        note = f"{costs[small]:.0f} us at {small:,} nodes, {costs[large]:.0f} us at {large:,}"
+        return Measured(costs[large] / costs[small], "least of the rounds", note)
 
     return measured
 
 
 def lines() -> list[Line]:
     tuned = (NATIVE_PACKED.name, NATIVE_RACK_PACKED.name)
-    found = [
+    all_lines = [
         *(
             _at_least(f"{case}: pods/s / stock", 1.5, _ratio(case, (STOCK.name,), SPEED))
             for case in SINGLES
@@ -142,7 +144,7 @@ def lines() -> list[Line]:
         ),
         _at_most("ours: pods not bound and gangs left partial", 0, _unbound),
     ]
-    return found
+    return all_lines
 
 
 def _at_least(figure: str, reach: float, measured: Callable[[Results], Measured | None]) -> Line:
@@ -155,11 +157,11 @@ def _at_most(figure: str, reach: float, measured: Callable[[Results], Measured |
 
 def report(results: Results) -> list[rows.Row]:
     """A row for each line that was measured."""
-    found = []
+    figures = []
     for line in lines():
         if (measured := line.measured(results)) is not None:
             row = rows.at_most if line.most else rows.at_least
-            found.append(
+            figures.append(
                 row(
                     line.figure,
                     measured.value,
@@ -168,7 +170,7 @@ def report(results: Results) -> list[rows.Row]:
                     note=measured.note,
                 )
             )
-    return found
+    return figures
 
 
 def not_measured(results: Results) -> list[str]:

@@ -21,15 +21,17 @@ class Column:
     def __init__(
         self, heading: str, value: Callable[[Sample], float | None], *, span: bool = False
     ) -> None:
-        self.heading, self._value, self._span = heading, value, span
+        self.heading = heading
+        self._value = value
+        self._span = span
 
     def cell(self, samples: Sequence[Sample]) -> str:
-        found = [one for sample in samples if (one := self._value(sample)) is not None]
-        if not found:
+        numbers = [figure for sample in samples if (figure := self._value(sample)) is not None]
+        if not numbers:
             return "-"
-        middle = number(statistics.median(found))
-        if self._span and len(found) > 1:
-            return f"{middle} ({number(min(found))}-{number(max(found))})"
+        middle = number(statistics.median(numbers))
+        if self._span and len(numbers) > 1:
+            return f"{middle} ({number(min(numbers))}-{number(max(numbers))})"
         return middle
 
 
@@ -112,15 +114,17 @@ def line(sample: Sample) -> str:
 
 
 def _by_peer(samples: Sequence[Sample], table: Sequence[Column]) -> str:
-    found = {
-        peer: mine for peer in PEERS if (mine := [one for one in samples if one["peer"] == peer])
+    by_peer = {
+        peer: rounds
+        for peer in PEERS
+        if (rounds := [sample for sample in samples if sample["peer"] == peer])
     }
     headings = ["Scheduler", "Rounds", *(column.heading for column in table)]
     return rows.table(
         headings,
         [
-            [peer, len(mine), *(column.cell(mine) for column in table)]
-            for peer, mine in found.items()
+            [peer, len(rounds), *(column.cell(rounds) for column in table)]
+            for peer, rounds in by_peer.items()
         ],
     )
 
@@ -139,8 +143,8 @@ def _case(name: str, samples: Sequence[Sample]) -> str:
 
 def _planning_table(samples: Sequence[Sample]) -> str:
     body = [
-        (one["case"], f"{one['plan_us']:.0f}", f"{one['assume_us']:.0f}")
-        for one in sorted(samples, key=lambda one: one["case"])
+        (sample["case"], f"{sample['plan_us']:.0f}", f"{sample['assume_us']:.0f}")
+        for sample in sorted(samples, key=lambda sample: sample["case"])
     ]
     return rows.table(["Planning alone", "CPU us per pod, plan", "CPU us per pod, assume"], body)
 
@@ -149,7 +153,7 @@ def markdown(results: Results) -> str:
     """Everything that goes between the marks of the page."""
     missing = scheduler_reach.not_measured(results)
     codes = sorted(
-        {one["code"] for part in ("samples", "restarts", "planning") for one in results[part]}
+        {sample["code"] for part in ("samples", "restarts", "planning") for sample in results[part]}
     )
     machine = results["machine"]
     parts = [
@@ -160,7 +164,7 @@ def markdown(results: Results) -> str:
     if missing:
         parts.append(f"Not measured in this run: {'; '.join(missing)}.")
     for name in CASES:
-        if samples := [one for one in results["samples"] if one["case"] == name]:
+        if samples := [sample for sample in results["samples"] if sample["case"] == name]:
             parts.append(_case(name, samples))
     if results["restarts"]:
         parts.append(f"**restart**\n\n{_by_peer(results['restarts'], RESTART)}")

@@ -3,9 +3,9 @@ The measurements of the scheduler benchmark, in one file: build/bench/scheduler-
 
     {"run": …, "machine": {…}, "samples": [sample …], "restarts": [sample …], "planning": [sample …]}
 
-A run may be made in pieces: each piece adds its samples to the run it names. A sample that was
-measured again in the same run (same case, scheduler and round) replaces the older one. Each says
-what code it was measured on, so that pieces of different code can be told apart.
+A run may be made in pieces: each piece adds its samples to the run it names. A repeated sample of
+the same run (same case, scheduler and round) replaces the older one. Each sample has the code that
+it was measured on.
 """
 
 import hashlib
@@ -62,8 +62,8 @@ def open_run(run: str | None, *, now: datetime, path: Path = FILE) -> Results:
 
 def add(results: Results, section: str, sample: Sample, *, path: Path = FILE) -> None:
     """Take one sample in and write the file: what is measured is not lost by an interruption."""
-    kept = [one for one in results[section] if _key(one) != _key(sample)]
-    results[section] = [*kept, sample]
+    others = [earlier for earlier in results[section] if _key(earlier) != _key(sample)]
+    results[section] = [*others, sample]
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".tmp")
     scratch.write_text(json.dumps(_rounded(results), indent=1) + "\n")
@@ -81,10 +81,10 @@ def code() -> str:
     digest = hashlib.sha256()
     for path in sorted(_sources()):
         digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
-    asked = subprocess.run(
+    done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
     )
-    return f"{asked.stdout.strip() or 'no-commit'}+{digest.hexdigest()[:12]}"
+    return f"{done.stdout.strip() or 'no-commit'}+{digest.hexdigest()[:12]}"
 
 
 def _sources() -> Iterable[Path]:
@@ -100,5 +100,5 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value

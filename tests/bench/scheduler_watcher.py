@@ -88,15 +88,15 @@ def main(server: str, ca: str, certificate: str, key: str, namespace: str) -> No
     listing = orjson.loads(get(path).read())
     for obj in listing.get("items") or ():
         witness.know(obj)
-    version, told = listing["metadata"]["resourceVersion"], False
+    version, is_ready = listing["metadata"]["resourceVersion"], False
     while True:
         stream = get(f"{path}?watch=true&resourceVersion={version}&timeoutSeconds=3600")
-        print(f"cut {time.monotonic():.6f}" if told else "ready", flush=True)
-        told = True
+        print(f"cut {time.monotonic():.6f}" if is_ready else "ready", flush=True)
+        is_ready = True
         for batch in lines(chunks(stream)):
             at = time.monotonic()
             seen = [orjson.loads(line) for line in batch]
-            text = "".join(witness.see(one["type"], one["object"], at) for one in seen)
+            text = "".join(witness.see(event["type"], event["object"], at) for event in seen)
             if seen:
                 version = seen[-1]["object"]["metadata"]["resourceVersion"]
             if text:

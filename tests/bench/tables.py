@@ -34,8 +34,8 @@ def table(name: str) -> str | None:
         if bench == "tenancy":
             return tenancy_report.markdown(results)
         return hardware_report.markdown(results, part) if results.get(part) else None
-    found = rows.read(name)
-    return None if found is None else rows.markdown(found)
+    figures = rows.read(name)
+    return None if figures is None else rows.markdown(figures)
 
 
 def rendered(page: str) -> str:

@@ -15,19 +15,19 @@ from kubenexus.simulate.virtual_time.timeline import EntryKind, Job, Run
 def figures(jobs: Sequence[Job], run: Run, gpus: int, weights: dict[str, int]) -> dict[str, Any]:
     fair_shares = {name: weight / sum(weights.values()) for name, weight in weights.items()}
     until = max(job.arrives for job in jobs)
-    found = wait_statistics.cluster_statistics(
+    statistics = wait_statistics.cluster_statistics(
         jobs, run, fair_shares, capacity=gpus, until=until, measure=wait_statistics.gpus
     )
     kinds = [entry.kind for entry in run.timeline]
     return {
-        "utilisation": found.in_use,
-        "wait_p50": found.wait_p50,
-        "wait_p95": found.wait_p95,
-        "large_p95": found.large_p95,
+        "utilisation": statistics.in_use,
+        "wait_p50": statistics.wait_p50,
+        "wait_p95": statistics.wait_p95,
+        "large_p95": statistics.large_p95,
         "large": len(wait_statistics.largest(jobs)),
-        "deviation": found.deviation,
+        "deviation": statistics.deviation,
         "units": len(jobs),
-        "never": found.never,
+        "never": statistics.never,
         "estimated": kinds.count(EntryKind.ESTIMATED),
         "delayed": kinds.count(EntryKind.DELAYED),
         "decisions": run.decisions,

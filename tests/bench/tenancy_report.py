@@ -48,7 +48,7 @@ def is_guessed(sample: Sample) -> bool:
 
 def exact(samples: Sequence[Sample]) -> list[Sample]:
     """Those in which every job says the truth."""
-    return [one for one in samples if not is_guessed(one)]
+    return [sample for sample in samples if not is_guessed(sample)]
 
 
 def cost(sample: Sample) -> float:
@@ -59,12 +59,12 @@ def report(results: Results) -> list[rows.Row]:
     pairs = _pairs(results["samples"])
     if not pairs:
         return []
-    ahead = [100 * (one[OURS]["utilisation"] - one[GREEDY]["utilisation"]) for one in pairs]
-    above = [100 * (one[OURS]["utilisation"] - one[FIFO]["utilisation"]) for one in pairs]
-    waits = [one[OURS]["large_p95"] / max(1.0, one[GREEDY]["large_p95"]) for one in pairs]
-    far = [one[OURS]["deviation"] for one in pairs if one[OURS]["deviation"] is not None]
-    costs = [cost(one[OURS]) / cost(one[GREEDY]) for one in pairs]
-    units = [one[OURS]["cpu"] / one[GREEDY]["cpu"] for one in pairs]
+    ahead = [100 * (pair[OURS]["utilisation"] - pair[GREEDY]["utilisation"]) for pair in pairs]
+    above = [100 * (pair[OURS]["utilisation"] - pair[FIFO]["utilisation"]) for pair in pairs]
+    waits = [pair[OURS]["large_p95"] / max(1.0, pair[GREEDY]["large_p95"]) for pair in pairs]
+    far = [pair[OURS]["deviation"] for pair in pairs if pair[OURS]["deviation"] is not None]
+    costs = [cost(pair[OURS]) / cost(pair[GREEDY]) for pair in pairs]
+    units = [pair[OURS]["cpu"] / pair[GREEDY]["cpu"] for pair in pairs]
     note = f"110 % demand, {len(pairs)} seeds"
     return [
         rows.at_least(
@@ -106,9 +106,12 @@ def _deviation(far: Sequence[float], seeds: int) -> rows.Row:
 
 def _pairs(samples: Sequence[Sample]) -> list[dict[str, Sample]]:
     """Seed by seed, the strategies side by side."""
-    judged = [one for one in exact(samples) if one["demand"] == JUDGED]
-    seeds = sorted({one["seed"] for one in judged})
-    return [{one["strategy"]: one for one in judged if one["seed"] == seed} for seed in seeds]
+    judged = [sample for sample in exact(samples) if sample["demand"] == JUDGED]
+    seeds = sorted({sample["seed"] for sample in judged})
+    return [
+        {sample["strategy"]: sample for sample in judged if sample["seed"] == seed}
+        for seed in seeds
+    ]
 
 
 def _range(values: Sequence[float]) -> str:
@@ -129,55 +132,59 @@ def markdown(results: Results) -> str:
 
 
 _COLUMNS: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] = (
-    ("GPU time in use %", lambda one: 100 * float(one["utilisation"]), ".1f"),
-    ("Wait p50, s", lambda one: float(one["wait_p50"]), ".0f"),
-    ("Wait p95, s", lambda one: float(one["wait_p95"]), ".0f"),
-    ("Largest tenth of gangs p95, s", lambda one: float(one["large_p95"]), ".0f"),
-    ("Deviation, points", lambda one: one["deviation"], ".1f"),
+    ("GPU time in use %", lambda sample: 100 * float(sample["utilisation"]), ".1f"),
+    ("Wait p50, s", lambda sample: float(sample["wait_p50"]), ".0f"),
+    ("Wait p95, s", lambda sample: float(sample["wait_p95"]), ".0f"),
+    ("Largest tenth of gangs p95, s", lambda sample: float(sample["large_p95"]), ".0f"),
+    ("Deviation, points", lambda sample: sample["deviation"], ".1f"),
     ("CPU us per decision", cost, ".0f"),
-    ("CPU us per unit", lambda one: 1e6 * float(one["cpu"]) / int(one["units"]), ".0f"),
+    ("CPU us per unit", lambda sample: 1e6 * float(sample["cpu"]) / int(sample["units"]), ".0f"),
 )
 
 
 def _side_by_side(samples: Sequence[Sample]) -> str:
     body = []
-    for demand in sorted({one["demand"] for one in samples}):
+    for demand in sorted({sample["demand"] for sample in samples}):
         for strategy in STRATEGIES:
-            mine = [
-                one for one in samples if (one["demand"], one["strategy"]) == (demand, strategy)
+            seeds = [
+                sample
+                for sample in samples
+                if (sample["demand"], sample["strategy"]) == (demand, strategy)
             ]
-            cells = [_span([value(one) for one in mine], form) for _, value, form in _COLUMNS]
+            cells = [
+                _span([value(sample) for sample in seeds], form) for _, value, form in _COLUMNS
+            ]
             body.append([f"{100 * demand:.0f} %", strategy, *cells])
     return rows.table(["Demand", "Strategy", *(name for name, _, _ in _COLUMNS)], body)
 
 
 _GUESSED: Final[tuple[tuple[str, Callable[[Sample], float | None], str], ...]] = (
     *_COLUMNS[:5],
-    ("Starts estimated", lambda one: float(one["estimated"]), ".0f"),
-    ("Starts delayed", lambda one: float(one["delayed"]), ".0f"),
+    ("Starts estimated", lambda sample: float(sample["estimated"]), ".0f"),
+    ("Starts delayed", lambda sample: float(sample["delayed"]), ".0f"),
 )
 
 
 def _guessed(samples: Sequence[Sample]) -> list[str]:
     """The same work at the demand that is judged, by what is known of durations."""
-    judged = [one for one in samples if one["demand"] == JUDGED]
+    judged = [sample for sample in samples if sample["demand"] == JUDGED]
     kinds = {
-        "greedy": [one for one in judged if one["strategy"] == GREEDY],
-        "ours, durations exact": [one for one in exact(judged) if one["strategy"] == OURS],
-        "ours, durations guessed": [one for one in judged if is_guessed(one)],
+        "greedy": [sample for sample in judged if sample["strategy"] == GREEDY],
+        "ours, durations exact": [sample for sample in exact(judged) if sample["strategy"] == OURS],
+        "ours, durations guessed": [sample for sample in judged if is_guessed(sample)],
     }
     if not kinds["ours, durations guessed"]:
         return []
     body = [
-        [name, *(_span([value(one) for one in mine], form) for _, value, form in _GUESSED)]
-        for name, mine in kinds.items()
+        [name, *(_span([value(sample) for sample in seeds], form) for _, value, form in _GUESSED)]
+        for name, seeds in kinds.items()
     ]
     return [rows.table(["110 % demand", *(name for name, _, _ in _GUESSED)], body)]
 
 
-def _span(found: Sequence[float | None], form: str) -> str:
-    known = [one for one in found if one is not None]
-    if not known:
+def _span(values: Sequence[float | None], form: str) -> str:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return "no such hour"
-    middle = format(statistics.median(known), form)
-    return f"{middle} ({format(min(known), form)}-{format(max(known), form)})"
+    middle = format(statistics.median(numbers), form)
+    return f"{middle} ({format(min(numbers), form)}-{format(max(numbers), form)})"

@@ -1,17 +1,17 @@
 """
-Work of three tenants, made of a recorded GPU cluster: the public trace `cluster-trace-gpu-v2023`.
+Jobs of three tenants, from a recorded GPU cluster: the public trace `cluster-trace-gpu-v2023`.
 
-    pods     the trace's whole-GPU tasks, with what they ask for
-    gangs    tasks that ask for the same and arrive within a minute of the one before
-    lasts    from being scheduled to being deleted, at least a minute and at most two hours
+    pods     the trace's whole-GPU tasks, with their requests
+    gangs    tasks with equal requests that arrive within a minute of the one before
+    run time from being scheduled to being deleted, at least a minute and at most two hours
     tenants  three, drawn with a seed in the ratio of their weights, 3 : 2 : 1
-    hosts    every so-manieth host of the trace
+    hosts    every n-th host of the trace
     arrivals gangs in an order drawn with a seed, at random times whose rate gives the demand
 
-A gang lasts as long as the one of its tasks that lasts longest. The demand is what the GPUs would
-be busy for, if nobody ever waited, in relation to all GPU time. What a job says of its duration is
-the truth, or a guess: then the truth is what it says times a factor drawn from a lognormal
-distribution with median 1, and some say nothing.
+A gang runs as long as the longest of its tasks. The demand is the GPU time of all jobs without any
+wait, in relation to all GPU time. The expected duration of a job is exact, or a guess: then the run
+time is the guess times a factor drawn from a lognormal distribution with median 1, and some jobs
+have no expected duration.
 """
 
 import csv
@@ -83,15 +83,15 @@ def _gangs(rows: Iterable[dict[str, str]]) -> Iterable[Gang]:
         created = int(row["creation_time"])
         run_time = int(row["deletion_time"]) - int(row["scheduled_time"] or created)
         ask = int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"])
-        one = created, Gang(1, *ask, max(SHORTEST, min(LONGEST, run_time)))
+        single = created, Gang(1, *ask, max(SHORTEST, min(LONGEST, run_time)))
         known = last.get(ask)
         if known is not None and created - known[-1][0] <= TOGETHER:
-            known.append(one)
+            known.append(single)
         else:
-            last[ask] = [one]
+            last[ask] = [single]
             groups.append(last[ask])
     for group in groups:
-        longest = max(one.run_time for _, one in group)
+        longest = max(single.run_time for _, single in group)
         yield replace(group[0][1], count=len(group), run_time=longest)
 
 
@@ -108,7 +108,7 @@ def work(
     seed: int,
     guess: Guess | None = None,
 ) -> list[Job]:
-    """So many hours of arrivals at this demand; the same work, whatever is said of it."""
+    """So many hours of arrivals at this demand; guesses do not change the jobs."""
     drawn = random.Random(seed)
     budget = demand * gpus * hours * 3600
     chosen: list[Gang] = []

@@ -16,7 +16,7 @@ SHARES: Final = {"vap": 0.0, "validate-1": 0.45, "validate-2": 0.45, "both-1": 0
 def report(
     handler: Loads, dry_run: Mapping[str, Loads], real: Mapping[str, Loads]
 ) -> list[rows.Row]:
-    found = [
+    figures = [
         rows.at_least(
             "handler, one worker: reviews/s",
             _median(handler, "per_second"),
@@ -32,12 +32,12 @@ def report(
         ),
     ]
     for arm, share in SHARES.items():
-        found += [
+        figures += [
             _share(arm, dry_run, "dry run", share),
             _share(arm, real, "for real", 0.0),
         ]
     return [
-        *found,
+        *figures,
         rows.at_most(
             "validate-1: CPU ms per review",
             _median(dry_run["validate-1"], "cpu_ms"),

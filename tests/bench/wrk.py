@@ -28,19 +28,19 @@ class Load:
 
 def load(url: str, *, script: Path, beside: Child | None, connections: int, seconds: int) -> Load:
     before = _cpu(beside)
-    said = subprocess.run(
+    output = subprocess.run(
         ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(script), url],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    done = int(_figure(r"(\d+) requests in", said))
-    bad = int(_figure(r"Non-2xx or 3xx responses: (\d+)", said, "0"))
-    bad += sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", said))
+    done = int(_figure(r"(\d+) requests in", output))
+    bad = int(_figure(r"Non-2xx or 3xx responses: (\d+)", output, "0"))
+    bad += sum(int(n) for n in re.findall(r"(?:connect|read|write|timeout) (\d+)", output))
     return Load(
-        float(_figure(r"Requests/sec:\s+([\d.]+)", said)),
-        _milliseconds(_figure(r"\n +50% +(\S+)", said)),
-        _milliseconds(_figure(r"\n +99% +(\S+)", said)),
+        float(_figure(r"Requests/sec:\s+([\d.]+)", output)),
+        _milliseconds(_figure(r"\n +50% +(\S+)", output)),
+        _milliseconds(_figure(r"\n +99% +(\S+)", output)),
         bad,
         (_cpu(beside) - before) * 1000 / max(done, 1),
         _rss(beside),
@@ -48,12 +48,12 @@ def load(url: str, *, script: Path, beside: Child | None, connections: int, seco
 
 
 def _figure(pattern: str, text: str, default: str | None = None) -> str:
-    found = re.search(pattern, text)
-    if found is None:
+    match = re.search(pattern, text)
+    if match is None:
         if default is None:
             raise SystemExit(f"wrk said nothing like {pattern!r}:\n{text}")
         return default
-    return found[1]
+    return match[1]
 
 
 def _milliseconds(text: str) -> float:

@@ -52,8 +52,8 @@ def recipe(program: Program, settings: Iterable[str]) -> str:
 def read(folder: Path) -> dict[str, Entry]:
     """program -> entry. Empty where the manifest cannot be read."""
     try:
-        found = json.loads((folder / FILE).read_text())["programs"]
-        return {name: Entry(**entry) for name, entry in found.items()}
+        programs = json.loads((folder / FILE).read_text())["programs"]
+        return {name: Entry(**entry) for name, entry in programs.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

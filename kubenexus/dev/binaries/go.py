@@ -39,12 +39,12 @@ def stale(
 ) -> frozenset[str]:
     """The packages that a build would compile. Fetches the sources that are missing."""
     form = "{{if .Stale}}{{.ImportPath}}{{end}}"
-    told = False
+    noted = False
 
     def heard(line: str) -> None:
-        nonlocal told
-        if _DOWNLOADING.match(line) and not told:
-            told = True
+        nonlocal noted
+        if _DOWNLOADING.match(line) and not noted:
+            noted = True
             note(f"{program.name}: fetching sources of {program.module} {program.version}.")
 
     command = [go.go, "list", "-deps", *settings(program), "-f", form, program.package]
@@ -100,26 +100,26 @@ def _is_talk(command: Sequence[str], line: str) -> bool:
     return command[1] == "build" or line.startswith("go: ")
 
 
-def explain(program: Program, code: int, said: str, *, env: Mapping[str, str]) -> str:
+def explain(program: Program, code: int, output: str, *, env: Mapping[str, str]) -> str:
     """One message: what failed, why as far as Go's output shows, and what to do."""
-    what = f"{program.name} {program.version}"
+    title = f"{program.name} {program.version}"
     # A proxy's address may hold a password.
     proxy = re.sub(r"//[^/@,|]*@", "//", env.get("GOPROXY", "")) or "Go's default proxy"
-    if _FETCH.search(said):
-        why = f"The sources of {what} ({program.module}) could not be fetched from {proxy}."
+    if _FETCH.search(output):
+        why = f"The sources of {title} ({program.module}) could not be fetched from {proxy}."
         what_to_do = "Set GOPROXY to a module proxy that this machine reaches, "
-    elif "no space left on device" in said:
-        why = f"{what} could not be built: the disk is full."
+    elif "no space left on device" in output:
+        why = f"{title} could not be built: the disk is full."
         what_to_do = "Free disk space (the build takes about 6 GB), "
-    elif "signal: killed" in said or code < 0:
-        why = f"The build of {what} was killed, maybe for lack of memory."
+    elif "signal: killed" in output or code < 0:
+        why = f"The build of {title} was killed, maybe for lack of memory."
         what_to_do = "Run `kubenexus dev build` again, with GOMAXPROCS=1 where memory is short, "
     else:
-        why = f"{what} could not be built."
+        why = f"{title} could not be built."
         what_to_do = "Run `kubenexus dev build` again, "
     return (
         f"{why}\n"
         f"{what_to_do}or point KUBEBUILDER_ASSETS at a folder with the programs, "
         "or run `kubenexus dev build` where the network is and copy its cache here.\n"
-        f"The end of Go's output:\n{said}"
+        f"The end of Go's output:\n{output}"
     )

@@ -77,11 +77,12 @@ def assets_objection(kubernetes: str, env: Mapping[str, str]) -> str | None:
     ]
     if missing:
         return f"{ASSETS}={folder} is not used: it lacks {', '.join(missing)}."
-    found = _version(folder / "kube-apiserver")
-    if found != kubernetes:
+    version = _version(folder / "kube-apiserver")
+    if version != kubernetes:
         return (
-            f"{ASSETS}={folder} is not used: its kube-apiserver is {found or 'of no known version'}"
-            f" and {kubernetes} is wanted; choose a version with --kubernetes."
+            f"{ASSETS}={folder} is not used: its kube-apiserver is "
+            f"{version or 'of no known version'} and {kubernetes} is wanted; "
+            "choose a version with --kubernetes."
         )
     return None
 

@@ -74,7 +74,9 @@ class Lines:
         every: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._say, self._every, self._clock = say, every, clock
+        self._say = say
+        self._every = every
+        self._clock = clock
         self._last: tuple[str, float] = ("", clock())
 
     def note(self, line: str) -> None:

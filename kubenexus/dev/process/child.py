@@ -49,7 +49,9 @@ class Child:
     def __init__(
         self, name: str, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None
     ) -> None:
-        self.name, self.argv, self.log = name, tuple(argv), log
+        self.name = name
+        self.argv = tuple(argv)
+        self.log = log
         self._env = dict(os.environ if env is None else env)
         self._process: subprocess.Popen[bytes] | None = None
 

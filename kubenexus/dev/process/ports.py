@@ -27,10 +27,10 @@ def is_free(port: int) -> bool:
 
 def free(count: int, *, source: random.Random | None = None) -> list[int]:
     source = source or random.Random()
-    found: list[int] = []
+    ports: list[int] = []
     for port in source.sample(range(LOWEST, HIGHEST), HIGHEST - LOWEST):
-        if len(found) == count:
+        if len(ports) == count:
             break
         if is_free(port):
-            found.append(port)
-    return found
+            ports.append(port)
+    return ports

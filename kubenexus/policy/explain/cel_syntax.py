@@ -71,10 +71,12 @@ class Node:
         if self.kind != "call" or not self.on:
             return frozenset()
         if self.text == "bind" and self.children[0].text == "cel":
-            return frozenset(one.text for one in self.arguments[:1])
+            return frozenset(argument.text for argument in self.arguments[:1])
         if self.text not in LOOPS:
             return frozenset()
-        return frozenset(one.text for one in self.arguments[:-1] if one.kind == "name")
+        return frozenset(
+            argument.text for argument in self.arguments[:-1] if argument.kind == "name"
+        )
 
 
 def free(node: Node) -> Iterator[Node]:
@@ -84,7 +86,7 @@ def free(node: Node) -> Iterator[Node]:
     bound = node.loop
     for index, child in enumerate(node.children):
         inside = bound and not (node.on and index == 0)
-        yield from (one for one in free(child) if not inside or one.text not in bound)
+        yield from (name for name in free(child) if not inside or name.text not in bound)
 
 
 def walk(node: Node) -> Iterator[Node]:
@@ -119,13 +121,13 @@ class _Token:
 def _tokens(source: str) -> Iterator[_Token]:
     place = 0
     while place < len(source):
-        found = _TOKEN.match(source, place)
-        if found is None or found.end() == place:
+        match = _TOKEN.match(source, place)
+        if match is None or match.end() == place:
             raise _Lost
-        kind = found.lastgroup or ""
+        kind = match.lastgroup or ""
         if kind != "blank":
-            yield _Token(kind, found[0], place, found.end())
-        place = found.end()
+            yield _Token(kind, match[0], place, match.end())
+        place = match.end()
     yield _Token("end", "", place, place)
 
 
@@ -218,7 +220,7 @@ class _Reader:
     ) -> tuple[tuple[Node, ...], int]:
         """What stands between brackets: arguments, items, or keys and values in turn."""
         self._next += 1
-        found: list[Node] = []
+        items: list[Node] = []
         while not self._peek(close):
             self._take("?")
             if message:
@@ -226,13 +228,13 @@ class _Reader:
                     raise _Lost
                 self._next += 1
             else:
-                found.append(self.expression(depth + 1))
+                items.append(self.expression(depth + 1))
             if close == "}":
                 self._need(":")
-                found.append(self.expression(depth + 1))
+                items.append(self.expression(depth + 1))
             if not self._take(","):
                 break
-        return tuple(found), self._need(close)
+        return tuple(items), self._need(close)
 
     def _peek(self, text: str) -> bool:
         token = self._tokens[self._next]

@@ -75,8 +75,12 @@ def explain(
     outcome = evaluate(admission, watched, now=now)
     labels = classify.namespace_labels(admission)
     selected = {policy.name for policy in watched.for_namespace(admission.namespace, labels)}
-    said = [_policy(policy, selected, admission, outcome, watch) for policy in watched.policies]
-    return Explanation(admission.kind, admission.name, admission.namespace, tuple(said), outcome)
+    policies_explained = [
+        _policy(policy, selected, admission, outcome, watch) for policy in watched.policies
+    ]
+    return Explanation(
+        admission.kind, admission.name, admission.namespace, tuple(policies_explained), outcome
+    )
 
 
 def _policy(
@@ -89,7 +93,7 @@ def _policy(
     rows = [row for row in watch.seen if row.policy == policy.name]
     matched = policy.name in outcome.policies
     why = "" if matched else _why_not(policy, selected, admission, rows)
-    shown = _shown(rows, [_stage(found, admission) for found in watch.objects])
+    shown = _shown(rows, [_stage(seen_object, admission) for seen_object in watch.objects])
     return PolicySaid(policy.name, policy.model.kind, policy.source, matched, why, tuple(shown))
 
 
@@ -122,8 +126,8 @@ def _unselected(selector: Selector | None, namespace: str, labels: Mapping[str, 
         if known.get(key) != value:
             return f"namespaceSelector: wants {key}={value}, {_has(namespace, key, known)}"
     for term in selector.match_expressions if selector else ():
-        one = Selector.model_construct(match_labels={}, match_expressions=(term,))
-        if not label_selectors.matches(one, known):
+        single = Selector.model_construct(match_labels={}, match_expressions=(term,))
+        if not label_selectors.matches(single, known):
             return f"namespaceSelector: wants {_term(term)}, {_has(namespace, term.key, known)}"
     return f"namespaceSelector: does not select {namespace}"
 
@@ -141,10 +145,10 @@ def _term(term: SelectorTerm) -> str:
     return f"{term.key} {term.operator}{values}"
 
 
-def _stage(found: object, admission: AdmissionRequest) -> str:
-    if found is admission.object:
+def _stage(obj: object, admission: AdmissionRequest) -> str:
+    if obj is admission.object:
         return "as sent"
-    kind = found.get("kind") if isinstance(found, Mapping) else None
+    kind = obj.get("kind") if isinstance(obj, Mapping) else None
     return "pod template" if kind == "Pod" and admission.kind != "Pod" else "with defaults"
 
 
@@ -162,15 +166,19 @@ def _shown(rows: Sequence[Seen], stages: Sequence[str]) -> list[Shown]:
     ]
 
 
-def _alike(one: Seen, other: Seen) -> bool:
-    return (one.value, one.error) == (other.value, other.error)
+def _alike(first: Seen, other: Seen) -> bool:
+    return (first.value, first.error) == (other.value, other.error)
 
 
-def as_dict(found: Explanation) -> dict[str, Any]:
+def as_dict(explanation: Explanation) -> dict[str, Any]:
     """The explanation as JSON has it; keys stay, and new ones may come."""
-    outcome = found.outcome
+    outcome = explanation.outcome
     return {
-        "object": {"kind": found.kind, "name": found.name, "namespace": found.namespace},
+        "object": {
+            "kind": explanation.kind,
+            "name": explanation.name,
+            "namespace": explanation.namespace,
+        },
         "allowed": outcome.allowed,
         "who": {
             "tenant": outcome.identity.tenant,
@@ -186,7 +194,7 @@ def as_dict(found: Explanation) -> dict[str, Any]:
             }
             for pod in outcome.pods
         ],
-        "policies": [_policy_dict(policy) for policy in found.policies],
+        "policies": [_policy_dict(policy) for policy in explanation.policies],
         "injections": [
             {
                 "path": where(row.path),
@@ -225,10 +233,10 @@ def as_dict(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _said(said: Any) -> dict[str, str] | None:
-    if said is None:
+def _said(result: Any) -> dict[str, str] | None:
+    if result is None:
         return None
-    return {"value": said.value, "policy": said.policy, "rule": said.rule}
+    return {"value": result.value, "policy": result.policy, "rule": result.rule}
 
 
 def _policy_dict(policy: PolicySaid) -> dict[str, Any]:

@@ -33,50 +33,50 @@ class TextLine:
     tone: Tone = "plain"
 
 
-def lines(found: Explanation) -> Iterator[TextLine]:
+def lines(explanation: Explanation) -> Iterator[TextLine]:
     """The whole explanation."""
-    yield _verdict(found)
-    yield from _facts(found)
-    yield from _failures(found)
-    yield from _writes(found)
-    yield from _others(found)
-    yield from _policies(found)
-    for policy in found.policies:
+    yield _verdict(explanation)
+    yield from _facts(explanation)
+    yield from _failures(explanation)
+    yield from _writes(explanation)
+    yield from _others(explanation)
+    yield from _policies(explanation)
+    for policy in explanation.policies:
         yield from _policy(policy)
 
 
-def _verdict(found: Explanation) -> TextLine:
-    name = "/".join(filter(None, (found.namespace, found.name)))
-    denied = len(found.outcome.denials)
+def _verdict(explanation: Explanation) -> TextLine:
+    name = "/".join(filter(None, (explanation.namespace, explanation.name)))
+    denied = len(explanation.outcome.denials)
     if denied:
-        return TextLine(f"{found.kind} {name}: refused by {_many(denied, 'rule')}", "bad")
-    warned = len(found.outcome.warnings)
+        return TextLine(f"{explanation.kind} {name}: refused by {_many(denied, 'rule')}", "bad")
+    warned = len(explanation.outcome.warnings)
     extra = f", with {_many(warned, 'warning')}" if warned else ""
-    return TextLine(f"{found.kind} {name}: let in{extra}", "good")
+    return TextLine(f"{explanation.kind} {name}: let in{extra}", "good")
 
 
-def _facts(found: Explanation) -> Iterator[TextLine]:
-    who = found.outcome.identity
-    by = f" by policy {who.policy}" if who.policy else ""
-    tier = f"tier {who.tier} ({who.source})" if who.tier else who.source
-    yield from _wrapped("  who    ", f"tenant {who.tenant or '-'}{by}, {tier}")
-    for pod in found.outcome.pods:
+def _facts(explanation: Explanation) -> Iterator[TextLine]:
+    identity = explanation.outcome.identity
+    by = f" by policy {identity.policy}" if identity.policy else ""
+    tier = f"tier {identity.tier} ({identity.source})" if identity.tier else identity.source
+    yield from _wrapped("  who    ", f"tenant {identity.tenant or '-'}{by}, {tier}")
+    for pod in explanation.outcome.pods:
         path = f" ({pod.path})" if pod.path else ""
         yield from _wrapped("  what   ", f"{_said(pod.workload_type)}{path}")
         yield from _wrapped("  where  ", f"{_said(pod.hardware_tier)}{path}")
 
 
-def _said(said: PolicyResult | None) -> str:
-    if said is None:
+def _said(result: PolicyResult | None) -> str:
+    if result is None:
         return "no hardware tier"
-    return f"{said.value}, says {'/'.join(filter(None, (said.policy, said.rule)))}"
+    return f"{result.value}, says {'/'.join(filter(None, (result.policy, result.rule)))}"
 
 
-def _failures(found: Explanation) -> Iterator[TextLine]:
-    if not found.outcome.failures:
+def _failures(explanation: Explanation) -> Iterator[TextLine]:
+    if not explanation.outcome.failures:
         return
     yield from _title("failed rules")
-    for row in found.outcome.failures:
+    for row in explanation.outcome.failures:
         tone: Tone = "bad" if row.denies else "plain"
         yield from _wrapped(f"  {_action(row):<6} ", row.line(), tone)
 
@@ -87,18 +87,18 @@ def _action(row: Failure) -> str:
     return "WARN" if row.warns else "AUDIT"
 
 
-def _writes(found: Explanation) -> Iterator[TextLine]:
-    if found.outcome.injections:
+def _writes(explanation: Explanation) -> Iterator[TextLine]:
+    if explanation.outcome.injections:
         yield from _title("written")
-    for row in found.outcome.injections:
+    for row in explanation.outcome.injections:
         verb = " (override)" if row.override else ""
         adds = "+= " if row.path[-1:] == ("-",) else ""
         yield _row(f"  {where(row.path)}", f"{adds}{_value(row.value)}")
         yield TextLine(f"    by {row.policy}/{row.rule}{verb}", "faint")
 
 
-def _others(found: Explanation) -> Iterator[TextLine]:
-    outcome = found.outcome
+def _others(explanation: Explanation) -> Iterator[TextLine]:
+    outcome = explanation.outcome
     for title, rows in (
         ("conflicts", [str(row) for row in outcome.conflicts]),
         (
@@ -119,11 +119,11 @@ def _others(found: Explanation) -> Iterator[TextLine]:
             yield from _wrapped("  ", text)
 
 
-def _policies(found: Explanation) -> Iterator[TextLine]:
+def _policies(explanation: Explanation) -> Iterator[TextLine]:
     yield from _title("policies")
-    width = min(40, max((len(policy.name) for policy in found.policies), default=0))
+    width = min(40, max((len(policy.name) for policy in explanation.policies), default=0))
     away = 0
-    for policy in found.policies:
+    for policy in explanation.policies:
         away += not policy.matched
         if not policy.matched and away > _MOST_AWAY:
             continue
@@ -171,13 +171,13 @@ def _row(left: str, right: str, tone: Tone = "plain") -> TextLine:
 
 
 def _wrapped(head: str, text: str, tone: Tone = "plain") -> Iterator[TextLine]:
-    found = textwrap.wrap(
+    wrapped = textwrap.wrap(
         text,
         WIDTH - len(head),
         break_long_words=True,
         break_on_hyphens=False,
     )
-    for index, part in enumerate(found or [""]):
+    for index, part in enumerate(wrapped or [""]):
         yield TextLine(f"{head if index == 0 else ' ' * len(head)}{part}".rstrip(), tone)
 
 

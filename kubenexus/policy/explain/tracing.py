@@ -124,10 +124,10 @@ class PartsEngine:
 def parts_of(source: str) -> dict[str, int]:
     """The parts of an expression that tell a reader something, each once, to their depth."""
     tree = cel_syntax.parse(source)
-    found: dict[str, int] = {}
+    depths: dict[str, int] = {}
     for node, depth in _telling(tree, 0) if tree is not None else ():
-        found.setdefault(_bare(source[node.start : node.end]), depth)
-    return found
+        depths.setdefault(_bare(source[node.start : node.end]), depth)
+    return depths
 
 
 def _bare(text: str) -> str:
@@ -233,11 +233,11 @@ class Tracer:
 
     def stage(self, activation: Activation) -> int:
         """The number of the object that is being judged."""
-        found = activation.values.get("object")
+        obj = activation.values.get("object")
         for number, known in enumerate(self.objects):
-            if known is found:
+            if known is obj:
                 return number
-        self.objects.append(found)
+        self.objects.append(obj)
         return len(self.objects) - 1
 
 
@@ -280,11 +280,11 @@ class _Watched:
     def _parts(self, activation: Activation) -> tuple[TracedExpression, ...]:
         if not isinstance(self.plain, _WithParts):
             return ()
-        found: list[TracedExpression] = []
+        traced: list[TracedExpression] = []
         for part in self.plain.parts:
             try:
                 value = part.program.evaluate(activation)
-                found.append(TracedExpression(part.text, part.depth, value))
+                traced.append(TracedExpression(part.text, part.depth, value))
             except EvaluationError as exc:
-                found.append(TracedExpression(part.text, part.depth, error=exc.message))
-        return tuple(found)
+                traced.append(TracedExpression(part.text, part.depth, error=exc.message))
+        return tuple(traced)

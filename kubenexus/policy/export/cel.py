@@ -114,10 +114,10 @@ class CelWriter:
         return _Writer(source, definition=definition).written()
 
     def _defined(self, name: str) -> Compiled:
-        found = self.policy.variables.get(name)
-        if found is None:
+        variable = self.policy.variables.get(name)
+        if variable is None:
             raise NotExportable(f"reads variables.{name}, which is not defined")
-        return found
+        return variable
 
 
 def _variables(source: str) -> Iterator[str]:
@@ -245,9 +245,9 @@ def literal(value: Any) -> str:
 
 
 def _alike(values: Iterable[Any]) -> list[str]:
-    found = list(values)
-    texts = [literal(value) for value in found]
-    if len({type(value) for value in found}) > 1:
+    items = list(values)
+    texts = [literal(value) for value in items]
+    if len({type(value) for value in items}) > 1:
         return [f"dyn({text})" for text in texts]
     return texts
 

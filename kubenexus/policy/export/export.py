@@ -119,8 +119,8 @@ def _validation(job: _Job, rule: CompiledValidation, writer: CelWriter) -> JsonD
         "reason": rule.reason,
     }
     if rule.message_expression is not None:
-        said = writer.expression(rule.message_expression.program.source)
-        made["messageExpression"] = f"'{rule.rule}: ' + ({said})"
+        message = writer.expression(rule.message_expression.program.source)
+        made["messageExpression"] = f"'{rule.rule}: ' + ({message})"
     return made
 
 
@@ -300,10 +300,12 @@ _Dumper.add_representer(str, _text)
 def as_yaml(exported: Sequence[Exported]) -> str:
     """Documents for `kubectl apply -f -`, the rest as comments above them."""
     parts: list[str] = []
-    for one in exported:
-        notes = [f"# {one.policy}: not exported: {left.what}: {left.why}" for left in one.left]
+    for policy in exported:
+        notes = [
+            f"# {policy.policy}: not exported: {left.what}: {left.why}" for left in policy.left
+        ]
         parts += ["\n".join(notes) + "\n"] if notes else []
-        for document in one.documents:
+        for document in policy.documents:
             text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=96)
             parts.append(f"---\n{text}")
     return "".join(parts)
@@ -311,8 +313,8 @@ def as_yaml(exported: Sequence[Exported]) -> str:
 
 def summary(exported: Sequence[Exported]) -> str:
     """One line on how much was exported."""
-    whole = sum(1 for one in exported if one.documents and not one.left)
-    part = sum(1 for one in exported if one.documents and one.left)
+    whole = sum(1 for policy in exported if policy.documents and not policy.left)
+    part = sum(1 for policy in exported if policy.documents and policy.left)
     none = len(exported) - whole - part
     return (
         f"of {len(exported)} policies {whole} are exported whole, {part} in part, {none} not at"

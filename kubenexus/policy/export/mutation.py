@@ -111,7 +111,10 @@ class Mutation:
 
     def _is_chained(self) -> bool:
         return any(
-            one.reads(other) for one in self._groups for other in self._groups if one is not other
+            group.reads(other)
+            for group in self._groups
+            for other in self._groups
+            if group is not other
         )
 
     def _said(self, compiled: Compiled, group: _Group) -> str:
@@ -143,12 +146,12 @@ class Mutation:
 
     def _earlier(self, target: tuple[str, ...]) -> Sequence[str]:
         """Conditions under which an earlier default of the policy has written the field."""
-        found = self._written.get(target, [])
-        if "true" in found:
+        conditions = self._written.get(target, [])
+        if "true" in conditions:
             raise NotExportable("an earlier default of this policy always writes it")
-        if "" in found:
+        if "" in conditions:
             raise NotExportable("an earlier default may write it, or nothing")
-        return found
+        return conditions
 
 
 def _value(path: tuple[str, ...], value: str, conditions: list[str], *, override: bool) -> _Write:

@@ -44,8 +44,10 @@ def _case(suite: ElementTree.Element, test: TestResult, name: str) -> ElementTre
 
 
 def _outcome(row: ElementTree.Element, tag: str, lines: Sequence[str]) -> None:
-    found = ElementTree.SubElement(row, tag, message=_clean(lines[0].partition("\n")[0]), type=tag)
-    found.text = _clean("\n".join(lines))
+    element = ElementTree.SubElement(
+        row, tag, message=_clean(lines[0].partition("\n")[0]), type=tag
+    )
+    element.text = _clean("\n".join(lines))
 
 
 def _count(element: ElementTree.Element, suites: Sequence[ElementTree.Element]) -> None:

@@ -156,8 +156,8 @@ def _policies_of(file: Path, test: PolicyTest, compiler: Compiler) -> LoadResult
     return LoadResult(beside.policies, (missing,))
 
 
-def _faulty(file: Path, name: str, found: Sequence[Fault]) -> TestResult:
-    return TestResult(name, str(file), faults=tuple(found))
+def _faulty(file: Path, name: str, faults: Sequence[Fault]) -> TestResult:
+    return TestResult(name, str(file), faults=tuple(faults))
 
 
 def as_json(report: PolicyTestReport) -> str:
@@ -203,10 +203,10 @@ def as_text(report: PolicyTestReport) -> str:
 
 def _notes(coverage: Coverage) -> list[str]:
     lines: list[str] = []
-    for what, names in (
+    for note, names in (
         (f"of {coverage.rules} rules, no test evaluates", coverage.never_met),
         ("no test makes these validations fail", coverage.never_failed),
     ):
         if names:
-            lines += ["", f"note: {what}:", *(f"       {name}" for name in names)]
+            lines += ["", f"note: {note}:", *(f"       {name}" for name in names)]
     return lines

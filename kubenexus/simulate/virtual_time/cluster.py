@@ -167,7 +167,7 @@ class VirtualCluster:
             state.since = self.now
             self._log(EntryKind.REQUEUED, state.job.key)
         later = self.now - state.job.arrives
-        [original] = (one for one in state.job.pods if one.key == pod.key)
+        [original] = (member for member in state.job.pods if member.key == pod.key)
         fresh = replace(original, uid=f"{pod.uid}~", created=original.created + later)
         return self._enqueue(state, [fresh])
 
@@ -258,7 +258,7 @@ class VirtualCluster:
 
 
 def _nodes_of(plan: Placed) -> str:
-    nodes = sorted({one.node for one in plan.placements})
+    nodes = sorted({placement.node for placement in plan.placements})
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     return f"on {', '.join(nodes[:_NAMED])}{more}"
 

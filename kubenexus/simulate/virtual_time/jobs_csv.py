@@ -57,19 +57,19 @@ def read(path: Path, namespaces: Iterable[Mapping[str, Any]]) -> list[Document]:
     header = [cell.strip() for cell in next(rows, [])]
     _check_header(source, header)
     homes = _homes(namespaces)
-    found: list[Document] = []
+    documents: list[Document] = []
     for cells in rows:
         if not any(cell.strip() for cell in cells):
             continue
         line = _Line(source, rows.line_num, header, cells)
-        value = _job(line, homes, f"job-{len(found) + 1}")
+        value = _job(line, homes, f"job-{len(documents) + 1}")
         mark = yaml.Mark(source, 0, rows.line_num - 1, 0, None, 0)
-        found.append(Document(source, value, yaml.ScalarNode("", "", start_mark=mark)))
-        if len(found) > MOST_JOBS:
+        documents.append(Document(source, value, yaml.ScalarNode("", "", start_mark=mark)))
+        if len(documents) > MOST_JOBS:
             raise line.error("", f"more than {MOST_JOBS} jobs; simulate fewer at a time")
-    if not found:
+    if not documents:
         raise DocumentError(source, 0, 0, "lists no job; write one line for each")
-    return found
+    return documents
 
 
 def _text(path: Path) -> str:
@@ -105,10 +105,10 @@ def _check_header(source: str, header: list[str]) -> None:
 def _homes(namespaces: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """The first namespace of each tenant."""
     homes: dict[str, str] = {}
-    for one in namespaces:
-        tenant = (one["metadata"].get("labels") or {}).get(vocabulary.TENANT_LABEL)
+    for namespace in namespaces:
+        tenant = (namespace["metadata"].get("labels") or {}).get(vocabulary.TENANT_LABEL)
         if tenant:
-            homes.setdefault(tenant, str(one["metadata"]["name"]))
+            homes.setdefault(tenant, str(namespace["metadata"]["name"]))
     return homes
 
 

@@ -53,13 +53,13 @@ def _body(report: TimedReport, timeline: bool) -> dict[str, Any]:
     if timeline:
         body["timeline"] = [
             {
-                "at": one.at,
-                "kind": str(one.kind),
-                "unit": str(one.key),
-                "tenant": one.tenant,
-                "text": one.text,
+                "at": entry.at,
+                "kind": str(entry.kind),
+                "unit": str(entry.key),
+                "tenant": entry.tenant,
+                "text": entry.text,
             }
-            for one in report.timeline
+            for entry in report.timeline
         ]
     return body
 
@@ -130,7 +130,7 @@ def _strategies(report: TimedReport) -> Table:
             "PREEMPTED",
         )
     ]
-    rows += [(strategy, *_strategy(found)) for strategy, found in report.strategies]
+    rows += [(strategy, *_strategy(statistics)) for strategy, statistics in report.strategies]
     return _table(rows)
 
 
@@ -177,7 +177,7 @@ def _change(
 
 def _timeline(timeline: Sequence[TimelineEntry]) -> Table:
     rows = [("AT", "EVENT", "UNIT", "")]
-    rows += [(_time(one.at), str(one.kind), str(one.key), one.text) for one in timeline]
+    rows += [(_time(entry.at), str(entry.kind), str(entry.key), entry.text) for entry in timeline]
     return _table(rows)
 
 
@@ -203,8 +203,8 @@ def _about(seconds: float) -> str:
     return duration.show(60 * round(seconds / 60))
 
 
-def _but(count: int, some: int | str, what: str) -> str:
-    return f"{count}, {some} {what}" if some and count else str(count)
+def _but(count: int, some: int | str, note: str) -> str:
+    return f"{count}, {some} {note}" if some and count else str(count)
 
 
 def _hours(seconds: float, measure: str) -> str:

@@ -52,7 +52,7 @@ _TICK: Final = 1e-6  # seconds between two that arrive together, to keep the ord
 class TimedReport:
     """Waits and shares of every tenant, and the timeline."""
 
-    cluster: result.Totals
+    cluster: result.ClusterTotals
     measure: str
     """`GPU` or `CPU`: the resource whose time is counted."""
     units: int
@@ -74,12 +74,12 @@ def simulate(
 ) -> TimedReport:
     """`within`: workloads that arrive later are left out; None: none is."""
     order = _in_order(inputs.manifests)
-    arriving = [(at, one) for at, one in order if within is None or at <= within]
-    admitted = run.admit(inputs, [one for _, one in arriving], policies)
+    arriving = [(at, manifest) for at, manifest in order if within is None or at <= within]
+    admitted = run.admit(inputs, [manifest for _, manifest in arriving], policies)
     tables = PlacementTables.of(policies)
     work = _Work(tables)
-    for (at, _), one in zip(arriving, admitted, strict=True):
-        work.add(one, at)
+    for (at, _), created in zip(arriving, admitted, strict=True):
+        work.add(created, at)
     jobs = work.jobs()
     nodes = [Node.read(node) for node in inputs.cluster.nodes]
     runs = {strategy: engine.run(nodes, jobs, strategy, tables=tables) for strategy in strategies}
@@ -104,10 +104,10 @@ def simulate(
             (
                 strategy,
                 wait_statistics.cluster_statistics(
-                    jobs, found, fair_shares, capacity=capacity, until=until, measure=measure
+                    jobs, strategy_run, fair_shares, capacity=capacity, until=until, measure=measure
                 ),
             )
-            for strategy, found in runs.items()
+            for strategy, strategy_run in runs.items()
         ),
         timeline=tuple(ours.timeline),
         notes=notes,
@@ -122,8 +122,10 @@ def _stuck(why: Mapping[UnitKey, str]) -> Iterable[str]:
 
 def _in_order(manifests: Iterable[InputManifest]) -> list[tuple[float, InputManifest]]:
     """Workloads by their arrival; of those that arrive together in the order of the files."""
-    found = [(arrives(one), one) for one in manifests if one.type in workloads.KINDS]
-    return sorted(found, key=lambda row: row[0])
+    arrivals = [
+        (arrives(manifest), manifest) for manifest in manifests if manifest.type in workloads.KINDS
+    ]
+    return sorted(arrivals, key=lambda row: row[0])
 
 
 def arrives(manifest: InputManifest) -> float:
@@ -147,17 +149,19 @@ class _Work:
         self._left = 0
         self._notes: list[str] = []
 
-    def add(self, one: Admitted, at: float) -> None:
-        metadata = one.answer.obj["metadata"]
-        title = f"{one.answer.obj['kind']} {metadata['namespace']}/{metadata['name']}"
-        denials = one.answer.denials or next((p.denials for p in one.pods if p.denials), ())
+    def add(self, admitted: Admitted, at: float) -> None:
+        metadata = admitted.answer.obj["metadata"]
+        title = f"{admitted.answer.obj['kind']} {metadata['namespace']}/{metadata['name']}"
+        denials = admitted.answer.denials or next(
+            (p.denials for p in admitted.pods if p.denials), ()
+        )
         if denials:
             self._notes.append(f"{title} is denied: {'; '.join(denials)}")
-        for answer in one.pods:
+        for answer in admitted.pods:
             if not answer.denials:
-                self._add_pod(one, answer.obj, at, title)
+                self._add_pod(admitted, answer.obj, at, title)
 
-    def _add_pod(self, one: Admitted, obj: JsonDict, at: float, title: str) -> None:
+    def _add_pod(self, admitted: Admitted, obj: JsonDict, at: float, title: str) -> None:
         try:
             pod = Pod.read(obj)
         except ModelError as exc:
@@ -168,7 +172,7 @@ class _Work:
             return
         self._count += 1
         pod = replace(pod, created=EPOCH + at + self._count * _TICK)
-        run_time = self._run_time(one.manifest, pod, obj)
+        run_time = self._run_time(admitted.manifest, pod, obj)
         self._members.setdefault(key_of(pod), []).append((pod, at, run_time))
 
     def _run_time(self, manifest: InputManifest, pod: Pod, obj: JsonDict) -> float:
@@ -218,4 +222,4 @@ def _restarts(obj: JsonDict) -> bool:
 
 def _last_end(used: Iterable[Span]) -> float:
     """The last finite end; an hour where none is."""
-    return max((one.end for one in used if math.isfinite(one.end)), default=wait_statistics.HOUR)
+    return max((span.end for span in used if math.isfinite(span.end)), default=wait_statistics.HOUR)

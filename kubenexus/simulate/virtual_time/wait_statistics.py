@@ -157,11 +157,11 @@ def cluster_statistics(
 
 
 def waited(jobs: Iterable[Job], run: Run) -> list[float]:
-    found = dict.fromkeys((job.key for job in jobs), 0.0)
+    waits = dict.fromkeys((job.key for job in jobs), 0.0)
     for span in run.waits:
-        if span.key in found:
-            found[span.key] += span.end - span.begin
-    return list(found.values())
+        if span.key in waits:
+            waits[span.key] += span.end - span.begin
+    return list(waits.values())
 
 
 def largest(jobs: Iterable[Job]) -> list[Job]:
@@ -211,15 +211,15 @@ def deviation(
     until: float,
     measure: Measure = gpus,
 ) -> float | None:
-    idle = {name: _idle([one for one in waits if one.tenant == name]) for name in fair_shares}
+    idle = {name: _idle([span for span in waits if span.tenant == name]) for name in fair_shares}
     worst: float | None = None
     begin = 0.0
     while begin + HOUR <= until:
         if all(_covers(idle[name], begin, begin + HOUR) for name in fair_shares):
             time = dict.fromkeys(fair_shares, 0.0)
-            for one in used:
-                time[one.tenant] += measure(one) * max(
-                    0.0, min(one.end, begin + HOUR) - max(one.begin, begin)
+            for span in used:
+                time[span.tenant] += measure(span) * max(
+                    0.0, min(span.end, begin + HOUR) - max(span.begin, begin)
                 )
             total = sum(time.values())
             far = (
@@ -234,7 +234,7 @@ def deviation(
 
 def _idle(waits: Sequence[Span]) -> list[tuple[float, float]]:
     """Spans in which no unit waits."""
-    changes = sorted([(one.begin, 1) for one in waits] + [(one.end, -1) for one in waits])
+    changes = sorted([(span.begin, 1) for span in waits] + [(span.end, -1) for span in waits])
     spans, waiting, since = [], 0, 0.0
     for at, more in changes:
         if waiting == 0 and at > since:
@@ -256,7 +256,7 @@ def fair_shares(tree: TenantTree, names: Iterable[str]) -> dict[str, float]:
     for path in paths.values():
         for member in path:
             levels.setdefault(member.parent, {})[member.name] = member
-    sums = {parent: sum(m.weight for m in found.values()) for parent, found in levels.items()}
+    sums = {parent: sum(m.weight for m in members.values()) for parent, members in levels.items()}
     return {
         name: math.prod(member.weight / sums[member.parent] for member in path)
         for name, path in paths.items()

@@ -32,7 +32,7 @@ def bound(*places: tuple[int, str, float]) -> dict[str, tuple[float, str]]:
         pytest.param(
             bound((0, "n0000", 12.0), (0, "n0000", 16.0), (0, "n0000", 14.0)),
             Speed(3, 6.0, 2.0),
-            id="first and last count, in whatever order they were seen",
+            id="first and last count, in any order of arrival",
         ),
     ],
 )

@@ -243,7 +243,7 @@ Sources
                 ),
             ),
             RESERVED_TEXT,
-            id="room that is kept on it",
+            id="reserved capacity on it",
         ),
         pytest.param(
             NodeObjects(

@@ -5,12 +5,19 @@ import pytest
 from rich.console import Console
 
 from kubenexus.simulate import render
-from kubenexus.simulate.result import Injected, ManifestResult, Pod, PodOutcome, Result, Totals
+from kubenexus.simulate.result import (
+    ClusterTotals,
+    Injected,
+    ManifestResult,
+    Pod,
+    PodOutcome,
+    Result,
+)
 
 LONG = "0/2 nodes are available: 1 Insufficient nvidia.com/gpu, " * 3
 
 RESULT = Result(
-    Totals(2, {"cpu": "20", "memory": "72Gi", "nvidia.com/gpu": "4"}),
+    ClusterTotals(2, {"cpu": "20", "memory": "72Gi", "nvidia.com/gpu": "4"}),
     (
         ManifestResult(
             source="dir/train.yaml",
@@ -95,7 +102,7 @@ def test_the_text_of_a_result() -> None:
 def test_long_lines_are_folded_within_the_width_and_nothing_is_lost() -> None:
     pod = Pod("p", PodOutcome.PENDING, reasons=(LONG,))
     one = ManifestResult("m.yaml", 1, "Pod", "ns", "p", pods=(pod,))
-    text = printed(Result(Totals(1, {}), (one,)))
+    text = printed(Result(ClusterTotals(1, {}), (one,)))
     assert max(map(len, text.splitlines())) <= render.WIDTH
     assert " ".join(LONG.split()) in " ".join(text.split())
 

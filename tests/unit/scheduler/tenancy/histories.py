@@ -20,15 +20,15 @@ from tests.unit.scheduler.tenancy.random_clusters import (
     BIND_FAULTS,
     GPU,
     GROUP,
-    Cancel,
-    Come,
+    Action,
+    Create,
+    Delete,
     End,
-    Fail,
-    Lose,
+    FailBinds,
+    LoseNode,
     Restart,
-    What,
-    Wish,
-    World,
+    Scenario,
+    Workload,
     unit_of,
 )
 
@@ -36,10 +36,10 @@ from tests.unit.scheduler.tenancy.random_clusters import (
 class Api(FarSide):
     """Looks at the limits at every bind: pods count until they are gone, ending or not."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, scenario: Scenario) -> None:
         super().__init__()
-        self.world = world
-        self.wishes: dict[str, Wish] = {}  # unit -> what came
+        self.scenario = scenario
+        self.workloads: dict[str, Workload] = {}  # unit -> what came
         self.broken: list[str] = []
         self.entitled: set[str] = set()
         """Units that were within a promise when the first of their pods was bound."""
@@ -47,7 +47,7 @@ class Api(FarSide):
 
     async def bind(self, namespace: str, pod: str, *args: Any, **more: Any) -> None:
         unit = unit_of(pod)
-        if unit not in self._met and self.within(self.wishes[unit]):
+        if unit not in self._met and self.within(self.workloads[unit]):
             self.entitled.add(unit)
         self._met.add(unit)
         try:
@@ -55,36 +55,36 @@ class Api(FarSide):
         finally:
             self.look()
 
-    def within(self, wish: Wish) -> bool:
+    def within(self, workload: Workload) -> bool:
         """Whether all that the wish needs at the least is within a promise."""
         return any(
-            self.world.promised(member)
-            and self.used(member) + wish.least <= self.world.promised(member)
-            for member in self.world.path(wish.tenant)
+            self.scenario.guaranteed(member)
+            and self.used(member) + workload.minimum <= self.scenario.guaranteed(member)
+            for member in self.scenario.path(workload.tenant)
         )
 
-    def allowed(self, wish: Wish) -> bool:
+    def allowed(self, workload: Workload) -> bool:
         return all(
-            self.used(member) + wish.least <= self.world.limits[member]
-            for member in self.world.path(wish.tenant)
-            if member in self.world.limits
+            self.used(member) + workload.minimum <= self.scenario.limits[member]
+            for member in self.scenario.path(workload.tenant)
+            if member in self.scenario.limits
         )
 
     def look(self) -> None:
-        for member, allowed in self.world.limits.items():
-            if member != GROUP or self.world.grouped:
+        for member, allowed in self.scenario.limits.items():
+            if member != GROUP or self.scenario.grouped:
                 used = self.used(member)
                 if used > allowed:
                     self.broken.append(f"{member} uses {used} of {allowed}")
 
     def used(self, member: str, *, going: bool = True) -> int:
         """With or without what is going already."""
-        whose = self.world.whose(member)
+        tenants_of = self.scenario.tenants_of(member)
         return sum(
             gpus_of(pod)
             for pod in self.pods.values()
             if pod["spec"].get("nodeName")
-            and pod["metadata"]["labels"][vocabulary.TENANT_LABEL] in whose
+            and pod["metadata"]["labels"][vocabulary.TENANT_LABEL] in tenants_of
             and (going or not pod["metadata"].get("deletionTimestamp"))
         )
 
@@ -101,13 +101,13 @@ class Story:
     """`before` is called before every look of the scheduler, `rest` when all that is due is done."""
 
     def __init__(
-        self, world: World, api: Api | None = None, *, rest: Watcher | None = None
+        self, scenario: Scenario, api: Api | None = None, *, rest: Watcher | None = None
     ) -> None:
-        self.world = world
-        self.api = api or Api(world)
+        self.scenario = scenario
+        self.api = api or Api(scenario)
         self.bench = self._scheduler()
         self.began = self.bench.now
-        self.wishes = self.api.wishes
+        self.workloads = self.api.workloads
         self.starts: dict[str, float] = {}
         """Unit -> when the first of its pods got a node."""
         self.cancelled: set[str] = set()
@@ -121,7 +121,7 @@ class Story:
     # --- playing ---
 
     async def play(self, *, longer: float = 0.0) -> "Story":
-        for after, what in self.world.steps:
+        for after, what in self.scenario.steps:
             await self.until(self.bench.now + after)
             if isinstance(what, Restart):
                 await self._restart(what)
@@ -147,28 +147,28 @@ class Story:
             soonest.append(max(due, self.bench.now + 0.5))
         return min(soonest, default=float("inf"))
 
-    def _do(self, what: What) -> None:
+    def _do(self, what: Action) -> None:
         match what:
-            case Come(wish):
-                self.come(wish)
+            case Create(workload):
+                self.come(workload)
             case End(which):
                 names = sorted(self._bound)
                 if names:
                     self._end(names[which % len(names)])
-            case Cancel(which):
+            case Delete(which):
                 if units := self.waiting():
                     self._cancel(units[which % len(units)])
-            case Lose(which):
+            case LoseNode(which):
                 names = sorted(set(self._names()) - set(self.lost))
                 if len(names) > 1:
                     self._lose(names[which % len(names)])
-            case Fail(faults):
+            case FailBinds(faults):
                 for number in faults:
                     kind = BIND_FAULTS[number]
                     self.api.faults.append(None if kind is None else kind("as drawn"))
 
     async def _restart(self, what: Restart) -> None:
-        self.come(what.wish)
+        self.come(what.workload)
         old = asyncio.create_task(self.bench.settle())
         for _ in range(what.turns):
             await asyncio.sleep(0)
@@ -182,28 +182,28 @@ class Story:
         self.bench.show_all()
         await old
 
-    def come(self, wish: Wish) -> str:
-        number = len(self.wishes)
+    def come(self, workload: Workload) -> str:
+        number = len(self.workloads)
         unit = f"u{number}"
-        self.wishes[unit] = wish
-        labels = {vocabulary.TENANT_LABEL: wish.tenant}
-        if wish.preemptible:
+        self.workloads[unit] = workload
+        labels = {vocabulary.TENANT_LABEL: workload.tenant}
+        if workload.preemptible:
             labels[vocabulary.PREEMPTIBLE_LABEL] = "true"
         notes = {}
-        if wish.says is not None:
-            notes[vocabulary.EXPECTED_DURATION_ANNOTATION] = f"{wish.says}s"
-        for member in range(wish.members):
+        if workload.expected_duration is not None:
+            notes[vocabulary.EXPECTED_DURATION_ANNOTATION] = f"{workload.expected_duration}s"
+        for member in range(workload.members):
             self.bench.pod(
                 f"{unit}-{member}",
                 labels=labels,
                 annotations=notes,
                 owner="job",
                 cpu="0",
-                gpus=wish.gpus,
-                priority=wish.priority,
+                gpus=workload.gpus,
+                priority=workload.priority,
                 created=f"2026-01-01T00:{number:02}:{member:02}Z",
-                terminationGracePeriodSeconds=self.world.grace,
-                **({"gang": (unit, wish.size)} if wish.size else {}),
+                terminationGracePeriodSeconds=self.scenario.grace,
+                **({"gang": (unit, workload.size)} if workload.size else {}),
             )
         return unit
 
@@ -229,7 +229,7 @@ class Story:
         notes = [f"{note} " for _, note in self.told(events.PREEMPTED)]
         found = Counter(
             unit
-            for unit in self.wishes
+            for unit in self.workloads
             for note in notes
             if f" ns/{unit} " in note or f" ns/{unit}-0 " in note
         )
@@ -239,13 +239,13 @@ class Story:
 
     def _scheduler(self) -> Bench:
         bench = Bench(self.api)
-        bench.scheduler.adopt(self.world.tables())
-        for name, gpus in zip(self._names(), self.world.nodes, strict=True):
+        bench.scheduler.adopt(self.scenario.tables())
+        for name, gpus in zip(self._names(), self.scenario.nodes, strict=True):
             bench.node(name, gpus=gpus)
         return bench
 
     def _names(self) -> list[str]:
-        return [f"n{number}" for number in range(len(self.world.nodes))]
+        return [f"n{number}" for number in range(len(self.scenario.nodes))]
 
     async def _work(self) -> None:
         """Until nothing more happens at this time."""
@@ -281,16 +281,16 @@ class Story:
                 pod["status"] = {**pod["status"], "phase": "Running", "startTime": began}
             if pod["metadata"].get("deletionTimestamp") and name not in self._going:
                 fresh = True
-                self._going[name] = now + self.world.grace
+                self._going[name] = now + self.scenario.grace
         if fresh:
             self.bench.show_all()
         return fresh
 
     def _ends(self) -> dict[str, float]:
         return {
-            name: at + lasts
+            name: at + run_time
             for name, at in self._bound.items()
-            if (lasts := self.wishes[unit_of(name)].lasts) is not None
+            if (run_time := self.workloads[unit_of(name)].run_time) is not None
         }
 
     def _end(self, name: str) -> None:
@@ -318,7 +318,7 @@ def halves(story: Story) -> list[str]:
     ended = {unit_of(name) for name in story.ended}
     found = []
     for unit in story.waiting():
-        size = story.wishes[unit].size
+        size = story.workloads[unit].size
         mine = [node for name, node in nodes.items() if unit_of(name) == unit]
         if unit not in ended and 0 < sum(map(bool, mine)) < size <= len(mine):
             found.append(unit)

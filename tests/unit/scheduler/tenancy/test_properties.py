@@ -1,6 +1,6 @@
 """
-Limits over random clusters and histories, through the whole cycle: kept at every write, whatever
-ends, fails, is lost or takes over in the middle; and nothing is left behind.
+Limits over random clusters and histories, through the whole cycle: they hold at every write, while
+pods end, binds fail, nodes are lost and successors take over; and nothing is left behind.
 """
 
 import asyncio
@@ -13,26 +13,26 @@ from hypothesis import strategies as st
 from cluster import errors
 from tests.unit.scheduler.tenancy.histories import Api, Story, halves
 from tests.unit.scheduler.tenancy.random_clusters import (
-    Come,
+    Create,
     Restart,
-    Wish,
-    World,
-    cancels,
+    Scenario,
+    Workload,
+    bind_failures,
+    deletions,
     ends,
     examples,
-    fails,
-    loses,
+    node_losses,
     restarts,
-    worlds,
+    scenarios,
 )
 
 pytestmark = pytest.mark.timeout(300)
 LONG = 300.0
-"""Seconds after which whatever was under way has ended."""
+"""Seconds after which every preemption has ended."""
 
 
 def left(story: Story) -> tuple[int, ...]:
-    """Attempts to make room that go on, room that is kept, books that differ from the pods."""
+    """Preemptions in progress, reserved capacity, cache mismatches, partial gangs."""
     scheduler = story.bench.scheduler
     return (
         len(scheduler.tenancy.preempting),
@@ -43,7 +43,7 @@ def left(story: Story) -> tuple[int, ...]:
 
 
 async def at_rest(story: Story) -> Story:
-    """Who waits may begin anew at any moment: looked at between two attempts, if there are such."""
+    """A pending unit may start another preemption at any moment: check between two of them."""
     await story.play(longer=LONG)
     for _ in range(6):
         if not any(left(story)):
@@ -52,41 +52,45 @@ async def at_rest(story: Story) -> Story:
     return story
 
 
-ENDING = World(
+ENDING = Scenario(
     nodes=(2, 1),
-    steps=((0, Come(Wish("a", gpus=2))), (0, Come(Wish("b", gpus=2))), (1, Come(Wish("a")))),
+    steps=(
+        (0, Create(Workload("a", gpus=2))),
+        (0, Create(Workload("b", gpus=2))),
+        (1, Create(Workload("a"))),
+    ),
     limits={"a": 2},
-    promises={"b": 2},
+    guarantees={"b": 2},
     grace=5,
 )
-"""A pod that is ending counts until it is gone, and there is room elsewhere."""
-ONE_AFTER_THE_OTHER = World(
+"""A terminating pod counts until it is gone, and another node has free capacity."""
+ONE_AFTER_THE_OTHER = Scenario(
     nodes=(2,),
     steps=(
-        (0, Come(Wish("a"))),
-        (0, Come(Wish("a", preemptible=True))),
-        (0, Come(Wish("c"))),
-        (0, Restart(Wish("c", priority=5, preemptible=True), turns=0)),
+        (0, Create(Workload("a"))),
+        (0, Create(Workload("a", preemptible=True))),
+        (0, Create(Workload("c"))),
+        (0, Restart(Workload("c", priority=5, preemptible=True), turns=0)),
     ),
-    promises={"a": 1},
+    guarantees={"a": 1},
     grace=5,
 )
-"""Room is made for one, and then for another whom the first is in the way of, minutes later."""
-A_GROUP = World(
+"""One preemptor starts, and minutes later it is a victim of another."""
+A_GROUP = Scenario(
     nodes=(4,),
-    steps=((0, Come(Wish("a", gpus=2))), (0, Come(Wish("b")))),
+    steps=((0, Create(Workload("a", gpus=2))), (0, Create(Workload("b")))),
     limits={"g": 2},
     grouped=True,
 )
 
 
 @settings(max_examples=examples(40))
-@given(worlds(ends, cancels, loses, restarts, fails))
+@given(scenarios(ends, deletions, node_losses, restarts, bind_failures))
 @example(ENDING)
 @example(A_GROUP)
-def test_limits_hold_at_every_write(world: World) -> None:
-    """Those of tenants and of groups; while binds fail and schedulers take over half way."""
-    story = asyncio.run(Story(world).play(longer=20.0))
+def test_limits_hold_at_every_write(scenario: Scenario) -> None:
+    """Limits of tenants and of groups, while binds fail and successors take over."""
+    story = asyncio.run(Story(scenario).play(longer=20.0))
     assert (story.api.broken, len(story.bench.scheduler.cache_mismatches())) == ([], 0)
 
 
@@ -100,10 +104,10 @@ FAULTS = (
 
 
 class Faulty(Api):
-    """Evictions fail as drawn, both as rehearsed and in earnest."""
+    """Evictions fail as drawn, both dry runs and real ones."""
 
-    def __init__(self, world: World, drawn: list[int]) -> None:
-        super().__init__(world)
+    def __init__(self, scenario: Scenario, drawn: list[int]) -> None:
+        super().__init__(scenario)
         self.drawn = drawn
 
     async def evict(self, *args: Any, **more: Any) -> None:
@@ -114,17 +118,17 @@ class Faulty(Api):
 
 
 @settings(max_examples=examples(40))
-@given(worlds(ends), st.lists(st.integers(0, 2 * len(FAULTS)), max_size=12))
-def test_evictions_that_fail_leave_nothing_held(world: World, drawn: list[int]) -> None:
-    story = asyncio.run(at_rest(Story(world, Faulty(world, drawn))))
+@given(scenarios(ends), st.lists(st.integers(0, 2 * len(FAULTS)), max_size=12))
+def test_evictions_that_fail_leave_nothing_held(scenario: Scenario, drawn: list[int]) -> None:
+    story = asyncio.run(at_rest(Story(scenario, Faulty(scenario, drawn))))
     assert (story.api.broken, left(story)) == ([], (0, 0, 0, 0))
 
 
 @settings(max_examples=examples(40))
-@given(worlds(ends, restarts))
+@given(scenarios(ends, restarts))
 @example(ONE_AFTER_THE_OTHER)
-def test_a_leader_killed_mid_preemption(world: World) -> None:
-    """A successor knows nothing but the API: whoever was evicted for is still placed."""
-    story = asyncio.run(at_rest(Story(world)))
+def test_a_leader_killed_mid_preemption(scenario: Scenario) -> None:
+    """A successor knows nothing but the API: every preemptor is still placed."""
+    story = asyncio.run(at_rest(Story(scenario)))
     assert (story.api.broken, left(story), story.steps("wasted")) == ([], (0, 0, 0, 0), 0)
     assert story.evicted_for().keys() - story.starts.keys() == set()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from scheduler.model.unit import StartReservation
 from scheduler.report import events
 from tests.unit.scheduler.tenancy.histories import Story
-from tests.unit.scheduler.tenancy.random_clusters import Wish, unit_of
+from tests.unit.scheduler.tenancy.random_clusters import Workload, unit_of
 
 SAID = (
     ("overran its expected duration", "overrun"),
@@ -113,12 +113,17 @@ class Witness:
         *,
         near: bool,
     ) -> set[str]:
-        wish, now, found = story.wishes[unit_of(pod)], story.bench.now, set()
+        workload, now, found = story.workloads[unit_of(pod)], story.bench.now, set()
         stays = story.ended.get(pod, now) >= now
-        if near and stays and wish.says is not None and int(when) + wish.says <= now:
+        if (
+            near
+            and stays
+            and workload.expected_duration is not None
+            and int(when) + workload.expected_duration <= now
+        ):
             found.add("overrun")
-        if when >= since and (near or shares_quota(story, wish, promise)):
-            first = wish.priority > promise.priority or self._lost_a_member(story, unit_of(pod))
+        if when >= since and (near or shares_quota(story, workload, promise)):
+            first = workload.priority > promise.priority or self._lost_a_member(story, unit_of(pod))
             found |= {"priority"} if first else set()
             found |= {"guarantee"} if unit_of(pod) in story.api.entitled else set()
         return found
@@ -128,7 +133,7 @@ class Witness:
         return any(unit_of(pod) == unit and node in story.lost for pod, (_, node) in placed)
 
 
-def shares_quota(story: Story, wish: Wish, promise: StartReservation) -> bool:
-    other = story.wishes[unit_of(promise.key.name)]
-    paths = (set(story.world.path(one.tenant)) for one in (wish, other))
-    return bool(set.intersection(*paths) & story.world.limits.keys())
+def shares_quota(story: Story, workload: Workload, promise: StartReservation) -> bool:
+    other = story.workloads[unit_of(promise.key.name)]
+    paths = (set(story.scenario.path(one.tenant)) for one in (workload, other))
+    return bool(set.intersection(*paths) & story.scenario.limits.keys())

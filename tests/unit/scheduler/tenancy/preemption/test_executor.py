@@ -1,6 +1,6 @@
 """
 Evictions as they are asked for, one server in memory: before each call the watch and the lease are
-asked, so that nobody is asked twice who is going, nor by a scheduler that leads no more.
+asked, so that no terminating pod is evicted again, and no former leader evicts.
 """
 
 import asyncio

@@ -95,6 +95,7 @@ generate: $(VENV)/dev ## Write the files that are made from code: schemas, CRDs,
 	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. policies/cel/proto/checked_expr.proto
 	@$(BIN)/python -m kubenexus.generate
 	@$(BIN)/python -m kubenexus.install.chart
+	@$(BIN)/python -m tests.architecture
 
 manifests: $(VENV)/dev binaries ## Render deploy/*.yaml from the chart
 	@$(BIN)/python -m kubenexus.install.render_manifests "$$($(BIN)/kubenexus dev build --tool helm | sed -n 's/^helm .* is ready in //p')/helm"

@@ -120,10 +120,12 @@ def _bounds(
     if colocated and not plain and not context.spread:
         capacities = _capacities(classes, context, allowed)
         for codes in context.codes():
-            held = np.array([np.bincount(codes, weights=capacity) for capacity in capacities])
+            by_domain = np.array([np.bincount(codes, weights=capacity) for capacity in capacities])
             wanted = np.array([[len(members)] for members in classes])
-            able = np.flatnonzero((held >= wanted).all(axis=0) & (np.arange(held.shape[1]) > 0))
-            tightest = able[np.lexsort((able, held[:, able].sum(axis=0)))]
+            able = np.flatnonzero(
+                (by_domain >= wanted).all(axis=0) & (np.arange(by_domain.shape[1]) > 0)
+            )
+            tightest = able[np.lexsort((able, by_domain[:, able].sum(axis=0)))]
             for code in tightest[:_MAX_DOMAINS]:
                 rows = codes == code
                 yield rows if allowed is None else rows & allowed

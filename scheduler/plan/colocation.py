@@ -201,8 +201,8 @@ def _totals(
     most = total = nodes = np.zeros(len(index.names), dtype=np.int64)
     for capacity, want in zip(capacities, wanted, strict=True):
         by_domain = capacity[index.rows]
-        held = np.add.reduceat(by_domain, index.starts)
-        most, total = most + np.minimum(held, want), total + held
+        sums = np.add.reduceat(by_domain, index.starts)
+        most, total = most + np.minimum(sums, want), total + sums
         nodes = np.maximum(nodes, _fewest_nodes(index, by_domain, want))
     return most, total, nodes
 

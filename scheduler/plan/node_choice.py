@@ -38,8 +38,8 @@ def fewest_nodes(capacity: Ints, wanted: int) -> int:
         return 0
     if capacity.max(initial=0) >= wanted:
         return 1
-    held = np.cumsum(np.sort(capacity[capacity > 0])[::-1])
-    return int(np.searchsorted(held, wanted)) + 1 if len(held) and held[-1] >= wanted else 0
+    sums = np.cumsum(np.sort(capacity[capacity > 0])[::-1])
+    return int(np.searchsorted(sums, wanted)) + 1 if len(sums) and sums[-1] >= wanted else 0
 
 
 def choose(
@@ -72,8 +72,8 @@ def _tightest(
     for codes in levels:
         if len(rows) == 1:
             break
-        held = np.bincount(codes, weights=np.maximum(capacity, 0))[codes[rows]]
-        rows = rows[held == held.min()]
+        by_domain = np.bincount(codes, weights=np.maximum(capacity, 0))[codes[rows]]
+        rows = rows[by_domain == by_domain.min()]
     row = int(rows[np.argmin(rank[rows])])
     return NodeChoice((row,), int(capacity[row]) - wanted)
 
@@ -88,10 +88,10 @@ def _within_one_domain(
     row_codes, capacities = codes[rows], capacity[rows]
     starts = np.flatnonzero(np.r_[True, row_codes[1:] != row_codes[:-1]])
     ends = np.r_[starts[1:], len(rows)]
-    held = np.r_[0, np.cumsum(capacities)]
+    sums = np.r_[0, np.cumsum(capacities)]
     # The capacity of the `needed` largest rows of each domain, and of the whole domain.
-    best = held[np.minimum(starts + needed, ends)] - held[starts]
-    total = held[ends] - held[starts]
+    best = sums[np.minimum(starts + needed, ends)] - sums[starts]
+    total = sums[ends] - sums[starts]
     able = np.flatnonzero(best >= wanted)
     able = able[np.lexsort((row_codes[starts[able]], total[able]))][:_MAX_COMPARED]
     best_choice: NodeChoice | None = None

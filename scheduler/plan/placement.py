@@ -190,17 +190,17 @@ class PlacementAttempt:
         """The nodes in use, if they take all pods or save another node."""
         used = sorted(self.rows, key=lambda row: (int(capacity[row]), row))
         used = [row for row in used if capacity[row] > 0]
-        held = int(capacity[used].sum())
-        if held < wanted:
+        total = int(capacity[used].sum())
+        if total < wanted:
             others = capacity.copy()
             others[used] = 0
             more = node_choice.fewest_nodes(others, wanted)
-            if held == 0 or (more and node_choice.fewest_nodes(others, wanted - held) >= more):
+            if total == 0 or (more and node_choice.fewest_nodes(others, wanted - total) >= more):
                 return None
         for row in used:  # the tightest that takes all pods, else all of them
             if capacity[row] >= wanted:
                 return NodeChoice((row,), int(capacity[row]) - wanted)
-        return NodeChoice(tuple(reversed(used)), held - wanted)
+        return NodeChoice(tuple(reversed(used)), total - wanted)
 
     def _preferred(self, pod: Pod, rows: Bools, capacity: Ints, wanted: int) -> Ints:
         """The capacity to choose from: preferred nodes, then hosts without GPUs, if they suffice.

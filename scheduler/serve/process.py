@@ -14,7 +14,7 @@ async def tasks(
     *work: Coroutine[Any, Any, None],
 ) -> AsyncIterator[list[asyncio.Task[None]]]:
     """Tasks that do not outlive the context; more may be added to the list."""
-    started = [asyncio.create_task(one) for one in work]
+    started = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         yield started
     finally:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kubenexus.audit.scan import Totals
 from kubenexus.audit.validate import Violation
+from policies.text import counted
 
 ROWS: Final = 10_000  # rows that a table holds
 _HEAD: Final = ("NAMESPACE", "OBJECT", "ACTION", "RULE", "MESSAGE")
@@ -48,9 +49,9 @@ class Table:
 def summary(totals: Totals) -> str:
     """The last line of the text."""
     text = (
-        f"{_count(totals.violations, 'violation')} in {totals.failing} of "
-        f"{_count(totals.objects, 'object')}: {_count(totals.kinds, 'kind')}, "
-        f"{_count(len(totals.namespaces), 'namespace')}."
+        f"{counted(totals.violations, 'violation')} in {totals.failing} of "
+        f"{counted(totals.objects, 'object')}: {counted(totals.kinds, 'kind')}, "
+        f"{counted(len(totals.namespaces), 'namespace')}."
     )
     if totals.excepted:
         text += f" Allowed by exceptions: {totals.excepted}."
@@ -118,10 +119,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)]
         yield "  ".join([*cells, row[-1]])
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def _json(body: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ Sources are numbered at the end; each fact carries the number of its source.
 from collections.abc import Iterable, Iterator, Sequence
 
 from policies.json_fields import Json
+from policies.text import counted
 
 HELP = (
     "Its NUMA nodes and GPUs are unknown. Run `kubenexus labeler` on it (the chart's "
@@ -68,8 +69,8 @@ class _Marks:
 
 def _headline(answer: Json, marks: _Marks) -> str:
     zones, gpus = len(answer["numa"]), len(answer["gpus"]) or answer["gpus_offered"]
-    known = _many(zones, "NUMA node") if zones else "no NUMA node known"
-    text = f"node {answer['node']}: {known}, {_many(gpus, 'GPU') if gpus else 'no GPU'}"
+    known = counted(zones, "NUMA node") if zones else "no NUMA node known"
+    text = f"node {answer['node']}: {known}, {counted(gpus, 'GPU') if gpus else 'no GPU'}"
     manager = answer["manager"]
     if manager is None:
         return text
@@ -124,7 +125,7 @@ def _in_use(answer: Json) -> Iterator[str]:
         yield f"{row['pod']}: {'; '.join([*shares, *(gpus if row['gpus'] else []), *alone])}"
     rest = answer["elsewhere"]
     if rest:
-        gpus = [f", {_many(rest['gpus'], 'GPU')}"] if rest["gpus"] else []
+        gpus = [f", {counted(rest['gpus'], 'GPU')}"] if rest["gpus"] else []
         yield (
             f"NUMA node unknown, charged to every NUMA node: {rest['cpu']} CPUs, "
             f"{rest['memory']}{''.join(gpus)}"
@@ -142,10 +143,6 @@ def _block(title: str, rows: Iterable[str]) -> Iterator[str]:
         yield ""
         yield title
         yield from (f"  {row}" for row in block)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _word(rows: Sequence[object], noun: str) -> str:

@@ -22,6 +22,7 @@ from policies.documents.faults import Fault
 from policies.documents.yaml_reader import DocumentError
 from policies.engine import loader
 from policies.engine.compiler import Compiler
+from policies.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +107,9 @@ def as_json(report: LintReport) -> str:
 
 def as_text(report: LintReport) -> str:
     """Each problem, with its source line where known, and a last line that counts."""
-    looked = f"{_many(report.files, 'file')}, {_many(report.policies, 'policy', 'policies')}"
-    looked += f", {_many(report.tests, 'test')}"
+    looked = f"{counted(report.files, 'file')}, {counted(report.policies, 'policy', 'policies')}"
+    looked += f", {counted(report.tests, 'test')}"
     if report.clean:
         return f"{looked}: no problems."
     lines = [str(fault) for fault in report.faults]
-    return "\n".join([*lines, "", f"{looked}: {_many(len(report.faults), 'problem')}."])
-
-
-def _many(count: int, singular: str, many: str = "") -> str:
-    return f"{count} {singular if count == 1 else many or singular + 's'}"
+    return "\n".join([*lines, "", f"{looked}: {counted(len(report.faults), 'problem')}."])

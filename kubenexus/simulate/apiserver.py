@@ -20,6 +20,7 @@ from policies import vocabulary
 from policies.engine.policyset import PolicySet
 from policies.json_fields import JsonDict
 from policies.pods import workloads
+from policies.text import timestamp
 from webhook.admission import decide
 from webhook.registration import configurations
 from webhook.review import patch
@@ -142,7 +143,7 @@ class ApiServer:
     def _now(self) -> str:
         """One second later for each object; the date has no meaning."""
         self._created += 1
-        return (_START + timedelta(seconds=self._created)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return timestamp(_START + timedelta(seconds=self._created))
 
 
 def _namespace(name: str) -> JsonDict:

@@ -23,6 +23,7 @@ from kubenexus.simulate.result import (
     PodOutcome,
     Result,
 )
+from policies.text import counted
 
 WIDTH: Final = 100
 _COLOURS: Final = {
@@ -75,7 +76,7 @@ def summary(result: Result) -> str:
         if counts[key]:
             pods.append(f"{counts[key]} {word}")
     verdicts = f"{counts['admitted']} admitted, {counts['denied']} denied"
-    return f"{many(counts['manifests'], 'manifest')}: {verdicts}; pods: {', '.join(pods)}."
+    return f"{counted(counts['manifests'], 'manifest')}: {verdicts}; pods: {', '.join(pods)}."
 
 
 def _counts(result: Result) -> dict[str, int]:
@@ -103,7 +104,7 @@ def console(
 def cluster_line(totals: ClusterTotals) -> str:
     words = {"cpu": "CPUs", "memory": "memory"}
     held = [f"{amount} {words.get(name, name)}" for name, amount in totals.resources.items()]
-    return f"Cluster: {', '.join([many(totals.nodes, 'node'), *held])}"
+    return f"Cluster: {', '.join([counted(totals.nodes, 'node'), *held])}"
 
 
 def _title(manifest: ManifestResult) -> Text:
@@ -178,7 +179,3 @@ def _groups(pods: Sequence[Pod]) -> list[RenderableType]:
         reasons = [Padding(Text(reason), (0, 0, 0, 2)) for reason in alike[0].reasons]
         lines.append(Group(names, *reasons))
     return lines
-
-
-def many(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -13,10 +13,11 @@ from policies import vocabulary
 from policies.cel import engines
 from policies.documents import faults as document_faults
 from policies.documents.faults import Fault, Origin
-from policies.documents.reservation import ResourceReservation, shown
+from policies.documents.reservation import ResourceReservation
 from policies.engine import consistency, loader, status
 from policies.engine.compiler import Compiler
 from policies.engine.policyset import PolicySet
+from policies.text import timestamp
 
 
 def is_policy(group: str) -> bool:
@@ -59,6 +60,8 @@ def reservation_faults(obj: Mapping[str, Any], *, now: datetime) -> tuple[Fault,
         )
         return (origin.fault(("spec", "podGroup"), message),)
     if spec.until <= now:
-        message = f"found {shown(spec.until)}, which has passed; want a time after {shown(now)}"
+        message = (
+            f"found {timestamp(spec.until)}, which has passed; want a time after {timestamp(now)}"
+        )
         return (origin.fault(("spec", "until"), message),)
     return ()

@@ -16,8 +16,9 @@ from datetime import datetime
 from typing import Final
 
 from policies import quantity
-from policies.documents.reservation import ResourceReservation, Spec, shown
+from policies.documents.reservation import ResourceReservation, Spec
 from policies.json_fields import Json, mapping
+from policies.text import listed, timestamp
 
 _NAMED: Final = 3
 
@@ -72,10 +73,11 @@ def _warnings(spec: Spec, facts: ReservationFacts, now: datetime) -> Iterator[st
         yield f"no namespace or policy names tenant {spec.tenant!r}: {why}"
     known = {host.name for host in facts.hosts}
     if missing := sorted(set(spec.nodes) - known):
-        yield f"there is no node {_listed(missing)}"
+        yield f"there is no node {listed(missing, most=_NAMED)}"
     selected = [host for host in facts.hosts if _selects(spec, host)]
     if spec.node_selector and not selected:
-        wanted = _listed([f"{key}={value}" for key, value in sorted(spec.node_selector.items())])
+        labels = [f"{key}={value}" for key, value in sorted(spec.node_selector.items())]
+        wanted = listed(labels, most=_NAMED)
         yield f"no selected node has the labels {wanted}"
     if spec.resources and selected:
         places = sum(_fits(spec, host) for host in selected)
@@ -104,7 +106,7 @@ def _overcommitted(spec: Spec, facts: ReservationFacts, now: datetime) -> Iterat
             name, others = over[0], f"{len(same)} other{'s' * (len(same) > 1)}"
             amount, available = (quantity.show(name, n[name]) for n in (reserved, capacity))
             yield (
-                f"together with {others} it reserves {amount} of {name} from {shown(start)} on,"
+                f"together with {others} it reserves {amount} of {name} from {timestamp(start)} on,"
                 f" the cluster has {available}"
             )
             return
@@ -153,8 +155,3 @@ def _amounts(resources: object) -> Iterator[tuple[str, int]]:
             yield str(name), quantity.amount(str(name), text)
         except quantity.QuantityError:
             continue
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

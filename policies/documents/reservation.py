@@ -10,7 +10,6 @@ The model accepts or rejects one object at a time. Admission decides who may wri
 what becomes of it.
 """
 
-from datetime import UTC, datetime
 from typing import Annotated, Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, model_validator
@@ -18,6 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, model_
 from policies import quantity
 from policies.documents.rules import LabelKey, LabelValue, Many, Name, Part, Quantity
 from policies.documents.tenancy import TenantName, resource_name_fault
+from policies.text import timestamp
 
 Instant = Annotated[AwareDatetime, Strict(False)]
 
@@ -115,7 +115,8 @@ class Spec(Part):
     def _ends_after_it_begins(self) -> Self:
         if self.from_ is not None and self.until <= self.from_:
             raise ValueError(
-                f"until {shown(self.until)} is not after from {shown(self.from_)}; give a later one"
+                f"until {timestamp(self.until)} is not after from {timestamp(self.from_)};"
+                " give a later one"
             )
         return self
 
@@ -126,7 +127,3 @@ class ResourceReservation(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
     spec: Spec
-
-
-def shown(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from policies.documents.faults import Fault
 from policies.json_fields import Json, mapping
+from policies.text import timestamp
 
 _LONGEST_MESSAGE: Final = 4096  # characters; the API server takes up to 32768
 
@@ -57,9 +58,7 @@ def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None
         changed |= any(old.get(key) != value for key, value in condition.items())
         same = old.get("status") == condition["status"]
         since = old.get("lastTransitionTime") if same else None
-        conditions.append(
-            {**condition, "lastTransitionTime": since or now.strftime("%Y-%m-%dT%H:%M:%SZ")}
-        )
+        conditions.append({**condition, "lastTransitionTime": since or timestamp(now)})
     return {"observedGeneration": generation, "conditions": conditions} if changed else None
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from kubenexus.policy.explain.explain import Explanation, PolicySaid, Shown, plain
 from policies.engine.result import Failure, PolicyResult, where
+from policies.text import counted
 
 WIDTH: Final = 100
 _VALUES_FROM: Final = 64
@@ -49,9 +50,9 @@ def _verdict(explanation: Explanation) -> TextLine:
     name = "/".join(filter(None, (explanation.namespace, explanation.name)))
     denied = len(explanation.outcome.denials)
     if denied:
-        return TextLine(f"{explanation.kind} {name}: refused by {_many(denied, 'rule')}", "bad")
+        return TextLine(f"{explanation.kind} {name}: refused by {counted(denied, 'rule')}", "bad")
     warned = len(explanation.outcome.warnings)
-    extra = f", with {_many(warned, 'warning')}" if warned else ""
+    extra = f", with {counted(warned, 'warning')}" if warned else ""
     return TextLine(f"{explanation.kind} {name}: let in{extra}", "good")
 
 
@@ -195,7 +196,3 @@ def _one_line(text: str) -> str:
 
 def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 1]}…"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -22,6 +22,7 @@ from typing import Final
 from cluster.events import correlator
 from kubenexus.simulate.virtual_time.timeline import EntryKind, Job, Run, Span, TimelineEntry
 from policies import duration, vocabulary
+from policies.text import listed
 from scheduler.cache.cache import Cache
 from scheduler.cache.snapshot import Snapshot
 from scheduler.model.gang import GangKey
@@ -259,8 +260,7 @@ class VirtualCluster:
 
 def _nodes_of(plan: Placed) -> str:
     nodes = sorted({placement.node for placement in plan.placements})
-    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-    return f"on {', '.join(nodes[:_NAMED])}{more}"
+    return f"on {listed(nodes, most=_NAMED)}"
 
 
 def _since_start(match: re.Match[str]) -> str:

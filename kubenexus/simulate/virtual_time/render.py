@@ -21,6 +21,7 @@ from kubenexus.simulate.virtual_time import wait_statistics
 from kubenexus.simulate.virtual_time.run import TimedReport
 from kubenexus.simulate.virtual_time.timeline import TimelineEntry
 from policies import duration
+from policies.text import counted
 
 _NEVER: Final = "never"
 _NO_TENANT: Final = "(none)"  # pods that admission gave no tenant
@@ -91,9 +92,9 @@ def as_text(
 
 def _work(report: TimedReport) -> str:
     known = report.tenants[:-1]
-    whose = render.many(len(known), "tenant")
+    whose = counted(len(known), "tenant")
     until = _time(report.until)
-    return f"{render.many(report.units, 'unit')} of {whose}; time in use is counted for {until}"
+    return f"{counted(report.units, 'unit')} of {whose}; time in use is counted for {until}"
 
 
 def _tenants(report: TimedReport) -> Table:

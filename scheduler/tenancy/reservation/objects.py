@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from policies import quantity, vocabulary
-from policies.documents.reservation import Place, ResourceReservation, Spec, shown
+from policies.documents.reservation import Place, ResourceReservation, Spec
+from policies.text import timestamp
 from scheduler.errors import ModelError
 from scheduler.model.fields import instant
 from scheduler.model.plan import Placement
@@ -68,7 +69,7 @@ def document(leader: Pod, placements: Sequence[Placement], until: datetime) -> J
             "resources": amounts(placements[0].pod.spec.requests),
             "places": [_place(placement) for placement in placements],
         },
-        "until": shown(until),
+        "until": timestamp(until),
     }
     owner = {"apiVersion": "v1", "kind": "Pod", "name": leader.key.name, "uid": leader.uid}
     return {

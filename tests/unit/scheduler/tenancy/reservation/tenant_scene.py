@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cluster.informer import EventKind, WatchEvent
-from policies.documents.reservation import shown
+from policies.text import timestamp
 from scheduler.tenancy.reservation import objects
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.fake_reservations import Shelf
 
 
 def at(seconds: float) -> str:
-    return shown(datetime.fromtimestamp(seconds, UTC))
+    return timestamp(datetime.fromtimestamp(seconds, UTC))
 
 
 class TenantReservationScene:

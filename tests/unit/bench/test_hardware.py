@@ -32,7 +32,7 @@ def trace(tmp_path: Path) -> Trace:
     return read(tmp_path, "default")
 
 
-def test_whole_gpu_tasks_alone_are_read(trace: Trace) -> None:
+def test_only_whole_gpu_tasks_are_read(trace: Trace) -> None:
     assert (trace.gpus, trace.tasks) == (
         12,
         (
@@ -85,7 +85,7 @@ def test_planning_is_measured_beside_the_plain_planner() -> None:
     assert ratios(found, Case(60, 4, PLAIN)) == [1.0]
 
 
-def test_what_is_judged() -> None:
+def test_the_figures_of_the_hardware_benchmark() -> None:
     found = hardware_report.report(measurements.hardware())
     assert [(row.measured, row.holds, row.spread) for row in found] == [
         (-2.0, False, "-2.00 to 1.00"),

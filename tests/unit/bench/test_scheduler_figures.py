@@ -200,7 +200,7 @@ def test_singles_carry_no_mark() -> None:
     ] * 2
 
 
-def test_only_the_tuned_profile_differs_from_what_ships() -> None:
+def test_only_the_tuned_profile_differs_from_the_shipped_one() -> None:
     shipped, tuned = (cases.configuration(p, Path("k")) for p in (STOCK, STOCK_PACKED))
     assert shipped["profiles"] == [{"schedulerName": "default-scheduler"}]
     assert {**tuned, "profiles": []} == {**shipped, "profiles": []}

@@ -75,7 +75,7 @@ def test_the_worst_round_decides_about_placement() -> None:
     ) == ((1.4, False), (1, False))
 
 
-def test_planning_is_judged_by_its_growth() -> None:
+def test_planning_is_measured_by_its_growth() -> None:
     planning = (
         {"case": "planning-singles@1000", "nodes": 1000, "plan_us": 20.0},
         {"case": "planning-singles@5000", "nodes": 5000, "plan_us": 110.0},
@@ -89,7 +89,7 @@ def test_a_pod_that_was_never_bound_is_reported() -> None:
     assert found == {"ours: pods not bound and gangs left partial": (1, False)}
 
 
-def test_what_was_not_measured_is_named_and_not_judged() -> None:
+def test_a_figure_without_measurements_has_no_row() -> None:
     missing = scheduler_reach.not_measured(results())
     assert (scheduler_reach.report(results()), len(missing)) == ([], len(scheduler_reach.lines()))
 

@@ -59,7 +59,7 @@ def test_work_has_the_demand_that_was_asked_for() -> None:
     assert [one.run_time for one in found] == [one.pods[0].attributes.duration for one in found]
 
 
-def test_guesses_change_what_is_said_and_nothing_else() -> None:
+def test_guesses_change_the_expected_durations_and_nothing_else() -> None:
     gangs = [tenancy_trace.Gang(2, 1000, 1024, 1, 600), tenancy_trace.Gang(1, 500, 512, 8, 60)]
     guess = tenancy_trace.Guess(sigma=0.5, silent=0.5)
     true, said = (

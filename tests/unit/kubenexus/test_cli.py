@@ -192,12 +192,12 @@ def test_each_command_explains_itself(command: str) -> None:
     assert (code, f"kubenexus {command}" in out, err) == (0, True, "")
 
 
-def test_a_webhook_without_its_certificate_says_what_to_give(tmp_path: Path) -> None:
+def test_a_webhook_without_its_certificate_names_the_missing_option(tmp_path: Path) -> None:
     code, out, err = ran("webhook", "--cert-file", tmp_path / "c", "--key-file", tmp_path / "k")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"kubenexus: the serving certificate {tmp_path}/c with key {tmp_path}/k")
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     code, out, _ = ran("--version")
     assert (code, out.startswith("kubenexus ")) == (0, True)

@@ -127,19 +127,19 @@ def test_kinds_that_policies_name_are_audited_too(named: list[str], want: list[s
         pytest.param(a_pod("bad", namespace="going"), [], id="a namespace that went meanwhile"),
     ],
 )
-def test_what_is_found_about_a_pod(obj: Json, want: list[str]) -> None:
+def test_violations_of_a_pod(obj: Json, want: list[str]) -> None:
     spaces = [HOME, a_namespace("kube-system", tenant="a")]
     cluster = FakeCluster({"namespaces": spaces, "pods": [obj]})
     assert scanned(cluster, rules(), excluded=["kube-system"])[0] == want
 
 
-def test_workloads_are_judged_as_well() -> None:
+def test_workloads_are_validated_as_well() -> None:
     job = a_job("train", pod=a_pod(labels=in_gang(size=4)), parallelism=2)
     cluster = FakeCluster({"namespaces": [HOME], "jobs": [job]})
     assert scanned(cluster)[0] == ["team-a job.batch/train Deny kubenexus/gang-size"]
 
 
-def test_a_gang_whose_size_its_controller_says_is_good_and_read_once() -> None:
+def test_a_gang_sized_by_its_controller_passes_and_the_controller_is_read_once() -> None:
     template = a_pod(labels=in_gang(size=None))
     job = a_job("train", pod=template, parallelism=2)
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train"}
@@ -162,7 +162,7 @@ def test_a_gang_whose_size_its_controller_says_is_good_and_read_once() -> None:
     assert len(scanned(cluster)[0]) == 3
 
 
-def test_a_listing_that_begins_anew_judges_nothing_twice() -> None:
+def test_a_list_that_starts_over_validates_nothing_twice() -> None:
     pods = [a_pod(f"p{n}", labels=in_gang(size="x")) for n in range(5)]
     objects = {"namespaces": [HOME], "pods": pods}
     whole = FakeCluster(objects)
@@ -189,14 +189,14 @@ def test_a_namespace_that_came_meanwhile_is_read_once() -> None:
 
 
 @pytest.mark.parametrize("where", ["pods", "/apis", "/apis/batch/v1", "namespaces"])
-def test_what_cannot_be_read_ends_the_audit(where: str) -> None:
+def test_an_unreadable_kind_ends_the_audit(where: str) -> None:
     cluster = FakeCluster({"namespaces": [HOME]}, broken={where: Refused("403 Forbidden")})
     with pytest.raises(Refused):
         scanned(cluster)
 
 
 @pytest.mark.parametrize(("where", "kinds"), [("/apis/batch/v1", 2), ("jobs", 4)])
-def test_what_is_uninstalled_meanwhile_is_not_there(where: str, kinds: int) -> None:
+def test_a_kind_that_is_uninstalled_meanwhile_is_skipped(where: str, kinds: int) -> None:
     cluster = FakeCluster({"namespaces": [HOME]}, broken={where: Gone("404")})
     assert scanned(cluster)[1].kinds == kinds
 
@@ -253,7 +253,7 @@ def test_the_table_is_sorted_and_has_totals() -> None:
     ]
 
 
-def test_the_table_goes_by_namespace_then_object_whatever_was_found_first() -> None:
+def test_the_table_is_sorted_by_namespace_then_object() -> None:
     table = report.Table()
     for namespace, kind in (("b", "Pod"), ("a", "Pod"), ("a", "Job")):
         table.take(Violation(namespace, kind, "", "x", "t", "r", "Deny"))
@@ -384,7 +384,7 @@ def test_the_tier_of_a_queue_is_audited(queue: str, tier: str, want: list[str]) 
 
 
 @pytest.mark.parametrize("kueue", [False, True])
-def test_nobody_above_is_asked_where_there_are_no_queues(kueue: bool) -> None:
+def test_no_controller_is_read_where_there_are_no_queues(kueue: bool) -> None:
     job = queued(a_job(), "gpu", uid="1")
     elsewhere = in_cluster("LocalQueue", "gpu", {"clusterQueue": "q"}, namespace="other")
     objects = {"namespaces": [HOME], "pods": [a_pod_of(job, "bronze")], "jobs": [job]}

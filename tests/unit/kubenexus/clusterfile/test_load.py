@@ -270,7 +270,7 @@ NODE = "nodes:\n  - name: n\n    cpu: 8\n    memory: 16Gi\n"
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(body: str, want: str, tmp_path: Path) -> None:
+def test_bad_input_is_reported_with_its_place(body: str, want: str, tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(HEAD + body)
     with pytest.raises(yaml_reader.DocumentError) as caught:
@@ -278,7 +278,7 @@ def test_what_is_wrong_is_said_with_its_place(body: str, want: str, tmp_path: Pa
     assert str(caught.value) == f"{path}:{want}"
 
 
-def test_an_empty_file_says_what_belongs_into_it(tmp_path: Path) -> None:
+def test_the_message_about_an_empty_file_names_its_contents(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("# nothing yet\n")
     with pytest.raises(yaml_reader.DocumentError, match="describes nothing; want `apiVersion: dev"):

@@ -35,7 +35,7 @@ def runner(tmp_path: Path) -> CliRunner:
         pytest.param(["logs", "etcd"], 2, "no log of 'etcd'", id="logs of nothing"),
     ],
 )
-def test_what_cannot_be_done_is_one_message(
+def test_a_failed_command_prints_one_message(
     runner: CliRunner, arguments: list[str], code: int, said: str
 ) -> None:
     result = runner.invoke(app, arguments)

@@ -46,7 +46,7 @@ def _grants(user: str) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     "user", [vocabulary.SCHEDULER_NAME, vocabulary.WEBHOOK_NAME, rbac.KWOK, rbac.TENANT]
 )
-def test_nobody_reads_secrets_or_has_wildcards(user: str) -> None:
+def test_no_component_reads_secrets_or_has_wildcards(user: str) -> None:
     grants = _grants(user)
     bad = [each for each in grants if "secrets" in each[1] or "*" in (each[1], each[2])]
     assert (bool(grants), bad) == (True, [])
@@ -196,7 +196,7 @@ def test_free_ports_are_different_and_can_be_listened_on() -> None:
         pytest.param("echo slow; sleep 60", StartFailed, "was not ready within 0.2 s", id="slow"),
     ],
 )
-def test_what_does_not_start_says_why(
+def test_a_failed_start_has_the_reason(
     tmp_path: Path, script: str, kind: type[StartFailed], what: str
 ) -> None:
     child = Child("program", ["sh", "-c", script], log=tmp_path / "log")
@@ -209,7 +209,7 @@ def test_what_does_not_start_says_why(
     assert (type(caught.value), what in message, message.endswith(said)) == (kind, True, True)
 
 
-def test_a_health_endpoint_that_nobody_serves_is_not_healthy() -> None:
+def test_a_closed_health_endpoint_is_not_healthy() -> None:
     (port,) = ports.free(1)
     urls = [f"{scheme}://127.0.0.1:{port}/healthz" for scheme in ("http", "https")]
     assert not any(map(control_plane.healthy, urls))

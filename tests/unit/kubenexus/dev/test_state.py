@@ -40,7 +40,7 @@ def test_where_the_state_lies(env: dict[str, str], want: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "A", "-a", "a-", "a" * 41, "a/b"])
-def test_a_name_that_is_no_name_is_refused(name: str) -> None:
+def test_an_invalid_name_is_an_error(name: str) -> None:
     with pytest.raises(UsageError, match="is no name for a plane"):
         state.folder_of(name, {"HOME": "/h"})
 
@@ -51,7 +51,7 @@ def test_a_state_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"supervisor": 1, "components": []}'])
-def test_a_broken_state_says_nothing(tmp_path: Path, text: str) -> None:
+def test_a_broken_state_file_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / state.FILE).write_text(text)
     assert (state.read(tmp_path), lifecycle.inspect("x", tmp_path).phase) == (None, "down")
 
@@ -82,7 +82,7 @@ def test_a_process_that_ended_and_was_not_asked_for_its_exit_code_does_not_live(
     assert (before, after) == (True, False)
 
 
-def test_what_a_killed_supervisor_left_is_stopped_and_cleared(tmp_path: Path) -> None:
+def test_down_cleans_up_after_a_killed_supervisor(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=-1) as left:
         found = a_state(left.pid, state.start_time(left.pid))
         gone = Process("supervisor", left.pid, found.supervisor.started - 1)
@@ -102,5 +102,5 @@ def test_what_a_killed_supervisor_left_is_stopped_and_cleared(tmp_path: Path) ->
     ) == ("down", ["etcd"], -9, ["logs"], [])
 
 
-def test_a_child_that_keeps_ending_is_started_less_and_less_often() -> None:
+def test_a_crashing_child_is_restarted_with_growing_delay() -> None:
     assert [pause(restarts) for restarts in range(7)] == [0, 1, 3, 7, 15, 30, 30]

@@ -58,7 +58,9 @@ def test_the_first_certificate_serves_the_service_under_its_own_authority() -> N
         pytest.param(11 * YEAR, NAMES, {"authority", "bundle", "leaf"}, id="the authority is over"),
     ],
 )
-def test_what_is_made_anew(after: timedelta, names: tuple[str, ...], changed: set[str]) -> None:
+def test_which_certificates_are_renewed(
+    after: timedelta, names: tuple[str, ...], changed: set[str]
+) -> None:
     before = kept()
     now = cert_rotation.rotate(before, names=names, now=START + after)
     parts = ("authority", "bundle", "leaf")

@@ -59,7 +59,7 @@ def test_bad_input_is_one_message(arguments: list[str], said: str, tmp_path: Pat
         pytest.param("exceeded quota: compute", False, id="a quota"),
     ],
 )
-def test_whose_refusal_it_is(said: str, want: bool) -> None:
+def test_which_webhook_denied_the_request(said: str, want: bool) -> None:
     assert probe.is_denial(errors.Refused(said)) is want
 
 

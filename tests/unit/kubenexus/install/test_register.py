@@ -21,7 +21,7 @@ def judged(configuration: dict[str, Any]) -> dict[str, Any]:
     return webhook
 
 
-def test_every_webhook_gets_the_authority_and_keeps_all_else() -> None:
+def test_every_webhook_gets_the_ca_bundle_and_keeps_all_else() -> None:
     for wanted in configurations():
         made = register.complete(wanted, None, AUTHORITY)
         bundles = {one["clientConfig"].pop("caBundle") for one in made["webhooks"]}
@@ -51,7 +51,7 @@ def test_rules_that_are_no_webhooks_to_add_are_as_the_release_has_them() -> None
     ]
 
 
-def test_waiting_ends_when_there_is_nothing_left_to_say() -> None:
+def test_waiting_ends_when_there_is_no_objection() -> None:
     said = iter(["not yet", "still not", ""])
 
     async def ask() -> str:
@@ -61,7 +61,7 @@ def test_waiting_ends_when_there_is_nothing_left_to_say() -> None:
     assert list(said) == []
 
 
-def test_waiting_in_vain_tells_what_was_heard_last() -> None:
+def test_a_timeout_has_the_last_objection() -> None:
     async def ask() -> str:
         return "503 no policies yet"
 

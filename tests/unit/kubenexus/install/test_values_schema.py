@@ -51,7 +51,7 @@ def test_a_schema_knows_the_keys_and_no_others() -> None:
     }
 
 
-def test_a_table_lists_what_can_be_set() -> None:
+def test_the_table_lists_every_value() -> None:
     assert values_schema.table(values_schema.read(TEXT)) == dedent(
         """\
         | Value | Default | What it does |
@@ -73,6 +73,6 @@ def test_a_table_lists_what_can_be_set() -> None:
         pytest.param("# About a.\n# @typ string\na: 1\n", id="an unknown tag"),
     ],
 )
-def test_a_key_that_nobody_describes_is_refused(text: str) -> None:
+def test_a_key_without_a_comment_is_an_error(text: str) -> None:
     with pytest.raises(Undescribed, match=r"^a: want a comment above it"):
         values_schema.read(text)

@@ -115,7 +115,7 @@ def test_eight_gpus_over_two_sockets(tmp_path: Path) -> None:
     ]
 
 
-def test_what_drivers_tell_of_their_gpus(tmp_path: Path) -> None:
+def test_models_vram_and_islands_from_the_drivers(tmp_path: Path) -> None:
     root = tree(
         tmp_path / "sys",
         cpus=["0"],
@@ -157,7 +157,7 @@ def test_what_drivers_tell_of_their_gpus(tmp_path: Path) -> None:
     )
 
 
-def test_a_tree_without_numa_nodes_is_refused(tmp_path: Path) -> None:
+def test_a_tree_without_numa_nodes_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(sysfs.SysfsError, match="is the host's /sys mounted there"):
         sysfs.read(tmp_path)
 

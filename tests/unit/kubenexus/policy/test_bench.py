@@ -30,7 +30,7 @@ def test_quantiles_are_those_of_the_times_measured() -> None:
     assert report == BenchReport("e", 100, cost, {"a": cost, "b": cost})
 
 
-def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+def test_a_saved_baseline_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "b.json"
     file.write_text(bench.as_json(BEFORE))
     assert bench.read(file) == BEFORE

@@ -29,7 +29,7 @@ def in_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("in_guide")
 @pytest.mark.parametrize("block", blocks("console"), ids=lambda block: block.split()[3])
-def test_a_command_of_the_guide_answers_as_the_guide_says(block: str) -> None:
+def test_commands_of_the_guide_print_what_the_guide_shows(block: str) -> None:
     line, _, answer = block.partition("\n")
     words = shlex.split(line.removeprefix("$ kubenexus policy "))
     result = CliRunner().invoke(app, words)

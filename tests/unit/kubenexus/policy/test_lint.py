@@ -28,7 +28,7 @@ def problems(folder: Path, *paths: str) -> list[str]:
     return [str(fault).replace(f"{folder}/", "") for fault in report.faults]
 
 
-def test_all_problems_are_told_at_once_with_place_and_picture(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_place_and_source(tmp_path: Path) -> None:
     case = {"name": "c", "object": a_pod(), "expect": {}}
     broken_test = a_test(case, policies=["gone.yaml"])
     written(tmp_path, bad=BROKEN, tests__t=broken_test, tests__u=a_test(policies=["gone.yaml"]))
@@ -79,7 +79,7 @@ def test_the_library_is_clean_and_counted() -> None:
     assert lint.as_text(report).endswith("no problems.")
 
 
-def test_json_says_what_text_says(tmp_path: Path) -> None:
+def test_json_has_the_content_of_the_text(tmp_path: Path) -> None:
     written(tmp_path, a=a_policy(validations=[a_rule("x", "object.spec.nope == 1")]))
     report = lint.lint([tmp_path], compiler=COMPILER)
     said = json.loads(lint.as_json(report))

@@ -120,7 +120,7 @@ def test_a_policy_is_tried_against_those_in_force(folder: Path) -> None:
     ]
 
 
-def test_what_is_tried_takes_the_place_of_what_has_its_name(folder: Path) -> None:
+def test_what_if_policies_replace_those_of_the_same_names(folder: Path) -> None:
     tried = folder / "tried"
     tried.mkdir()
     (tried / "sharing.yaml").write_text(SHARING.replace("weight: 2", "weight: 6"))
@@ -170,7 +170,7 @@ def test_programs_read_seconds(folder: Path) -> None:
     }
 
 
-def test_manifests_say_when_they_arrive_and_how_long_they_run(folder: Path) -> None:
+def test_manifests_carry_arrival_and_run_time(folder: Path) -> None:
     (folder / "jobs.csv").unlink()
     marks = ", annotations: {dev.kubenexus.io/arrives: 5m, dev.kubenexus.io/run-for: 20m}"
     (folder / "p.yaml").write_text(POD % marks)
@@ -284,7 +284,7 @@ def test_without_time_a_list_of_jobs_is_passed_over_and_policies_hold(folder: Pa
     assert (code, out.splitlines()[-1]) == (0, "1 manifest: 1 admitted, 0 denied; pods: 1 placed.")
 
 
-def test_the_example_shows_who_waits_longer_for_a_guarantee() -> None:
+def test_the_example_shows_the_tenants_that_wait_longer_for_a_guarantee() -> None:
     code, out, _ = ran(
         ROOT / "examples/tenants", "--for", "6h", "--what-if", ROOT / "examples/tenants/what-if"
     )

@@ -200,7 +200,7 @@ def test_a_status_that_was_exported_with_a_pod_is_dropped(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(text: str, want: str, tmp_path: Path) -> None:
+def test_bad_input_is_reported_with_its_place(text: str, want: str, tmp_path: Path) -> None:
     a_folder(tmp_path, cluster=CLUSTER, m=text)
     with pytest.raises(yaml_reader.DocumentError) as caught:
         inputs.read(tmp_path)

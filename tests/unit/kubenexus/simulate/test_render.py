@@ -113,7 +113,7 @@ def test_colours_appear_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
     assert ("\x1b[" in printed(RESULT, terminal=True), "\x1b[" in printed(RESULT)) == (True, False)
 
 
-def test_json_says_the_same() -> None:
+def test_json_has_the_same_content() -> None:
     body = json.loads(render.as_json(RESULT))
     assert body["cluster"] == {
         "nodes": 2,

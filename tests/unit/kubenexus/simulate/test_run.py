@@ -223,7 +223,7 @@ def pending(name: str, reason: str) -> Pod:
         ),
     ],
 )
-def test_what_becomes_of_the_pods(manifests: list[str], want: list[Pod], tmp_path: Path) -> None:
+def test_the_outcome_of_pods(manifests: list[str], want: list[Pod], tmp_path: Path) -> None:
     assert pods(simulated(tmp_path, *manifests)) == want
 
 
@@ -324,7 +324,7 @@ def test_an_exempt_namespace_is_not_sent_to_the_webhook(tmp_path: Path) -> None:
     assert (one.admitted, one.injected, one.pods) == (True, (), (placed("p", "cpu"),))
 
 
-def test_a_workload_without_pods_says_why(tmp_path: Path) -> None:
+def test_a_workload_without_pods_has_the_reason(tmp_path: Path) -> None:
     job = a_gang("g", parallelism=2, need=2).replace("spec:\n", "spec:\n  suspend: true\n", 1)
     (one,) = simulated(tmp_path, job).manifests
     assert one == ManifestResult(

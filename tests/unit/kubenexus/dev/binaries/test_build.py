@@ -148,7 +148,7 @@ def _other_sources(folder: Path) -> None:
         pytest.param(_other_sources, ["one", "two"], "from other sources", id="other sources"),
     ],
 )
-def test_what_is_not_sound_is_built_again(
+def test_a_missing_or_damaged_program_is_built_again(
     workshop: Workshop, harm: "object", rebuilt: list[str], told: str
 ) -> None:
     workshop.ensure()
@@ -254,7 +254,7 @@ def test_a_build_that_was_killed_leaves_nothing_half_done_and_is_continued(
         ),
     ],
 )
-def test_a_failed_build_says_what_to_do(
+def test_the_message_of_a_failed_build_says_what_to_do(
     workshop: Workshop, said: str, why: str, way_out: str
 ) -> None:
     with pytest.raises(BinariesUnavailable) as caught:

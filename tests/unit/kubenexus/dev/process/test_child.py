@@ -62,7 +62,7 @@ def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the tether is the Linux kernel's")
-def test_a_tether_whose_parent_is_gone_already_runs_nothing(tmp_path: Path) -> None:
+def test_a_wrapper_whose_parent_has_ended_runs_nothing(tmp_path: Path) -> None:
     from kubenexus.dev.process import die_with_parent
 
     nobody = "1" if os.getpid() != 1 else "2"

@@ -31,7 +31,7 @@ def test_an_expression_is_taken_apart(source: str, want: list[str]) -> None:
 
 
 @pytest.mark.parametrize("source", ["", "a +", "a b", "(a", "'a", "a.1", "a ? b", "$", "(" * 5000])
-def test_what_is_no_expression_has_no_tree(source: str) -> None:
+def test_a_text_that_is_no_expression_has_no_tree(source: str) -> None:
     assert cel_syntax.parse(source) is None
 
 

@@ -90,7 +90,7 @@ def of(found: explain.Explanation, rule: str) -> list[explain.Shown]:
         ),
     ],
 )  # fmt: skip
-def test_why_a_policy_has_no_say(policy: Json, pod: Json, operation: str, why: str) -> None:
+def test_why_a_policy_does_not_apply(policy: Json, pod: Json, operation: str, why: str) -> None:
     (said,) = explained(pod, policy, operation=operation).policies
     assert (said.matched, said.why) == (not why, why)
 
@@ -112,7 +112,7 @@ def test_each_expression_with_its_parts() -> None:
     )  # fmt: skip
 
 
-def test_a_part_without_a_value_says_why_and_changes_nothing() -> None:
+def test_a_part_without_a_value_has_the_reason_and_changes_nothing() -> None:
     (row,) = of(explained(a_pod(), ADA), "few-gpus")
     assert row.seen.value is True
     assert [(part.text, bool(part.error)) for part in row.seen.parts] == [
@@ -168,7 +168,7 @@ ada  (TenantPolicy)
 """
 
 
-def test_text_says_first_what_was_decided() -> None:
+def test_the_text_starts_with_the_decision() -> None:
     found = explained(a_pod(), ADA, a_policy("bob", tenant={"name": "bob", "tier": "gold"}))
     text = "\n".join(line.text for line in explain_text.lines(found))
     assert text.startswith(TEXT)
@@ -190,7 +190,7 @@ def test_no_line_is_wider_than_the_terminal(obj: Json) -> None:
     assert len(lines) > 50
 
 
-def test_of_many_policies_without_a_say_some_are_listed() -> None:
+def test_of_many_policies_that_do_not_apply_some_are_listed() -> None:
     others = [a_policy(f"t{n}", tenant={"name": f"t{n}"}) for n in range(23)]
     found = explained(a_pod(), a_policy("mine"), *others)
     lines = [line.text for line in explain_text.lines(found)]

@@ -45,7 +45,9 @@ def validations(policy: Json) -> list[str]:
         pytest.param("request.uid == ''", "reads request.uid, which Kubernetes does not have", id="a field"),
     ],
 )  # fmt: skip
-def test_what_kubernetes_cannot_evaluate_is_left_with_the_reason(expression: str, why: str) -> None:
+def test_parts_that_kubernetes_cannot_evaluate_are_listed_with_the_reason(
+    expression: str, why: str
+) -> None:
     variables = [a_rule("big", "gpus(object)"), a_rule("bigger", "variables.big + 1")]
     policy = a_policy(
         variables=variables, validations=[a_rule("bad", expression), a_rule("good", "true")]
@@ -118,7 +120,7 @@ def test_each_set_of_actions_is_a_policy_with_a_binding() -> None:
         pytest.param({}, {"failurePolicy": "Ignore"}, [], "exception e: with failurePolicy Ignore an exception without a value would let everything in", id="one that would swallow errors"),
     ],
 )  # fmt: skip
-def test_a_rule_goes_with_its_exceptions_or_not_at_all(
+def test_a_rule_is_exported_with_its_exceptions_or_not_at_all(
     exception: Json, more: Json, want: list[str], why: str | None
 ) -> None:
     made = {"name": "e", "when": "object.metadata.name == 'x'", "reason": "r", **exception}

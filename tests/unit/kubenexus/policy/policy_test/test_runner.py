@@ -60,7 +60,7 @@ def test_a_case(tmp_path: Path, case: Json, problems: list[str]) -> None:
     assert list(test.cases[0].problems) == problems
 
 
-def test_what_no_test_meets_is_noted_and_does_not_fail(tmp_path: Path) -> None:
+def test_rules_without_a_test_are_noted_and_do_not_fail(tmp_path: Path) -> None:
     written(tmp_path, t=[NAMED, a_test(a_case(a_pod("long-name"), verdict="Deny"))])
     report = run(tmp_path)
     assert report.passed
@@ -108,7 +108,7 @@ def test_a_folder_without_tests_is_a_bad_command(tmp_path: Path) -> None:
         run(written(tmp_path, rules=NAMED))
 
 
-def test_text_names_what_failed_and_json_agrees(tmp_path: Path) -> None:
+def test_text_names_the_failures_and_json_agrees(tmp_path: Path) -> None:
     bad = a_case(a_pod("long-name", containers=[a_container()]), "too long", verdict="Allow")
     written(tmp_path, t=[NAMED, a_test(bad, a_case(a_pod("p"), "short", verdict="Allow"))])
     report = run(tmp_path)

@@ -172,7 +172,7 @@ def test_a_pod_without_a_controller_does_not_come_back() -> None:
     assert found[-3:] == [(50, "preempted", "x"), (80, "started", "mine"), (100, "ended", "mine")]
 
 
-def test_a_gang_goes_and_comes_back_whole() -> None:
+def test_a_gang_is_evicted_and_requeued_as_a_whole() -> None:
     found = told(
         [job("g", tenant="b", members=2, run_time=200), job("mine", arrives=50, run_time=20)],
         tables=quotas(a={"guaranteed": {"nvidia.com/gpu": 1}}),
@@ -202,7 +202,7 @@ def test_a_limit_holds_back_until_its_tenant_gives_back() -> None:
     ]
 
 
-def test_whoever_a_limit_holds_back_is_not_tried_when_others_end() -> None:
+def test_a_unit_over_quota_is_not_retried_when_other_tenants_end() -> None:
     run = engine.run(
         [a_node("n", gpus=3)],
         [job("x"), job("y", arrives=10), job("z", tenant="b", run_time=50)],
@@ -214,7 +214,7 @@ def test_whoever_a_limit_holds_back_is_not_tried_when_others_end() -> None:
 
 
 @pytest.mark.parametrize("strategy", [FIFO, GREEDY, OURS])
-def test_members_above_what_a_gang_needs_follow_and_end_with_it(strategy: str) -> None:
+def test_members_above_the_minimum_start_later_and_end_with_the_gang(strategy: str) -> None:
     run = engine.run(
         [a_node("n", gpus=2)],
         [job("y", run_time=50), job("g", arrives=1, members=2, size=1, run_time=100)],
@@ -225,7 +225,7 @@ def test_members_above_what_a_gang_needs_follow_and_end_with_it(strategy: str) -
     assert spans == [(1, 101), (50, 101)]
 
 
-def test_what_was_used_waited_for_and_lost() -> None:
+def test_usage_waits_and_lost_time() -> None:
     run = engine.run(
         [a_node("n", gpus=1)],
         [job("x", tenant="b"), job("mine", arrives=50, run_time=20), job("never", gpus=2)],

@@ -205,7 +205,7 @@ def test_a_spreadsheet_begins_its_file_with_a_mark(tmp_path: Path) -> None:
         pytest.param(HEAD, ": lists no job; write one line for each", id="no job at all"),
     ],
 )
-def test_what_cannot_be_read_is_one_line_with_its_place(
+def test_an_unreadable_line_is_reported_with_its_place(
     text: str, want: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DocumentError) as caught:

@@ -87,7 +87,7 @@ def test_a_row_for_each_tenant_and_one_for_all() -> None:
     )
 
 
-def test_what_is_due_goes_by_the_weights_of_those_that_have_work() -> None:
+def test_fair_shares_follow_the_weights_of_tenants_with_jobs() -> None:
     tree = TenantTree(
         [
             TenantNode("research", weight=3),

@@ -17,6 +17,7 @@ from tests.unit.scheduler.provisioning.fake_requests import (
     all_of,
     quota,
 )
+from tests.unit.scheduler.stories import Stories
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -101,30 +102,39 @@ def test_what_failed_is_told_and_asked_for_again_later_each_time() -> None:
     assert reasons == all_of(2, "WaitingForProvisioning")
 
 
+story = Stories()
+
+
+@story([], None, id="members go and stay away")
 async def members_go(scene: Scene) -> None:
     scene.bench.delete("g-0")
 
 
+@story([("1", [3])], True, id="a member is made anew")
 async def one_is_made_anew(scene: Scene) -> None:
     scene.bench.delete("g-0")
     await scene.passes(3)
     scene.bench.pod("h-0", gang=("g", 3), labels=TENANT)
 
 
+@story([], None, id="the gang goes")
 async def the_gang_goes(scene: Scene) -> None:
     for number in range(3):
         scene.bench.delete(f"g-{number}")
 
 
+@story([], None, id="a quota holds it back")
 async def a_quota_comes(scene: Scene) -> None:
     scene.bench.scheduler.adopt(quota(cpu="1"))
 
 
+@story([("1", [3])], False, id="somebody deletes the request")
 async def somebody_deletes_it(scene: Scene) -> None:
     scene.shelf.requests.clear()
     scene.show()
 
 
+@story([("1", [4])], False, id="it needs more")
 async def the_gang_grows(scene: Scene) -> None:
     for number in range(3):
         scene.bench.delete(f"g-{number}")
@@ -132,6 +142,7 @@ async def the_gang_grows(scene: Scene) -> None:
     scene.bench.pod("h-3", gang=("g", 4))
 
 
+@story([], None, id="no node would help any more")
 async def a_member_that_it_needs_asks_in_vain(scene: Scene) -> None:
     scene.bench.delete("g-0")
     scene.bench.pod("h-0", gang=("g", 3), labels=TENANT, numa="sideways")
@@ -142,12 +153,14 @@ async def others_go_for_it(scene: Scene) -> None:
     scene.bench.node("m", cpu="3")
 
 
+@story([], None, id="room comes by itself")
 async def room_comes_by_itself(scene: Scene) -> None:
     scene.bench.node("m", cpu="3")
     await scene.bench.settle(1.0)
     scene.bench.show_all()
 
 
+@story([], None, id="it is whole, and one more member waits")
 async def room_comes_for_what_it_needs(scene: Scene) -> None:
     scene.bench.pod("g-3", gang=("g", 3), labels=TENANT)
     scene.bench.node("m", cpu="2")
@@ -155,6 +168,7 @@ async def room_comes_for_what_it_needs(scene: Scene) -> None:
     scene.bench.show_all()
 
 
+@story([("1", [3])], True, id="whoever does not lead leaves it alone")
 async def another_leads(scene: Scene) -> None:
     scene.bench.leading = False
     for number in range(3):
@@ -163,22 +177,7 @@ async def another_leads(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("story", "want", "same"),
-    [
-        pytest.param(members_go, [], None, id="members go and stay away"),
-        pytest.param(one_is_made_anew, [("1", [3])], True, id="a member is made anew"),
-        pytest.param(the_gang_goes, [], None, id="the gang goes"),
-        pytest.param(a_quota_comes, [], None, id="a quota holds it back"),
-        pytest.param(somebody_deletes_it, [("1", [3])], False, id="somebody deletes the request"),
-        pytest.param(the_gang_grows, [("1", [4])], False, id="it needs more"),
-        pytest.param(
-            a_member_that_it_needs_asks_in_vain, [], None, id="no node would help any more"
-        ),
-        pytest.param(room_comes_by_itself, [], None, id="room comes by itself"),
-        pytest.param(
-            room_comes_for_what_it_needs, [], None, id="it is whole, and one more member waits"
-        ),
-        pytest.param(another_leads, [("1", [3])], True, id="whoever does not lead leaves it alone"),
-    ],
+    story.rows,
 )
 def test_what_becomes_of_a_request(
     story: Callable[[Scene], Awaitable[None]], want: list[Any], same: bool | None

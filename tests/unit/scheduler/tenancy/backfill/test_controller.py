@@ -9,6 +9,7 @@ from policies.documents.tenancy import Quota
 from policies.engine.policyset import PolicyTables as PolicyTables
 from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.builders import STARTED, backfill, pending_pod, running_pod
 
 pytestmark = pytest.mark.timeout(30)
@@ -29,22 +30,45 @@ async def scene(bench: Bench, *, policy: PlacementTables | None = None) -> None:
     await bench.settle(1.5)
 
 
+WAITING = {"r1": "n1", "r2": "n2", "g0": "", "g1": ""}
+
+PROMISED = (
+    "StartEstimated",
+    "pod group ns/g is expected to start by 1970-01-01T00:06:40Z, when ns/r1, ns/r2 have ended",
+)
+
+
+def moved(when: str, why: str) -> tuple[str, str]:
+    return "StartDelayed", f"pod group ns/g is expected to start {when}: {why}"
+
+
+story = Stories()
+
+
+@story(WAITING, [PROMISED], id="the time is told")
 async def the_time_is_told(bench: Bench) -> None:
     await scene(bench)
 
 
+@story({**WAITING, "short": "n1"}, [PROMISED], id="work that ends before goes ahead")
 async def short_work_goes_ahead(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "short", "250s")
     await bench.settle()
 
 
+@story({**WAITING, "long": ""}, [PROMISED], id="work that ends later waits")
 async def long_work_waits(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "long", "400s")
     await bench.settle()
 
 
+@story(
+    {**WAITING, "first": "n1", "second": ""},
+    [PROMISED],
+    id="a guarantee goes before a promise, as far as it goes",
+)
 async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
     quota = Quota.model_validate({"guaranteed": {"nvidia.com/gpu": 1}})
     said = PolicyTables({}, {}, {}, (), quotas={"t": quota})
@@ -54,12 +78,14 @@ async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
         await bench.settle()
 
 
+@story({**WAITING, "unknown": ""}, [PROMISED], id="work of unknown length waits")
 async def work_of_unknown_length_waits(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "unknown")
     await bench.settle()
 
 
+@story({**WAITING, "long": "n3"}, [PROMISED], id="other room is open to everybody")
 async def long_work_goes_elsewhere(bench: Bench) -> None:
     await scene(bench)
     bench.node("n3", gpus=1)
@@ -67,6 +93,16 @@ async def long_work_goes_elsewhere(bench: Bench) -> None:
     await bench.settle()
 
 
+@story(
+    {"r1": "n1", "r2": "n1", "p": "", "long": "n1"},
+    [
+        (
+            "StartEstimated",
+            "pod ns/p is expected to start by 1970-01-01T00:06:40Z, when ns/r2, ns/r1 have ended",
+        )
+    ],
+    id="room on its nodes that it will not need is open",
+)
 async def room_to_spare_is_open(bench: Bench) -> None:
     bench.scheduler.adopt(backfill())
     bench.node("n1", gpus=3)
@@ -79,12 +115,14 @@ async def room_to_spare_is_open(bench: Bench) -> None:
     await bench.settle()
 
 
+@story({**WAITING, "typed": "n1"}, [PROMISED], id="the policy knows how long work of a type runs")
 async def a_type_says_how_long(bench: Bench) -> None:
     await scene(bench, policy=backfill(durations=[{"type": "batch", "duration": "60s"}]))
     pending_pod(bench, "typed", labels={"workload.kubenexus.io/type": "batch"})
     await bench.settle()
 
 
+@story({"g0": "n1", "g1": "n2", "long": ""}, [PROMISED], id="the unit starts in time")
 async def the_unit_starts_in_time(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "long", "400s")
@@ -95,12 +133,31 @@ async def the_unit_starts_in_time(bench: Bench) -> None:
     await bench.settle(20)
 
 
+@story(
+    {"r1": "n1", "g0": "", "g1": ""},
+    [
+        PROMISED,
+        moved("by 1970-01-01T00:07:53Z", "ns/r1 overran its expected duration"),
+    ],
+    id="work that overruns moves it",
+)
 async def an_overrun_moves_it(bench: Bench) -> None:
     await scene(bench)
     bench.delete("r2")
     await bench.settle(312)
 
 
+@story(
+    {"g0": "n1", "g1": "n2"},
+    [
+        PROMISED,
+        moved(
+            "at a time not known yet",
+            "ns/filler overran its expected duration and is evicted",
+        ),
+    ],
+    id="backfill that overruns is ended where the policy says so",
+)
 async def an_overrun_is_ended(bench: Bench) -> None:
     await scene(bench, policy=backfill(overrun="preempt"))
     bench.delete("r2")
@@ -118,6 +175,11 @@ async def an_overrun_is_ended(bench: Bench) -> None:
     await bench.settle()
 
 
+@story(
+    {**WAITING, "r3": "n3"},
+    [PROMISED, moved("by 1970-01-01T00:16:40Z", "node n2 was deleted")],
+    id="a lost node moves it",
+)
 async def a_lost_node_moves_it(bench: Bench) -> None:
     await scene(bench)
     bench.node("n3", gpus=2)
@@ -126,6 +188,14 @@ async def a_lost_node_moves_it(bench: Bench) -> None:
     await bench.settle(2)
 
 
+@story(
+    {**WAITING, "urgent": "n1"},
+    [
+        PROMISED,
+        moved("by 1970-01-01T00:10:03Z", "ns/urgent, which has precedence, took its capacity"),
+    ],
+    id="a higher priority moves it",
+)
 async def a_higher_priority_goes_first(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "urgent", "500s", priority=10, preemptionPolicy="Never")
@@ -133,6 +203,7 @@ async def a_higher_priority_goes_first(bench: Bench) -> None:
     await bench.settle(2)
 
 
+@story({"r1": "n1", "p": ""}, [], id="nothing is promised on the unknown")
 async def nobody_says_how_long(bench: Bench) -> None:
     bench.scheduler.adopt(backfill())
     bench.node("n1", gpus=2)
@@ -142,114 +213,9 @@ async def nobody_says_how_long(bench: Bench) -> None:
     await bench.settle(2)
 
 
-WAITING = {"r1": "n1", "r2": "n2", "g0": "", "g1": ""}
-PROMISED = (
-    "StartEstimated",
-    "pod group ns/g is expected to start by 1970-01-01T00:06:40Z, when ns/r1, ns/r2 have ended",
-)
-
-
-def moved(when: str, why: str) -> tuple[str, str]:
-    return "StartDelayed", f"pod group ns/g is expected to start {when}: {why}"
-
-
 @pytest.mark.parametrize(
     ("story", "nodes", "told"),
-    [
-        pytest.param(the_time_is_told, WAITING, [PROMISED], id="the time is told"),
-        pytest.param(
-            short_work_goes_ahead,
-            {**WAITING, "short": "n1"},
-            [PROMISED],
-            id="work that ends before goes ahead",
-        ),
-        pytest.param(
-            long_work_waits, {**WAITING, "long": ""}, [PROMISED], id="work that ends later waits"
-        ),
-        pytest.param(
-            a_guarantee_goes_before_a_promise,
-            {**WAITING, "first": "n1", "second": ""},
-            [PROMISED],
-            id="a guarantee goes before a promise, as far as it goes",
-        ),
-        pytest.param(
-            work_of_unknown_length_waits,
-            {**WAITING, "unknown": ""},
-            [PROMISED],
-            id="work of unknown length waits",
-        ),
-        pytest.param(
-            long_work_goes_elsewhere,
-            {**WAITING, "long": "n3"},
-            [PROMISED],
-            id="other room is open to everybody",
-        ),
-        pytest.param(
-            room_to_spare_is_open,
-            {"r1": "n1", "r2": "n1", "p": "", "long": "n1"},
-            [
-                (
-                    "StartEstimated",
-                    "pod ns/p is expected to start by 1970-01-01T00:06:40Z,"
-                    " when ns/r2, ns/r1 have ended",
-                )
-            ],
-            id="room on its nodes that it will not need is open",
-        ),
-        pytest.param(
-            a_type_says_how_long,
-            {**WAITING, "typed": "n1"},
-            [PROMISED],
-            id="the policy knows how long work of a type runs",
-        ),
-        pytest.param(
-            the_unit_starts_in_time,
-            {"g0": "n1", "g1": "n2", "long": ""},
-            [PROMISED],
-            id="the unit starts in time",
-        ),
-        pytest.param(
-            an_overrun_moves_it,
-            {"r1": "n1", "g0": "", "g1": ""},
-            [
-                PROMISED,
-                moved("by 1970-01-01T00:07:53Z", "ns/r1 overran its expected duration"),
-            ],
-            id="work that overruns moves it",
-        ),
-        pytest.param(
-            an_overrun_is_ended,
-            {"g0": "n1", "g1": "n2"},
-            [
-                PROMISED,
-                moved(
-                    "at a time not known yet",
-                    "ns/filler overran its expected duration and is evicted",
-                ),
-            ],
-            id="backfill that overruns is ended where the policy says so",
-        ),
-        pytest.param(
-            a_lost_node_moves_it,
-            {**WAITING, "r3": "n3"},
-            [PROMISED, moved("by 1970-01-01T00:16:40Z", "node n2 was deleted")],
-            id="a lost node moves it",
-        ),
-        pytest.param(
-            a_higher_priority_goes_first,
-            {**WAITING, "urgent": "n1"},
-            [
-                PROMISED,
-                moved(
-                    "by 1970-01-01T00:10:03Z", "ns/urgent, which has precedence, took its capacity"
-                ),
-            ],
-            id="a higher priority moves it",
-        ),
-        pytest.param(
-            nobody_says_how_long, {"r1": "n1", "p": ""}, [], id="nothing is promised on the unknown"
-        ),
-    ],
+    story.rows,
 )
 def test_stories(story: Story, nodes: dict[str, str], told: list[tuple[str, str]]) -> None:
     bench = play(story)

@@ -9,6 +9,7 @@ from cluster import errors
 from policies.documents.reservation import Place
 from scheduler.tenancy.reservation import controller
 from tests.unit.scheduler.bench import Bench, an_owner
+from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.builders import MEMBER_RESOURCES, leader, member, settle_gang
 from tests.unit.scheduler.tenancy.fake_reservations import follow
 from tests.unit.scheduler.tenancy.leader_gang import (
@@ -30,18 +31,24 @@ pytestmark = pytest.mark.timeout(30)
 Json = dict[str, Any]
 
 
+story = Stories()
+
+
+@story("", 0, [], id="a deletion fails and is tried again")
 async def a_deletion_fails(scene: Scene) -> None:
     scene.shelf.delete_faults.extend([errors.Retry("no answer"), errors.Retry("no answer")])
     await the_leader_goes(scene)
     await follow(scene.bench)
 
 
+@story("", 0, [], id="creation is refused: nobody is bound")
 async def creation_is_refused(scene: Scene) -> None:
     scene.shelf.faults.append(errors.Refused("may not"))
     leader(scene.bench, "a", 3)
     await settle_gang(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="refused and tried again")
 async def refused_and_tried_again(scene: Scene) -> None:
     await creation_is_refused(scene)
     await scene.bench.settle(2.0)
@@ -49,11 +56,13 @@ async def refused_and_tried_again(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="an answer is lost")
 async def an_answer_is_lost(scene: Scene) -> None:
     scene.shelf.faults.append(errors.Retry("no answer"))
     await a_driver_waits(scene)
 
 
+@story("", 0, [], id="the bind fails: the room is open")
 async def the_bind_fails(scene: Scene) -> None:
     scene.bench.api.faults.append(errors.Refused("may not"))
     leader(scene.bench, "a", 3)
@@ -61,6 +70,7 @@ async def the_bind_fails(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="another scheduler wrote while this one took over")
 async def another_wrote_while_this_one_took_over(scene: Scene) -> None:
     """The one that led wrote its object and bound the leader when this one had begun."""
     await a_driver_waits(scene)
@@ -74,6 +84,7 @@ async def another_wrote_while_this_one_took_over(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="another scheduler takes over")
 async def another_takes_over(scene: Scene) -> None:
     await a_driver_waits(scene)
     scene.take_over()
@@ -81,6 +92,7 @@ async def another_takes_over(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-2 a-driver", 0, [], id="members come after that")
 async def members_come_after_a_take_over(scene: Scene) -> None:
     await another_takes_over(scene)
     member(scene.bench, "a", 1, 3)
@@ -88,6 +100,7 @@ async def members_come_after_a_take_over(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-driver", 1, ONE, id="taken over with a member that no status shows")
 async def taken_over_with_a_member_that_no_status_shows(scene: Scene) -> None:
     await a_driver_waits(scene)
     member(scene.bench, "a", 1, 3)
@@ -96,6 +109,7 @@ async def taken_over_with_a_member_that_no_status_shows(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-driver", 1, ONE, id="taken over with a member on one of two nodes")
 async def taken_over_with_a_member_on_one_of_two_nodes(scene: Scene) -> None:
     scene.node("n", "2")
     scene.node("m", "1")
@@ -109,12 +123,14 @@ async def taken_over_before_the_leader_was_bound(scene: Scene) -> None:
     await scene.bench.settle()
 
 
+@story("a-driver", 2, TWO, id="taken over before the leader was bound")
 async def planned_anew_after_that(scene: Scene) -> None:
     await taken_over_before_the_leader_was_bound(scene)
     await settle_gang(scene.bench)
     await follow(scene.bench)
 
 
+@story("a-driver", 0, [], id="taken over as the leader ends")
 async def taken_over_while_the_leader_ends(scene: Scene) -> None:
     await a_driver_waits(scene)
     scene.bench.api.pods["a-driver"]["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
@@ -122,6 +138,7 @@ async def taken_over_while_the_leader_ends(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-2 a-driver", 0, [], id="taken over, and nothing is taken apart")
 async def members_come_long_after_a_take_over(scene: Scene) -> None:
     await a_driver_waits(scene)
     scene.bench.api.pods["a-driver"]["metadata"]["ownerReferences"] = [an_owner()]
@@ -133,11 +150,13 @@ async def members_come_long_after_a_take_over(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="a status fails and is tried again")
 async def a_status_fails(scene: Scene) -> None:
     scene.shelf.status_faults.append(errors.Retry("no answer"))
     await a_driver_waits(scene)
 
 
+@story("a-driver", 0, TWO, id="a standby keeps nothing")
 async def a_standby_keeps_nothing(scene: Scene) -> None:
     await a_driver_waits(scene)
     scene.take_over()
@@ -145,11 +164,13 @@ async def a_standby_keeps_nothing(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("", 0, [], id="the kind is missing")
 async def the_kind_is_missing(scene: Scene) -> None:
     scene.bench.scheduler.tenancy.reservations_served(False)
     await a_driver_waits(scene)
 
 
+@story("a-driver", 2, TWO, id="the kind is installed later")
 async def the_kind_is_installed_later(scene: Scene) -> None:
     await the_kind_is_missing(scene)
     scene.bench.scheduler.tenancy.reservations_served(True)
@@ -160,65 +181,17 @@ async def the_kind_is_installed_later(scene: Scene) -> None:
 @pytest.mark.parametrize(
     ("story", "placed", "kept", "told"),
     [
+        *story.rows,
         pytest.param(a_driver_waits, "a-driver", 2, TWO, id="written for a driver"),
         pytest.param(a_member_comes, "a-1 a-driver", 1, ONE, id="a member takes over"),
         pytest.param(all_members_come, "a-1 a-2 a-driver", 0, [], id="all members have come"),
         pytest.param(the_leader_goes, "", 0, [], id="the leader goes"),
-        pytest.param(a_deletion_fails, "", 0, [], id="a deletion fails and is tried again"),
-        pytest.param(creation_is_refused, "", 0, [], id="creation is refused: nobody is bound"),
-        pytest.param(refused_and_tried_again, "a-driver", 2, TWO, id="refused and tried again"),
-        pytest.param(an_answer_is_lost, "a-driver", 2, TWO, id="an answer is lost"),
-        pytest.param(the_bind_fails, "", 0, [], id="the bind fails: the room is open"),
         pytest.param(
             taken_over_when_the_leader_is_gone, "next", 0, [], id="the leader went, nobody led"
-        ),
-        pytest.param(
-            another_wrote_while_this_one_took_over,
-            "a-driver",
-            2,
-            TWO,
-            id="another scheduler wrote while this one took over",
         ),
         pytest.param(nobody_comes, "a-driver", 0, [], id="nobody comes"),
         pytest.param(
             somebody_deletes_the_object, "a-driver", 0, [], id="somebody deletes the object"
-        ),
-        pytest.param(another_takes_over, "a-driver", 2, TWO, id="another scheduler takes over"),
-        pytest.param(
-            members_come_after_a_take_over, "a-1 a-2 a-driver", 0, [], id="members come after that"
-        ),
-        pytest.param(
-            taken_over_with_a_member_that_no_status_shows,
-            "a-1 a-driver",
-            1,
-            ONE,
-            id="taken over with a member that no status shows",
-        ),
-        pytest.param(
-            taken_over_with_a_member_on_one_of_two_nodes,
-            "a-1 a-driver",
-            1,
-            ONE,
-            id="taken over with a member on one of two nodes",
-        ),
-        pytest.param(
-            planned_anew_after_that, "a-driver", 2, TWO, id="taken over before the leader was bound"
-        ),
-        pytest.param(
-            taken_over_while_the_leader_ends, "a-driver", 0, [], id="taken over as the leader ends"
-        ),
-        pytest.param(
-            members_come_long_after_a_take_over,
-            "a-1 a-2 a-driver",
-            0,
-            [],
-            id="taken over, and nothing is taken apart",
-        ),
-        pytest.param(a_status_fails, "a-driver", 2, TWO, id="a status fails and is tried again"),
-        pytest.param(a_standby_keeps_nothing, "a-driver", 0, TWO, id="a standby keeps nothing"),
-        pytest.param(the_kind_is_missing, "", 0, [], id="the kind is missing"),
-        pytest.param(
-            the_kind_is_installed_later, "a-driver", 2, TWO, id="the kind is installed later"
         ),
     ],
 )

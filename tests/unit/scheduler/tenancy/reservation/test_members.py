@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.unit.scheduler.bench import Bench
+from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.builders import (
     MEMBER_RESOURCES,
     leader,
@@ -19,12 +20,17 @@ pytestmark = pytest.mark.timeout(30)
 Story = Callable[[Bench], Awaitable[None]]
 
 
+story = Stories()
+
+
+@story("a-driver", 2, id="a driver goes first")
 async def a_driver_goes_first(bench: Bench) -> None:
     bench.node("n", cpu="4")
     leader(bench, "a", 3)
     await settle_gang(bench)
 
 
+@story("a-driver small", 2, id="nobody takes the room")
 async def nobody_takes_what_is_kept(bench: Bench) -> None:
     await a_driver_goes_first(bench)
     bench.pod("thief", cpu="2")
@@ -32,6 +38,7 @@ async def nobody_takes_what_is_kept(bench: Bench) -> None:
     await bench.settle(1.0)
 
 
+@story("a-1 a-2 a-driver small", 0, id="members take over")
 async def members_take_over_one_by_one(bench: Bench) -> None:
     await nobody_takes_what_is_kept(bench)
     member(bench, "a", 1, 3)
@@ -40,6 +47,7 @@ async def members_take_over_one_by_one(bench: Bench) -> None:
     await bench.settle()
 
 
+@story("a-1 a-2 a-driver", 0, id="two jobs and room for one: one runs, the other waits")
 async def two_jobs_and_room_for_one(bench: Bench) -> None:
     bench.node("n", cpu="5")
     leader(bench, "a", 3)
@@ -51,6 +59,7 @@ async def two_jobs_and_room_for_one(bench: Bench) -> None:
     await bench.settle(5.0)
 
 
+@story("b-driver", 2, id="the first job ends")
 async def the_first_job_ends(bench: Bench) -> None:
     await two_jobs_and_room_for_one(bench)
     for name in ("a-driver", "a-1", "a-2"):
@@ -59,6 +68,7 @@ async def the_first_job_ends(bench: Bench) -> None:
     await bench.settle()
 
 
+@story("small thief", 0, id="the leader goes")
 async def the_leader_goes(bench: Bench) -> None:
     await nobody_takes_what_is_kept(bench)
     bench.delete("a-driver")
@@ -66,18 +76,21 @@ async def the_leader_goes(bench: Bench) -> None:
     await bench.settle(10.0)
 
 
+@story("a-driver small thief", 0, id="nobody comes")
 async def nobody_comes(bench: Bench) -> None:
     await nobody_takes_what_is_kept(bench)
     await bench.settle(601.0)
     await bench.settle(10.0)
 
 
+@story("", 0, id="members larger than their leader")
 async def members_are_larger_than_their_leader(bench: Bench) -> None:
     bench.node("n", cpu="5")
     leader(bench, "a", 3, annotations={MEMBER_RESOURCES: "cpu=3,memory=1Gi"})
     await settle_gang(bench)
 
 
+@story("a-driver", 2, id="quota counts them")
 async def a_quota_counts_members_to_come(bench: Bench) -> None:
     bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
     tenant = {"tenant.kubenexus.io/name": "t"}
@@ -88,6 +101,7 @@ async def a_quota_counts_members_to_come(bench: Bench) -> None:
     await bench.settle(1.0)
 
 
+@story("next", 0, id="a node goes, and no quota is lost")
 async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
     bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
     tenant = {"tenant.kubenexus.io/name": "t"}
@@ -102,6 +116,7 @@ async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
     await bench.settle()
 
 
+@story("a-1 a-2 a-driver", 0, id="all come at once")
 async def all_come_at_once(bench: Bench) -> None:
     bench.node("n", cpu="4")
     leader(bench, "a", 3)
@@ -110,6 +125,7 @@ async def all_come_at_once(bench: Bench) -> None:
     await bench.settle()
 
 
+@story("a-driver low-3", 2, id="others go for the whole gang")
 async def others_go_for_the_whole_gang(bench: Bench) -> None:
     bench.node("n", cpu="4")
     for number in range(4):
@@ -122,6 +138,7 @@ async def others_go_for_the_whole_gang(bench: Bench) -> None:
     await settle_gang(bench)
 
 
+@story("high-0 high-1 high-2 low", 0, id="nobody goes for a leader alone")
 async def nobody_goes_for_a_leader_alone(bench: Bench) -> None:
     bench.node("n", cpu="4")
     for number in range(3):
@@ -134,39 +151,7 @@ async def nobody_goes_for_a_leader_alone(bench: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("story", "placed", "kept"),
-    [
-        pytest.param(a_driver_goes_first, "a-driver", 2, id="a driver goes first"),
-        pytest.param(nobody_takes_what_is_kept, "a-driver small", 2, id="nobody takes the room"),
-        pytest.param(
-            members_take_over_one_by_one, "a-1 a-2 a-driver small", 0, id="members take over"
-        ),
-        pytest.param(
-            two_jobs_and_room_for_one,
-            "a-1 a-2 a-driver",
-            0,
-            id="two jobs and room for one: one runs, the other waits",
-        ),
-        pytest.param(the_first_job_ends, "b-driver", 2, id="the first job ends"),
-        pytest.param(the_leader_goes, "small thief", 0, id="the leader goes"),
-        pytest.param(nobody_comes, "a-driver small thief", 0, id="nobody comes"),
-        pytest.param(
-            members_are_larger_than_their_leader, "", 0, id="members larger than their leader"
-        ),
-        pytest.param(a_quota_counts_members_to_come, "a-driver", 2, id="quota counts them"),
-        pytest.param(
-            a_node_goes_with_what_was_kept_on_it, "next", 0, id="a node goes, and no quota is lost"
-        ),
-        pytest.param(
-            others_go_for_the_whole_gang, "a-driver low-3", 2, id="others go for the whole gang"
-        ),
-        pytest.param(
-            nobody_goes_for_a_leader_alone,
-            "high-0 high-1 high-2 low",
-            0,
-            id="nobody goes for a leader alone",
-        ),
-        pytest.param(all_come_at_once, "a-1 a-2 a-driver", 0, id="all come at once"),
-    ],
+    story.rows,
 )
 def test_stories(story: Story, placed: str, kept: int) -> None:
     async def run() -> Bench:

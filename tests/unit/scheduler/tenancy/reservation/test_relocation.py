@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from cluster import errors
+from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.builders import MEMBER_RESOURCES, leader, member, settle_gang
 from tests.unit.scheduler.tenancy.fake_reservations import follow
 from tests.unit.scheduler.tenancy.leader_gang import (
@@ -25,6 +26,16 @@ from tests.unit.scheduler.tenancy.leader_gang import (
 pytestmark = pytest.mark.timeout(30)
 
 
+ENDED = "released the capacity reserved for pending members of pod group a: "
+
+MOVED = "moved the capacity reserved for pending members of pod group a to"
+
+INCOMPLETE = "reserved capacity for 1 of 2 pending members of pod group a; searching for the rest"
+story = Stories()
+reports = Stories()
+
+
+@story("a-driver", 2, TWO, id="a member's bind fails: its place is kept")
 async def a_members_bind_fails(scene: Scene) -> None:
     """A thief is there at once, and the room is free as far as pods go."""
     await a_driver_waits(scene)
@@ -34,6 +45,7 @@ async def a_members_bind_fails(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-driver", 1, ONE, id="the last member's bind fails: its place is kept")
 async def the_last_members_bind_fails(scene: Scene) -> None:
     await a_member_comes(scene)
     scene.bench.api.faults.append(errors.Conflict("try again"))
@@ -42,12 +54,18 @@ async def the_last_members_bind_fails(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-2 a-driver", 0, [], id="it is bound later")
+@reports(
+    ["ReservationEnded a-driver", f"{ENDED}all members exist"],
+    id="all came, the last one after its bind had failed",
+)
 async def it_is_bound_later(scene: Scene) -> None:
     await the_last_members_bind_fails(scene)
     await scene.bench.settle(2.0)
     await follow(scene.bench)
 
 
+@story("a-1 a-3 a-driver", 0, [], id="its pod goes and another comes")
 async def its_pod_is_made_anew(scene: Scene) -> None:
     await the_last_members_bind_fails(scene)
     scene.bench.delete("a-2")
@@ -58,6 +76,7 @@ async def its_pod_is_made_anew(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-2 a-driver", 0, [], id="one more than needed fails: nothing is kept for it")
 async def one_more_than_needed_fails(scene: Scene) -> None:
     """Bound one after the other in their order: the last is the one that fails."""
     await a_driver_waits(scene)
@@ -67,6 +86,7 @@ async def one_more_than_needed_fails(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-2 a-driver", 0, [], id="taken over after a member's bind failed")
 async def taken_over_after_a_members_bind_failed(scene: Scene) -> None:
     await the_last_members_bind_fails(scene)
     scene.take_over()
@@ -82,12 +102,22 @@ async def a_driver_and_two_nodes(scene: Scene, cpu: str = "3") -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 1, SHORT, id="a node goes, and there is no room")
+@reports(
+    ["ReservationIncomplete a-driver", f"{INCOMPLETE}: node m was deleted"],
+    id="a node goes, and there is no room",
+)
 async def a_node_goes(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     scene.drop_node("m")
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="a node goes, another has room")
+@reports(
+    ["ReservationMoved a-driver", f"{MOVED} n, o: node m was deleted"],
+    id="a node goes, another has room",
+)
 async def a_node_goes_and_there_is_another(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     scene.node("o", "1")
@@ -96,6 +126,16 @@ async def a_node_goes_and_there_is_another(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="a node goes, another comes")
+@reports(
+    [
+        "ReservationIncomplete a-driver",
+        f"{INCOMPLETE}: node m was deleted",
+        "ReservationMoved a-driver",
+        f"{MOVED} n, o: capacity became free",
+    ],
+    id="room comes later",
+)
 async def a_node_comes_later(scene: Scene) -> None:
     await a_node_goes(scene)
     scene.bench.pod("thief", cpu="1", created="2025-01-01T00:00:00Z")
@@ -104,6 +144,7 @@ async def a_node_comes_later(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="a node goes, room comes later")
 async def room_comes_later(scene: Scene) -> None:
     scene.bench.pod("before", cpu="1", node="n")
     await a_driver_and_two_nodes(scene, "4")
@@ -114,6 +155,11 @@ async def room_comes_later(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="a node is cordoned")
+@reports(
+    ["ReservationMoved a-driver", f"{MOVED} n, o: node m no longer accepts such pods"],
+    id="a node is cordoned",
+)
 async def a_node_is_cordoned(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     scene.node("o", "1")
@@ -121,6 +167,7 @@ async def a_node_is_cordoned(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 1, SHORT, id="a node is not ready")
 async def a_node_is_not_ready(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -128,6 +175,7 @@ async def a_node_is_not_ready(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="the node is ready again")
 async def the_node_is_ready_again(scene: Scene) -> None:
     await a_node_is_not_ready(scene)
     scene.bench.pod("thief", cpu="1", created="2025-01-01T00:00:00Z")
@@ -135,6 +183,7 @@ async def the_node_is_ready_again(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 1, SHORT, id="members come while places are missing")
 async def members_come_while_places_are_missing(scene: Scene) -> None:
     """None of them starts before all have a place."""
     await a_node_goes(scene)
@@ -145,6 +194,7 @@ async def members_come_while_places_are_missing(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-2 a-driver", 0, [], id="and then a node comes")
 async def and_then_a_node_comes(scene: Scene) -> None:
     await members_come_while_places_are_missing(scene)
     scene.node("o", "1")
@@ -153,6 +203,7 @@ async def and_then_a_node_comes(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-1 a-driver", 1, ONE, id="one comes, and then a node")
 async def one_comes_and_then_a_node(scene: Scene) -> None:
     await a_node_goes(scene)
     member(scene.bench, "a", 1, 3)
@@ -161,6 +212,7 @@ async def one_comes_and_then_a_node(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="taken over while places are missing")
 async def taken_over_while_places_are_missing(scene: Scene) -> None:
     await a_node_goes(scene)
     scene.take_over()
@@ -169,6 +221,7 @@ async def taken_over_while_places_are_missing(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("a-driver", 2, TWO, id="a node went while nobody led")
 async def a_node_went_while_nobody_led(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     del scene.nodes["m"]
@@ -177,6 +230,7 @@ async def a_node_went_while_nobody_led(scene: Scene) -> None:
     await follow(scene.bench)
 
 
+@story("", 0, [], id="the leader goes while places are missing")
 async def the_leader_goes_while_places_are_missing(scene: Scene) -> None:
     await a_node_goes(scene)
     scene.bench.delete("a-driver")
@@ -185,73 +239,7 @@ async def the_leader_goes_while_places_are_missing(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("story", "placed", "kept", "told"),
-    [
-        pytest.param(
-            a_members_bind_fails, "a-driver", 2, TWO, id="a member's bind fails: its place is kept"
-        ),
-        pytest.param(
-            the_last_members_bind_fails,
-            "a-1 a-driver",
-            1,
-            ONE,
-            id="the last member's bind fails: its place is kept",
-        ),
-        pytest.param(it_is_bound_later, "a-1 a-2 a-driver", 0, [], id="it is bound later"),
-        pytest.param(
-            its_pod_is_made_anew, "a-1 a-3 a-driver", 0, [], id="its pod goes and another comes"
-        ),
-        pytest.param(
-            one_more_than_needed_fails,
-            "a-1 a-2 a-driver",
-            0,
-            [],
-            id="one more than needed fails: nothing is kept for it",
-        ),
-        pytest.param(
-            taken_over_after_a_members_bind_failed,
-            "a-1 a-2 a-driver",
-            0,
-            [],
-            id="taken over after a member's bind failed",
-        ),
-        pytest.param(a_node_goes, "a-driver", 1, SHORT, id="a node goes, and there is no room"),
-        pytest.param(
-            a_node_goes_and_there_is_another, "a-driver", 2, TWO, id="a node goes, another has room"
-        ),
-        pytest.param(a_node_comes_later, "a-driver", 2, TWO, id="a node goes, another comes"),
-        pytest.param(room_comes_later, "a-driver", 2, TWO, id="a node goes, room comes later"),
-        pytest.param(a_node_is_cordoned, "a-driver", 2, TWO, id="a node is cordoned"),
-        pytest.param(a_node_is_not_ready, "a-driver", 1, SHORT, id="a node is not ready"),
-        pytest.param(the_node_is_ready_again, "a-driver", 2, TWO, id="the node is ready again"),
-        pytest.param(
-            members_come_while_places_are_missing,
-            "a-driver",
-            1,
-            SHORT,
-            id="members come while places are missing",
-        ),
-        pytest.param(and_then_a_node_comes, "a-1 a-2 a-driver", 0, [], id="and then a node comes"),
-        pytest.param(
-            one_comes_and_then_a_node, "a-1 a-driver", 1, ONE, id="one comes, and then a node"
-        ),
-        pytest.param(
-            taken_over_while_places_are_missing,
-            "a-driver",
-            2,
-            TWO,
-            id="taken over while places are missing",
-        ),
-        pytest.param(
-            a_node_went_while_nobody_led, "a-driver", 2, TWO, id="a node went while nobody led"
-        ),
-        pytest.param(
-            the_leader_goes_while_places_are_missing,
-            "",
-            0,
-            [],
-            id="the leader goes while places are missing",
-        ),
-    ],
+    story.rows,
 )
 def test_stories(story: Story, placed: str, kept: int, told: list[tuple[str, str]]) -> None:
     async def run() -> Scene:
@@ -280,24 +268,17 @@ def test_a_place_is_written_down_until_its_member_is_bound() -> None:
     assert (found[0], found[-1]) == ((2, ""), (1, "n"))
 
 
-ENDED = "released the capacity reserved for pending members of pod group a: "
 GONE = "its leader ended, or is not bound and is planned again"
-MOVED = "moved the capacity reserved for pending members of pod group a to"
-INCOMPLETE = "reserved capacity for 1 of 2 pending members of pod group a; searching for the rest"
 
 
 @pytest.mark.parametrize(
     ("story", "told"),
     [
+        *reports.rows,
         pytest.param(
             all_members_come,
             ["ReservationEnded a-driver", f"{ENDED}all members exist"],
             id="all came",
-        ),
-        pytest.param(
-            it_is_bound_later,
-            ["ReservationEnded a-driver", f"{ENDED}all members exist"],
-            id="all came, the last one after its bind had failed",
         ),
         pytest.param(
             somebody_deletes_the_object,
@@ -319,31 +300,6 @@ INCOMPLETE = "reserved capacity for 1 of 2 pending members of pod group a; searc
             taken_over_when_the_leader_is_gone,
             ["ReservationEnded OBJECT", f"{ENDED}{GONE}"],
             id="the leader went while nobody led",
-        ),
-        pytest.param(
-            a_node_goes,
-            ["ReservationIncomplete a-driver", f"{INCOMPLETE}: node m was deleted"],
-            id="a node goes, and there is no room",
-        ),
-        pytest.param(
-            a_node_goes_and_there_is_another,
-            ["ReservationMoved a-driver", f"{MOVED} n, o: node m was deleted"],
-            id="a node goes, another has room",
-        ),
-        pytest.param(
-            a_node_is_cordoned,
-            ["ReservationMoved a-driver", f"{MOVED} n, o: node m no longer accepts such pods"],
-            id="a node is cordoned",
-        ),
-        pytest.param(
-            a_node_comes_later,
-            [
-                "ReservationIncomplete a-driver",
-                f"{INCOMPLETE}: node m was deleted",
-                "ReservationMoved a-driver",
-                f"{MOVED} n, o: capacity became free",
-            ],
-            id="room comes later",
         ),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster import errors
+from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.fake_reservations import follow
 from tests.unit.scheduler.tenancy.reservation.tenant_scene import TenantReservationScene, at
 
@@ -18,6 +19,10 @@ Json = dict[str, Any]
 Story = Callable[[TenantReservationScene], Awaitable[None]]
 
 
+story = Stories()
+
+
+@story("small", ["Active 3 x cpu 2 (cpu 6 free)"], id="an amount is kept")
 async def an_amount_is_kept(scene: TenantReservationScene) -> None:
     scene.reserve(count=3, resources={"cpu": "2"})
     await scene.bench.settle()
@@ -26,18 +31,21 @@ async def an_amount_is_kept(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("", ["Active 3 x cpu 2 (cpu 6 free)"], id="a status fails and is tried again")
 async def a_status_fails(scene: TenantReservationScene) -> None:
     scene.shelf.status_faults.append(errors.Retry("no answer"))
     scene.reserve(count=3, resources={"cpu": "2"})
     await follow(scene.bench)
 
 
+@story("mine small", ["Active 3 x cpu 2 (cpu 3 free)"], id="the tenant uses it")
 async def the_tenant_uses_it(scene: TenantReservationScene) -> None:
     await an_amount_is_kept(scene)
     scene.pod("mine", "3", tenant="t")
     await follow(scene.bench)
 
 
+@story("small", ["Active 3 x cpu 2 (cpu 6 free)"], id="it grows back")
 async def it_grows_back(scene: TenantReservationScene) -> None:
     await the_tenant_uses_it(scene)
     scene.bench.delete("mine")
@@ -46,11 +54,19 @@ async def it_grows_back(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story(
+    "",
+    [
+        "Active 2 x cpu 3 (cpu 6 free) reserved capacity for 2 of 5; the rest follows as it becomes free"
+    ],
+    id="more than there is",
+)
 async def more_than_there_is(scene: TenantReservationScene) -> None:
     scene.reserve(count=5, resources={"cpu": "3"})
     await follow(scene.bench)
 
 
+@story("", ["Active 5 x cpu 3 (cpu 15 free)"], id="places found later")
 async def places_found_later(scene: TenantReservationScene) -> None:
     await more_than_there_is(scene)
     scene.bench.node("o", cpu="9")
@@ -58,6 +74,7 @@ async def places_found_later(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("a b mine", ["Active 1 node (cpu 1, memory 16Gi free)"], id="whole nodes by label")
 async def whole_nodes_by_label(scene: TenantReservationScene) -> None:
     scene.reserve(nodeSelector={"disk": "fast"})
     await scene.bench.settle()
@@ -67,6 +84,7 @@ async def whole_nodes_by_label(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("a b c mine", ["Active 0 nodes no node matches"], id="a node is not meant any more")
 async def a_node_is_not_meant_any_more(scene: TenantReservationScene) -> None:
     await whole_nodes_by_label(scene)
     scene.bench.node("m", cpu="6")
@@ -74,6 +92,7 @@ async def a_node_is_not_meant_any_more(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("before", ["Active 1 x cpu 2 (cpu 2 free)"], id="the tenant was there before")
 async def the_tenant_was_there_before(scene: TenantReservationScene) -> None:
     started = {"startTime": at(10.0)}
     scene.pod("before", "2", tenant="t", node="m", status=started)
@@ -81,6 +100,11 @@ async def the_tenant_was_there_before(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story(
+    "mine",
+    ["Active 1 x cpu 2 (nothing free)", "Active 1 x cpu 2 (cpu 1 free)"],
+    id="two for one tenant",
+)
 async def two_for_one_tenant(scene: TenantReservationScene) -> None:
     scene.reserve("q", nodes=["m"], resources={"cpu": "2"})
     scene.reserve("r", nodes=["m"], resources={"cpu": "2"})
@@ -90,6 +114,7 @@ async def two_for_one_tenant(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("", ["Active 1 node (cpu 4, memory 16Gi free)"], id="a node with somebody on it, who goes")
 async def a_named_node_with_somebody_on_it(scene: TenantReservationScene) -> None:
     scene.bench.drop_node("n")
     scene.pod("before", "2")
@@ -103,6 +128,7 @@ async def a_named_node_with_somebody_on_it(scene: TenantReservationScene) -> Non
     await follow(scene.bench)
 
 
+@story("early", ["Pending waits for ns/early (no known end)"], id="not yet")
 async def not_yet(scene: TenantReservationScene) -> None:
     scene.reserve(nodes=["m", "n"], **{"from": at(500.0)})
     scene.pod("early", "4")
@@ -111,6 +137,11 @@ async def not_yet(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story(
+    "early",
+    ["Active 2 nodes (cpu 4, memory 32Gi free) waits for ns/early (no known end)"],
+    id="its time comes",
+)
 async def its_time_comes(scene: TenantReservationScene) -> None:
     await not_yet(scene)
     await scene.bench.settle(500.0)
@@ -118,6 +149,7 @@ async def its_time_comes(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("early late", ["Expired"], id="its time ends")
 async def its_time_ends(scene: TenantReservationScene) -> None:
     await its_time_comes(scene)
     await scene.bench.settle(500.0)
@@ -125,6 +157,7 @@ async def its_time_ends(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("large small", [], id="it is deleted")
 async def it_is_deleted(scene: TenantReservationScene) -> None:
     await an_amount_is_kept(scene)
     scene.delete()
@@ -132,6 +165,7 @@ async def it_is_deleted(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
+@story("mine small", ["Active 3 x cpu 2 (cpu 3 free)"], id="another scheduler takes over")
 async def another_scheduler_takes_over(scene: TenantReservationScene) -> None:
     await the_tenant_uses_it(scene)
     scene.take_over()
@@ -141,80 +175,7 @@ async def another_scheduler_takes_over(scene: TenantReservationScene) -> None:
 
 @pytest.mark.parametrize(
     ("story", "placed", "told"),
-    [
-        pytest.param(
-            an_amount_is_kept, "small", ["Active 3 x cpu 2 (cpu 6 free)"], id="an amount is kept"
-        ),
-        pytest.param(
-            a_status_fails,
-            "",
-            ["Active 3 x cpu 2 (cpu 6 free)"],
-            id="a status fails and is tried again",
-        ),
-        pytest.param(
-            the_tenant_uses_it,
-            "mine small",
-            ["Active 3 x cpu 2 (cpu 3 free)"],
-            id="the tenant uses it",
-        ),
-        pytest.param(it_grows_back, "small", ["Active 3 x cpu 2 (cpu 6 free)"], id="it grows back"),
-        pytest.param(
-            more_than_there_is,
-            "",
-            [
-                "Active 2 x cpu 3 (cpu 6 free) reserved capacity for 2 of 5; the rest follows as it becomes free"
-            ],
-            id="more than there is",
-        ),
-        pytest.param(
-            places_found_later, "", ["Active 5 x cpu 3 (cpu 15 free)"], id="places found later"
-        ),
-        pytest.param(
-            whole_nodes_by_label,
-            "a b mine",
-            ["Active 1 node (cpu 1, memory 16Gi free)"],
-            id="whole nodes by label",
-        ),
-        pytest.param(
-            a_node_is_not_meant_any_more,
-            "a b c mine",
-            ["Active 0 nodes no node matches"],
-            id="a node is not meant any more",
-        ),
-        pytest.param(
-            the_tenant_was_there_before,
-            "before",
-            ["Active 1 x cpu 2 (cpu 2 free)"],
-            id="the tenant was there before",
-        ),
-        pytest.param(
-            two_for_one_tenant,
-            "mine",
-            ["Active 1 x cpu 2 (nothing free)", "Active 1 x cpu 2 (cpu 1 free)"],
-            id="two for one tenant",
-        ),
-        pytest.param(
-            a_named_node_with_somebody_on_it,
-            "",
-            ["Active 1 node (cpu 4, memory 16Gi free)"],
-            id="a node with somebody on it, who goes",
-        ),
-        pytest.param(not_yet, "early", ["Pending waits for ns/early (no known end)"], id="not yet"),
-        pytest.param(
-            its_time_comes,
-            "early",
-            ["Active 2 nodes (cpu 4, memory 32Gi free) waits for ns/early (no known end)"],
-            id="its time comes",
-        ),
-        pytest.param(its_time_ends, "early late", ["Expired"], id="its time ends"),
-        pytest.param(it_is_deleted, "large small", [], id="it is deleted"),
-        pytest.param(
-            another_scheduler_takes_over,
-            "mine small",
-            ["Active 3 x cpu 2 (cpu 3 free)"],
-            id="another scheduler takes over",
-        ),
-    ],
+    story.rows,
 )
 def test_stories(story: Story, placed: str, told: list[str]) -> None:
     async def run() -> TenantReservationScene:

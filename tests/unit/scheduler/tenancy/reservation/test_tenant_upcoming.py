@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.scheduler.stories import Stories
 from tests.unit.scheduler.tenancy.fake_reservations import follow
 from tests.unit.scheduler.tenancy.reservation.tenant_scene import TenantReservationScene, at
 
@@ -61,24 +62,31 @@ async def its_time_comes(scene: TenantReservationScene) -> None:
 # --- whole nodes ---
 
 
+story = Stories()
+
+
+@story("", "Pending", id="long work keeps away")
 async def long_work_keeps_away(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "long", "1", 3600)
     await told(scene)
 
 
+@story("short", "Pending", id="work that ends before may use it")
 async def short_work_goes_there(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "short", "4", 300)
     await told(scene)
 
 
+@story("mine", "Pending", id="the tenant may use it")
 async def the_tenant_goes_there(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "mine", "4", 3600, tenant="t")
     await told(scene)
 
 
+@story("first second", "Pending", id="work without an end goes elsewhere")
 async def work_without_an_end_goes_elsewhere(scene: TenantReservationScene) -> None:
     """One node each is left alone while the other has room."""
     await later(scene, nodes=["m"])
@@ -87,12 +95,22 @@ async def work_without_an_end_goes_elsewhere(scene: TenantReservationScene) -> N
     await told(scene)
 
 
+@story(
+    "first second third",
+    "Pending waits for ns/third (no known end)",
+    id="work without an end, and no room elsewhere",
+)
 async def work_without_an_end_and_no_room_elsewhere(scene: TenantReservationScene) -> None:
     await work_without_an_end_goes_elsewhere(scene)
     await comes(scene, "third", "2", None)
     await told(scene)
 
 
+@story(
+    "endless long short",
+    "Pending waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
+    id="what runs is waited for",
+)
 async def work_that_runs_is_waited_for(scene: TenantReservationScene) -> None:
     await runs(scene, "long", "1", "m", 3600)
     await runs(scene, "short", "1", "m", 60)
@@ -101,12 +119,23 @@ async def work_that_runs_is_waited_for(scene: TenantReservationScene) -> None:
     await told(scene)
 
 
+@story(
+    "endless long",
+    "Active 2 nodes (cpu 6, memory 32Gi free)"
+    " waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
+    id="it begins with others on its nodes",
+)
 async def and_then_it_begins(scene: TenantReservationScene) -> None:
     await work_that_runs_is_waited_for(scene)
     scene.bench.delete("short")
     await its_time_comes(scene)
 
 
+@story(
+    "long mine",
+    "Active 2 nodes (cpu 3, memory 32Gi free) waits for ns/long (until 1970-01-01T01:01:40Z)",
+    id="the tenant takes over as they go",
+)
 async def and_they_go_piece_by_piece(scene: TenantReservationScene) -> None:
     await and_then_it_begins(scene)
     scene.bench.delete("endless")
@@ -115,12 +144,14 @@ async def and_they_go_piece_by_piece(scene: TenantReservationScene) -> None:
     await told(scene)
 
 
+@story("long", "", id="it is deleted before")
 async def it_is_deleted_before(scene: TenantReservationScene) -> None:
     await long_work_keeps_away(scene)
     scene.delete()
     await scene.bench.settle(10.0)
 
 
+@story("", "Pending", id="another scheduler takes over")
 async def another_takes_over_before(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await told(scene)
@@ -132,6 +163,7 @@ async def another_takes_over_before(scene: TenantReservationScene) -> None:
 # --- amounts ---
 
 
+@story("long-0 long-1", "Pending", id="long work leaves an amount")
 async def long_work_leaves_an_amount(scene: TenantReservationScene) -> None:
     await later(scene, count=2, resources={"cpu": "2"})
     for number in range(4):
@@ -139,11 +171,15 @@ async def long_work_leaves_an_amount(scene: TenantReservationScene) -> None:
     await told(scene)
 
 
+@story(
+    "long-0 long-1", "Active 2 x cpu 2 (cpu 4 free)", id="the amount is there when its time comes"
+)
 async def and_its_time_comes(scene: TenantReservationScene) -> None:
     await long_work_leaves_an_amount(scene)
     await its_time_comes(scene)
 
 
+@story("long short", "Pending", id="room comes free in time")
 async def room_comes_free_in_time(scene: TenantReservationScene) -> None:
     """The place is where the short one will have ended, and long work goes to the other node."""
     await runs(scene, "short", "4", "m", 300)
@@ -152,6 +188,7 @@ async def room_comes_free_in_time(scene: TenantReservationScene) -> None:
     await told(scene)
 
 
+@story("long", "Active 1 x cpu 3 (cpu 3 free)", id="nobody long takes it before")
 async def and_it_does(scene: TenantReservationScene) -> None:
     await room_comes_free_in_time(scene)
     scene.bench.delete("short")
@@ -160,12 +197,18 @@ async def and_it_does(scene: TenantReservationScene) -> None:
     await its_time_comes(scene)
 
 
+@story("endless", "Pending capacity for 1 of 3 by then", id="not all of it will be free")
 async def not_all_of_it_will_be_free(scene: TenantReservationScene) -> None:
     await runs(scene, "endless", "2", "m", None)
     await later(scene, count=3, resources={"cpu": "3"})
     await told(scene)
 
 
+@story(
+    "long-0 long-1",
+    "Active 2 x cpu 2 (cpu 4 free)",
+    id="another scheduler takes over with an amount",
+)
 async def another_takes_over_with_an_amount(scene: TenantReservationScene) -> None:
     await long_work_leaves_an_amount(scene)
     scene.take_over()
@@ -176,12 +219,18 @@ async def another_takes_over_with_an_amount(scene: TenantReservationScene) -> No
 # --- other times ---
 
 
+@story(
+    "endless",
+    "Active 1 x cpu 3 (cpu 3 free) reserved capacity for 1 of 3; the rest follows as it becomes free",
+    id="it begins sooner",
+)
 async def it_begins_sooner(scene: TenantReservationScene) -> None:
     await not_all_of_it_will_be_free(scene)
     await later(scene, count=3, resources={"cpu": "3"}, **{"from": at(100.0)})
     await told(scene)
 
 
+@story("", "Active 2 x cpu 3 (cpu 6 free)", id="it lasts longer")
 async def it_lasts_longer(scene: TenantReservationScene) -> None:
     """What is kept stays where it is: nobody else gets in between."""
     scene.reserve(count=2, resources={"cpu": "3"})
@@ -192,6 +241,11 @@ async def it_lasts_longer(scene: TenantReservationScene) -> None:
     await told(scene)
 
 
+@story(
+    "long short",
+    "Active 0 x cpu 3 reserved capacity for 0 of 1; the rest follows as it becomes free",
+    id="what should have ended has not",
+)
 async def what_should_have_ended_has_not(scene: TenantReservationScene) -> None:
     """And another scheduler knows no better."""
     await room_comes_free_in_time(scene)
@@ -199,6 +253,7 @@ async def what_should_have_ended_has_not(scene: TenantReservationScene) -> None:
     await its_time_comes(scene)
 
 
+@story("short", "Pending", id="it begins later")
 async def it_begins_later(scene: TenantReservationScene) -> None:
     scene.reserve(nodes=["m", "n"])
     await told(scene)
@@ -210,6 +265,7 @@ async def it_begins_later(scene: TenantReservationScene) -> None:
 # --- nodes that are lost ---
 
 
+@story("", "Active 2 x cpu 2 (cpu 4 free)", id="a node goes with places on it")
 async def a_node_goes(scene: TenantReservationScene) -> None:
     scene.reserve(count=2, resources={"cpu": "2"})
     await told(scene)
@@ -218,6 +274,7 @@ async def a_node_goes(scene: TenantReservationScene) -> None:
     await told(scene)
 
 
+@story("mine", "Active 2 x cpu 2 (cpu 3 free)", id="a node is cordoned that the tenant uses")
 async def a_node_is_cordoned_with_the_tenant_on_it(scene: TenantReservationScene) -> None:
     """What it uses there is its own still; what it does not is looked for elsewhere."""
     scene.bench.drop_node("n")
@@ -231,97 +288,7 @@ async def a_node_is_cordoned_with_the_tenant_on_it(scene: TenantReservationScene
 
 @pytest.mark.parametrize(
     ("story", "placed", "said"),
-    [
-        pytest.param(long_work_keeps_away, "", "Pending", id="long work keeps away"),
-        pytest.param(
-            short_work_goes_there, "short", "Pending", id="work that ends before may use it"
-        ),
-        pytest.param(the_tenant_goes_there, "mine", "Pending", id="the tenant may use it"),
-        pytest.param(
-            work_without_an_end_goes_elsewhere,
-            "first second",
-            "Pending",
-            id="work without an end goes elsewhere",
-        ),
-        pytest.param(
-            work_without_an_end_and_no_room_elsewhere,
-            "first second third",
-            "Pending waits for ns/third (no known end)",
-            id="work without an end, and no room elsewhere",
-        ),
-        pytest.param(
-            work_that_runs_is_waited_for,
-            "endless long short",
-            "Pending waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
-            id="what runs is waited for",
-        ),
-        pytest.param(
-            and_then_it_begins,
-            "endless long",
-            "Active 2 nodes (cpu 6, memory 32Gi free)"
-            " waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
-            id="it begins with others on its nodes",
-        ),
-        pytest.param(
-            and_they_go_piece_by_piece,
-            "long mine",
-            "Active 2 nodes (cpu 3, memory 32Gi free)"
-            " waits for ns/long (until 1970-01-01T01:01:40Z)",
-            id="the tenant takes over as they go",
-        ),
-        pytest.param(it_is_deleted_before, "long", "", id="it is deleted before"),
-        pytest.param(another_takes_over_before, "", "Pending", id="another scheduler takes over"),
-        pytest.param(
-            long_work_leaves_an_amount, "long-0 long-1", "Pending", id="long work leaves an amount"
-        ),
-        pytest.param(
-            and_its_time_comes,
-            "long-0 long-1",
-            "Active 2 x cpu 2 (cpu 4 free)",
-            id="the amount is there when its time comes",
-        ),
-        pytest.param(
-            room_comes_free_in_time, "long short", "Pending", id="room comes free in time"
-        ),
-        pytest.param(
-            and_it_does, "long", "Active 1 x cpu 3 (cpu 3 free)", id="nobody long takes it before"
-        ),
-        pytest.param(
-            not_all_of_it_will_be_free,
-            "endless",
-            "Pending capacity for 1 of 3 by then",
-            id="not all of it will be free",
-        ),
-        pytest.param(
-            another_takes_over_with_an_amount,
-            "long-0 long-1",
-            "Active 2 x cpu 2 (cpu 4 free)",
-            id="another scheduler takes over with an amount",
-        ),
-        pytest.param(
-            it_begins_sooner,
-            "endless",
-            "Active 1 x cpu 3 (cpu 3 free) reserved capacity for 1 of 3; the rest follows as it becomes free",
-            id="it begins sooner",
-        ),
-        pytest.param(it_lasts_longer, "", "Active 2 x cpu 3 (cpu 6 free)", id="it lasts longer"),
-        pytest.param(
-            what_should_have_ended_has_not,
-            "long short",
-            "Active 0 x cpu 3 reserved capacity for 0 of 1; the rest follows as it becomes free",
-            id="what should have ended has not",
-        ),
-        pytest.param(it_begins_later, "short", "Pending", id="it begins later"),
-        pytest.param(
-            a_node_goes, "", "Active 2 x cpu 2 (cpu 4 free)", id="a node goes with places on it"
-        ),
-        pytest.param(
-            a_node_is_cordoned_with_the_tenant_on_it,
-            "mine",
-            "Active 2 x cpu 2 (cpu 3 free)",
-            id="a node is cordoned that the tenant uses",
-        ),
-    ],
+    story.rows,
 )
 def test_stories(story: Story, placed: str, said: str) -> None:
     async def run() -> TenantReservationScene:

@@ -235,7 +235,7 @@ class Scheduler:
             self._gates.drop(pod.uid)
         if pod.scheduler == self._name and is_schedulable(pod):
             self._pods[pod.uid] = pod
-            if held is None and not self._unready.keep(pod):
+            if held is None and not self._unready.hold_unready(pod):
                 self._queue_up(pod)
         else:
             self._settle(pod)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from scheduler.model.plan import Placement, Result, Unbound
 from scheduler.model.unit import Unit
-from scheduler.plugins.dra.prebind import SECONDS as CLAIM_SECONDS
+from scheduler.plugins.dra.prebind import TIMEOUT_SECONDS as CLAIM_SECONDS
 from scheduler.plugins.dra.prebind import ClaimPreBind
 from scheduler.plugins.volumes.prebind import TIMEOUT_SECONDS as VOLUME_SECONDS
 from scheduler.plugins.volumes.prebind import VolumePreBind

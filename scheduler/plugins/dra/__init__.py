@@ -1,21 +1,21 @@
 """
-Devices by claim (dynamic resource allocation, `resource.k8s.io/v1`): what the API says of them, and
-what becomes of the claims of a pod.
+Dynamic resource allocation (`resource.k8s.io/v1`): kube-scheduler's DynamicResources.
 
-    devices      slices and their devices as frozen values
-    objects      claims and classes, likewise
-    facts        all of them, with indexes: pools, and who holds which device
-    feeds        the watches that tell them
-    selecting    CEL selectors over devices
-    nodes        which nodes a slice, a device or an allocation belongs to
-    ordering     which devices to try first, so that islands stay whole
-    allocating   devices of one node for the claims of one pod, or why there are none
-    claims       a pod's claims, sorted by what is to be done about them, or what is amiss
-    writing      an allocation as the API takes it
-    preparing    writing it before a bind, and taking it back when the bind fails
-    aside        pods that nobody plans before their claims have been made
+    allocator       bounded search for the devices of a pod's claims on one node
+    cel_selectors   CEL device selectors
+    claim_types     ResourceClaim and DeviceClass as values
+    device_order    the order of devices that keeps NVLink islands whole
+    device_types    ResourceSlice, Device and DeviceTaintRule as values
+    informers       the DRA resources to watch
+    node_devices    the devices that each node can reach, cached
+    node_selector   the nodes that reach a slice, a device or an allocation
+    numa_alignment  NUMA nodes and devices of a pod that match each other
+    plugin          the plugin: assumed allocations, filter and cost
+    pod_claims      a pod's claims by their allocation, or the problem with them
+    prebind         write allocation and reservation before a bind, roll back after a failure
+    store           the watched claims, slices, classes and taint rules with indexes
+    unready_pods    pods whose claims do not exist yet
 
-`scheduler.plugins.dra.plugin` ties these to a snapshot. Not modelled, and reported where it
-matters: devices that several claims share by capacity, devices that must be made ready before a
-bind, claims of whole pod groups, and extended resources that a device class stands for.
+Not modelled, and reported where it matters: devices that several claims share by capacity, devices
+with binding conditions, claims of whole pod groups, and extended resources of a device class.
 """

@@ -6,13 +6,13 @@ CEL selectors over devices, on the engine that policies run on.
     device.capacity["domain"].name         quantity
     device.allowMultipleAllocations        bool
 
-As in Kubernetes a domain that a device does not have is an empty map, while a name that is missing
-in a domain is an error, and an error fails the allocation: it is told, never taken for "no". The
-engine has no maps with defaults. An expression that fails for want of a key is therefore evaluated
-once more with an empty map for every domain that it names as an index; `in` tells the truth the
-first time, and only an expression that needs both at once could be told otherwise.
+As in Kubernetes a domain that a device lacks is an empty map, while a name that is missing in a
+domain is an error. An error fails the allocation and is reported; it never counts as "no match".
+The engine has no maps with defaults. So after a missing key the expression is evaluated once more,
+with an empty map for every domain that it indexes. `in` gives the right result in the first run;
+only an expression that needs both at once could differ.
 
-Answers are kept for each device as long as the device stays as it is: nobody evaluates twice.
+Results are cached for each device until the device changes.
 """
 
 import re
@@ -27,60 +27,60 @@ from scheduler.plugins.dra.device_types import Attribute, Device, DeviceId
 
 ENVIRONMENT: Final = protocol.Environment.of(["device"])
 _INDEX: Final = re.compile(r"""\bdevice\s*\.\s*(attributes|capacity)\s*\[\s*\??\s*(["'])(.*?)\2""")
-_CACHE_SIZE: Final = 200_000  # answers
+_CACHE_SIZE: Final = 200_000  # results
 
-Answer = bool | str
-"""Whether the device is selected; a text says what went wrong."""
-
-
-def _maker(functions: Sequence[Function], name: str) -> Callable[..., object]:
-    return next(one.overloads[0].call for one in functions if one.name == name)
+MatchResult = bool | str
+"""Whether the device is selected; a text is an error."""
 
 
-_quantity: Final = _maker(quantity.FUNCTIONS, "quantity")
-_version: Final = _maker(semver.FUNCTIONS, "semver")
+def _constructor(functions: Sequence[Function], name: str) -> Callable[..., object]:
+    return next(item.overloads[0].call for item in functions if item.name == name)
+
+
+_quantity: Final = _constructor(quantity.FUNCTIONS, "quantity")
+_version: Final = _constructor(semver.FUNCTIONS, "semver")
 
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
     program: protocol.Program | None
-    fault: str
+    error: str
     domains: tuple[tuple[str, str], ...]
     """(attributes or capacity, domain) that the expression names"""
 
 
 class DeviceSelectors:
-    """Whether devices are selected; `engine` is made when the first selector is met."""
+    """Evaluates selectors; `engine` is created for the first of them."""
 
     def __init__(self, engine: Callable[[], protocol.Engine] = engines.engine) -> None:
-        self._make = engine
+        self._create_engine = engine
         self._engine: protocol.Engine | None = None
         self._programs: dict[str, _Compiled] = {}
-        # (selector, device) -> the device as it was asked about, and the answer
-        self._answers: dict[tuple[str, DeviceId], tuple[Device, Answer]] = {}
+        # (selector, device) -> the device that was evaluated, and the result
+        self._results: dict[tuple[str, DeviceId], tuple[Device, MatchResult]] = {}
 
-    def matches(self, selectors: Sequence[str], device: Device) -> Answer:
-        """All of them; the text of the first that fails, with its number."""
+    def matches(self, selectors: Sequence[str], device: Device) -> MatchResult:
+        """Whether all selectors match; the error of the first that fails, with its number."""
         for number, source in enumerate(selectors):
-            found = self._one(source, device)
-            if isinstance(found, str):
-                return f"selector #{number}{found}"
-            if not found:
+            result = self._match(source, device)
+            if isinstance(result, str):
+                return f"selector #{number}{result}"
+            if not result:
                 return False
         return True
 
-    def _one(self, source: str, device: Device) -> Answer:
-        known = self._answers.get((source, device.id))
+    def _match(self, source: str, device: Device) -> MatchResult:
+        known = self._results.get((source, device.id))
         if known is None or known[0] is not device:
-            if len(self._answers) >= _CACHE_SIZE:
-                self._answers.clear()
-            known = self._answers[source, device.id] = (device, self._evaluate(source, device))
+            if len(self._results) >= _CACHE_SIZE:
+                self._results.clear()
+            known = self._results[source, device.id] = (device, self._evaluate(source, device))
         return known[1]
 
-    def _evaluate(self, source: str, device: Device) -> Answer:
+    def _evaluate(self, source: str, device: Device) -> MatchResult:
         compiled = self._compiled(source)
         if compiled.program is None:
-            return f": CEL compile error: {compiled.fault}"
+            return f": CEL compile error: {compiled.error}"
         try:
             try:
                 return _run(compiled.program, values(device))
@@ -99,8 +99,8 @@ class DeviceSelectors:
 
     def _compile(self, source: str) -> _Compiled:
         if self._engine is None:
-            self._engine = self._make()
-        domains = tuple((found[1], found[3]) for found in _INDEX.finditer(source))
+            self._engine = self._create_engine()
+        domains = tuple((match[1], match[3]) for match in _INDEX.finditer(source))
         try:
             return _Compiled(self._engine.compile(source, ENVIRONMENT), "", domains)
         except protocol.CompileError as error:
@@ -112,7 +112,7 @@ def _run(program: protocol.Program, device: Mapping[str, Any]) -> bool:
 
 
 def values(device: Device, domains: Sequence[tuple[str, str]] = ()) -> Mapping[str, Any]:
-    """The device as expressions see it, with an empty map for each of these domains it lacks."""
+    """The device as expressions see it, with an empty map for each domain that it lacks."""
     maps: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, attribute in device.attributes:
         domain, _, key = name.partition("/")
@@ -130,7 +130,7 @@ def _value(attribute: Attribute) -> object:
         case "version":
             return _version(attribute.value)
         case "versions":
-            return [_version(one) for one in attribute.value]
+            return [_version(item) for item in attribute.value]
         case "ints" | "bools" | "strings":
             return list(attribute.value)
         case _:

@@ -1,9 +1,9 @@
 """
-What the API says about claims for devices and their classes, as frozen values.
+ResourceClaims and DeviceClasses as frozen values.
 
-Only what is read is kept. `version` is the object's resourceVersion: two states that differ in
-nothing else are equal. What a request asks for that this scheduler cannot take into account is
-named in `DeviceRequest.odd`: such a claim is never allocated.
+They keep only the fields that the scheduler reads. `version` is the object's resourceVersion:
+states that differ in nothing else are equal. `DeviceRequest.unsupported` names a feature that the
+scheduler does not support: such a claim is never allocated.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ import orjson
 from policies.json_fields import Json, mapping
 from scheduler.model.fields import rows, whole
 from scheduler.plugins.dra.device_types import DeviceId, DeviceTaint
-from scheduler.plugins.dra.node_selector import EVERYWHERE, NO_ASSIGNMENT, NodeReach, read_nodes
+from scheduler.plugins.dra.node_selector import EVERYWHERE, NO_NODES, NodeReach, read_nodes
 
 ClaimKey = tuple[str, str]  # namespace, name
 
@@ -27,7 +27,7 @@ MAX_CONSUMERS: Final = 256  # pods that one claim is reserved for
 
 
 class DeviceToleration(NamedTuple):
-    """What a request tolerates; empty: anything."""
+    """A toleration of device taints; empty: every taint."""
 
     key: str = ""
     operator: str = "Equal"
@@ -41,7 +41,7 @@ class DeviceToleration(NamedTuple):
 
 
 class DriverConfig(NamedTuple):
-    """Parameters for a driver, as JSON; without requests they hold for all."""
+    """Driver parameters as JSON; without requests they apply to all."""
 
     opaque: bytes
     requests: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
-    """One way to satisfy a request. `name` is qualified for one of several: request/subrequest."""
+    """One alternative of a request. With several, `name` is request/subrequest."""
 
     name: str
     class_name: str
@@ -73,43 +73,43 @@ class DeviceRequest:
     mode: str = EXACT
     count: int = 1
     admin: bool = False
-    """Beside whoever holds the device."""
+    """Admin access: the device may be in use, and stays free for others."""
     tolerations: tuple[DeviceToleration, ...] = ()
     tolerations_json: bytes = b""
-    """The same as JSON, for the allocation."""
+    """The tolerations as JSON, for the allocation."""
     unsupported: str = ""
-    """What of it is not modelled."""
+    """The feature that the scheduler does not support."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """Satisfied by the first of its ways that can be had."""
+    """The first alternative that can be allocated satisfies it."""
 
     name: str
-    ways: tuple[DeviceRequest, ...]
+    alternatives: tuple[DeviceRequest, ...]
 
 
 class MatchAttribute(NamedTuple):
-    """Devices of these requests (empty: all) have one value of the attribute, or each its own."""
+    """Devices of these requests (empty: all) share the attribute's value, or each has its own."""
 
     attribute: str
     requests: tuple[str, ...] = ()
     distinct: bool = False
 
-    def covers(self, request: str, way: str) -> bool:
-        return not self.requests or request in self.requests or way in self.requests
+    def covers(self, request: str, subrequest: str) -> bool:
+        return not self.requests or request in self.requests or subrequest in self.requests
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimSpec:
-    """What a claim asks for; equal specs are satisfied by the same devices."""
+    """The requests of a claim; the same devices satisfy equal specs."""
 
     requests: tuple[ClaimRequest, ...] = ()
     constraints: tuple[MatchAttribute, ...] = ()
     config: tuple[DriverConfig, ...] = ()
 
     def subrequests(self) -> Iterator[DeviceRequest]:
-        return (way for request in self.requests for way in request.ways)
+        return (item for request in self.requests for item in request.alternatives)
 
     @classmethod
     def read(cls, spec: Json) -> Self:
@@ -122,7 +122,7 @@ class ClaimSpec:
 
 
 class AllocatedDevice(NamedTuple):
-    """A device that a claim was given; an `admin` leaves it free for others."""
+    """A device of an allocation; with `admin` access it stays free for others."""
 
     id: DeviceId
     admin: bool = False
@@ -130,7 +130,7 @@ class AllocatedDevice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The allocation of a claim, as it stands in the API."""
+    """The allocation of a claim in the API."""
 
     devices: tuple[AllocatedDevice, ...] = ()
     nodes: NodeReach = EVERYWHERE
@@ -139,15 +139,13 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class ResourceClaim:
-    """A ResourceClaim."""
-
     key: ClaimKey
     uid: str = ""
     spec: ClaimSpec = ClaimSpec()
     allocation: Allocation | None = None
     """None: not allocated."""
     consumers: tuple[str, ...] = ()
-    """uids of those it is reserved for"""
+    """uids of the pods in `reservedFor`"""
     owner: str = ""
     """The uid of the controlling owner."""
     deleting: bool = False
@@ -157,12 +155,12 @@ class ResourceClaim:
     @classmethod
     def read(cls, obj: Json) -> Self:
         about, status = mapping(obj.get("metadata")), mapping(obj.get("status"))
-        found = status.get("allocation")
+        allocation = status.get("allocation")
         return cls(
             key=(str(about.get("namespace") or "default"), str(about.get("name") or "")),
             uid=str(about.get("uid") or ""),
             spec=ClaimSpec.read(mapping(obj.get("spec"))),
-            allocation=_allocation(found) if isinstance(found, dict) else None,
+            allocation=_allocation(allocation) if isinstance(allocation, dict) else None,
             consumers=tuple(str(row.get("uid")) for row in rows(status.get("reservedFor"))),
             owner=next(
                 (
@@ -181,52 +179,52 @@ class ResourceClaim:
 # --- parts ---
 
 
-def _selectors(found: Json) -> tuple[str, ...]:
+def _selectors(parent: Json) -> tuple[str, ...]:
     return tuple(
-        str(mapping(row.get("cel")).get("expression") or "") for row in rows(found.get("selectors"))
+        str(mapping(row.get("cel")).get("expression") or "")
+        for row in rows(parent.get("selectors"))
     )
 
 
-def _configs(found: Json) -> tuple[DriverConfig, ...]:
+def _configs(parent: Json) -> tuple[DriverConfig, ...]:
     return tuple(
         DriverConfig(
             orjson.dumps(row.get("opaque"), option=orjson.OPT_SORT_KEYS),
             tuple(str(name) for name in row.get("requests") or ()),
         )
-        for row in rows(found.get("config"))
+        for row in rows(parent.get("config"))
     )
 
 
 def _request(row: Json) -> ClaimRequest:
     name = str(row.get("name") or "")
-    if ways := rows(row.get("firstAvailable")):
-        return ClaimRequest(
-            name, tuple(_subrequest(f"{name}/{way.get('name')}", way) for way in ways)
-        )
+    if listed := rows(row.get("firstAvailable")):
+        alternatives = (_subrequest(f"{name}/{item.get('name')}", item) for item in listed)
+        return ClaimRequest(name, tuple(alternatives))
     exactly = row.get("exactly")
     return ClaimRequest(name, (_subrequest(name, exactly),) if isinstance(exactly, dict) else ())
 
 
-def _subrequest(name: str, found: Json) -> DeviceRequest:
-    listed = rows(found.get("tolerations"))
-    unsupported = "capacity of devices that claims share" if found.get("capacity") else ""
-    if found.get("derivedAttributes"):
+def _subrequest(name: str, row: Json) -> DeviceRequest:
+    listed = rows(row.get("tolerations"))
+    unsupported = "capacity of devices that claims share" if row.get("capacity") else ""
+    if row.get("derivedAttributes"):
         unsupported = "derived attributes"
     return DeviceRequest(
         name=name,
-        class_name=str(found.get("deviceClassName") or ""),
-        selectors=_selectors(found),
-        mode=str(found.get("allocationMode") or EXACT),
-        count=whole(found.get("count")) or 1,
-        admin=found.get("adminAccess") is True,
+        class_name=str(row.get("deviceClassName") or ""),
+        selectors=_selectors(row),
+        mode=str(row.get("allocationMode") or EXACT),
+        count=whole(row.get("count")) or 1,
+        admin=row.get("adminAccess") is True,
         tolerations=tuple(
             DeviceToleration(
-                str(one.get("key") or ""),
-                str(one.get("operator") or "Equal"),
-                str(one.get("value") or ""),
-                str(one.get("effect") or ""),
+                str(item.get("key") or ""),
+                str(item.get("operator") or "Equal"),
+                str(item.get("value") or ""),
+                str(item.get("effect") or ""),
             )
-            for one in listed
+            for item in listed
         ),
         tolerations_json=orjson.dumps(listed) if listed else b"",
         unsupported=unsupported,
@@ -240,15 +238,15 @@ def _constraint(row: Json) -> MatchAttribute:
     return MatchAttribute(str(row.get("matchAttribute") or ""), requests)
 
 
-def _allocation(found: Json) -> Allocation:
-    nodes = found.get("nodeSelector")
+def _allocation(value: Json) -> Allocation:
+    nodes = value.get("nodeSelector")
     return Allocation(
         tuple(
             AllocatedDevice(
                 DeviceId(*(str(row.get(part) or "") for part in DeviceId._fields)),
                 row.get("adminAccess") is True,
             )
-            for row in rows(mapping(found.get("devices")).get("results"))
+            for row in rows(mapping(value.get("devices")).get("results"))
         ),
-        EVERYWHERE if nodes is None else read_nodes({"nodeSelector": nodes}) or NO_ASSIGNMENT,
+        EVERYWHERE if nodes is None else read_nodes({"nodeSelector": nodes}) or NO_NODES,
     )

@@ -1,14 +1,14 @@
 """
-Which devices of a host to try first: those that sit together, so that islands stay whole.
+The order in which the allocator tries the devices of a host, so that NVLink islands stay whole.
 
 Devices are grouped by NVLink island, within it by PCIe root, within that by NUMA node. Of several
-groups that hold all that is wanted:
+groups with enough free devices for the pod:
 
-    one that is then exactly full  ──before──  one that is broken already  ──before──  a whole one
+    an exact fit  ──before──  a group that is partly used  ──before──  an unused group
 
-and among equals the one with the least left. Where no group holds all, the largest comes first.
-Every order ends in the device's name. An order is a preference: what constraints and selectors ask
-for is settled by the search, which takes the first that suits.
+and among equals the one with the fewest devices left. Where no group is large enough, the largest
+comes first. The device's name is the last key. The order is only a preference: the search takes the
+first devices that constraints and selectors allow.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -22,7 +22,7 @@ ISLAND_NAMES: Final = ("nvlinkDomain", "nvLinkDomain", "nvlink", "island", "cliq
 
 
 class DevicePosition(NamedTuple):
-    """Where a device sits; what nobody said is empty."""
+    """NUMA node, PCIe root and NVLink island of a device; unknown parts are empty."""
 
     zone: int | None = None
     switch: str = ""
@@ -30,26 +30,26 @@ class DevicePosition(NamedTuple):
 
 
 def position_of(device: Device) -> DevicePosition:
-    """As its own attributes tell it, whatever their domain."""
-    found = {
-        name.rpartition("/")[2]: one.value
-        for name, one in device.attributes
-        if one.kind in ("int", "string")
+    """From the device's attributes, of any domain."""
+    attributes = {
+        name.rpartition("/")[2]: attribute.value
+        for name, attribute in device.attributes
+        if attribute.kind in ("int", "string")
     }
-    zone = _first(found, ZONE_NAMES)
+    zone = _first(attributes, ZONE_NAMES)
     return DevicePosition(
         zone if isinstance(zone, int) else None,
-        str(_first(found, SWITCH_NAMES) or ""),
-        str(_first(found, ISLAND_NAMES) or ""),
+        str(_first(attributes, SWITCH_NAMES) or ""),
+        str(_first(attributes, ISLAND_NAMES) or ""),
     )
 
 
-def _first(found: dict[str, object], names: Sequence[str]) -> object:
-    return next((found[name] for name in names if name in found), None)
+def _first(attributes: dict[str, object], names: Sequence[str]) -> object:
+    return next((attributes[name] for name in names if name in attributes), None)
 
 
 class OrderedDevice(NamedTuple):
-    """A device with its place; `number` is where it stands among all of its host."""
+    """A device with its position; `number` is its index on the host."""
 
     number: int
     device: Device
@@ -66,14 +66,14 @@ _LEVELS: Final[tuple[Level, ...]] = (
 
 
 def ordered(
-    items: Sequence[OrderedDevice], free: Collection[int], wanted: int
+    items: Sequence[OrderedDevice], free: Collection[int], needed: int
 ) -> list[OrderedDevice]:
-    """All items, the best to take first; `free` holds the numbers of those that can be had."""
-    return _ordered(items, free, wanted, _LEVELS)
+    """All devices, the best first; `free` has the numbers of the available ones."""
+    return _ordered(items, free, needed, _LEVELS)
 
 
 def _ordered(
-    items: Sequence[OrderedDevice], free: Collection[int], wanted: int, levels: tuple[Level, ...]
+    items: Sequence[OrderedDevice], free: Collection[int], needed: int, levels: tuple[Level, ...]
 ) -> list[OrderedDevice]:
     if not levels or len(items) < 2:
         return list(items)
@@ -81,22 +81,21 @@ def _ordered(
     for item in items:
         groups.setdefault(levels[0](item.position), []).append(item)
     if len(groups) == 1:
-        return _ordered(items, free, wanted, levels[1:])
-    ranked = sorted(groups.items(), key=lambda found: _rank(found, free, wanted))
-    return [item for _, group in ranked for item in _ordered(group, free, wanted, levels[1:])]
+        return _ordered(items, free, needed, levels[1:])
+    ranked = sorted(groups.items(), key=lambda item: _rank(item[0], item[1], free, needed))
+    return [item for _, group in ranked for item in _ordered(group, free, needed, levels[1:])]
 
 
 def _rank(
-    found: tuple[object, list[OrderedDevice]], free: Collection[int], wanted: int
+    key: object, group: list[OrderedDevice], free: Collection[int], needed: int
 ) -> tuple[int, int, int]:
-    key, group = found
     first = min(item.number for item in group)
     if key == "":
-        # What stands alone breaks nothing, and holds nothing together either.
-        return (0 if wanted == 1 else 5), 0, first
+        # Devices without a group break up no group, and are no group for several devices.
+        return (0 if needed == 1 else 5), 0, first
     left = sum(item.number in free for item in group)
-    if left < wanted:
+    if left < needed:
         return 4, -left, first
-    if left == wanted:
+    if left == needed:
         return 1, 0, first
-    return (3 if left == len(group) else 2), left - wanted, first
+    return (3 if left == len(group) else 2), left - needed, first

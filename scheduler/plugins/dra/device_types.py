@@ -1,9 +1,9 @@
 """
-Devices as their drivers publish them: slices of pools, and taints that are put on devices later.
+ResourceSlices with their devices, and DeviceTaintRules, as frozen values.
 
-Only what is read is kept. Names of attributes and capacities are fully qualified: one without a
-domain belongs to its driver. What a device has that this scheduler cannot take into account is
-named in `Device.odd`: such a device is never allocated.
+They keep only the fields that the scheduler reads. Names of attributes and capacities are fully
+qualified: the driver is the domain of a name without one. `Device.unsupported` names a feature that
+the scheduler does not support: such a device is never allocated.
 """
 
 from dataclasses import dataclass, field
@@ -37,15 +37,13 @@ class Attribute(NamedTuple):
 
 
 class DeviceTaint(NamedTuple):
-    """A taint of a device."""
-
     key: str
     value: str
     effect: str
 
 
 class CounterUse(NamedTuple):
-    """What a device takes of a counter that devices of its pool share."""
+    """An amount of a counter that the devices of a pool share."""
 
     counters: str
     counter: str
@@ -61,11 +59,11 @@ class Device:
     taints: tuple[DeviceTaint, ...] = ()
     consumes: tuple[CounterUse, ...] = ()
     nodes: NodeReach | None = None
-    """Where its slice says so for each device."""
+    """Only where the slice has perDeviceNodeSelection."""
     unsupported: str = ""
 
     def attribute(self, name: str) -> Attribute | None:
-        return next((found for key, found in self.attributes if key == name), None)
+        return next((value for key, value in self.attributes if key == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +74,12 @@ class ResourceSlice:
     pool: PoolId
     generation: int = 0
     count: int = 1
-    """How many slices the pool has in this generation."""
+    """The number of slices of the pool in this generation."""
     nodes: NodeReach | None = None
-    """None: each device says so itself, or there are none."""
+    """None: each device has its own, or no node reaches the slice."""
     devices: tuple[Device, ...] = ()
     counters: tuple[CounterUse, ...] = ()
-    """What there is of each shared counter."""
+    """The total of each shared counter."""
     version: str = field(default="", compare=False)
 
     @classmethod
@@ -97,9 +95,9 @@ class ResourceSlice:
             nodes=None if spec.get("perDeviceNodeSelection") is True else read_nodes(spec),
             devices=tuple(_device(key, row) for row in rows(spec.get("devices"))),
             counters=tuple(
-                CounterUse(str(row.get("name")), str(name), _amount(mapping(found).get("value")))
+                CounterUse(str(row.get("name")), str(name), _amount(mapping(value).get("value")))
                 for row in rows(spec.get("sharedCounters"))
-                for name, found in sorted(mapping(row.get("counters")).items())
+                for name, value in sorted(mapping(row.get("counters")).items())
             ),
             version=str(about.get("resourceVersion") or ""),
         )
@@ -107,7 +105,7 @@ class ResourceSlice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTaintRule:
-    """A DeviceTaintRule: a taint on all devices that it selects; an empty part selects all."""
+    """Taints all devices that it selects; an empty part selects all."""
 
     name: str
     taint: DeviceTaint
@@ -115,8 +113,9 @@ class DeviceTaintRule:
     pool: str = ""
     device: str = ""
 
-    def selects(self, found: DeviceId) -> bool:
-        return all(mine in ("", its) for mine, its in zip(self._selector(), found, strict=True))
+    def selects(self, device: DeviceId) -> bool:
+        parts = zip(self._selector(), device, strict=True)
+        return all(selected in ("", actual) for selected, actual in parts)
 
     def _selector(self) -> tuple[str, str, str]:
         return self.driver, self.pool, self.device
@@ -124,11 +123,11 @@ class DeviceTaintRule:
     @classmethod
     def read(cls, obj: Json) -> Self:
         spec = mapping(obj.get("spec"))
-        chosen = mapping(spec.get("deviceSelector"))
+        selector = mapping(spec.get("deviceSelector"))
         return cls(
             str(mapping(obj.get("metadata")).get("name") or ""),
             _taint(mapping(spec.get("taint"))),
-            *(str(chosen.get(part) or "") for part in ("driver", "pool", "device")),
+            *(str(selector.get(part) or "") for part in ("driver", "pool", "device")),
         )
 
 
@@ -137,19 +136,19 @@ def _device(pool: PoolId, row: Json) -> Device:
     return Device(
         id=DeviceId(driver, name, str(row.get("name") or "")),
         attributes=tuple(
-            (_qualified(driver, key), found)
+            (_qualified(driver, key), attribute)
             for key, value in sorted(mapping(row.get("attributes")).items())
-            if (found := _attribute(mapping(value))) is not None
+            if (attribute := _attribute(mapping(value))) is not None
         ),
         capacity=tuple(
             (_qualified(driver, key), str(mapping(value).get("value")))
             for key, value in sorted(mapping(row.get("capacity")).items())
         ),
-        taints=tuple(_taint(one) for one in rows(row.get("taints"))),
+        taints=tuple(_taint(item) for item in rows(row.get("taints"))),
         consumes=tuple(
-            CounterUse(str(one.get("counterSet")), str(key), _amount(mapping(value).get("value")))
-            for one in rows(row.get("consumesCounters"))
-            for key, value in sorted(mapping(one.get("counters")).items())
+            CounterUse(str(item.get("counterSet")), str(key), _amount(mapping(value).get("value")))
+            for item in rows(row.get("consumesCounters"))
+            for key, value in sorted(mapping(item.get("counters")).items())
         ),
         nodes=read_nodes(row),
         unsupported=_unsupported(row),
@@ -163,14 +162,14 @@ def _unsupported(row: Json) -> str:
         return "devices that must be made ready before a bind"
     if row.get("nodeAllocatableResources"):
         return "devices that take of the node's own resources"
-    if any(one.get("compatibilityGroups") for one in rows(row.get("consumesCounters"))):
+    if any(item.get("compatibilityGroups") for item in rows(row.get("consumesCounters"))):
         return "devices with compatibility groups"
     return ""
 
 
-def _attribute(found: Json) -> Attribute | None:
+def _attribute(row: Json) -> Attribute | None:
     for kind in _KINDS:
-        if (value := found.get(kind)) is not None:
+        if (value := row.get(kind)) is not None:
             return Attribute(kind, tuple(value) if isinstance(value, list) else value)
     return None
 
@@ -179,12 +178,12 @@ def _qualified(driver: str, name: object) -> str:
     return str(name) if "/" in str(name) else f"{driver}/{name}"
 
 
-def _taint(found: Json) -> DeviceTaint:
-    return DeviceTaint(*(str(found.get(part) or "") for part in ("key", "value", "effect")))
+def _taint(row: Json) -> DeviceTaint:
+    return DeviceTaint(*(str(row.get(part) or "") for part in ("key", "value", "effect")))
 
 
-def _amount(found: object) -> Decimal:
+def _amount(value: object) -> Decimal:
     try:
-        return quantity.parse(found)
+        return quantity.parse(value)
     except quantity.QuantityError:
-        return Decimal(0)  # the API server stores none that it cannot read itself
+        return Decimal(0)  # the API server stores no quantity that it cannot parse

@@ -1,8 +1,8 @@
 """
-The collections of the API that tell the facts about devices, and what their events do.
+The DRA resources to watch, each with its store methods.
 
-An API server may serve none of them, or serve them later: they are watched as optional kinds. There
-is one watch of ResourceSlices; whoever else reads slices hears of them by `DeviceStore.on_slice`.
+An API server may not serve them, or serve them later, so the scheduler watches them with optional
+informers. There is one watch of ResourceSlices: other readers listen to `DeviceStore.on_slice`.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ DEVICE_TAINT_RULES: Final = Resource(
 
 
 def feeds(store: DeviceStore) -> tuple[Feed, ...]:
-    """All that must be in sync before pods with claims are planned."""
+    """All must be in sync before the scheduler plans pods with claims."""
     return (
         Feed(
             resources.RESOURCE_CLAIMS,

@@ -1,9 +1,9 @@
 """
-Which nodes a slice, a device or an allocation belongs to.
+The nodes that reach a slice, a device or an allocation.
 
     name          one node
-    everywhere    all of them
-    terms         those that a node selector selects; a term may name nodes by their names
+    everywhere    all nodes
+    terms         the nodes that a node selector selects, by labels or by name
     none of it    no node
 """
 
@@ -35,7 +35,7 @@ class NodeReach:
     everywhere: bool = False
     terms: NodeTerms = ()
 
-    def has(self, node: Node) -> bool:
+    def contains(self, node: Node) -> bool:
         if self.everywhere or (self.name and self.name == node.name):
             return True
         if not self.terms:
@@ -44,57 +44,59 @@ class NodeReach:
         return any(term and selects(term, labels) for term in self.terms)
 
     def single(self) -> str:
-        """The one node that can be meant, where that is plain."""
+        """The only node, where there is one by name; empty otherwise."""
         return self.name or _single(self.terms)
 
-    def rows(self, table: NodeTable, known: LabelIndex) -> Bools:
-        """All rows that it has."""
+    def rows(self, table: NodeTable, labels: LabelIndex) -> Bools:
+        """The rows of these nodes."""
         if self.everywhere:
             return table.alive.copy()
-        found = np.zeros_like(table.alive)
+        rows = np.zeros_like(table.alive)
         if (name := self.single()) in table.rows:
-            # Other rules may stand beside the name; they are asked of that node alone.
+            # Other requirements beside the name are checked on that node only.
             row = table.rows[name]
-            found[row] = self.has(table.nodes[name])
-            return found
+            rows[row] = self.contains(table.nodes[name])
+            return rows
         if name:
-            return found
+            return rows
         for term in self.terms:
-            found |= _term_rows(term, table, known)
-        return found
+            rows |= _term_rows(term, table, labels)
+        return rows
 
 
 EVERYWHERE: Final = NodeReach(everywhere=True)
-NO_ASSIGNMENT: Final = NodeReach()
+NO_NODES: Final = NodeReach()
 
 
 def _single(terms: NodeTerms) -> str:
     if len(terms) == 1:
-        for rule in terms[0]:
-            if (rule.key, rule.operator) == (_BY_NAME, "In") and len(rule.values) == 1:
-                return rule.values[0]
+        for requirement in terms[0]:
+            if (requirement.key, requirement.operator) == (_BY_NAME, "In") and len(
+                requirement.values
+            ) == 1:
+                return requirement.values[0]
     return ""
 
 
-def _term_rows(term: Requirements, table: NodeTable, known: LabelIndex) -> Bools:
+def _term_rows(term: Requirements, table: NodeTable, labels: LabelIndex) -> Bools:
     if not term:
         return np.zeros_like(table.alive)
-    found = known.all_of(tuple(rule for rule in term if rule.key != _BY_NAME))
-    for rule in term:
-        if rule.key == _BY_NAME:
-            found &= _named(rule, table)
-    return found
+    rows = labels.all_of(tuple(requirement for requirement in term if requirement.key != _BY_NAME))
+    for requirement in term:
+        if requirement.key == _BY_NAME:
+            rows &= _named(requirement, table)
+    return rows
 
 
-def _named(rule: LabelRequirement, table: NodeTable) -> Bools:
-    found = np.zeros_like(table.alive)
+def _named(requirement: LabelRequirement, table: NodeTable) -> Bools:
+    rows = np.zeros_like(table.alive)
     for name, row in table.rows.items():
-        found[row] = rule.holds({_BY_NAME: name})
-    return found
+        rows[row] = requirement.holds({_BY_NAME: name})
+    return rows
 
 
 def read_nodes(spec: Json) -> NodeReach | None:
-    """nodeName, allNodes or nodeSelector of a slice or a device; None where none is given."""
+    """nodeName, allNodes or nodeSelector of a slice or a device; None: none of them is set."""
     if name := spec.get("nodeName"):
         return NodeReach(name=str(name))
     if spec.get("allNodes") is True:
@@ -103,39 +105,43 @@ def read_nodes(spec: Json) -> NodeReach | None:
     return None if terms is None else NodeReach(terms=terms)
 
 
-def common(found: tuple[NodeReach, ...]) -> NodeReach:
-    """The nodes that reach all of these; an allocation is told by them."""
-    rules: dict[LabelRequirement, None] = {}
-    for one in found:
-        if one.name:
-            return one
+def common(reaches: tuple[NodeReach, ...]) -> NodeReach:
+    """The nodes that reach all of them, for the nodeSelector of an allocation."""
+    requirements: dict[LabelRequirement, None] = {}
+    for reach in reaches:
+        if reach.name:
+            return reach
         # A slice's selector has one term: the API server accepts no other.
-        for term in one.terms[:1]:
-            rules.update(dict.fromkeys(term))
-    return NodeReach(terms=(tuple(rules),)) if rules else EVERYWHERE
+        for term in reach.terms[:1]:
+            requirements.update(dict.fromkeys(term))
+    return NodeReach(terms=(tuple(requirements),)) if requirements else EVERYWHERE
 
 
-def written(nodes: NodeReach) -> Mapping[str, Any] | None:
-    """As the API takes it; None: no node is excluded."""
+def to_json(nodes: NodeReach) -> Mapping[str, Any] | None:
+    """The nodeSelector for the API; None: all nodes."""
     if nodes.everywhere:
         return None
     if nodes.name:
-        term = {"matchFields": [_rule(LabelRequirement("metadata.name", "In", (nodes.name,)))]}
+        term = {
+            "matchFields": [
+                _requirement_json(LabelRequirement("metadata.name", "In", (nodes.name,)))
+            ]
+        }
         return {"nodeSelectorTerms": [term]}
-    return {"nodeSelectorTerms": [_written(term) for term in nodes.terms]}
+    return {"nodeSelectorTerms": [_term_json(term) for term in nodes.terms]}
 
 
-def _written(term: Requirements) -> Mapping[str, Any]:
-    fields = [rule for rule in term if rule.key.startswith(FIELD_PREFIX)]
-    labels = [rule for rule in term if not rule.key.startswith(FIELD_PREFIX)]
-    found: dict[str, Any] = {}
+def _term_json(term: Requirements) -> Mapping[str, Any]:
+    fields = [requirement for requirement in term if requirement.key.startswith(FIELD_PREFIX)]
+    labels = [requirement for requirement in term if not requirement.key.startswith(FIELD_PREFIX)]
+    body: dict[str, Any] = {}
     if labels:
-        found["matchExpressions"] = [_rule(rule) for rule in labels]
+        body["matchExpressions"] = [_requirement_json(requirement) for requirement in labels]
     if fields:
-        found["matchFields"] = [_rule(rule) for rule in fields]
-    return found
+        body["matchFields"] = [_requirement_json(requirement) for requirement in fields]
+    return body
 
 
-def _rule(rule: LabelRequirement) -> Mapping[str, Any]:
-    key = rule.key.removeprefix(FIELD_PREFIX)
-    return {"key": key, "operator": rule.operator, "values": list(rule.values)}
+def _requirement_json(requirement: LabelRequirement) -> Mapping[str, Any]:
+    key = requirement.key.removeprefix(FIELD_PREFIX)
+    return {"key": key, "operator": requirement.operator, "values": list(requirement.values)}

@@ -1,16 +1,15 @@
 """
-Devices: which of them the claims of pods hold, and which nodes can give a pod what its claims want.
+Devices of ResourceClaims: assumed allocations, and the nodes with devices for a pod.
 
-A claim that is allocated in the API holds its devices by that, whoever uses it: see `store`. A pod
-that is placed and not yet bound also holds promises for the claims that nobody has allocated yet:
-the devices that each will get. Pods that share a claim share its promise, so that the second
-goes where the first one went.
+An allocated claim has its devices in the API, see `store`. A pod that is placed and not yet bound
+also has assumed allocations for its unallocated claims: their devices count as in use, and other
+pods with the same claim follow it.
 
-    take    a pod without a node of its own is promised devices
-    give    the opposite
-    refuse  what kube-scheduler's DynamicResources filter would say
+    charge      assume an allocation for each unallocated claim of the pod
+    uncharge    the opposite
+    filter      the nodes that reach the devices of allocated claims, then the allocator per node
 
-What a node answers is kept until its devices, or who holds them, change.
+A result of the allocator is cached for each node until the node's devices or their use change.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -47,9 +46,9 @@ from scheduler.plugins.dra.store import DeviceStore
 from scheduler.plugins.protocol import POD_EVENT, Plugin, Rejection, Relaxation
 
 UNAVAILABLE: Final = "resourceclaim not available on the node"
-_CACHE_SIZE: Final = 256  # kinds of wishes whose answers are kept
-_FAR: Final = 1 << 40
-_RANK: Final = 1 << 20  # what a way further down the list costs, beyond all room
+_CACHE_SIZE: Final = 256  # sets of claim specs with cached results
+_NO_DEVICES_COST: Final = 1 << 40
+_RANK_COST: Final = 1 << 20  # the cost of the next alternative, above any number of pods
 
 Holder = tuple[str, int]  # pod uid, row
 Zones = frozenset[int] | None
@@ -57,15 +56,15 @@ Zones = frozenset[int] | None
 
 @dataclass(frozen=True, slots=True)
 class ClaimDecision:
-    """What must be written before the pod may be bound, claim by claim."""
+    """What PreBind writes before the pod is bound, claim by claim."""
 
     claims: tuple[tuple[ClaimKey, ClaimAllocation | None], ...] = ()
-    """None: allocated already, only to be reserved."""
-    lacking: str = ""
-    """Why the node cannot give the devices any more."""
+    """None: already allocated, PreBind only reserves it."""
+    unmatched: str = ""
+    """Why the node has no devices for the pod any more."""
 
 
-NOTHING: Final = ClaimDecision()
+NO_DECISION: Final = ClaimDecision()
 
 
 @dataclass(slots=True)
@@ -84,15 +83,15 @@ class DynamicResources(Plugin):
     def __init__(self, table: NodeTable, device_selectors: DeviceSelectors | None = None) -> None:
         super().__init__(table)
         self.store = DeviceStore()
-        self._rows = LabelIndex(table)
+        self._labels = LabelIndex(table)
         self._node_devices = NodeDeviceCache(table, self.store)
         self._decisions: dict[Holder, ClaimDecision] = {}
         self._assumed: dict[ClaimKey, _AssumedAllocation] = {}
-        self._busy: dict[DeviceId, set[ClaimKey]] = {}  # by promises
-        self._stamps: Ints = np.zeros(len(table.alive), dtype=np.int64)
-        self._all = 0  # counts the changes that may concern any row
-        # (specs, NUMA nodes) -> row -> when it was asked, and the answer
-        self._answers: dict[
+        self._assumed_devices: dict[DeviceId, set[ClaimKey]] = {}  # by assumed allocations
+        self._row_versions: Ints = np.zeros(len(table.alive), dtype=np.int64)
+        self._global_version = 0  # counts the changes that may affect any row
+        # (specs, NUMA nodes) -> row -> the versions, and the outcome
+        self._cache: dict[
             tuple[tuple[int, ...], Zones], dict[int, tuple[tuple[int, int], Outcome]]
         ] = {}
         self._source = DeviceSource(
@@ -102,8 +101,8 @@ class DynamicResources(Plugin):
             taints=self.store.taints,
             counters=self._counters,
         )
-        self.store.on_nodes.append(self._offered)
-        self.store.on_usage.append(self._touched)
+        self.store.on_nodes.append(self._devices_changed)
+        self.store.on_usage.append(self._usage_changed)
 
     def feeds(self) -> Iterable[Feed]:
         return informers.feeds(self.store)
@@ -112,7 +111,7 @@ class DynamicResources(Plugin):
 
     def charge(self, pod: Pod, row: int, assignment: Assignment) -> None:
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS or pod.node:
-            return  # a pod that has its node in the API has its claims allocated there too
+            return  # a pod with a node in the API has allocated claims there too
         holder = (pod.uid, row)
         decision = self._decisions[holder] = self._decide(pod, row, assignment)
         for key, allocation in decision.claims:
@@ -130,45 +129,51 @@ class DynamicResources(Plugin):
         self._node_devices.drop(row)
 
     def state(self, row: int) -> tuple[object, ...]:
-        found = ((uid, what) for (uid, where), what in self._decisions.items() if where == row)
-        return tuple(sorted(found, key=lambda one: one[0]))
+        decisions = (
+            (uid, decision) for (uid, where), decision in self._decisions.items() if where == row
+        )
+        return tuple(sorted(decisions, key=lambda item: item[0]))
 
     def decision(self, pod: Pod, node: str) -> ClaimDecision:
-        return self._decisions.get((pod.uid, self._table.rows.get(node, -1)), NOTHING)
+        return self._decisions.get((pod.uid, self._table.rows.get(node, -1)), NO_DECISION)
 
     def holders(self, key: ClaimKey) -> set[str]:
-        """uids of the placed pods that are promised this claim's devices or use it already."""
+        """uids of the placed pods that have or are assumed to get this claim's devices."""
         return {
             uid
             for (uid, _), decision in self._decisions.items()
-            if any(mine == key for mine, _ in decision.claims)
+            if any(own == key for own, _ in decision.claims)
         }
 
     def _decide(self, pod: Pod, row: int, assignment: Assignment) -> ClaimDecision:
         found = claim_rules.classify(self.store, pod)
         if found.problem:
-            return ClaimDecision(lacking=found.problem)
-        made: dict[ClaimKey, ClaimAllocation | None] = {
+            return ClaimDecision(unmatched=found.problem)
+        allocations: dict[ClaimKey, ClaimAllocation | None] = {
             claim.key: None for claim in found.allocated
         }
-        made |= {claim.key: self._assumed[claim.key].allocation for claim in self._shared(found)}
-        unallocated = self._open(found)
+        allocations |= {
+            claim.key: self._assumed[claim.key].allocation for claim in self._assumed_claims(found)
+        }
+        unallocated = self._unassumed_claims(found)
         if unallocated:
             outcome = self._preferred(pod, unallocated, row, assignment)
             if isinstance(outcome, NotAllocated):
-                return ClaimDecision(lacking=outcome.reason)
-            made |= dict(zip((one.key for one in unallocated), outcome.allocations, strict=True))
-        return ClaimDecision(tuple((key, made[key]) for key in claim_rules.keys(pod)))
+                return ClaimDecision(unmatched=outcome.reason)
+            allocations |= dict(
+                zip((claim.key for claim in unallocated), outcome.allocations, strict=True)
+            )
+        return ClaimDecision(tuple((key, allocations[key]) for key in claim_rules.keys(pod)))
 
     def _preferred(
         self, pod: Pod, unallocated: tuple[ResourceClaim, ...], row: int, assignment: Assignment
     ) -> Outcome:
-        """Devices on the pod's own NUMA nodes; from elsewhere where its policy lets them."""
+        """Devices on the pod's own NUMA nodes; others where its policy allows them."""
         if assignment.numa:
-            near = self._answer(unallocated, row, frozenset(assignment.numa))
-            if isinstance(near, Allocated) or numa_alignment.must_align(pod.spec.host_request):
-                return near
-        return self._answer(unallocated, row, None)
+            aligned = self._outcome(unallocated, row, frozenset(assignment.numa))
+            if isinstance(aligned, Allocated) or numa_alignment.must_align(pod.spec.host_request):
+                return aligned
+        return self._outcome(unallocated, row, None)
 
     def _assume(self, key: ClaimKey, allocation: ClaimAllocation, holder: Holder) -> None:
         known = self._assumed.get(key)
@@ -178,11 +183,11 @@ class DynamicResources(Plugin):
         self._assumed[key] = _AssumedAllocation(allocation, {holder})
         devices = _devices(allocation)
         for device in devices:
-            self._busy.setdefault(device, set()).add(key)
+            self._assumed_devices.setdefault(device, set()).add(key)
         self.store.usage_changed(devices)
 
     def _revert(self, holder: Holder) -> None:
-        decision = self._decisions.pop(holder, NOTHING)
+        decision = self._decisions.pop(holder, NO_DECISION)
         for key, _ in decision.claims:
             assumed = self._assumed.get(key)
             if assumed is None:
@@ -193,47 +198,49 @@ class DynamicResources(Plugin):
             del self._assumed[key]
             devices = _devices(assumed.allocation)
             for device in devices:
-                self._busy[device].discard(key)
-                if not self._busy[device]:
-                    del self._busy[device]
+                self._assumed_devices[device].discard(key)
+                if not self._assumed_devices[device]:
+                    del self._assumed_devices[device]
             self.store.usage_changed(devices)
 
-    # --- what the facts say ---
+    # --- changes in the store ---
 
-    def _offered(self, names: Iterable[str] | None) -> None:
+    def _devices_changed(self, names: Iterable[str] | None) -> None:
         self._node_devices.forget(names)
-        self._touched(names)
+        self._usage_changed(names)
 
-    def _touched(self, names: Iterable[str] | None) -> None:
+    def _usage_changed(self, names: Iterable[str] | None) -> None:
         if names is None:
-            self._all += 1
+            self._global_version += 1
         else:
             rows = self._table.rows
             self._bump(rows[name] for name in names if name in rows)
 
     def _bump(self, rows: Iterable[int]) -> None:
-        short = len(self._table.alive) - len(self._stamps)
-        if short > 0:
-            self._stamps = np.concatenate([self._stamps, np.zeros(short, dtype=np.int64)])
+        missing = len(self._table.alive) - len(self._row_versions)
+        if missing > 0:
+            self._row_versions = np.concatenate(
+                [self._row_versions, np.zeros(missing, dtype=np.int64)]
+            )
         for row in rows:
-            self._stamps[row] += 1
+            self._row_versions[row] += 1
 
     def _in_use(self, device: DeviceId) -> bool:
-        return device in self.store.allocated_by or device in self._busy
+        return device in self.store.allocated_by or device in self._assumed_devices
 
     def _counters(self, pool: PoolId) -> dict[tuple[str, str], Decimal]:
         left: dict[tuple[str, str], Decimal] = {}
         slices = self.store.pools[pool].slices
-        for one in slices:
-            for counters, counter, amount in one.counters:
+        for item in slices:
+            for counters, counter, amount in item.counters:
                 left[counters, counter] = left.get((counters, counter), Decimal(0)) + amount
-        for device in (device for one in slices for device in one.devices):
+        for device in (device for item in slices for device in item.devices):
             if device.consumes and self._in_use(device.id):
                 for counters, counter, amount in device.consumes:
                     left[counters, counter] = left.get((counters, counter), Decimal(0)) - amount
         return left
 
-    # --- questions ---
+    # --- filters ---
 
     def unresolvable(self, pod: Pod) -> str:
         """For example a claim that does not exist."""
@@ -242,14 +249,16 @@ class DynamicResources(Plugin):
         return claim_rules.classify(self.store, pod).problem
 
     def signature(self, pod: Pod) -> tuple[object, ...]:
-        """Equal for pods of one shape whose claims can be satisfied by the same nodes."""
+        """Equal for pods of one spec whose claims the same nodes can satisfy."""
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return ()
         found = claim_rules.classify(self.store, pod)
         if found.problem:
             return (found.problem,)
-        fixed = (*found.allocated, *self._shared(found))
-        return tuple(sorted(claim.key for claim in fixed)), self._specs(self._open(found))
+        fixed = (*found.allocated, *self._assumed_claims(found))
+        return tuple(sorted(claim.key for claim in fixed)), self._specs(
+            self._unassumed_claims(found)
+        )
 
     def depends_on_pods(self, pod: Pod) -> bool:
         return pod.spec.resource_claims is not NO_RESOURCE_CLAIMS
@@ -267,27 +276,27 @@ class DynamicResources(Plugin):
             return
         left = rows
         for nodes in self._fixed(found):
-            away = left & ~nodes.rows(self._table, self._rows)
-            yield UNAVAILABLE, away
-            left = left & ~away
-        if unallocated := self._open(found):
-            yield from self._refused(unallocated, left)
+            rejected = left & ~nodes.rows(self._table, self._labels)
+            yield UNAVAILABLE, rejected
+            left = left & ~rejected
+        if unallocated := self._unassumed_claims(found):
+            yield from self._filter_unallocated(unallocated, left)
 
     def packing_cost(self, pod: Pod, rows: Ints, *, equal_pods: int) -> Ints | None:
         """
-        For each of these rows how little its devices suit; None: all the same.
+        The cost of each row by its devices; None: all rows are equal.
 
-        With so many pods `alike` to be placed, the tightest row that may hold all of them is the
-        best, and where none does, the roomiest: they shall span few nodes.
+        The best row is the tightest one with devices for all `equal_pods`. Without such a row it is
+        the one with devices for most of them, so that they span few nodes.
         """
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return None
         found = claim_rules.classify(self.store, pod)
-        unallocated = self._open(found)
+        unallocated = self._unassumed_claims(found)
         if found.problem or not unallocated:
             return None
-        answers = [self._answer(unallocated, int(row), None) for row in rows]
-        return np.array([_cost(one, equal_pods) for one in answers], dtype=np.int64)
+        outcomes = [self._outcome(unallocated, int(row), None) for row in rows]
+        return np.array([_cost(outcome, equal_pods) for outcome in outcomes], dtype=np.int64)
 
     def choose(
         self,
@@ -296,63 +305,63 @@ class DynamicResources(Plugin):
         zones: Iterable[int],
         decide: Callable[[HostRequest], Assignment | NumaMisfit],
     ) -> Assignment | NumaMisfit:
-        """Where on its host the pod would sit, with its devices where its policy wants them."""
-        unallocated = self._open(claim_rules.classify(self.store, pod))
+        """The pod's NUMA assignment, aligned with its devices where its policy demands it."""
+        unallocated = self._unassumed_claims(claim_rules.classify(self.store, pod))
         if not unallocated:
             return decide(pod.spec.host_request)
 
         def has_devices(numa_nodes: frozenset[int]) -> bool:
-            return isinstance(self._answer(unallocated, row, numa_nodes), Allocated)
+            return isinstance(self._outcome(unallocated, row, numa_nodes), Allocated)
 
         return numa_alignment.choose(pod.spec.host_request, tuple(zones), decide, has_devices)
 
-    def _shared(self, found: PodClaims) -> list[ResourceClaim]:
-        """Claims that a pod on its way will have allocated."""
+    def _assumed_claims(self, found: PodClaims) -> list[ResourceClaim]:
+        """Unallocated claims with an assumed allocation for another pod."""
         return [claim for claim in found.unallocated if claim.key in self._assumed]
 
-    def _open(self, found: PodClaims) -> tuple[ResourceClaim, ...]:
+    def _unassumed_claims(self, found: PodClaims) -> tuple[ResourceClaim, ...]:
         return tuple(claim for claim in found.unallocated if claim.key not in self._assumed)
 
     def _fixed(self, found: PodClaims) -> Iterator[NodeReach]:
         for claim in found.allocated:
             if claim.allocation is not None:
                 yield claim.allocation.nodes
-        for claim in self._shared(found):
+        for claim in self._assumed_claims(found):
             picks = self._assumed[claim.key].allocation.picks
             yield common(tuple(pick.nodes for pick in picks))
 
     def _specs(self, unallocated: Iterable[ResourceClaim]) -> tuple[int, ...]:
-        return tuple(self.store.numbers[claim.key] for claim in unallocated)
+        return tuple(self.store.spec_numbers[claim.key] for claim in unallocated)
 
-    def _refused(
+    def _filter_unallocated(
         self, unallocated: tuple[ResourceClaim, ...], rows: Bools
     ) -> Iterator[tuple[str, Bools]]:
         reasons: dict[str, Bools] = {}
         names = ["/".join(claim.key) for claim in unallocated]
         for row in np.flatnonzero(rows):
-            outcome = self._answer(unallocated, int(row), None)
+            outcome = self._outcome(unallocated, int(row), None)
             if isinstance(outcome, NotAllocated):
                 text = outcome.text(names)
                 if outcome.broken:
-                    # As in kube-scheduler: what is wrong with a claim fails it on all nodes.
+                    # As in kube-scheduler an invalid claim rejects all nodes.
                     yield text, rows
                     return
                 reasons.setdefault(text, np.zeros_like(rows))[row] = True
         yield from sorted(reasons.items())
 
-    def _answer(self, unallocated: tuple[ResourceClaim, ...], row: int, zones: Zones) -> Outcome:
+    def _outcome(self, unallocated: tuple[ResourceClaim, ...], row: int, zones: Zones) -> Outcome:
         key = (self._specs(unallocated), zones)
-        answers = self._answers.get(key)
+        answers = self._cache.get(key)
         if answers is None:
-            if len(self._answers) >= _CACHE_SIZE:
-                self._answers.clear()
-            answers = self._answers[key] = {}
-        if row >= len(self._stamps):
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            answers = self._cache[key] = {}
+        if row >= len(self._row_versions):
             self._bump(())
-        moment = (int(self._stamps[row]), self._all)
+        versions = (int(self._row_versions[row]), self._global_version)
         known = answers.get(row)
-        if known is None or known[0] != moment or not self._node_devices.stands(row):
-            known = answers[row] = (moment, self._allocate(unallocated, row, zones))
+        if known is None or known[0] != versions or not self._node_devices.is_current(row):
+            known = answers[row] = (versions, self._allocate(unallocated, row, zones))
         return known[1]
 
     def _allocate(self, unallocated: tuple[ResourceClaim, ...], row: int, zones: Zones) -> Outcome:
@@ -360,11 +369,11 @@ class DynamicResources(Plugin):
         return allocate(specs, self._node_devices.at(row), self._source, zones=zones)
 
 
-def _cost(outcome: Outcome, alike: int) -> int:
+def _cost(outcome: Outcome, equal_pods: int) -> int:
     if isinstance(outcome, NotAllocated):
-        return _FAR
-    max_pods = outcome.max_pods
-    return outcome.rank * _RANK + (max_pods if max_pods >= alike else _RANK - max_pods)
+        return _NO_DEVICES_COST
+    pods = outcome.max_pods
+    return outcome.rank * _RANK_COST + (pods if pods >= equal_pods else _RANK_COST - pods)
 
 
 def _devices(allocation: ClaimAllocation) -> list[DeviceId]:

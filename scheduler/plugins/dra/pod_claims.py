@@ -1,10 +1,9 @@
 """
-A pod's claims, sorted by what is to be done about them, or the one sentence that says what is
-amiss: then no node will do, whatever is free.
+A pod's ResourceClaims by their allocation, or the problem that makes it unschedulable everywhere.
 
-    allocated    has its devices: they decide about nodes
-    wanting      waits for its first pod: the node decides about the devices
-    amiss        not there, going, somebody else's, of no known class, or full
+    allocated      has devices: these filter the nodes
+    unallocated    waits for its first pod: the chosen node decides about the devices
+    problem        missing, deleted, owned by another pod, of an unknown class, or full
 
 The texts are kube-scheduler's where it has one.
 """
@@ -21,7 +20,7 @@ IN_USE: Final = "resourceclaim in use"
 
 @dataclass(frozen=True, slots=True)
 class PodClaims:
-    """What became of a pod's claims; with a `problem` the rest is empty."""
+    """A pod's claims; with a `problem` the rest is empty."""
 
     allocated: tuple[ResourceClaim, ...] = ()
     unallocated: tuple[ResourceClaim, ...] = ()
@@ -29,21 +28,21 @@ class PodClaims:
 
 
 def keys(pod: Pod) -> tuple[ClaimKey, ...]:
-    """The claims that the pod has by name, each once."""
+    """The keys of the pod's existing claims, each once."""
     return tuple(dict.fromkeys((pod.key.namespace, name) for name in pod.resource_claims if name))
 
 
 def classify(store: DeviceStore, pod: Pod) -> PodClaims:
-    if problem := _amiss(store, pod):
+    if problem := _problem(store, pod):
         return PodClaims(problem=problem)
-    found = [store.claims[key] for key in keys(pod)]
+    claims = [store.claims[key] for key in keys(pod)]
     return PodClaims(
-        tuple(claim for claim in found if claim.allocation is not None),
-        tuple(claim for claim in found if claim.allocation is None),
+        tuple(claim for claim in claims if claim.allocation is not None),
+        tuple(claim for claim in claims if claim.allocation is None),
     )
 
 
-def _amiss(store: DeviceStore, pod: Pod) -> str:
+def _problem(store: DeviceStore, pod: Pod) -> str:
     for ref, name in zip(pod.spec.resource_claims.refs, pod.resource_claims, strict=True):
         if name is None:
             return f'pod "{pod.key}": ResourceClaim not created yet'
@@ -51,22 +50,22 @@ def _amiss(store: DeviceStore, pod: Pod) -> str:
             claim = store.claims.get((pod.key.namespace, name))
             if claim is None:
                 return f'could not find ResourceClaim "{pod.key.namespace}/{name}"'
-            if problem := _of_claim(store, pod, claim, made=not ref.claim):
+            if problem := _claim_problem(store, pod, claim, generated=not ref.claim):
                 return problem
     return ""
 
 
-def _of_claim(store: DeviceStore, pod: Pod, claim: ResourceClaim, *, made: bool) -> str:
+def _claim_problem(store: DeviceStore, pod: Pod, claim: ResourceClaim, *, generated: bool) -> str:
     name = "/".join(claim.key)
     if claim.deleting:
         return f'resourceclaim "{claim.key[1]}" is being deleted'
-    if made and claim.owner != pod.uid:
+    if generated and claim.owner != pod.uid:
         return f"ResourceClaim {name} was not created for Pod {pod.key} (Pod is not owner)"
     if claim.allocation is not None:
         full = len(claim.consumers) >= MAX_CONSUMERS and pod.uid not in claim.consumers
         return IN_USE if full else ""
     for request in claim.spec.requests:
-        if not request.ways:
+        if not request.alternatives:
             return f"resource claim {name}, request {request.name}: unknown request type"
     for subrequest in claim.spec.subrequests():
         if subrequest.class_name not in store.classes:

@@ -1,19 +1,19 @@
 """
-Between a plan and its binds: claims get their devices and their pods, written into the API.
+PreBind of ResourceClaims: write allocations and reservations before a bind.
 
     plan ──▶ protect ──▶ allocate and reserve ──▶ bind ──▶ done
-             (finalizer)   │ somebody was first      │ refused
-                           ▼                         ▼
-                         Failed ◀── taken back ──────┘
+             (finalizer)   │ another client first  │ rejected
+                           ▼                       ▼
+                     PreBindFailure ◀── undo ──────┘
 
-A claim that is allocated already is only reserved. Every write carries the resourceVersion it was
-decided on: whoever wrote in between is read first, and wins where it matters. What was written for
-a pod that is not bound is taken back: its reservation, and the allocation too if it was made for
-this pod and nobody else is reserved for it or on the way to it.
+An allocated claim is only reserved. Every write carries the resourceVersion that it is based on:
+after a conflict the newest state decides about the next write. `undo` removes what was written for
+a pod that is not bound: its reservation, and also the allocation if it was made for this pod and no
+other pod has reserved the claim or is about to use it.
 
-A process that dies in between leaves claims that are allocated to pods without a node. The next one
-sees them as they are: such a pod goes to the node of its devices, and where it fits nowhere for
-that reason, `free` takes the devices back. What is written is known to `store` at once.
+A process that dies in between leaves allocated claims of pods without a node. Its successor plans
+such a pod on the node of its devices. Where the pod fits nowhere because of them, `free` removes
+the allocation. `store` has each write at once.
 """
 
 import asyncio
@@ -42,21 +42,25 @@ from scheduler.plugins.dra.plugin import UNAVAILABLE, DynamicResources
 
 logger = logging.getLogger(__name__)
 
-SECONDS: Final = 30.0  # how long the writes for a plan may take
+TIMEOUT_SECONDS: Final = 30.0  # for all writes of a plan
 UNDO_SECONDS: Final = 10.0
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 2.0
-_MOST_CONFLICTS: Final = 20
+_MAX_CONFLICTS: Final = 20
 
-_NO_DEVICES: Final[Mapping[str, Any]] = {"allocation": None, "reservedFor": None, "devices": None}
+_NO_ALLOCATION: Final[Mapping[str, Any]] = {
+    "allocation": None,
+    "reservedFor": None,
+    "devices": None,
+}
 
 
 class ClaimClient(verbs.Gets, verbs.Patches, Protocol):
-    """The verbs that claims are written with."""
+    """The verbs for ResourceClaims."""
 
 
-class _ChoiceInvalid(Exception):
-    """The choice does not hold any more."""
+class _DecisionInvalid(Exception):
+    """The decision does not hold any more."""
 
 
 class ClaimPreBind:
@@ -78,8 +82,12 @@ class ClaimPreBind:
         tasks: BackgroundTasks | None = None,
     ) -> None:
         self._tasks = tasks or BackgroundTasks()
-        self._api, self._devices, self._store = api, devices, devices.store
-        self._now, self._sleep, self._random = now, sleep, random
+        self._api = api
+        self._devices = devices
+        self._store = devices.store
+        self._now = now
+        self._sleep = sleep
+        self._random = random
         self._may_write, self._cluster_event = may_write, cluster_event
         self._freeing: dict[ClaimKey, asyncio.Task[None]] = {}
 
@@ -88,22 +96,21 @@ class ClaimPreBind:
         return any(one.pod.spec.resource_claims is not NO_RESOURCE_CLAIMS for one in placements)
 
     async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
-        """All concurrently, each until the `deadline` (by the clock)."""
-        results = await asyncio.gather(*(self._one(one, deadline) for one in placements))
+        """Concurrently for all pods, until the `deadline` of the clock."""
+        results = await asyncio.gather(*(self._prepare(item, deadline) for item in placements))
         return PreBindResult(
-            tuple(one for one in results if isinstance(one, Placement)),
-            tuple(one for one in results if isinstance(one, PreBindFailure)),
+            tuple(item for item in results if isinstance(item, Placement)),
+            tuple(item for item in results if isinstance(item, PreBindFailure)),
         )
 
     async def undo(self, placements: Iterable[Placement]) -> None:
-        """These pods were not bound: take back what was written for them."""
+        """Remove what was written for these pods: they were not bound."""
         mine = [one for one in placements if one.pod.spec.resource_claims is not NO_RESOURCE_CLAIMS]
         await asyncio.gather(*(self._undo(one) for one in mine))
 
     def free(self, pods: Iterable[Pod], why: NoFit) -> None:
         """
-        These pods fit nowhere. Where devices that a claim has already keep its pod from other
-        nodes, and nobody else uses them, they are given back.
+        Remove the allocations that make these pods fit nowhere, where no other pod uses them.
         """
         if not any(reason == UNAVAILABLE for reason, _ in why.reasons):
             return
@@ -117,17 +124,17 @@ class ClaimPreBind:
 
     # --- one pod ---
 
-    async def _one(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
+    async def _prepare(self, placement: Placement, deadline: float) -> Placement | PreBindFailure:
         pod = placement.pod
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return placement
         decision = self._devices.decision(pod, placement.node)
         try:
-            if decision.lacking or len(decision.claims) != len(claim_rules.keys(pod)):
-                raise _ChoiceInvalid(decision.lacking or "the claims changed")
+            if decision.unmatched or len(decision.claims) != len(claim_rules.keys(pod)):
+                raise _DecisionInvalid(decision.unmatched or "the claims changed")
             for key, allocation in decision.claims:
                 await self._reserve(pod, key, allocation, deadline)
-        except (_ChoiceInvalid, errors.KubeError) as error:
+        except (_DecisionInvalid, errors.KubeError) as error:
             await self._undo(placement)
             return PreBindFailure(placement, f"allocating devices: {error}")
         return placement
@@ -144,10 +151,10 @@ class ClaimPreBind:
         """The next write on the way to a claim that the pod may use."""
         name = "/".join(claim.key)
         if claim.deleting:
-            raise _ChoiceInvalid(f"claim {name} got deleted in the meantime")
+            raise _DecisionInvalid(f"claim {name} got deleted in the meantime")
         if claim.allocation is None:
             if allocation is None:
-                raise _ChoiceInvalid(f"claim {name} got deallocated elsewhere in the meantime")
+                raise _DecisionInvalid(f"claim {name} got deallocated elsewhere in the meantime")
             if FINALIZER not in claim.finalizers:
                 return {"metadata": {"finalizers": [*claim.finalizers, FINALIZER]}}
             return {
@@ -156,8 +163,8 @@ class ClaimPreBind:
                     "reservedFor": [consumer(pod)],
                 }
             }
-        if allocation is not None and not _same(claim, allocation):
-            raise _ChoiceInvalid(f"claim {name} got allocated elsewhere in the meantime")
+        if allocation is not None and not _has_devices(claim, allocation):
+            raise _DecisionInvalid(f"claim {name} got allocated elsewhere in the meantime")
         if pod.uid in claim.consumers:
             return None
         return {"status": {"reservedFor": [consumer(pod)]}}
@@ -167,30 +174,32 @@ class ClaimPreBind:
         deadline = self._now() + UNDO_SECONDS
         for key, allocation in self._devices.decision(pod, placement.node).claims:
             others = self._devices.holders(key) - {pod.uid}
-            ours = allocation is not None and not others
+            deallocate = allocation is not None and not others
 
-            def step(claim: ResourceClaim, *, ours: bool = ours) -> _Step:
-                return _back(pod, claim, ours=ours)
+            def step(claim: ResourceClaim, *, deallocate: bool = deallocate) -> _Step:
+                return _release(pod, claim, deallocate=deallocate)
 
-            await self._quietly(key, step, deadline)
+            await self._best_effort(key, step, deadline)
 
     async def _free(self, claim: ResourceClaim, pod: Pod) -> None:
         def step(found: ResourceClaim) -> _Step:
-            return _back(pod, found, ours=True) if found.uid == claim.uid else None
+            return _release(pod, found, deallocate=True) if found.uid == claim.uid else None
 
         try:
-            await self._quietly(claim.key, step, self._now() + UNDO_SECONDS)
+            await self._best_effort(claim.key, step, self._now() + UNDO_SECONDS)
         finally:
             self._freeing.pop(claim.key, None)
 
-    async def _quietly(
+    async def _best_effort(
         self, key: ClaimKey, step: Callable[[ResourceClaim], "_Step"], deadline: float
     ) -> None:
-        """What cannot be taken back now stays with its pod, and is used or freed later."""
+        """On failure the allocation stays; its pod uses it, or `free` removes it later."""
         try:
             await self._until_done(key, step, deadline)
-        except (_ChoiceInvalid, errors.KubeError) as error:
-            logger.warning("claim kept", extra={"claim": "/".join(key), "error": str(error)})
+        except (_DecisionInvalid, errors.KubeError) as error:
+            logger.warning(
+                "could not release claim", extra={"claim": "/".join(key), "error": str(error)}
+            )
 
     # --- one claim ---
 
@@ -206,17 +215,17 @@ class ClaimPreBind:
         async def write() -> None:
             nonlocal conflicts
             if pauses.failures:
-                await self._look(key)  # the failed write may have happened
+                await self._refresh(key)  # the failed write may have happened
             while (body := step(self._claim(key))) is not None:
                 if not self._may_write():
-                    raise _ChoiceInvalid("this process does not lead any more")
+                    raise _DecisionInvalid("this process does not lead any more")
                 try:
                     await self._write(self._claim(key), body)
                 except errors.Conflict:
                     conflicts += 1
-                    if conflicts > _MOST_CONFLICTS:
+                    if conflicts > _MAX_CONFLICTS:
                         raise
-                    await self._look(key)
+                    await self._refresh(key)
 
         await backoff.retry(
             write, backoff=pauses, sleep=self._sleep, now=self._now, deadline=deadline
@@ -229,7 +238,7 @@ class ClaimPreBind:
             "uid": claim.uid,
             "resourceVersion": claim.version,
         }
-        # Consumers are added and removed one by one; everything else is replaced.
+        # A strategic merge adds or removes one consumer; other writes replace their fields.
         by_one = body.keys() == {"status"} and body["status"].keys() == {"reservedFor"}
         kind = verbs.PatchKind.STRATEGIC if by_one else verbs.PatchKind.MERGE
         found = await self._api.patch(
@@ -240,17 +249,17 @@ class ClaimPreBind:
             kind=kind,
             subresource="status" if "status" in body else None,
         )
-        self._know(ResourceClaim.read(found))
+        self._store_claim(ResourceClaim.read(found))
 
-    async def _look(self, key: ClaimKey) -> None:
+    async def _refresh(self, key: ClaimKey) -> None:
         namespace, name = key
         try:
             found = await self._api.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)
         except errors.Retry:
             return
-        self._know(ResourceClaim.read(found))
+        self._store_claim(ResourceClaim.read(found))
 
-    def _know(self, claim: ResourceClaim) -> None:
+    def _store_claim(self, claim: ResourceClaim) -> None:
         old = self._store.claims.get(claim.key)
         freed = old is not None and old.allocation is not None and claim.allocation is None
         if self._store.put_claim(claim) and freed:
@@ -259,46 +268,46 @@ class ClaimPreBind:
     def _claim(self, key: ClaimKey) -> ResourceClaim:
         found = self._store.claims.get(key)
         if found is None:
-            raise _ChoiceInvalid(f"claim {'/'.join(key)} is gone")
+            raise _DecisionInvalid(f"claim {'/'.join(key)} is gone")
         return found
 
 
 _Step = Mapping[str, Any] | None
 
 
-def _back(pod: Pod, claim: ResourceClaim, *, ours: bool) -> _Step:
-    """What takes the pod back out of the claim; `ours`: its devices may go with it."""
+def _release(pod: Pod, claim: ResourceClaim, *, deallocate: bool) -> _Step:
+    """The write that removes the pod from the claim; `deallocate`: and the allocation."""
     if claim.allocation is None:
         return None
-    if ours and set(claim.consumers) <= {pod.uid}:
-        return {"status": _NO_DEVICES}
+    if deallocate and set(claim.consumers) <= {pod.uid}:
+        return {"status": _NO_ALLOCATION}
     if pod.uid in claim.consumers:
         return {"status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
     return None
 
 
-def _same(claim: ResourceClaim, allocation: ClaimAllocation) -> bool:
-    """Whether the claim has just these devices."""
-    has = claim.allocation.devices if claim.allocation is not None else ()
-    return [one.id for one in has] == [pick.device for pick in allocation.picks]
+def _has_devices(claim: ResourceClaim, allocation: ClaimAllocation) -> bool:
+    """Whether the claim is allocated with exactly these devices."""
+    current = claim.allocation.devices if claim.allocation is not None else ()
+    return [item.id for item in current] == [pick.device for pick in allocation.picks]
 
 
 JsonDict = dict[str, Any]
 
 
 def allocation_result(
-    spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, DeviceClass]
+    spec: ClaimSpec, allocation: ClaimAllocation, classes: Mapping[str, DeviceClass]
 ) -> JsonDict:
-    devices: JsonDict = {"results": [_result(pick) for pick in found.picks]}
-    if config := [*_of_classes(spec, found, classes), *_of_claim(spec, found)]:
+    devices: JsonDict = {"results": [_result(pick) for pick in allocation.picks]}
+    if config := [*_class_configs(spec, allocation, classes), *_claim_configs(spec, allocation)]:
         devices["config"] = config
-    made: JsonDict = {"devices": devices}
-    selector = node_selector.written(
-        node_selector.common(tuple(pick.nodes for pick in found.picks))
+    result: JsonDict = {"devices": devices}
+    selector = node_selector.to_json(
+        node_selector.common(tuple(pick.nodes for pick in allocation.picks))
     )
     if selector is not None:
-        made["nodeSelector"] = selector
-    return made
+        result["nodeSelector"] = selector
+    return result
 
 
 def consumer(pod: Pod) -> JsonDict:
@@ -320,22 +329,23 @@ def _result(pick: DevicePick) -> JsonDict:
     return found
 
 
-def _of_classes(
-    spec: ClaimSpec, found: ClaimAllocation, classes: Mapping[str, DeviceClass]
+def _class_configs(
+    spec: ClaimSpec, allocation: ClaimAllocation, classes: Mapping[str, DeviceClass]
 ) -> Iterable[JsonDict]:
     subrequests = {subrequest.name: subrequest for subrequest in spec.subrequests()}
-    users: dict[str, list[str]] = {}  # class -> the ways that were taken of it
-    for way in found.ways:
-        users.setdefault(subrequests[way].class_name, []).append(way)
-    for name, ways in users.items():
+    users: dict[str, list[str]] = {}  # class -> the chosen subrequests of it
+    for chosen in allocation.chosen:
+        users.setdefault(subrequests[chosen].class_name, []).append(chosen)
+    for name, names in users.items():
         for config in classes[name].config if name in classes else ():
-            yield _config("FromClass", config.opaque, () if len(ways) == len(found.ways) else ways)
+            everywhere = len(names) == len(allocation.chosen)
+            yield _config("FromClass", config.opaque, () if everywhere else names)
 
 
-def _of_claim(spec: ClaimSpec, found: ClaimAllocation) -> Iterable[JsonDict]:
-    allocated_by = {*found.ways, *(way.partition("/")[0] for way in found.ways)}
+def _claim_configs(spec: ClaimSpec, allocation: ClaimAllocation) -> Iterable[JsonDict]:
+    chosen = {*allocation.chosen, *(name.partition("/")[0] for name in allocation.chosen)}
     for config in spec.config:
-        if not config.requests or allocated_by & set(config.requests):
+        if not config.requests or chosen & set(config.requests):
             yield _config("FromClaim", config.opaque, config.requests)
 
 

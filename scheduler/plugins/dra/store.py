@@ -1,17 +1,17 @@
 """
-Everything the API says about devices, with the indexes that filters need; fed from watches.
+The watched DRA objects, with the indexes that filters need.
 
     slices  ──▶ pools: the newest generation of each, complete or not
-    claims  ──▶ taken: which devices are held, and by which claims
-    rules   ──▶ taints that slices do not show
+    claims  ──▶ allocated_by: the claims that have each device
+    rules   ──▶ taints that are not in the slices
 
-Whoever depends on a fact is told when it changes: `on_claim` with the claim's key; `on_nodes` with
-the names of nodes whose devices changed, `on_usage` with those whose devices were taken or given
-back, both with None when it may be any node; `on_slice` with the slice before and after. `version`
-counts all changes. A state of a claim that is older than the one known is left alone: this
-program's own writes are known before the watch shows them.
+Listeners learn of changes: `on_claim` gets the key of a claim, `on_nodes` the nodes whose devices
+changed, `on_usage` the nodes whose devices were allocated or released; both get None when it may be
+any node. `on_slice` gets the slice before and after. `version` counts all changes. The store
+ignores a claim that is older than the known one: it has the scheduler's own writes before the watch
+does.
 
-One writer, the event loop. No I/O: `feeds` says which collections tell these facts.
+One writer, the event loop. No I/O: `informers` lists the watched resources.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ class DevicePool:
     slices: tuple[ResourceSlice, ...] = ()
     complete: bool = True
     duplicate: str = ""
-    """The name that two of its devices have; such a pool is not believed."""
+    """A name that two of its devices share; it makes the pool invalid."""
 
     @property
     def usable(self) -> bool:
@@ -48,7 +48,7 @@ class DevicePool:
 
 
 class DeviceStore:
-    """Put and drop; each answers whether anything changed."""
+    """`put_*` and `drop_*` return whether something changed."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -61,11 +61,10 @@ class DeviceStore:
             str, set[PoolId]
         ] = {}  # node name -> pools with slices of it alone
         self.shared: set[PoolId] = set()  # pools with slices for more than one node
-        self.classes_version = 0  # counts the changes of classes and rules
         self._slices: dict[PoolId, dict[str, ResourceSlice]] = {}
         self._specs: dict[ClaimSpec, int] = {}
-        # claim -> a number that equal specs share: quick to compare and to hash
-        self.numbers: dict[ClaimKey, int] = {}
+        # claim -> a number that equal specs share, quick to compare and to hash
+        self.spec_numbers: dict[ClaimKey, int] = {}
         self.on_claim: list[Callable[[ClaimKey], None]] = []
         self.on_nodes: list[Callable[[Iterable[str] | None], None]] = []
         self.on_usage: list[Callable[[Iterable[str] | None], None]] = []
@@ -81,16 +80,16 @@ class DeviceStore:
         if old == claim:
             return False
         if old is None or old.spec != claim.spec:
-            self.numbers[claim.key] = self._number(claim.spec)
-        self._hold(claim.key, old, claim)
+            self.spec_numbers[claim.key] = self._number(claim.spec)
+        self._index_devices(claim.key, old, claim)
         return self._claim_changed(claim.key)
 
     def drop_claim(self, claim: ResourceClaim) -> bool:
         old = self.claims.get(claim.key)
         if old is None or (claim.uid and old.uid != claim.uid):
             return False
-        del self.claims[claim.key], self.numbers[claim.key]
-        self._hold(claim.key, old, None)
+        del self.claims[claim.key], self.spec_numbers[claim.key]
+        self._index_devices(claim.key, old, None)
         return self._claim_changed(claim.key)
 
     def _number(self, spec: ClaimSpec) -> int:
@@ -98,22 +97,22 @@ class DeviceStore:
 
     # --- classes and rules ---
 
-    def put_class(self, found: DeviceClass) -> bool:
-        old, self.classes[found.name] = self.classes.get(found.name), found
-        return old != found and self._all_changed()
+    def put_class(self, item: DeviceClass) -> bool:
+        old, self.classes[item.name] = self.classes.get(item.name), item
+        return old != item and self._all_changed()
 
-    def drop_class(self, found: DeviceClass) -> bool:
-        return self.classes.pop(found.name, None) is not None and self._all_changed()
+    def drop_class(self, item: DeviceClass) -> bool:
+        return self.classes.pop(item.name, None) is not None and self._all_changed()
 
-    def put_rule(self, found: DeviceTaintRule) -> bool:
-        old, self.rules[found.name] = self.rules.get(found.name), found
-        return old != found and self._all_changed()
+    def put_rule(self, item: DeviceTaintRule) -> bool:
+        old, self.rules[item.name] = self.rules.get(item.name), item
+        return old != item and self._all_changed()
 
-    def drop_rule(self, found: DeviceTaintRule) -> bool:
-        return self.rules.pop(found.name, None) is not None and self._all_changed()
+    def drop_rule(self, item: DeviceTaintRule) -> bool:
+        return self.rules.pop(item.name, None) is not None and self._all_changed()
 
     def taints(self, device: Device) -> Sequence[DeviceTaint]:
-        """Its taints, whoever put them there."""
+        """Its taints from slices and from rules."""
         if not self.rules:
             return device.taints
         more = [
@@ -125,33 +124,35 @@ class DeviceStore:
 
     # --- slices ---
 
-    def put_slice(self, found: ResourceSlice) -> bool:
-        here = self._slices.setdefault(found.pool, {})
-        old, here[found.name] = here.get(found.name), found
-        return old != found and self._slice_changed(old, found)
+    def put_slice(self, item: ResourceSlice) -> bool:
+        here = self._slices.setdefault(item.pool, {})
+        old, here[item.name] = here.get(item.name), item
+        return old != item and self._slice_changed(old, item)
 
-    def drop_slice(self, found: ResourceSlice) -> bool:
-        here = self._slices.get(found.pool, {})
-        old = here.pop(found.name, None)
+    def drop_slice(self, item: ResourceSlice) -> bool:
+        here = self._slices.get(item.pool, {})
+        old = here.pop(item.name, None)
         if old is None:
             return False
         if not here:
-            del self._slices[found.pool]
+            del self._slices[item.pool]
         return self._slice_changed(old, None)
 
     def visible(self, node: str) -> list[DevicePool]:
         """The pools that may have devices for this node, in order."""
-        mine = self.pools_by_node.get(node, set())
-        return [self.pools[key] for key in sorted(mine | self.shared if self.shared else mine)]
+        own = self.pools_by_node.get(node, set())
+        return [self.pools[key] for key in sorted(own | self.shared if self.shared else own)]
 
-    # --- telling ---
+    # --- indexes and listeners ---
 
-    def _hold(self, key: ClaimKey, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
-        before, after = _held(old), _held(new)
+    def _index_devices(
+        self, key: ClaimKey, old: ResourceClaim | None, new: ResourceClaim | None
+    ) -> None:
+        before, after = _exclusive_devices(old), _exclusive_devices(new)
         for device in before - after:
-            holders = self.allocated_by[device]
-            holders.discard(key)
-            if not holders:
+            claims = self.allocated_by[device]
+            claims.discard(key)
+            if not claims:
                 del self.allocated_by[device]
         for device in after - before:
             self.allocated_by.setdefault(device, set()).add(key)
@@ -159,31 +160,31 @@ class DeviceStore:
             self.usage_changed(before ^ after)
 
     def usage_changed(self, devices: Iterable[DeviceId]) -> None:
-        """These devices were taken or given back."""
+        """These devices were allocated or released, in the API or by assumption."""
         nodes: set[str] = set()
         for driver, pool, _ in devices:
-            found = self.pools.get((driver, pool))
-            if found is None:
+            known = self.pools.get((driver, pool))
+            if known is None:
                 continue
-            nodes |= _names(found)
-            if found.id in self.shared:
+            nodes |= _node_names(known)
+            if known.id in self.shared:
                 nodes.add("")
         if nodes:
-            for tell in self.on_usage:
-                tell(None if "" in nodes else nodes)
+            for notify in self.on_usage:
+                notify(None if "" in nodes else nodes)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> bool:
-        for one in (old, new):
-            if one is not None:
-                self._regather(one.pool)
-        for tell in self.on_slice:
-            tell(old, new)
+        for item in (old, new):
+            if item is not None:
+                self._rebuild_pool(item.pool)
+        for notify in self.on_slice:
+            notify(old, new)
         return self._changed()
 
-    def _regather(self, key: PoolId) -> None:
+    def _rebuild_pool(self, key: PoolId) -> None:
         before = self.pools.pop(key, None)
         shared = key in self.shared
-        nodes = _names(before)
+        nodes = _node_names(before)
         for name in nodes:
             self.pools_by_node[name].discard(key)
             if not self.pools_by_node[name]:
@@ -192,25 +193,24 @@ class DeviceStore:
         if slices := self._slices.get(key):
             self.pools[key] = _pool(key, slices.values())
         after = self.pools.get(key)
-        for name in _names(after):
+        for name in _node_names(after):
             self.pools_by_node.setdefault(name, set()).add(key)
-        if after is not None and any(not (one.nodes and one.nodes.name) for one in after.slices):
+        if after is not None and any(not (item.nodes and item.nodes.name) for item in after.slices):
             self.shared.add(key)
-        wide = shared or key in self.shared
-        self._tell_nodes(None if wide else nodes | _names(after))
+        is_shared = shared or key in self.shared
+        self._notify_nodes(None if is_shared else nodes | _node_names(after))
 
-    def _tell_nodes(self, names: Iterable[str] | None) -> None:
-        for tell in self.on_nodes:
-            tell(names)
+    def _notify_nodes(self, names: Iterable[str] | None) -> None:
+        for notify in self.on_nodes:
+            notify(names)
 
     def _claim_changed(self, key: ClaimKey) -> bool:
-        for tell in self.on_claim:
-            tell(key)
+        for notify in self.on_claim:
+            notify(key)
         return self._changed()
 
     def _all_changed(self) -> bool:
-        self.classes_version += 1
-        self._tell_nodes(None)
+        self._notify_nodes(None)
         return self._changed()
 
     def _changed(self) -> bool:
@@ -218,28 +218,28 @@ class DeviceStore:
         return True
 
 
-def _held(claim: ResourceClaim | None) -> set[DeviceId]:
+def _exclusive_devices(claim: ResourceClaim | None) -> set[DeviceId]:
     if claim is None or claim.allocation is None:
         return set()
-    return {one.id for one in claim.allocation.devices if not one.admin}
+    return {item.id for item in claim.allocation.devices if not item.admin}
 
 
-def _names(pool: DevicePool | None) -> set[str]:
-    """The nodes that have slices of their own in the pool."""
+def _node_names(pool: DevicePool | None) -> set[str]:
+    """The nodes with slices of their own in the pool."""
     if pool is None:
         return set()
-    return {one.nodes.name for one in pool.slices if one.nodes and one.nodes.name}
+    return {item.nodes.name for item in pool.slices if item.nodes and item.nodes.name}
 
 
 def _pool(key: PoolId, slices: Iterable[ResourceSlice]) -> DevicePool:
-    found = sorted(slices, key=lambda one: one.name)
-    newest = max(one.generation for one in found)
-    mine = tuple(one for one in found if one.generation == newest)
-    names = Counter(device.id.device for one in mine for device in one.devices)
+    by_name = sorted(slices, key=lambda item: item.name)
+    newest = max(item.generation for item in by_name)
+    current = tuple(item for item in by_name if item.generation == newest)
+    names = Counter(device.id.device for item in current for device in item.devices)
     duplicate = next((name for name, times in names.items() if times > 1), "")
-    return DevicePool(key, mine, complete=len(mine) == mine[0].count, duplicate=duplicate)
+    return DevicePool(key, current, complete=len(current) == current[0].count, duplicate=duplicate)
 
 
 def _older(version: str, than: str) -> bool:
-    """Whether a state is from before another; what is no number says nothing."""
+    """Whether a state is older than another; only numeric versions compare."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -250,7 +250,7 @@ def test_all_devices_wait_for_a_pool_that_is_being_published() -> None:
     on_node = node_devices(devices(1), unusable_pools=["d/p is currently being updated"])
     found = shown(allocate([spec_of(exactly(allocationMode="All"))], on_node, a_world()))
     assert found == (
-        "claim ns/c, request gpus: asks for all on_node, but resource pool d/p is currently being "
+        "claim ns/c, request gpus: asks for all devices, but resource pool d/p is currently being "
         "updated"
     )
 
@@ -304,12 +304,12 @@ def claims(draw: st.DrawFn) -> ClaimSpec:
 
 
 def brute(rows: list[Json], taken: set[str], specs: list[ClaimSpec]) -> bool:
-    """Whether any choice of ways and devices satisfies everything; tries all of them."""
+    """Whether any choice of alternatives and devices satisfies everything; tries all of them."""
     free = [row for row in rows if row["name"] not in taken]
     slots = [(claim, request) for claim, spec in enumerate(specs) for request in spec.requests]
-    for ways in product(*(request.ways for _, request in slots)):
+    for alternatives in product(*(request.alternatives for _, request in slots)):
         pools = []
-        for ask in ways:
+        for ask in alternatives:
             kind = next((k for k in KINDS if ask.selectors and f'"{k}"' in ask.selectors[0]), "")
             fit = [row for row in free if not kind or row["attributes"]["model"]["string"] == kind]
             pools.append(list(combinations(fit, ask.count)))

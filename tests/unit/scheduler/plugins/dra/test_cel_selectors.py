@@ -3,7 +3,7 @@
 import pytest
 
 from policies.cel import engines, protocol
-from scheduler.plugins.dra.cel_selectors import Answer, DeviceSelectors
+from scheduler.plugins.dra.cel_selectors import DeviceSelectors, MatchResult
 from scheduler.plugins.dra.device_types import Device, ResourceSlice
 from tests.unit.scheduler.plugins.dra.builders import DRIVER, a_device, slice_json
 
@@ -61,7 +61,7 @@ def the_device() -> Device:
         ),
     ],
 )
-def test_selectors(source: str, want: Answer) -> None:
+def test_selectors(source: str, want: MatchResult) -> None:
     assert DeviceSelectors().matches([source], the_device()) == want
 
 

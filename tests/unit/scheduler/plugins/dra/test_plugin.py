@@ -62,7 +62,7 @@ def outcome(snapshot: Snapshot, *pods: Pod) -> str:
 
 def _numbers(snapshot: Snapshot, pod: Pod, node: str) -> str:
     decision = snapshot.devices.decision(pod, node)
-    assert not decision.lacking
+    assert not decision.unmatched
     return "".join(
         pick.device.device.removeprefix("gpu-")
         for _, allotment in decision.claims
@@ -304,10 +304,10 @@ def test_pods_wait_aside_until_their_claims_are_shown() -> None:
     facts = snapshot.devices.store
     aside = UnreadyPods(facts, lambda pod: back.append(pod.key.name))
     kept = [
-        aside.keep(a_pod("plain")),
-        aside.keep(a_claimer("named", "nobody-made-it")),
-        aside.keep(a_templated("early", made=None)),
-        aside.keep(a_templated("p")),
+        aside.hold_unready(a_pod("plain")),
+        aside.hold_unready(a_claimer("named", "nobody-made-it")),
+        aside.hold_unready(a_templated("early", made=None)),
+        aside.hold_unready(a_templated("p")),
     ]
     facts.put_claim(ResourceClaim.read(claim_json("other-gpu")))
     facts.put_claim(ResourceClaim.read(claim_json("p-gpu")))

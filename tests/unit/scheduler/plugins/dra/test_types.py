@@ -8,7 +8,7 @@ from scheduler.model.label_selector import LabelRequirement
 from scheduler.plugins.dra.claim_types import ResourceClaim
 from scheduler.plugins.dra.device_order import DevicePosition, OrderedDevice, ordered, position_of
 from scheduler.plugins.dra.device_types import DeviceId, DeviceTaintRule, ResourceSlice
-from scheduler.plugins.dra.node_selector import EVERYWHERE, NodeReach, common, written
+from scheduler.plugins.dra.node_selector import EVERYWHERE, NodeReach, common, to_json
 from scheduler.plugins.dra.store import DeviceStore
 from tests.unit.scheduler.builders import a_node
 from tests.unit.scheduler.plugins.dra.builders import (
@@ -98,7 +98,7 @@ def test_a_slice_that_goes_takes_its_pool_with_it() -> None:
     ],
 )
 def test_where_devices_are(nodes: NodeReach, want: bool) -> None:
-    assert nodes.has(a_node("a", labels={"zone": "z"})) is want
+    assert nodes.contains(a_node("a", labels={"zone": "z"})) is want
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_where_devices_are(nodes: NodeReach, want: bool) -> None:
     ],
 )
 def test_the_nodes_of_an_allocation(nodes: tuple[NodeReach, ...], want: list[Json] | None) -> None:
-    found = written(common(nodes))
+    found = to_json(common(nodes))
     assert (None if found is None else found["nodeSelectorTerms"]) == want
 
 
@@ -156,7 +156,7 @@ def test_equal_specs_have_one_number() -> None:
     facts = DeviceStore()
     for name, count in (("a", 1), ("b", 1), ("c", 2)):
         facts.put_claim(ResourceClaim.read(claim_json(name, exactly(count=count))))
-    one, same, other = (facts.numbers["ns", name] for name in "abc")
+    one, same, other = (facts.spec_numbers["ns", name] for name in "abc")
     assert one == same != other
 
 

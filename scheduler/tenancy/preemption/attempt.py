@@ -37,6 +37,12 @@ class Attempt:
 
     def nominate(self) -> list[tuple[Pod, str]]:
         """Nominations that are not written yet; from now on they count as written."""
-        known = {one.pod.uid: one.node for one in self.nominated}
-        self.nominated = tuple(one for one in self.placements if not is_placeholder(one.pod))
-        return [(one.pod, one.node) for one in self.nominated if known.get(one.pod.uid) != one.node]
+        known = {placement.pod.uid: placement.node for placement in self.nominated}
+        self.nominated = tuple(
+            placement for placement in self.placements if not is_placeholder(placement.pod)
+        )
+        return [
+            (placement.pod, placement.node)
+            for placement in self.nominated
+            if known.get(placement.pod.uid) != placement.node
+        ]

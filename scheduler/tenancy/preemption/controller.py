@@ -133,9 +133,7 @@ class PreemptionController:
 
     def _execute(self, attempt: Attempt, plan: PreemptionPlan, now: float) -> None:
         """Reserve the capacity of the plan, and evict its victims."""
-        attempt.placements = tuple(
-            Placement(one.pod, one.node, one.assignment) for one in plan.plan.placements
-        )
+        attempt.placements = plan.plan.placements
         self._reserved.put(attempt.unit.key, attempt.placements)
         attempt.victims.update(self._nominated_victims_on({p.node for p in attempt.placements}))
         if plan.groups:
@@ -239,10 +237,7 @@ class PreemptionController:
             return
         self._victims_stay(uid for uid in attempt.victims if not self._is_terminating(uid))
         self._reserved.end(key)
-        self._binding[key] = (
-            attempt,
-            tuple(Placement(one.pod, one.node, one.assignment) for one in placements),
-        )
+        self._binding[key] = attempt, tuple(placements)
 
     def tick(self) -> None:
         """End attempts after their deadline; search again where it is time."""
@@ -276,7 +271,7 @@ class PreemptionController:
         if not failed or key in self._attempts or key in self._reserved:
             self._metrics.preemption.labels("placed").inc()
             return
-        placeholders = (one for one in attempt.placements if is_placeholder(one.pod))
+        placeholders = (p for p in attempt.placements if is_placeholder(p.pod))
         attempt.placements = (*failed, *placeholders)
         attempt.victims = set()
         attempt.deadline = max(attempt.deadline, now + WAIT_SECONDS)
@@ -365,9 +360,9 @@ class PreemptionController:
                 continue
             nodes = {placement.node for placement in placements}
             victims = [
-                one.pod
-                for one in self._cache.occupants()
-                if one.pod.terminating and one.node in nodes
+                placement.pod
+                for placement in self._cache.occupants()
+                if placement.pod.terminating and placement.node in nodes
             ]
             wait = max(
                 (pod.attributes.grace_period + WAIT_SECONDS for pod in victims),

@@ -72,8 +72,14 @@ class Evaluator:
         ]
 
     def _nodes_of_start_reservations(self, unit: Unit) -> frozenset[str]:
-        others = (one for one in self._context.start_reservations() if one.key != unit.key)
-        return frozenset().union(*(one.nodes for one in others if one.priority >= unit.priority))
+        reservations = self._context.start_reservations()
+        return frozenset().union(
+            *(
+                reservation.nodes
+                for reservation in reservations
+                if reservation.key != unit.key and reservation.priority >= unit.priority
+            )
+        )
 
     def unit_class(self, unit: Unit, rules: Sequence[RuleOnNodes]) -> Hashable:
         """Equal for units whose searches have the same result."""
@@ -106,7 +112,7 @@ class Evaluator:
     def _nominated_victims(self) -> list[Placement]:
         """Those that have not left their nodes."""
         held = (self._cache.held(uid) for uid in sorted(set(self._nominated())))
-        return [Placement(one.pod, one.node, one.assignment) for one in held if one is not None]
+        return [Placement(v.pod, v.node, v.assignment) for v in held if v is not None]
 
     def _first_plan(
         self,
@@ -130,7 +136,7 @@ class Evaluator:
         context.metrics.preemption.labels("search").inc()
         placements, now = self._cache.occupants(), context.now()
         uids = {victim.pod.uid for victim in nominated}
-        leaving = [one for one in placements if one.pod.terminating or one.pod.uid in uids]
+        leaving = [p for p in placements if p.pod.terminating or p.pod.uid in uids]
         groups = candidates.victim_groups(
             placements,
             rule,
@@ -156,7 +162,7 @@ class Evaluator:
                 context.budgets,
                 able,
                 lambda: self._victim_search(unit, closed, nominated),
-                nominated=[one.pod for one in leaving if not one.pod.terminating],
+                nominated=[p.pod for p in leaving if not p.pod.terminating],
             ),
         )
 

@@ -87,13 +87,15 @@ class GuaranteeKeeper:
             (group.tenant, total(self._amounts(victim) for victim in group.pods))
             for group in others
         ]
-        leaving = [(one.pod.attributes.tenant, self._amounts(one)) for one in self._leaving]
+        leaving = [(p.pod.attributes.tenant, self._amounts(p)) for p in self._leaving]
         breached = self._ledger.breached_guarantee(released, leaving)
         if breached is None:
             return []
         path = self._ledger.tree.path
         return [
-            group for group in others if any(one.name == breached for one in path(group.tenant))
+            group
+            for group in others
+            if any(member.name == breached for member in path(group.tenant))
         ]
 
 

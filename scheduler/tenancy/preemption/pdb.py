@@ -91,7 +91,9 @@ class DisruptionBudgets:
         evicted = self._count(nominated)
         ordered = sorted(groups, key=lambda group: group.cost)
         return [
-            group for group in ordered if not self._fit((one.pod for one in group.pods), evicted)
+            group
+            for group in ordered
+            if not self._fit((victim.pod for victim in group.pods), evicted)
         ]
 
     def _count(self, pods: Iterable[Pod]) -> Counter[Key]:

@@ -52,7 +52,7 @@ class PreemptorQuota:
     def _requests(self, attempts: Collection[Attempt]) -> Iterator[tuple[str, Pairs]]:
         """The minimum of each preemptor, without the pods that are charged already."""
         for attempt in attempts:
-            nodes = {one.pod.uid: one.node for one in attempt.placements}
+            nodes = {placement.pod.uid: placement.node for placement in attempt.placements}
             placed = [pod for pod in attempt.unit.pods if pod.uid in nodes]
             for pod in placed[: attempt.unit.need]:
                 if not self._accounts.charged(pod.uid):

@@ -59,7 +59,7 @@ class SearchRateLimit:
         if len(self._units) >= MAX_REMEMBERED:
             self._units.clear()
         if len(self._classes) >= MAX_REMEMBERED:
-            self._classes = {one: at for one, at in self._classes.items() if at > now}
+            self._classes = {name: at for name, at in self._classes.items() if at > now}
         _, before, last_class = self._units.get(key, (0.0, 0.0, unit_class))
         pause = FIRST
         if last_class == unit_class:

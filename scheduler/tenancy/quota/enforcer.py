@@ -69,13 +69,13 @@ class QuotaEnforcer:
         closed = self._accounts.nodes_without_quota(allowed, self._cache.snapshot.table.rows)
         return QuotaConstraint(allowed, closed)
 
-    def inspect(self, constraint: QuotaConstraint, found: Plan) -> QuotaConstraint | Plan:
+    def inspect(self, constraint: QuotaConstraint, plan: Plan) -> QuotaConstraint | Plan:
         """The plan; a stricter constraint where the plan exceeds a quota by kind of GPU."""
         snapshot = self._cache.snapshot
-        over = self._over(found)
+        over = self._over_quota(plan)
         if over is None:
-            exceeded = constraint.exceeded if isinstance(found, NoFit) else None
-            return found if exceeded is None else NoFit(len(snapshot), over_quota=exceeded.text)
+            exceeded = constraint.exceeded if isinstance(plan, NoFit) else None
+            return plan if exceeded is None else NoFit(len(snapshot), over_quota=exceeded.text)
         kind = over.excess.resource
         nodes = snapshot.table.rows
         more = {
@@ -90,7 +90,7 @@ class QuotaEnforcer:
         allowed = self._accounts.within_quota(unit)
         return allowed if isinstance(allowed, OverQuota) else self._within_preemptor_quota(allowed)
 
-    def _over(self, found: Plan) -> OverQuota | None:
-        if not isinstance(found, Placed):
+    def _over_quota(self, plan: Plan) -> OverQuota | None:
+        if not isinstance(plan, Placed):
             return None
-        return self._accounts.over_quota((one.pod, one.node) for one in found.placements)
+        return self._accounts.over_quota((p.pod, p.node) for p in plan.placements)

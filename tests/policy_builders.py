@@ -64,7 +64,7 @@ def loaded(*documents: Mapping[str, Any]) -> PolicySet:
     return result.policies
 
 
-def judged(
+def evaluated(
     *documents: Mapping[str, Any],
     obj: Mapping[str, Any] | None = None,
     namespace: Mapping[str, Any] | None = None,

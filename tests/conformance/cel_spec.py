@@ -4,7 +4,7 @@ Runs the vectors of the CEL conformance suite that need no protobuf messages, on
     python -m tests.conformance.cel_spec --write build/bench/cel-conformance.json
 
 A value counts when its type and content are those of the specification. An error counts when it is
-of the right kind: a missing key where a missing key is meant, whatever the words. An engine that
+of the right kind: a missing key where a missing key is meant, in any words. An engine that
 finds the error when it compiles rather than when it evaluates has found it.
 """
 

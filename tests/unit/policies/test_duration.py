@@ -14,7 +14,7 @@ def test_durations_are_read_as_go_reads_them(text: str, want: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "30", "s", "30 s", "1d", "-5s", "1h-5m", "1hx", "x1h", "1e3s"]
 )
-def test_what_is_no_duration_is_refused_with_what_is_accepted(text: str) -> None:
+def test_an_invalid_duration_is_rejected_with_what_is_accepted(text: str) -> None:
     with pytest.raises(duration.DurationError, match="want a duration such as 30s"):
         duration.parse(text)
 

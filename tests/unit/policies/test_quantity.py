@@ -55,7 +55,7 @@ def test_amounts_are_exact(text: object, want: str) -> None:
         "1e9999",
     ],
 )
-def test_what_is_no_quantity_is_refused_with_what_is_accepted(text: object) -> None:
+def test_an_invalid_quantity_is_rejected_with_what_is_accepted(text: object) -> None:
     with pytest.raises(quantity.QuantityError, match=r"found .* want a quantity such as 500m"):
         quantity.parse(text)
 

@@ -1,4 +1,4 @@
-"""What every engine owes the rest of the product, whatever is underneath."""
+"""The behaviour that every engine must have."""
 
 import contextlib
 import subprocess
@@ -78,13 +78,13 @@ def outcome(engine: Engine, source: str, **values: object) -> object:
         pytest.param("quantity('x') == quantity('1') || true", True, id="a function beside true"),
         pytest.param("1 / 0 > 1 && false", False, id="an error beside false"),
         pytest.param("variables.limit + 1", 3, id="a variable"),
-        pytest.param("variables.other", ("compile", 1, 1), id="a variable nobody declared"),
-        pytest.param("objekt.spec", ("compile", 1, 1), id="a name nobody declared"),
+        pytest.param("variables.other", ("compile", 1, 1), id="an undeclared variable"),
+        pytest.param("objekt.spec", ("compile", 1, 1), id="an undeclared name"),
         pytest.param("1 +\n  * 2", ("compile", 2, 3), id="bad syntax on the second line"),
         pytest.param("size(", ("compile", 1, 6), id="an end too early"),
         pytest.param("requests(object, 'cpu')", 750, id="CPU over main and sidecar containers"),
         pytest.param("limits(object, 'memory')", 2**30, id="memory limits"),
-        pytest.param("requests(object, 'example.com/fpga')", 0, id="a resource nobody asks for"),
+        pytest.param("requests(object, 'example.com/fpga')", 0, id="a resource without a request"),
         pytest.param("gpus(object)", 2, id="GPUs"),
         pytest.param("containers(object).map(c, c.name)", ["main", "side"], id="all containers"),
         pytest.param("gpus(oldObject)", "no-overload", id="facts about an absent object"),
@@ -131,7 +131,7 @@ def test_nothing_but_a_bool_passes_a_rule(engine: Engine, source: str) -> None:
         ("object.?spec", "bool", "the expression gives optional_type<dyn>; an optional must be"),
     ],
 )
-def test_a_wrong_type_is_refused_when_loaded(
+def test_a_wrong_type_is_rejected_when_loaded(
     source: str, want: protocol.ResultType, message: str
 ) -> None:
     with pytest.raises(CompileError) as caught:
@@ -191,7 +191,7 @@ def test_patterns(source: str, want: object) -> None:
     assert outcome(FIRST, source) == want
 
 
-def test_a_pattern_that_is_none_is_refused_where_it_stands() -> None:
+def test_an_invalid_pattern_is_rejected_at_its_place() -> None:
     with pytest.raises(CompileError) as caught:
         FIRST.compile("object.a ==\n 'x' || object.b.matches('[')", ENV)
     assert (caught.value.line, caught.value.column) == (2, 26)
@@ -237,7 +237,7 @@ def test_an_expression_out_of_bounds_is_an_error_of_ours(engine: Engine, source:
         engine.compile(source, ENV, want="any").evaluate(Activation({"object": POD}))
 
 
-def test_loops_nested_too_deeply_are_told_so() -> None:
+def test_loops_nested_too_deeply_are_a_compile_error() -> None:
     source = "[1].map(x, " * 20 + "x" + ")" * 20
     with pytest.raises(CompileError, match="the expression is nested too deeply; use variables"):
         FIRST.compile(source, ENV, want="any")
@@ -301,7 +301,7 @@ def test_threads_share_programs(engine: Engine) -> None:
     assert all(all(result) for result in results)
 
 
-def test_an_unknown_engine_is_refused_by_name() -> None:
+def test_an_unknown_engine_is_rejected_by_name() -> None:
     with pytest.raises(
         CelError, match="found the CEL engine 'v8', want one of cel-expr-python, cel"
     ):

@@ -34,7 +34,7 @@ OBJECT: Final = {"a": 3, "l": [1]}
         pytest.param("object.l[?0]", id="as the result"),
     ],
 )
-def test_an_optional_that_would_get_lost_is_refused(source: str) -> None:
+def test_an_optional_that_would_get_lost_is_rejected(source: str) -> None:
     with pytest.raises(CompileError) as caught:
         ENGINE.compile(source, protocol.ADMISSION, want="any")
     assert caught.value.message == optional_guard.ADVICE
@@ -76,7 +76,7 @@ def test_an_optional_as_a_result_is_an_error_of_the_rule() -> None:
         assert caught.value.kind == "type"
 
 
-def test_the_place_is_told_on_a_later_line() -> None:
+def test_the_fault_has_its_place_on_a_later_line() -> None:
     with pytest.raises(CompileError) as caught:
         ENGINE.compile("true ||\n  optional.of(1).includes(1)", protocol.ADMISSION)
     assert (caught.value.line, caught.value.column) == (2, 26)

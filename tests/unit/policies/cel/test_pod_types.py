@@ -113,7 +113,7 @@ def test_what_people_write_passes(source: str) -> None:
         ("type(object) == kubernetes.Pod", 27, "kubernetes.Pod is no type at run time"),
     ],
 )
-def test_types_that_only_the_checker_knows_are_refused(
+def test_types_that_only_the_checker_knows_are_rejected(
     source: str, column: int, message: str
 ) -> None:
     with pytest.raises(CompileError) as caught:

@@ -1,4 +1,4 @@
-"""Whatever authors write and users send, engines raise nothing but their own errors."""
+"""For any expression and any object, engines raise nothing but their own errors."""
 
 import contextlib
 from typing import Any, Final
@@ -161,7 +161,7 @@ def test_any_object_gives_a_value_or_an_evaluation_error(one: Any, other: Any) -
 
 @settings(max_examples=100, deadline=None)
 @given(one=json_values, other=json_values)
-def test_a_rule_says_the_same_twice(one: Any, other: Any) -> None:
+def test_a_rule_gives_the_same_result_twice(one: Any, other: Any) -> None:
     def outcomes() -> list[object]:
         found: list[object] = []
         for _, program in PROGRAMS:

@@ -106,7 +106,7 @@ WARNED = (
                 f"add the label {MIN} with the number of pods that must start together"
             ],
             [],
-            id="nobody says the size",
+            id="no template has a size",
         ),
         pytest.param(LOCAL, None, [], [WARNED], id="a locality group without a size is a warning"),
         pytest.param(
@@ -153,7 +153,7 @@ WARNED = (
             None,
             [],
             [],
-            id="a size is not held against a count that nobody knows",
+            id="a size is not compared with an unknown count",
         ),
         pytest.param(
             a_pod(labels={vocabulary.X_K8S_POD_GROUP: "g"}),
@@ -244,7 +244,7 @@ WARNED = (
                 "lower min-available to 3 or less, or run 4 pods at a time" + ELSEWHERE
             ],
             [],
-            id="both sides in one workload: nobody else is to come",
+            id="both sides in one workload: no other member can come",
         ),
         pytest.param(
             a_stateful_set(GANG), None, [], [ORDERED], id="pods that start one after another"

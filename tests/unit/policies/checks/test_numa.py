@@ -101,7 +101,7 @@ FIRST = {vocabulary.gpu_numa_labels(gpu)[0]: "0" for gpu in range(2)}
         pytest.param(
             a_node(TWO | FIRST, gpu="3"),
             {Size(4000, GI, 3), Size(2000, 2 * GI, 1)},
-            id="a GPU whose place nobody knows may be anywhere",
+            id="a GPU on an unknown NUMA node may be on any",
         ),
         pytest.param(
             a_node(TWO, gpu="4"),

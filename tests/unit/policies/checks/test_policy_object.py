@@ -37,7 +37,7 @@ IN_FORCE = loaded(
         pytest.param(
             a_tenant_policy("bob", tenant="bob", tier="iron"),
             [("spec.tenant.tier", "found 'iron', want one of platinum, bronze")],
-            id="a tier that nobody gives",
+            id="a tier that no policy defines",
         ),
         pytest.param(
             a_tenant_policy("bob", tenant="bob", validations=[a_rule("object.metadata ===")]),

@@ -1,4 +1,4 @@
-"""What is said about a reservation among the nodes and reservations that there are."""
+"""What is want about a reservation among the nodes and reservations that there are."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -32,14 +32,14 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
 
 
 @pytest.mark.parametrize(
-    ("obj", "others", "said"),
+    ("obj", "others", "want"),
     [
         pytest.param(reservation(nodes=["m"]), [], [], id="nothing is wrong"),
         pytest.param(
             reservation(nodes=["m"], tenant="b"),
             [],
             ["no namespace or policy names tenant 'b': no pod can use the reserved capacity"],
-            id="nobody is of that tenant",
+            id="no namespace has that tenant",
         ),
         pytest.param(
             reservation(nodes=["m", "x", "y"]), [], ["there is no node x, y"], id="no such nodes"
@@ -110,6 +110,6 @@ GROUP = {"name": "g", "leader": "u", "members": 1, "resources": {"cpu": "9"}, "p
         pytest.param(reservation(tenant=""), [], [], id="a faulty one is told about elsewhere"),
     ],
 )
-def test_warnings(obj: Json, others: list[Json], said: list[str]) -> None:
+def test_warnings(obj: Json, others: list[Json], want: list[str]) -> None:
     ground = ReservationFacts.of(NODES, others, {"a"}, exclude="ns/r")
-    assert reservation_rules.warnings(obj, ground, now=NOW) == said
+    assert reservation_rules.warnings(obj, ground, now=NOW) == want

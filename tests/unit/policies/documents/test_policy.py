@@ -138,7 +138,7 @@ def told(tmp_path: Path, text: str) -> list[str]:
         ),
     ],
 )
-def test_what_is_wrong_with_a_document_is_told_with_its_place(
+def test_what_is_wrong_with_a_document_is_reported_with_its_place(
     tmp_path: Path, text: str, want: list[str]
 ) -> None:
     assert told(tmp_path, HEAD + text) == want

@@ -73,20 +73,20 @@ def bomb() -> str:
         ),
     ],
 )
-def test_refusals_name_place_and_remedy(text: str, want: str) -> None:
+def test_faults_name_place_and_fix(text: str, want: str) -> None:
     with pytest.raises(DocumentError) as caught:
         yaml_reader.parse(text, "f.yaml")
     assert str(caught.value) == want
 
 
-def test_an_alias_bomb_is_refused_before_it_unfolds() -> None:
+def test_an_alias_bomb_is_rejected_before_it_unfolds() -> None:
     with pytest.raises(
         DocumentError, match="unfolds to more than 250000 values; write fewer aliases"
     ):
         yaml_reader.parse(bomb(), "f.yaml")
 
 
-def test_a_recursive_alias_is_refused() -> None:
+def test_a_recursive_alias_is_rejected() -> None:
     with pytest.raises(DocumentError, match="nested deeper"):
         yaml_reader.parse("a: &a [*a]", "f.yaml")
 

@@ -12,7 +12,7 @@ from tests.policy_builders import (
     a_platform_policy,
     a_rule,
     a_tenant_policy,
-    judged,
+    evaluated,
     loaded,
 )
 
@@ -49,7 +49,7 @@ def test_tier_sources_in_order(
     want: tuple[str, str],
 ) -> None:
     labels = {"tenant": "a"} | ({"tier": namespace} if namespace else {})
-    found = judged(
+    found = evaluated(
         a_platform_policy("c", **TABLE),
         a_tenant_policy(tier=tier),
         obj=a_pod(priorityClassName=priority),
@@ -61,7 +61,7 @@ def test_tier_sources_in_order(
 
 def test_two_tenants_for_one_namespace_are_a_conflict() -> None:
     everywhere = {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}
-    found = judged(
+    found = evaluated(
         a_tenant_policy(
             "t-b", tenant="b", namespaceSelector=everywhere, validations=[a_rule(FALSE)]
         ),
@@ -74,11 +74,11 @@ def test_two_tenants_for_one_namespace_are_a_conflict() -> None:
     )
 
 
-def test_classification_asks_the_tenant_before_the_cluster() -> None:
+def test_rules_of_the_tenant_come_before_those_of_the_platform() -> None:
     rules = {
         "workloadType": [{"when": ERROR, "value": "service"}, {"when": TRUE, "value": "batch"}]
     }
-    found = judged(
+    found = evaluated(
         a_platform_policy("c", classify={"workloadType": [{"when": TRUE, "value": "training"}]}),
         a_tenant_policy("t", classify=rules, failurePolicy="Ignore"),
     )
@@ -88,7 +88,7 @@ def test_classification_asks_the_tenant_before_the_cluster() -> None:
     )
 
 
-def test_hardware_beyond_the_tier_is_ignored_in_rules_and_refused_to_users() -> None:
+def test_hardware_beyond_the_tier_is_ignored_in_rules_and_denied_to_users() -> None:
     tiers = [{"name": "tin", "rank": 0, "hardwareTiers": {"allowed": ["economy"]}}]
     rules = {
         "hardwareTier": [{"when": TRUE, "value": "premium"}, {"when": TRUE, "value": "economy"}]
@@ -96,8 +96,8 @@ def test_hardware_beyond_the_tier_is_ignored_in_rules_and_refused_to_users() -> 
     documents = a_platform_policy("c", tiers=tiers), a_tenant_policy("t", classify=rules)
     where = a_namespace(tenant="a", tier="tin")
     pod = a_pod(labels={"hardware.kubenexus.io/tier": "premium"})
-    ruled = judged(*documents, namespace=where)
-    asked = judged(*documents, namespace=where, obj=pod)
+    ruled = evaluated(*documents, namespace=where)
+    asked = evaluated(*documents, namespace=where, obj=pod)
     assert (ruled.hardware_tier, [row.dropped_by for row in ruled.conflicts], asked.failures) == (
         "economy",
         ["t/classify.hardwareTier[0]"],
@@ -136,11 +136,11 @@ def test_hardware_beyond_the_tier_is_ignored_in_rules_and_refused_to_users() -> 
 )
 def test_limits_of_a_tenant(spec: Json, want: list[str]) -> None:
     pod = a_pod(labels=GANG, annotations={"numa.scheduling.kubenexus.io/policy": "isolated"})
-    found = judged(a_tenant_policy(**spec), obj=pod)
+    found = evaluated(a_tenant_policy(**spec), obj=pod)
     assert [failure.rule for failure in found.failures] == want
 
 
-def test_a_namespace_object_is_judged_by_its_own_labels() -> None:
+def test_a_namespace_object_is_matched_by_its_own_labels() -> None:
     document = a_tenant_policy(
         "t", matchConstraints={"kinds": ["Namespace"]}, validations=[a_rule(FALSE)]
     )

@@ -38,9 +38,9 @@ def told(tmp_path: Path, text: str) -> list[str]:
         ),
         pytest.param(
             "  validations:\n  - {name: x, expression: \"object.metadata.name == 'a' &&\n"
-            '      nobody"}\n',
-            ["a.yaml:8:7: spec.validations[0].expression: undeclared reference to 'nobody'"],
-            id="a name that nobody declares, in folded quotes",
+            '      missing"}\n',
+            ["a.yaml:8:7: spec.validations[0].expression: undeclared reference to 'missing'"],
+            id="an undeclared name, in folded quotes",
         ),
         pytest.param(
             "  validations:\n  - {name: x, expression: object.metadata.name}\n",
@@ -93,7 +93,7 @@ def told(tmp_path: Path, text: str) -> list[str]:
         ),
     ],
 )
-def test_a_fault_in_an_expression_is_told_at_its_own_place(
+def test_a_fault_in_an_expression_has_its_own_place(
     tmp_path: Path, text: str, want: list[str]
 ) -> None:
     found = told(tmp_path, text)

@@ -5,7 +5,7 @@ import pytest
 from policies.engine import defaults
 from policies.engine.policy_tests import written
 from tests.builders import a_pod
-from tests.policy_builders import a_platform_policy, a_tenant_policy, judged
+from tests.policy_builders import a_platform_policy, a_tenant_policy, evaluated
 
 Json = dict[str, Any]
 NUMA = "numa.scheduling.kubenexus.io/policy"
@@ -112,8 +112,8 @@ def container(**resources: Json) -> Json:
     ],
 )
 def test_what_a_default_writes(wanted: Json, pod: Json, want: Json) -> None:
-    found = judged(a_tenant_policy(defaults=[{"set": wanted}]), obj=a_pod(**pod))
-    again = judged(a_tenant_policy(defaults=[{"set": wanted}]), obj=found.object)
+    found = evaluated(a_tenant_policy(defaults=[{"set": wanted}]), obj=a_pod(**pod))
+    again = evaluated(a_tenant_policy(defaults=[{"set": wanted}]), obj=found.object)
     assert (written(found), found.denials, written(again)) == (want, (), {})
 
 
@@ -145,8 +145,8 @@ def test_what_a_default_writes(wanted: Json, pod: Json, want: Json) -> None:
 )
 def test_override_replaces_what_the_user_wrote(wanted: Json, pod: Json, want: Json) -> None:
     rule = {"set": wanted, "override": True}
-    found = judged(a_tenant_policy(defaults=[rule]), obj=a_pod(**pod))
-    again = judged(a_tenant_policy(defaults=[rule]), obj=found.object)
+    found = evaluated(a_tenant_policy(defaults=[rule]), obj=a_pod(**pod))
+    again = evaluated(a_tenant_policy(defaults=[rule]), obj=found.object)
     assert (written(found), written(again)) == (want, {})
 
 
@@ -181,14 +181,14 @@ def test_two_policies_for_one_field(
     cluster: list[Json], tenant: list[Json], label: str | None, want: tuple[str, int]
 ) -> None:
     documents = a_platform_policy("c", defaults=cluster), a_tenant_policy("t", defaults=tenant)
-    found = judged(*documents, obj=a_pod(labels={"x": label} if label else None))
-    again = judged(*documents, obj=found.object)
+    found = evaluated(*documents, obj=a_pod(labels={"x": label} if label else None))
+    again = evaluated(*documents, obj=found.object)
     value = (found.object or {})["metadata"]["labels"]["x"]
     assert ((value, len(found.conflicts)), again.injections) == (want, ())
 
 
 def test_a_conflict_names_both_sides() -> None:
-    found = judged(
+    found = evaluated(
         a_platform_policy("c", defaults=[sets("1")]), a_tenant_policy("t", defaults=[sets("2")])
     )
     assert found.warnings == (
@@ -198,7 +198,7 @@ def test_a_conflict_names_both_sides() -> None:
 
 
 def test_a_default_that_another_one_brings_about_is_written_in_the_same_request() -> None:
-    found = judged(
+    found = evaluated(
         a_tenant_policy(
             defaults=[
                 {"when": "object.metadata.labels.x == '1'", "set": {"labels": {"y": "2"}}},
@@ -234,8 +234,8 @@ def test_a_default_that_another_one_brings_about_is_written_in_the_same_request(
         ),
     ],
 )
-def test_defaults_that_never_settle_are_refused(rules: list[Json]) -> None:
-    found = judged(a_tenant_policy("t", defaults=rules), obj=a_pod(labels={"x": "a"}))
+def test_defaults_that_never_settle_are_denied(rules: list[Json]) -> None:
+    found = evaluated(a_tenant_policy("t", defaults=rules), obj=a_pod(labels={"x": "a"}))
     assert [(row.policy, row.rule, row.denies) for row in found.failures] == [
         ("kubenexus", "defaults-settle", True)
     ]
@@ -248,10 +248,10 @@ def test_defaults_that_never_settle_are_refused(rules: list[Json]) -> None:
         pytest.param("dyn(5)", "want a string, the expression gave 5", id="no text"),
     ],
 )
-def test_a_value_that_cannot_be_had_refuses(expression: str, want: str) -> None:
+def test_a_value_that_cannot_be_evaluated_denies(expression: str, want: str) -> None:
     rule = {"set": {"labels": {"x": {"expression": expression}, "y": "1"}}}
-    found = judged(a_tenant_policy("t", defaults=[rule]))
-    ignored = judged(a_tenant_policy("t", defaults=[rule], failurePolicy="Ignore"))
+    found = evaluated(a_tenant_policy("t", defaults=[rule]))
+    ignored = evaluated(a_tenant_policy("t", defaults=[rule], failurePolicy="Ignore"))
     assert (found.denials, written(ignored), [row.error for row in ignored.skipped]) == (
         (f"t/defaults[0]: cannot be evaluated: {want}",),
         {"metadata.labels.y": "1"},
@@ -263,9 +263,9 @@ def test_what_a_tenant_sets_by_fields() -> None:
     document = a_tenant_policy(
         "t", numa={"default": "restricted"}, gang={"timeout": "30s", "gate": True}
     )
-    found = judged(document, obj=a_pod(labels=GANG))
-    alone = judged(document)
-    assert (written(found), written(alone), judged(document, obj=found.object).injections) == (
+    found = evaluated(document, obj=a_pod(labels=GANG))
+    alone = evaluated(document)
+    assert (written(found), written(alone), evaluated(document, obj=found.object).injections) == (
         {
             f"metadata.annotations['{NUMA}']": "restricted",
             "metadata.annotations['pod-group.scheduling.kubenexus.io/timeout']": "30s",
@@ -284,13 +284,13 @@ def test_what_a_tenant_sets_by_fields() -> None:
     ],
 )
 def test_nothing_is_written_by(request_: Json) -> None:
-    found = judged(a_tenant_policy(defaults=[sets("1")]), **request_)
+    found = evaluated(a_tenant_policy(defaults=[sets("1")]), **request_)
     assert (found.injections, found.object) == ((), a_pod())
 
 
 def test_the_given_object_is_never_changed() -> None:
     pod = a_pod(labels={"a": "b"})
-    judged(
+    evaluated(
         a_tenant_policy(defaults=[{"set": {"labels": {"x": "1"}, "tolerations": [{}]}}]), obj=pod
     )
     assert pod == a_pod(labels={"a": "b"})
@@ -303,7 +303,7 @@ def test_parts_of_a_workload_that_are_no_pod_templates_are_left_alone() -> None:
         "metadata": {"name": "s", "namespace": "team-a"},
         "spec": {"driver": {"labels": {}}, "executor": {"instances": 2}},
     }
-    found = judged(
+    found = evaluated(
         a_tenant_policy(matchConstraints={"kinds": ["SparkApplication"]}, defaults=[sets("1")]),
         obj=spark,
     )

@@ -14,7 +14,7 @@ from tests.policy_builders import (
     a_platform_policy,
     a_rule,
     a_tenant_policy,
-    judged,
+    evaluated,
     loaded,
 )
 
@@ -40,7 +40,7 @@ def conditions(*expressions: str) -> list[Json]:
     ],
 )
 def test_match_conditions(expressions: tuple[str, ...], policy: str, want: str) -> None:
-    found = judged(
+    found = evaluated(
         a_tenant_policy(
             matchConditions=conditions(*expressions),
             validations=[a_rule(TRUE)],
@@ -101,12 +101,12 @@ def test_validations(expression: str, action: Any, policy: str, want: Any) -> No
         validations=[a_rule(expression, name="r", message="no", action=action)],
         failurePolicy=policy,
     )
-    found = judged(document)
+    found = evaluated(document)
     assert (found.allowed, found.denials, found.warnings) == want
 
 
-def test_every_failed_rule_is_told_in_order() -> None:
-    found = judged(
+def test_every_failed_rule_is_reported_in_order() -> None:
+    found = evaluated(
         a_tenant_policy(
             "t", validations=[a_rule(FALSE, "b"), a_rule(TRUE, "a"), a_rule(ERROR, "c")]
         ),
@@ -137,7 +137,7 @@ def test_every_failed_rule_is_told_in_order() -> None:
 )
 def test_messages(said: str, want: str) -> None:
     rule = a_rule(FALSE, message="plain", messageExpression=said)
-    found = judged(a_tenant_policy(validations=[rule]))
+    found = evaluated(a_tenant_policy(validations=[rule]))
     assert [failure.message for failure in found.failures] == [want]
 
 
@@ -159,7 +159,7 @@ LATER = (NOW + timedelta(days=1)).isoformat()
     ],
 )
 def test_exceptions(exception: Json, want: bool) -> None:
-    found = judged(
+    found = evaluated(
         a_tenant_policy(
             "t",
             validations=[a_rule(FALSE), a_rule(TRUE, "other")],
@@ -171,14 +171,14 @@ def test_exceptions(exception: Json, want: bool) -> None:
 
 
 def test_a_tenant_cannot_except_itself_from_the_rules_of_the_cluster() -> None:
-    found = judged(
+    found = evaluated(
         a_platform_policy("c", validations=[a_rule(FALSE)]),
         a_tenant_policy("t", exceptions=[{"name": "e", "when": TRUE, "reason": "please"}]),
     )
     assert found.denials == (f"c/rule: failed expression: {FALSE}",)
 
 
-def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> None:
+def test_variables_are_evaluated_only_when_read_and_their_errors_are_reported() -> None:
     watch = Tracer()
     policies = loaded(
         a_tenant_policy(
@@ -209,7 +209,7 @@ def test_variables_are_evaluated_only_when_read_and_their_errors_are_told() -> N
 
 @pytest.mark.parametrize("mine", ["'cluster'", "object.spec.nodeName"], ids=["value", "error"])
 def test_variables_of_two_policies_do_not_meet(mine: str) -> None:
-    found = judged(
+    found = evaluated(
         a_platform_policy(
             "c",
             variables=[{"name": "x", "expression": mine}],
@@ -257,7 +257,7 @@ def test_facts_that_rules_can_read(expression: str) -> None:
         {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "controller": True},
         {"apiVersion": "v1", "kind": "Other", "name": "x"},
     ]
-    found = judged(
+    found = evaluated(
         a_platform_policy("c", validations=[a_rule(expression)]),
         a_tenant_policy(
             tier="gold",
@@ -284,7 +284,7 @@ def test_policies_see_only_their_kinds_and_operations() -> None:
     other = a_platform_policy(
         "s", matchConstraints={"kinds": ["batch/Pod", "Job"]}, validations=[a_rule(FALSE)]
     )
-    found = [judged(policy, other, operation=name).policies for name in ("CREATE", "UPDATE")]
+    found = [evaluated(policy, other, operation=name).policies for name in ("CREATE", "UPDATE")]
     assert found == [(), ("t",)]
 
 
@@ -298,7 +298,7 @@ def a_job(**template: Any) -> Json:
 
 
 def test_policies_for_pods_advise_on_templates() -> None:
-    found = judged(
+    found = evaluated(
         a_tenant_policy(
             "t",
             defaults=[{"set": {"labels": {"team": "a"}}}],
@@ -318,8 +318,8 @@ def test_policies_for_pods_advise_on_templates() -> None:
     )
 
 
-def test_policies_for_a_workload_judge_it_itself_and_write_to_its_templates() -> None:
-    found = judged(
+def test_policies_for_a_workload_validate_it_and_write_to_its_templates() -> None:
+    found = evaluated(
         a_tenant_policy(
             "t",
             matchConstraints={"kinds": ["batch/Job"]},
@@ -336,8 +336,8 @@ def test_policies_for_a_workload_judge_it_itself_and_write_to_its_templates() ->
     )
 
 
-def test_a_policy_that_names_both_pods_and_the_workload_judges_the_workload_once() -> None:
-    found = judged(
+def test_a_policy_for_both_pods_and_the_workload_validates_the_workload_once() -> None:
+    found = evaluated(
         a_tenant_policy(
             "t",
             matchConstraints={"kinds": ["Pod", "batch/Job"]},
@@ -349,7 +349,7 @@ def test_a_policy_that_names_both_pods_and_the_workload_judges_the_workload_once
     assert (found.outcomes, found.allowed) == ((Outcome("t", "rule", False),), False)
 
 
-def test_an_unknown_namespace_is_a_refusal_and_no_mismatch() -> None:
+def test_an_unknown_namespace_is_a_denial_and_no_mismatch() -> None:
     found = evaluate(AdmissionRequest.of(a_pod()), loaded(a_platform_policy("c")), now=NOW)
     assert (found.allowed, found.denials) == (
         False,
@@ -361,7 +361,7 @@ def test_an_unknown_namespace_is_a_refusal_and_no_mismatch() -> None:
 
 
 def test_audit_tells_what_no_answer_shows() -> None:
-    found = judged(
+    found = evaluated(
         a_tenant_policy(
             "t",
             tier="gold",
@@ -382,8 +382,8 @@ def test_audit_tells_what_no_answer_shows() -> None:
     }
 
 
-def test_a_deletion_is_judged_by_what_goes() -> None:
-    found = judged(
+def test_a_deletion_is_evaluated_with_the_deleted_object() -> None:
+    found = evaluated(
         a_tenant_policy(
             matchConstraints={"operations": ["DELETE"]},
             defaults=[{"set": {"labels": {"a": "b"}}}],

@@ -1,4 +1,4 @@
-"""Rules evaluated as one: the same verdict as one by one, whatever each of them gives."""
+"""Rules evaluated as one give the same verdict as one by one."""
 
 from dataclasses import replace
 from typing import Any

@@ -112,7 +112,7 @@ def leading_to(cluster_queue: Json) -> Queue:
         ),
     ],
 )
-def test_what_a_queue_says(queue: Queue, want: QueueResult) -> None:
+def test_the_tier_of_a_queue(queue: Queue, want: QueueResult) -> None:
     assert kueue.tier_of(queue, namespace="team-a", labels=LABELS, tiers=TIERS) == want
 
 

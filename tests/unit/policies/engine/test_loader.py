@@ -43,7 +43,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
                 "a.yaml:15:11: spec.tenant.name: found tenant 'b' in the file of tenant 'a'; a file"
                 " has one tenant, so move this policy to a file of its own"
             ],
-            id="the file of one tenant speaks for another",
+            id="a policy of another tenant in the file of one",
         ),
         pytest.param(
             {"a.yaml": TENANT_A, "b.yaml": a_tenant_policy("more", tenant="a")},
@@ -126,7 +126,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         pytest.param(
             {"a.yaml": a_tenant_policy(tier="platinum")},
             ["a.yaml:8:11: spec.tenant.tier: found 'platinum', want one of gold, silver, bronze"],
-            id="a tier that nobody defines",
+            id="a tier that no policy defines",
         ),
         pytest.param(
             {
@@ -195,20 +195,20 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
         ),
     ],
 )
-def test_what_is_refused(
+def test_faults_of_a_set(
     tmp_path: Path, files: dict[str, str | Json | list[Json]], want: list[str]
 ) -> None:
     write(tmp_path, files)
     assert lines(load(tmp_path), tmp_path) == want
 
 
-def test_an_alias_bomb_is_refused_where_it_grows(tmp_path: Path) -> None:
+def test_an_alias_bomb_is_rejected_where_it_grows(tmp_path: Path) -> None:
     write(tmp_path, {"a.yaml": BOMB})
     [line] = lines(load(tmp_path), tmp_path)
     assert "unfolds to more than 250000 values; write fewer aliases or split the file" in line
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
     assert lines(load(tmp_path / "a.yaml"), tmp_path) == ["a.yaml: no such file; check the path"]
 
 
@@ -241,7 +241,7 @@ def test_objects_of_the_server_pass_the_same_models(tmp_path: Path) -> None:
     assert [policy.name for policy in result.policies.policies] == ["team-a", "c"]
 
 
-def test_the_digest_is_of_what_documents_say_and_not_of_how(tmp_path: Path) -> None:
+def test_the_digest_depends_on_contents_and_not_on_formatting(tmp_path: Path) -> None:
     a, b = tmp_path / "a", tmp_path / "b"
     a.mkdir()
     b.mkdir()
@@ -255,14 +255,14 @@ def test_the_digest_is_of_what_documents_say_and_not_of_how(tmp_path: Path) -> N
     assert other not in digests
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_bytes(b"x: \xff")
     assert lines(load(tmp_path), tmp_path) == [
         "a.yaml: byte 3 is not UTF-8; save the file as UTF-8"
     ]
 
 
-def test_a_link_to_nowhere_is_told(tmp_path: Path) -> None:
+def test_a_dangling_link_is_a_fault(tmp_path: Path) -> None:
     os.symlink("nowhere", tmp_path / "a.yaml")
     assert lines(load(tmp_path), tmp_path) == ["a.yaml: no such file; check the path"]
 
@@ -288,7 +288,7 @@ spec:
         ),
     ],
 )
-def test_schema_and_expressions_are_judged_together(
+def test_schema_and_expressions_are_checked_together(
     part: str, want: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "a.yaml").write_text(FAULTY.replace("{PART}", part))

@@ -132,13 +132,15 @@ def a_test(expect: Json, *, pod: Json | None = None, tenant: str = "a") -> Json:
         ),
     ],
 )
-def test_expectations_that_do_not_hold_are_told(expect: Json, name: str, want: list[str]) -> None:
+def test_expectations_that_do_not_hold_are_reported(
+    expect: Json, name: str, want: list[str]
+) -> None:
     test = PolicyTest.model_validate(a_test(expect, pod=a_pod(name)))
     [result] = policy_tests.run(test, loaded(POLICY))
     assert list(result.problems) == want
 
 
-def test_an_allow_that_no_policy_had_a_say_in_fails() -> None:
+def test_an_allow_without_a_matching_policy_fails() -> None:
     test = PolicyTest.model_validate(a_test({"verdict": "Allow"}, tenant="other"))
     [result] = policy_tests.run(test, loaded(POLICY))
     assert result.problems == (
@@ -173,7 +175,7 @@ def test_policies_may_stand_in_the_same_file(tmp_path: Path) -> None:
     assert result.passed
 
 
-def test_faults_of_a_test_and_of_its_policies_are_told(tmp_path: Path) -> None:
+def test_faults_of_a_test_and_of_its_policies_are_reported(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", a_test({}))
     missing = a_test({"verdict": "Allow"})
     missing["spec"]["policies"] = ["nowhere.yaml"]

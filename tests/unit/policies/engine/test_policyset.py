@@ -88,7 +88,7 @@ def test_policies_of_a_namespace_come_in_their_order(
     assert [policy.name for policy in a_set().for_namespace(name, namespace)] == want
 
 
-def test_a_request_asks_only_the_policies_that_its_labels_lead_to() -> None:
+def test_a_request_is_matched_only_with_policies_of_its_labels() -> None:
     crowd = loaded(
         *(a_tenant_policy(f"t-{number}", tenant=f"n{number}") for number in range(50)),
         a_platform_policy("c"),

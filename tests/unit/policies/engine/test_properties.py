@@ -138,7 +138,7 @@ def pods(sure: bool) -> st.SearchStrategy[Json]:
     )
 
 
-def judged(pod: Json, *, reverse: bool = False) -> Evaluation:
+def evaluated(pod: Json, *, reverse: bool = False) -> Evaluation:
     admission = AdmissionRequest.of(pod, namespace=a_namespace("ns", tenant="a"))
     return evaluate(admission, policy_set(reverse=reverse), now=NOW)
 
@@ -147,15 +147,15 @@ def judged(pod: Json, *, reverse: bool = False) -> Evaluation:
 @given(pods(sure=False))
 def test_no_object_makes_evaluation_raise_and_replicas_agree(pod: Json) -> None:
     # NaN is unequal to itself, so the texts are compared.
-    assert repr(judged(pod)) == repr(judged(pod, reverse=True))
+    assert repr(evaluated(pod)) == repr(evaluated(pod, reverse=True))
 
 
 @SLOW_START
 @given(pods(sure=True))
-def test_judging_the_result_anew_writes_nothing(pod: Json) -> None:
-    found = judged(pod)
+def test_evaluating_the_result_again_writes_nothing(pod: Json) -> None:
+    found = evaluated(pod)
     assert found.object is not None
-    assert judged(dict(found.object)).injections == ()
+    assert evaluated(dict(found.object)).injections == ()
 
 
 @SLOW_START

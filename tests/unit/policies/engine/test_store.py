@@ -14,7 +14,7 @@ def result(*documents: dict[str, object]) -> LoadResult:
     return loader.compile_all(loader.read_objects(documents), compiler=a_compiler())
 
 
-def test_a_bad_set_leaves_the_last_good_one_in_force_and_says_so() -> None:
+def test_a_bad_set_leaves_the_last_good_one_in_force_with_its_faults() -> None:
     policy_store = Store()
     before = policy_store.status()
     taken = [
@@ -37,7 +37,7 @@ def test_a_bad_set_leaves_the_last_good_one_in_force_and_says_so() -> None:
     )
 
 
-def test_a_good_set_clears_what_was_said_about_a_bad_one() -> None:
+def test_a_good_set_clears_the_faults_of_a_bad_one() -> None:
     policy_store = Store()
     for number, documents in enumerate([[GOOD], [BAD], [BETTER], [BETTER], []]):
         policy_store.offer(result(*documents), at=float(number))

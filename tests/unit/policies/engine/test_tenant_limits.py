@@ -6,7 +6,7 @@ import pytest
 
 from policies import vocabulary
 from tests.builders import a_job, a_pod, in_gang
-from tests.policy_builders import a_tenant_policy, judged
+from tests.policy_builders import a_tenant_policy, evaluated
 
 Json = dict[str, Any]
 GANG = in_gang()
@@ -82,7 +82,7 @@ def test_limits_of_a_tenant_bind_at_the_workload(
     refusals: tuple[str, ...],
     warnings: tuple[str, ...],
 ) -> None:
-    found = judged(
+    found = evaluated(
         a_tenant_policy("t", gang={"maxSize": 2}, matchConstraints={"kinds": kinds}),
         obj=obj,
         operation="CREATE" if old is None else "UPDATE",
@@ -93,7 +93,7 @@ def test_limits_of_a_tenant_bind_at_the_workload(
 
 def test_what_defaults_would_add_beyond_a_limit_is_advice() -> None:
     wish = {vocabulary.NUMA_POLICY_ANNOTATION: "isolated"}
-    found = judged(
+    found = evaluated(
         a_tenant_policy("t", numa={"allowed": ["none"]}, defaults=[{"set": {"annotations": wish}}]),
         obj=parallel(1, {}),
     )

@@ -20,7 +20,9 @@ def with_metadata(more: Json) -> Json:
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        pytest.param({"validations": [a_rule("object != null")]}, False, id="nobody asks for them"),
+        pytest.param(
+            {"validations": [a_rule("object != null")]}, False, id="no expression reads them"
+        ),
         pytest.param({"validations": [a_rule(NAMED)]}, True, id="a rule"),
         pytest.param(
             {"validations": [a_rule("true", messageExpression=f"{NAMED} ? 'a' : 'b'")]},
@@ -57,7 +59,7 @@ def with_metadata(more: Json) -> Json:
         ),
     ],
 )
-def test_managed_fields_are_shown_to_who_names_them(spec: Json, named: bool) -> None:
+def test_managed_fields_are_kept_for_expressions_that_name_them(spec: Json, named: bool) -> None:
     policies = loaded(a_platform_policy("other"), a_platform_policy(**spec)).policies
     got = variables.without_managed_fields(with_metadata(MANAGED), variables.needed_by(policies))
     assert got == (with_metadata(MANAGED) if named else with_metadata({}))

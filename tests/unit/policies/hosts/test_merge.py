@@ -16,9 +16,9 @@ def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
 
 
 @pytest.mark.parametrize(
-    ("said", "offered", "want"),
+    ("sources", "offered", "want"),
     [
-        pytest.param([], 8, None, id="nobody says anything"),
+        pytest.param([], 8, None, id="no source has facts"),
         pytest.param([HostFacts("a"), HostFacts("b")], 0, None, id="two say nothing"),
         pytest.param(
             [
@@ -43,7 +43,7 @@ def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
             ],
             0,
             Topology((Zone(0, 3000, 60),)),
-            id="usable amounts before totals, whoever tells them",
+            id="usable amounts before totals, from any source",
         ),
         pytest.param(
             [zones("kernel", z0={"memories": 100, "hugepages": (("hugepages-2Mi", 40),)})],
@@ -69,7 +69,7 @@ def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
             [gpus("driver", g0={"zone": 0}), gpus("kernel", g0={}, g5={"zone": 1})],
             3,
             Topology((), (Gpu(0, 0), Gpu(1, None), Gpu(5, 1))),
-            id="a host that offers more has more: known to others, or to nobody",
+            id="a host that offers more has more: from other sources, or numbered",
         ),
         pytest.param(
             [
@@ -107,11 +107,11 @@ def gpus(source: str, **facts: dict[str, object]) -> HostFacts:
         ),
     ],
 )
-def test_merge(said: list[HostFacts], offered: int, want: Topology | None) -> None:
-    assert merge(said, gpus=offered) == want
+def test_merge(sources: list[HostFacts], offered: int, want: Topology | None) -> None:
+    assert merge(sources, gpus=offered) == want
 
 
-def test_a_topology_says_itself() -> None:
+def test_a_topology_survives_a_round_trip_through_facts() -> None:
     host = Topology(
         (Zone(0, 1, 2, (("hugepages-2Mi", 3),), 4, ((0, 10),)), Zone(2, 5, 6)),
         (

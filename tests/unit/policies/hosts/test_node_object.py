@@ -205,7 +205,7 @@ def test_node_feature_discovery(labels: dict[str, str], want: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("labels", "gpus", "want"),
     [
-        pytest.param({}, (), 0, id="nobody says"),
+        pytest.param({}, (), 0, id="unknown"),
         pytest.param({vocabulary.GPU_VRAM_LABEL: "1Ki"}, (), 1024, id="an admin says"),
         pytest.param(
             {vocabulary.GPU_VRAM_LABEL: "1Ki", vocabulary.GFD_MEMORY_LABEL: "2"},
@@ -229,6 +229,6 @@ def test_vram(labels: dict[str, str], gpus: tuple[Gpu, ...], want: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "3-1", "0-", "-1", "0-99999", "1,,2"])
-def test_a_cpu_list_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_cpu_list_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="found"):
         topology.count_cpus(text)

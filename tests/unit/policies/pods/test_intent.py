@@ -103,7 +103,7 @@ def test_two_spellings_of_one_value_agree(
         ),
     ],
 )
-def test_what_members_ask_for(text: str, told: list[str]) -> None:
+def test_requests_of_members(text: str, told: list[str]) -> None:
     key = vocabulary.GANG_MEMBERS_ANNOTATION
     found = intent.read(a_pod(labels=in_gang(), annotations={key: text})).problems
     assert [one.message for one in found] == [f"{key}: {row}" for row in told]
@@ -264,7 +264,7 @@ def test_every_problem_is_reported_with_its_path_in_the_object() -> None:
     ]
 
 
-def test_a_resource_that_a_container_asks_for_is_known() -> None:
+def test_a_resource_that_a_container_requests_is_known() -> None:
     pod = a_pod(
         annotations={vocabulary.NUMA_RESOURCES_ANNOTATION: "cpu,fpga"},
         containers=[a_container(cpu="1") | {"resources": {"limits": {"fpga": "1"}}}],

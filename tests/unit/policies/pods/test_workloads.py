@@ -63,7 +63,7 @@ def a_patch(*jobs: str, template: Json = T) -> Json:
         pytest.param(
             an_object("apps/v1", "DaemonSet", {"template": T}),
             [("spec.template", None, "")],
-            id="nobody knows how many pods a DaemonSet makes",
+            id="the number of pods of a DaemonSet is unknown",
         ),
         pytest.param(
             an_object("batch/v1", "Job", {"parallelism": 4, "completions": 2, "template": T}),
@@ -295,7 +295,7 @@ ELASTIC = {"minReplicas": 1, "maxReplicas": 9}
         ),
     ],
 )
-def test_who_may_add_pods(obj: Json, want: dict[str, bool]) -> None:
+def test_which_workloads_may_add_pods(obj: Json, want: dict[str, bool]) -> None:
     assert {t.role: t.elastic for t in workloads.pods_of(obj)} == want
 
 

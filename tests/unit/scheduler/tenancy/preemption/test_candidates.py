@@ -1,5 +1,6 @@
 """Which pods are candidates for a preemptor, and what a victim group costs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,10 +8,12 @@ import pytest
 from policies import vocabulary
 from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placement
+from scheduler.model.unit import Unit, key_of
 from scheduler.tenancy.preemption.candidates import (
     CandidateContext,
     PreemptionRule,
     is_candidate,
+    rule_for,
     victim_groups,
 )
 from scheduler.tenancy.preemption.victims import PreemptionReason, VictimGroup
@@ -81,6 +84,58 @@ def labels(tenant: str, **more: str) -> dict[str, str]:
 )
 def test_candidates(pod: dict[str, Any], preemptor: dict[str, Any], expected: bool) -> None:
     assert is_candidate(a_pod(**pod), rule(**preemptor), scheduler=NAME) is expected
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param({"deleted": True}, id="terminating"),
+        pytest.param({"annotations": {vocabulary.MIRROR_ANNOTATION: "x"}}, id="mirror"),
+    ],
+)
+def test_pods_that_are_never_candidates(pod: dict[str, Any]) -> None:
+    assert not is_candidate(a_pod(labels=labels("b"), **pod), rule(reclaims=True), scheduler=NAME)
+
+
+BACKFILL = {vocabulary.BACKFILL_LABEL: "true"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        pytest.param([{"priority": 5}], rule(), id="a single pod"),
+        pytest.param(
+            [{"gang": ("g", 2), "priority": 5}, {"gang": ("g", 2), "priority": 5}],
+            rule(gang=GangKey("ns", "g")),
+            id="a gang",
+        ),
+        pytest.param(
+            [{"priority": 5}, {"priority": 5, "labels": PREEMPTIBLE}],
+            rule(preemptible=True),
+            id="one preemptible pod",
+        ),
+        pytest.param(
+            [{"priority": 5, "labels": BACKFILL}, {"priority": 5}],
+            rule(preemptible=True),
+            id="one backfill pod",
+        ),
+        pytest.param(
+            [{"priority": 5}, {"priority": 5, "preemptionPolicy": "Never"}],
+            None,
+            id="one pod that never preempts",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reclaims", [False, True])
+def test_the_rule_of_a_unit(
+    pods: list[dict[str, Any]], expected: PreemptionRule | None, reclaims: bool
+) -> None:
+    made = [
+        a_pod(f"p{i}", **{**row, "labels": {**labels("a"), **row.get("labels", {})}})
+        for i, row in enumerate(pods)
+    ]
+    found = rule_for(Unit(key_of(made[0]), tuple(made)), reclaims=reclaims)
+    assert found == (expected and replace(expected, reclaims=reclaims))
 
 
 def test_pods_of_another_scheduler_are_no_candidates() -> None:

@@ -109,6 +109,6 @@ def _counts(column: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class NumaMisfit:
-    """Why the node is refused."""
+    """Why the node is rejected."""
 
     reason: str

@@ -4,7 +4,7 @@ Pods as the scheduler sees them: frozen values, decoded once from raw JSON.
 A `Pod` keeps only the fields that the scheduler reads. Its `SchedulingSpec` holds everything that
 decides which nodes fit, so equal pods have equal specs and share the results of filters. Requests
 that the scheduler does not support are listed in `SchedulingSpec.unsupported`: the scheduler
-rejects such a pod with these messages instead of honouring only a part of its constraints.
+rejects such a pod with these messages instead of ignoring a part of its constraints.
 
 Not here: which pod is on which node (`cache.cache`), and what is free (`cache.snapshot`).
 """
@@ -211,7 +211,7 @@ def _scheduling_spec(
     annotations = words(mapping(obj.get("metadata")).get("annotations"))
     unsupported = (*problems, *map(unsupported_text, unsupported_claims(pod_spec)))
     if pod_intent.vram and not gpus:
-        unsupported = (*unsupported, f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU")
+        unsupported = (*unsupported, f"requests {vocabulary.VRAM_ANNOTATION} without a GPU")
     return SchedulingSpec(
         requests=tuple(sorted({**amounts, PODS: 1}.items())),
         selector=tuple(sorted(words(pod_spec.get("nodeSelector")).items())),
@@ -341,7 +341,7 @@ def unsupported_claims(pod_spec: Json) -> tuple[str, ...]:
 
 
 def unsupported_text(request: str) -> str:
-    return f"asks for {request}, which this scheduler does not honour yet"
+    return f"requests {request}, which this scheduler does not support"
 
 
 def gated_by_gang_only(pod: Pod) -> bool:

@@ -242,13 +242,13 @@ class _Search:
         for subrequest in (
             subrequest for spec in self._claims for subrequest in spec.subrequests()
         ):
-            found = self._devices.matching(
+            matching = self._devices.matching(
                 subrequest, self._source.classes, self._source.device_selectors
             )
-            numbers |= found if isinstance(found, frozenset) else frozenset()
+            numbers |= matching if isinstance(matching, frozenset) else frozenset()
         unsupported = {self._devices.items[number].device.unsupported for number in numbers} - {""}
         if unsupported:
-            return f"{CANNOT}: {min(unsupported)} are not honoured by this scheduler yet"
+            return f"{CANNOT}: {min(unsupported)} are not supported by this scheduler"
         return CANNOT
 
     # --- search ---
@@ -327,13 +327,15 @@ class _Search:
         key = (claim, subrequest.name)
         known = self._candidates.get(key)
         if known is None:
-            found = self._devices.matching(
+            matching = self._devices.matching(
                 subrequest, self._source.classes, self._source.device_selectors
             )
-            if isinstance(found, str):
-                about = None if found.startswith("class ") else claim
-                raise _Unresolvable(NotAllocated(found, broken=True, claim=about))
-            known = self._candidates[key] = [item for item in self._order if item.number in found]
+            if isinstance(matching, str):
+                about = None if matching.startswith("class ") else claim
+                raise _Unresolvable(NotAllocated(matching, broken=True, claim=about))
+            known = self._candidates[key] = [
+                item for item in self._order if item.number in matching
+            ]
             if subrequest.mode != ALL:
                 known = self._candidates[key] = [
                     item for item in known if self._available(subrequest, item)
@@ -406,8 +408,8 @@ class _Search:
         if left is None:
             left = self._counters_left[pool] = self._source.counters(pool)
         if any(
-            left.get((one.counters, one.counter), Decimal(-1)) < one.amount
-            for one in device.consumes
+            left.get((use.counters, use.counter), Decimal(-1)) < use.amount
+            for use in device.consumes
         ):
             return False
         for counters, counter, amount in device.consumes:

@@ -146,16 +146,16 @@ class DynamicResources(Plugin):
         }
 
     def _decide(self, pod: Pod, row: int, assignment: Assignment) -> ClaimDecision:
-        found = claim_rules.classify(self.store, pod)
-        if found.problem:
-            return ClaimDecision(unmatched=found.problem)
+        claims = claim_rules.classify(self.store, pod)
+        if claims.problem:
+            return ClaimDecision(unmatched=claims.problem)
         allocations: dict[ClaimKey, ClaimAllocation | None] = {
-            claim.key: None for claim in found.allocated
+            claim.key: None for claim in claims.allocated
         }
         allocations |= {
-            claim.key: self._assumed[claim.key].allocation for claim in self._assumed_claims(found)
+            claim.key: self._assumed[claim.key].allocation for claim in self._assumed_claims(claims)
         }
-        unallocated = self._unassumed_claims(found)
+        unallocated = self._unassumed_claims(claims)
         if unallocated:
             outcome = self._preferred(pod, unallocated, row, assignment)
             if isinstance(outcome, NotAllocated):
@@ -252,12 +252,12 @@ class DynamicResources(Plugin):
         """Equal for pods of one spec whose claims the same nodes can satisfy."""
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return ()
-        found = claim_rules.classify(self.store, pod)
-        if found.problem:
-            return (found.problem,)
-        fixed = (*found.allocated, *self._assumed_claims(found))
+        claims = claim_rules.classify(self.store, pod)
+        if claims.problem:
+            return (claims.problem,)
+        fixed = (*claims.allocated, *self._assumed_claims(claims))
         return tuple(sorted(claim.key for claim in fixed)), self._specs(
-            self._unassumed_claims(found)
+            self._unassumed_claims(claims)
         )
 
     def depends_on_pods(self, pod: Pod) -> bool:
@@ -270,16 +270,16 @@ class DynamicResources(Plugin):
     def filter(self, pod: Pod, rows: Bools) -> Iterator[Rejection]:
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return
-        found = claim_rules.classify(self.store, pod)
-        if found.problem:
-            yield found.problem, rows
+        claims = claim_rules.classify(self.store, pod)
+        if claims.problem:
+            yield claims.problem, rows
             return
         left = rows
-        for nodes in self._fixed(found):
+        for nodes in self._fixed(claims):
             rejected = left & ~nodes.rows(self._table, self._labels)
             yield UNAVAILABLE, rejected
             left = left & ~rejected
-        if unallocated := self._unassumed_claims(found):
+        if unallocated := self._unassumed_claims(claims):
             yield from self._filter_unallocated(unallocated, left)
 
     def packing_cost(self, pod: Pod, rows: Ints, *, equal_pods: int) -> Ints | None:
@@ -291,9 +291,9 @@ class DynamicResources(Plugin):
         """
         if pod.spec.resource_claims is NO_RESOURCE_CLAIMS:
             return None
-        found = claim_rules.classify(self.store, pod)
-        unallocated = self._unassumed_claims(found)
-        if found.problem or not unallocated:
+        claims = claim_rules.classify(self.store, pod)
+        unallocated = self._unassumed_claims(claims)
+        if claims.problem or not unallocated:
             return None
         outcomes = [self._outcome(unallocated, int(row), None) for row in rows]
         return np.array([_cost(outcome, equal_pods) for outcome in outcomes], dtype=np.int64)
@@ -315,18 +315,18 @@ class DynamicResources(Plugin):
 
         return numa_alignment.choose(pod.spec.host_request, tuple(zones), decide, has_devices)
 
-    def _assumed_claims(self, found: PodClaims) -> list[ResourceClaim]:
+    def _assumed_claims(self, claims: PodClaims) -> list[ResourceClaim]:
         """Unallocated claims with an assumed allocation for another pod."""
-        return [claim for claim in found.unallocated if claim.key in self._assumed]
+        return [claim for claim in claims.unallocated if claim.key in self._assumed]
 
-    def _unassumed_claims(self, found: PodClaims) -> tuple[ResourceClaim, ...]:
-        return tuple(claim for claim in found.unallocated if claim.key not in self._assumed)
+    def _unassumed_claims(self, claims: PodClaims) -> tuple[ResourceClaim, ...]:
+        return tuple(claim for claim in claims.unallocated if claim.key not in self._assumed)
 
-    def _fixed(self, found: PodClaims) -> Iterator[NodeReach]:
-        for claim in found.allocated:
+    def _fixed(self, claims: PodClaims) -> Iterator[NodeReach]:
+        for claim in claims.allocated:
             if claim.allocation is not None:
                 yield claim.allocation.nodes
-        for claim in self._assumed_claims(found):
+        for claim in self._assumed_claims(claims):
             picks = self._assumed[claim.key].allocation.picks
             yield common(tuple(pick.nodes for pick in picks))
 

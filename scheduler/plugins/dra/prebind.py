@@ -93,7 +93,7 @@ class ClaimPreBind:
 
     def needed(self, placements: Iterable[Placement]) -> bool:
         """Whether any of these pods has claims."""
-        return any(one.pod.spec.resource_claims is not NO_RESOURCE_CLAIMS for one in placements)
+        return any(map(_has_claims, placements))
 
     async def prepare(self, placements: Sequence[Placement], *, deadline: float) -> PreBindResult:
         """Concurrently for all pods, until the `deadline` of the clock."""
@@ -105,8 +105,7 @@ class ClaimPreBind:
 
     async def undo(self, placements: Iterable[Placement]) -> None:
         """Remove what was written for these pods: they were not bound."""
-        mine = [one for one in placements if one.pod.spec.resource_claims is not NO_RESOURCE_CLAIMS]
-        await asyncio.gather(*(self._undo(one) for one in mine))
+        await asyncio.gather(*map(self._undo, filter(_has_claims, placements)))
 
     def free(self, pods: Iterable[Pod], why: NoFit) -> None:
         """
@@ -182,8 +181,9 @@ class ClaimPreBind:
             await self._best_effort(key, step, deadline)
 
     async def _free(self, claim: ResourceClaim, pod: Pod) -> None:
-        def step(found: ResourceClaim) -> _Step:
-            return _release(pod, found, deallocate=True) if found.uid == claim.uid else None
+        def step(current: ResourceClaim) -> _Step:
+            is_same = current.uid == claim.uid
+            return _release(pod, current, deallocate=True) if is_same else None
 
         try:
             await self._best_effort(claim.key, step, self._now() + UNDO_SECONDS)
@@ -241,7 +241,7 @@ class ClaimPreBind:
         # A strategic merge adds or removes one consumer; other writes replace their fields.
         by_one = body.keys() == {"status"} and body["status"].keys() == {"reservedFor"}
         kind = verbs.PatchKind.STRATEGIC if by_one else verbs.PatchKind.MERGE
-        found = await self._api.patch(
+        patched = await self._api.patch(
             resources.RESOURCE_CLAIMS,
             name,
             {**body, "metadata": metadata},
@@ -249,15 +249,15 @@ class ClaimPreBind:
             kind=kind,
             subresource="status" if "status" in body else None,
         )
-        self._store_claim(ResourceClaim.read(found))
+        self._store_claim(ResourceClaim.read(patched))
 
     async def _refresh(self, key: ClaimKey) -> None:
         namespace, name = key
         try:
-            found = await self._api.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)
+            current = await self._api.get(resources.RESOURCE_CLAIMS, name, namespace=namespace)
         except errors.Retry:
             return
-        self._store_claim(ResourceClaim.read(found))
+        self._store_claim(ResourceClaim.read(current))
 
     def _store_claim(self, claim: ResourceClaim) -> None:
         old = self._store.claims.get(claim.key)
@@ -266,13 +266,17 @@ class ClaimPreBind:
             self._cluster_event()
 
     def _claim(self, key: ClaimKey) -> ResourceClaim:
-        found = self._store.claims.get(key)
-        if found is None:
+        claim = self._store.claims.get(key)
+        if claim is None:
             raise _DecisionInvalid(f"claim {'/'.join(key)} is gone")
-        return found
+        return claim
 
 
 _Step = Mapping[str, Any] | None
+
+
+def _has_claims(placement: Placement) -> bool:
+    return placement.pod.spec.resource_claims is not NO_RESOURCE_CLAIMS
 
 
 def _release(pod: Pod, claim: ResourceClaim, *, deallocate: bool) -> _Step:
@@ -316,17 +320,17 @@ def consumer(pod: Pod) -> JsonDict:
 
 def _result(pick: DevicePick) -> JsonDict:
     driver, pool, device = pick.device
-    found: JsonDict = {
+    result: JsonDict = {
         "request": pick.subrequest.name,
         "driver": driver,
         "pool": pool,
         "device": device,
     }
     if pick.subrequest.admin:
-        found["adminAccess"] = True
+        result["adminAccess"] = True
     if pick.subrequest.tolerations_json:
-        found["tolerations"] = orjson.loads(pick.subrequest.tolerations_json)
-    return found
+        result["tolerations"] = orjson.loads(pick.subrequest.tolerations_json)
+    return result
 
 
 def _class_configs(
@@ -350,7 +354,7 @@ def _claim_configs(spec: ClaimSpec, allocation: ClaimAllocation) -> Iterable[Jso
 
 
 def _config(source: str, opaque: bytes, requests: Iterable[str]) -> JsonDict:
-    found: JsonDict = {"source": source, "opaque": orjson.loads(opaque)}
+    config: JsonDict = {"source": source, "opaque": orjson.loads(opaque)}
     if names := list(requests):
-        found["requests"] = names
-    return found
+        config["requests"] = names
+    return config

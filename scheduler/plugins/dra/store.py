@@ -125,16 +125,16 @@ class DeviceStore:
     # --- slices ---
 
     def put_slice(self, item: ResourceSlice) -> bool:
-        here = self._slices.setdefault(item.pool, {})
-        old, here[item.name] = here.get(item.name), item
+        slices = self._slices.setdefault(item.pool, {})
+        old, slices[item.name] = slices.get(item.name), item
         return old != item and self._slice_changed(old, item)
 
     def drop_slice(self, item: ResourceSlice) -> bool:
-        here = self._slices.get(item.pool, {})
-        old = here.pop(item.name, None)
+        slices = self._slices.get(item.pool, {})
+        old = slices.pop(item.name, None)
         if old is None:
             return False
-        if not here:
+        if not slices:
             del self._slices[item.pool]
         return self._slice_changed(old, None)
 

@@ -101,8 +101,8 @@ class VolumeStore:
         return self.drivers.pop(item.name, None) is not None and self._changed()
 
     def put_capacity(self, item: StorageCapacity) -> bool:
-        here = self.capacities.setdefault(item.class_name, {})
-        old, here[item.key] = here.get(item.key), item
+        capacities = self.capacities.setdefault(item.class_name, {})
+        old, capacities[item.key] = capacities.get(item.key), item
         return old != item and self._changed()
 
     def drop_capacity(self, item: StorageCapacity) -> bool:
@@ -111,18 +111,18 @@ class VolumeStore:
 
     def put_attachment(self, item: VolumeAttachment) -> bool:
         """The node of an attachment never changes."""
-        here = self.attached.setdefault(item.node, {})
-        old, here[item.name] = here.get(item.name), item
+        attachments = self.attached.setdefault(item.node, {})
+        old, attachments[item.name] = attachments.get(item.name), item
         self._nodes_by_volume.setdefault(item.volume, set()).add(item.node)
         return old != item and self._node_changed(item.node)
 
     def drop_attachment(self, item: VolumeAttachment) -> bool:
-        here = self.attached.get(item.node, {})
-        if here.pop(item.name, None) is None:
+        attachments = self.attached.get(item.node, {})
+        if attachments.pop(item.name, None) is None:
             return False
-        if not here:
+        if not attachments:
             del self.attached[item.node]
-        if not any(other.volume == item.volume for other in here.values()):
+        if not any(other.volume == item.volume for other in attachments.values()):
             self._nodes_by_volume.get(item.volume, set()).discard(item.node)
         return self._node_changed(item.node)
 
@@ -167,9 +167,9 @@ class VolumeStore:
             self._pvcs_by_volume.setdefault(new.volume, set()).add(new.key)
 
     def _unclassify(self, volume: PersistentVolume) -> None:
-        here = self.volumes_by_class.get(volume.class_name, {})
-        here.pop(volume.name, None)
-        if not here:
+        volumes = self.volumes_by_class.get(volume.class_name, {})
+        volumes.pop(volume.name, None)
+        if not volumes:
             self.volumes_by_class.pop(volume.class_name, None)
 
     def _pvc_changed(self, key: PvcKey) -> bool:

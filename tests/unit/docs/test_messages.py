@@ -345,7 +345,7 @@ def said_by_the_scheduler() -> list[str]:
         events.failed_binding(pod_of(), "REASON").note,
         events.rejected_binding(pod_of(), "REASON", retry_after=300.0).note,
         events.gate_not_removed(pod_of(), "REASON").note,
-        f"asks for {vocabulary.VRAM_ANNOTATION} and for no GPU",
+        f"requests {vocabulary.VRAM_ANNOTATION} without a GPU",
         OverQuota(
             "vision",
             Excess("research", "cpu", 2000, 3000, 4000, is_group=True),

@@ -66,19 +66,19 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
             [a_node("a")],
             {"resourceClaims": [{}]},
             Explanation(
-                "0/1 nodes are available: asks for a resource claim by neither name nor template, "
-                "which this scheduler does not honour yet.",
+                "0/1 nodes are available: requests a resource claim by neither name nor template, "
+                "which this scheduler does not support.",
                 (
                     (
-                        "asks for a resource claim by neither name nor template, which this "
-                        "scheduler does not honour yet",
+                        "requests a resource claim by neither name nor template, which this "
+                        "scheduler does not support",
                         1,
                     ),
                 ),
                 None,
                 (),
             ),
-            id="a wish that is not honoured",
+            id="a wish that is not supported",
         ),
     ],
 )

@@ -14,7 +14,7 @@ from scheduler.model.taints import Taint
 from scheduler.model.unit import UnitKey, order, units
 from tests.unit.scheduler.builders import a_gang, a_pod, pod_json
 
-YET = "which this scheduler does not honour yet"
+UNSUPPORTED = "which this scheduler does not support"
 
 
 def test_a_whole_pod() -> None:
@@ -138,7 +138,9 @@ PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": 
     ],
 )
 def test_what_is_not_honoured(more: dict[str, Any], want: list[str]) -> None:
-    assert a_pod(**more).spec.unsupported == tuple(f"asks for {wish}, {YET}" for wish in want)
+    assert a_pod(**more).spec.unsupported == tuple(
+        f"requests {item}, {UNSUPPORTED}" for item in want
+    )
 
 
 def test_wishes_that_contradict_each_other_are_refused() -> None:

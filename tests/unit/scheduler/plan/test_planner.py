@@ -164,9 +164,9 @@ def test_node_choice(nodes: list[Node], pod: dict[str, Any], want: str) -> None:
         pytest.param(
             [a_node("a")],
             {"resourceClaims": [{"name": "gpu"}]},
-            "0/1 nodes are available: asks for a resource claim by neither name nor template, "
-            "which this scheduler does not honour yet.",
-            id="what is not honoured is named",
+            "0/1 nodes are available: requests a resource claim by neither name nor template, "
+            "which this scheduler does not support.",
+            id="an unsupported request is named",
         ),
     ],
 )
@@ -281,9 +281,9 @@ def test_the_origin_of_a_strict_policy(by: str, want: dict[str, str] | str) -> N
             [a_node("a", cpu="2"), a_node("b", cpu="1")],
             [a_pod("one", gang=("g", 2)), a_pod("bad", gang=("g", 2), resourceClaims=[{}])],
             0,
-            "0/2 nodes are available: asks for a resource claim by neither name nor template, "
-            "which this scheduler does not honour yet. waiting for pod group g: 1/2 members fit",
-            id="one member that cannot be honoured stops the gang",
+            "0/2 nodes are available: requests a resource claim by neither name nor template, "
+            "which this scheduler does not support. waiting for pod group g: 1/2 members fit",
+            id="one member with an unsupported request stops the gang",
         ),
     ],
 )

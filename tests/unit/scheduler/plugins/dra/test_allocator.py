@@ -212,7 +212,7 @@ SLICED = [
             [a_device("gpu-0", allowMultipleAllocations=True)],
             "",
             [spec_of(exactly())],
-            f"{CANNOT}: devices that claims share by capacity are not honoured by this scheduler yet",
+            f"{CANNOT}: devices that claims share by capacity are not supported by this scheduler",
             id="what is not modelled is told",
         ),
         pytest.param(

@@ -163,9 +163,9 @@ PAIR = [a_claimer(f"p{n}", "one", gang=("g", 2)) for n in range(2)]
         pytest.param(
             [claim_json("one", exactly("r", capacity={"requests": {"memory": "1Gi"}}))],
             [a_claimer("p", "one")],
-            "0/3 nodes are available: request r: asks for capacity of devices that claims share, "
-            "which this scheduler does not honour yet.",
-            id="a request that is not honoured",
+            "0/3 nodes are available: request r: requests capacity of devices that claims share, "
+            "which this scheduler does not support.",
+            id="a request that is not supported",
         ),
         pytest.param(
             [claim_json("one", status=given("gpu-0", pods=tuple(f"u{n}" for n in range(256))))],

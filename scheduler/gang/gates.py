@@ -46,7 +46,6 @@ class GateRemover:
         on_rejection: Callable[[Pod, str], None],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self.removed = 0
         self._api = api
         self._may_write = may_write
         self._on_rejection = on_rejection
@@ -107,5 +106,4 @@ class GateRemover:
             )
             self._on_rejection(pod, str(error))
             return _RETRY_UNAUTHORIZED_AFTER if denials.of_this_program(error) else 0.0
-        self.removed += 1
         return 0.0

@@ -50,13 +50,6 @@ class UnschedulableUnits:
         self._probes: Counter[Signature] = Counter()  # -> units moved to active, not tried yet
         self._flushed: dict[Signature, float] = {}  # -> when one of its units was last flushed
 
-    def __len__(self) -> int:
-        return len(self._units)
-
-    @property
-    def signatures(self) -> int:
-        return len(self._heaps)
-
     def add(self, unit: Unit, rank: Rank) -> Signature:
         self.discard(unit.key)
         pods = {self._class_of(pod): pod for pod in unit.pods}

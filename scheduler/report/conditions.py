@@ -47,7 +47,6 @@ class ConditionWriter:
         clock: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self.written = 0
         self._api = api
         self._busy = busy
         self._clock = clock
@@ -98,7 +97,6 @@ class ConditionWriter:
                 namespace=pod.key.namespace,
                 kind=verbs.PatchKind.STRATEGIC,
             )
-            self.written += 1
         except errors.KubeError as error:
             if not (isinstance(error, errors.Retry) or denials.of_this_program(error)):
                 # The pod is gone, another one has its name, or the API server rejects the patch.

@@ -61,7 +61,7 @@ def preempted(pod: Pod, preemptor: Unit, reason: str) -> correlator.EventReport:
 
 def preempting(unit: Unit, victims: Sequence[Pod]) -> correlator.EventReport:
     named = listed([str(pod.key) for pod in victims])
-    note = f"{_unit(unit)} waits for {counted(len(victims), 'pod')} to end: {named}"
+    note = f"{_unit(unit)} waits for {counted(len(victims), 'victim')} to terminate: {named}"
     return correlator.report(_about(unit.pods[0]), PREEMPTING, note, action="Preempting")
 
 

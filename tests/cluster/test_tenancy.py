@@ -88,7 +88,8 @@ def test_what_was_borrowed_goes_for_a_promise_and_both_sides_are_told(
         (
             "mine",
             "Normal",
-            f"pod {tenant_env.a}/mine of tenant {tenant_env.a} waits for 1 pod to end: {tenant_env.b}/{victim}",
+            f"pod {tenant_env.a}/mine of tenant {tenant_env.a} waits for 1 victim to terminate:"
+            f" {tenant_env.b}/{victim}",
         )
     ]
     left = {"b0", "b1"} - {victim}

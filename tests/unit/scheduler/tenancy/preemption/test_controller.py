@@ -189,7 +189,7 @@ def test_events_name_preemptor_reason_and_victims(story: Story, victim: str, rea
     bench = asyncio.run(run())
     assert (bench.told("Preempted"), bench.told("Preempting")) == (
         [(victim, f"Preempted by pod ns/new of tenant a: {reason}")],
-        [("new", f"pod ns/new of tenant a waits for 1 pod to end: ns/{victim}")],
+        [("new", f"pod ns/new of tenant a waits for 1 victim to terminate: ns/{victim}")],
     )
 
 

@@ -1,8 +1,8 @@
 """
-What the webhook counts, with bounded labels: verdicts and paths, never names of users' objects.
+Prometheus metrics of the webhook, with bounded labels: verdicts and paths, never object names.
 
 Under gunicorn each worker counts in its own files (`PROMETHEUS_MULTIPROC_DIR`, set before this
-module is imported) and `exposition` adds them up, whichever process answers.
+module is imported); `exposition` returns the sums.
 """
 
 import os
@@ -55,21 +55,21 @@ UNREADABLE = Counter(
 )
 EVENTS = Counter(
     "kubenexus_webhook_events_total",
-    "What was worth an Event, by the Event's reason; repeats are counted too.",
+    "Events reported, by reason; repeats are counted too.",
     ["reason"],
 )
 EVENTS_WRITTEN = Counter(
     "kubenexus_webhook_events_written_total",
-    "Writes of Events that the API server took; repeats share a write.",
+    "Writes of Events that the API server accepted; repeats share a write.",
 )
 EVENTS_DROPPED = Counter(
     "kubenexus_webhook_events_dropped_total",
-    "What was worth an Event and never reached the API server, by why.",
+    "Events that never reached the API server, by cause.",
     ["why"],
 )
 EVENTS_WAITING = Gauge(
     "kubenexus_webhook_events_waiting",
-    "Events that wait to be written.",
+    "Events in the queue of the writers.",
     multiprocess_mode="livesum",
 )
 

@@ -102,16 +102,16 @@ def complete(wanted: JsonDict, existing: JsonDict | None, authority: bytes) -> J
         for webhook in wanted["webhooks"]
     ]
     for webhook in webhooks:
-        added = _judged(existing) if webhook["name"] == registration.JUDGED else None
+        added = _registered_rules(existing) if webhook["name"] == registration.POLICY_WEBHOOK else None
         if added:
             own = sending.rows_of(webhook["rules"])
             webhook["rules"] = sending.rules(own | sending.rows_of(added))
     return {**wanted, "webhooks": webhooks}
 
 
-def _judged(existing: JsonDict | None) -> Sequence[JsonDict] | None:
+def _registered_rules(existing: JsonDict | None) -> Sequence[JsonDict] | None:
     for webhook in (existing or {}).get("webhooks") or ():
-        if webhook.get("name") == registration.JUDGED:
+        if webhook.get("name") == registration.POLICY_WEBHOOK:
             rules: Sequence[JsonDict] | None = webhook.get("rules")
             return rules
     return None

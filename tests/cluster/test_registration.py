@@ -72,7 +72,9 @@ class Site:
     def judged(self) -> Json:
         """The webhook whose rules follow the policies."""
         [found] = [
-            one for one in self.configuration()["webhooks"] if one["name"] == configurations.JUDGED
+            one
+            for one in self.configuration()["webhooks"]
+            if one["name"] == configurations.POLICY_WEBHOOK
         ]
         return dict(found)
 
@@ -158,7 +160,7 @@ def test_a_rule_that_somebody_took_away_comes_back(site: Site) -> None:
     found = site.configuration()
     for webhook in found["webhooks"]:
         webhook["clientConfig"]["caBundle"] = f"{webhook['clientConfig']['caBundle']}"
-        if webhook["name"] == configurations.JUDGED:
+        if webhook["name"] == configurations.POLICY_WEBHOOK:
             webhook["rules"] = rules.rules(rules.fixed())
     site.plane.api().call("PUT", CONFIGURATION, found)
     eventually(

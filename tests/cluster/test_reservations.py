@@ -312,7 +312,7 @@ def test_who_may_write_in_a_namespace_keeps_no_room_there(
     def apply(user: str) -> str:
         return kubectl("apply", "-f", "-", input=body, user=user).stderr
 
-    refused = f"{TENANT!r} keeps room for a tenant, and does not manage tenants"
+    refused = f"{TENANT!r} reserves capacity for a tenant, and does not manage tenants"
     try:
         eventually(lambda: refused in apply(TENANT), "the right to write, and the refusal")
         assert apply("admin") == "Warning: there is no node n\n"
@@ -326,7 +326,7 @@ def test_who_may_write_in_a_namespace_keeps_no_room_there(
             '--patch={"status":{"held":"all"}}',
             user=TENANT,
         )
-        assert "but the scheduler says what is kept" in status.stderr
+        assert "but only the scheduler writes it" in status.stderr
     finally:
         for name in (
             "resourcereservation/mine",

@@ -131,4 +131,4 @@ def test_the_chart_asks_for_the_oldest_kubernetes_that_it_is_tested_on() -> None
 
 def test_the_rules_that_helm_leaves_alone_are_those_that_the_webhook_writes() -> None:
     text = (CHART / "templates/_helpers.tpl").read_text()
-    assert set(re.findall(r'eq \.name "([^"]+)"', text)) == {configurations.JUDGED}
+    assert set(re.findall(r'eq \.name "([^"]+)"', text)) == {configurations.POLICY_WEBHOOK}

@@ -1,5 +1,5 @@
 """
-What is told about a decision: Events for people, annotations for the API server's audit log. Pure.
+Events and audit annotations of a decision. Pure.
 
     failures   PolicyDenied      Warning
     notes      PolicyWarned      Warning    rules that warn
@@ -7,10 +7,10 @@ What is told about a decision: Events for people, annotations for the API server
     excepted   PolicyException   Normal     rules that an exception lets pass
     injections DefaultsInjected  Normal     on request: there is one for almost every pod
 
-An Event is about something that can be looked at afterwards: what is changed, what was made, or
-the controller that made it. Nothing of a refused create remains, so that one is about the
-controller that will try again, or else about the namespace. A dry run is told to nobody but the
-user. Whether an Event is written, counted as a repeat or dropped is the recorder's affair.
+An Event regards an object that exists afterwards: the changed object, the created one, or the
+controller that created it. A denied create leaves no object, so its Event regards the controller
+that will try again, or else the namespace. A dry run makes no Event. The recorder decides whether
+an Event is written, counted as a repeat or dropped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ ANNOTATION_LIMIT: Final = 8 * 1024  # bytes; audit backends cut or drop events t
 
 _ACTION: Final = "Admit"
 _NAME_LIMIT: Final = 253
-_HEAD_LIMIT: Final = 320  # bytes of a note that say what it is about
+_HEAD_LIMIT: Final = 320  # bytes of a note that name the object
 _LINE_LIMIT: Final = 300  # bytes of one rule, so that the first never hides the second
 _MORE: Final = "; and {} more"
 
@@ -46,30 +46,30 @@ _MORE: Final = "; and {} more"
 def annotations(decision: Decision) -> dict[str, str]:
     """Audit annotations, each bounded; the API server puts the webhook's name before each key."""
     failed = (*decision.failures, *decision.notes)
-    said = {
+    values = {
         **decision.audit,
         "decision": "allowed" if decision.allowed else "denied",
         "failures": "; ".join(failure.line() for failure in failed),
     }
-    return {key: cut(value, ANNOTATION_LIMIT) for key, value in said.items() if value}
+    return {key: cut(value, ANNOTATION_LIMIT) for key, value in values.items() if value}
 
 
 def reports(
     review: Review, decision: Decision, policies: PolicySet, *, defaults: bool = False
 ) -> tuple[EventReport, ...]:
-    """The Events of one decision, one a reason; with `defaults` also about what was injected."""
+    """The Events of one decision, one per reason; with `defaults` also about injected defaults."""
     if review.dry_run:
         return ()
     warned = [note for note in decision.notes if note.warns]
     audited = [note for note in decision.notes if not note.warns]
-    told: list[tuple[str, Sequence[Failure | ExemptedFailure | Injection], Iterable[str]]] = [
+    groups: list[tuple[str, Sequence[Failure | ExemptedFailure | Injection], Iterable[str]]] = [
         (DENIED, decision.failures, (row.line() for row in decision.failures)),
         (WARNED, warned, (row.line() for row in warned)),
         (AUDITED, audited, (row.line() for row in audited)),
         (EXCEPTED, decision.excepted, _exceptions(decision.excepted, policies)),
     ]
     if defaults:
-        told.append((INJECTED, decision.injections, _written(decision.injections)))
+        groups.append((INJECTED, decision.injections, _written(decision.injections)))
     return tuple(
         report(
             _regarding(review, allowed=decision.allowed),
@@ -79,28 +79,28 @@ def reports(
             warning=reason in (DENIED, WARNED),
             related=_policy(rows, policies),
         )
-        for reason, rows, lines in told
+        for reason, rows, lines in groups
         if rows
     )
 
 
 def controller(obj: Json | None, namespace: str) -> Ref | None:
-    """The controller that an object names as its owner; nobody has checked that it exists."""
+    """The controller that an object names as its owner; it may not exist."""
     references = mapping((obj or {}).get("metadata")).get("ownerReferences")
     for row in references if isinstance(references, list) else ():
-        one = mapping(row)
-        if one.get("controller") is True and _text(one, "kind") and _text(one, "name"):
+        owner = mapping(row)
+        if owner.get("controller") is True and _text(owner, "kind") and _text(owner, "name"):
             return Ref(
-                _text(one, "kind"),
-                _text(one, "name"),
+                _text(owner, "kind"),
+                _text(owner, "name"),
                 namespace,
-                _text(one, "uid"),
-                _text(one, "apiVersion"),
+                _text(owner, "uid"),
+                _text(owner, "apiVersion"),
             )
     return None
 
 
-# --- what an Event is about ---
+# --- the object that an Event regards ---
 
 
 def _regarding(review: Review, *, allowed: bool) -> Ref:
@@ -130,7 +130,7 @@ def _itself(review: Review, obj: Json | None) -> Ref:
 
 
 def _whole(review: Review) -> tuple[str, str]:
-    """Kind and API version of the object, also where the review is of a part with its own kind."""
+    """Kind and API version of the object, also where the review is about a subresource."""
     group, _, _ = review.resource_api.rpartition("/")
     if review.subresource and (group, review.resource) == ("", "pods"):
         return "Pod", "v1"
@@ -142,7 +142,7 @@ def _whole(review: Review) -> tuple[str, str]:
 def _policy(
     rows: Sequence[Failure | ExemptedFailure | Injection], policies: PolicySet
 ) -> Ref | None:
-    """The first policy among the rows that is an object of the API server and not a file."""
+    """The first policy among the rows that is an object of the API server, not a file."""
     known = {policy.name: policy for policy in policies.policies}
     for row in rows:
         policy = known.get(row.policy)
@@ -151,26 +151,26 @@ def _policy(
     return None
 
 
-# --- what it says ---
+# --- the note ---
 
 
 def _note(review: Review, lines: Sequence[str]) -> str:
-    """Every rule, as far as there is room; how many were left out."""
-    head = f"{cut(f'{review.operation} {_what(review)}', _HEAD_LIMIT)}: "
-    room = NOTE_LIMIT - len(head.encode()) - len(_MORE) - len(str(len(lines)))
+    """Every rule, up to the limit, and the number of rules left out."""
+    head = f"{cut(f'{review.operation} {_subject(review)}', _HEAD_LIMIT)}: "
+    left = NOTE_LIMIT - len(head.encode()) - len(_MORE) - len(str(len(lines)))
     shown: list[str] = []
     for line in lines:
         text = cut(" ".join(line.split()), _LINE_LIMIT)
-        room -= len(text.encode()) + len("; ")
-        if room < 0:
+        left -= len(text.encode()) + len("; ")
+        if left < 0:
             break
         shown.append(text)
-    left = len(lines) - len(shown)
-    return head + "; ".join(shown) + (_MORE.format(left) if left else "")
+    hidden = len(lines) - len(shown)
+    return head + "; ".join(shown) + (_MORE.format(hidden) if hidden else "")
 
 
-def _what(review: Review) -> str:
-    """The object in words. A generated name is new at every try, and would make a new Event."""
+def _subject(review: Review) -> str:
+    """Kind and name. A generated name differs at every attempt, and would make a new Event."""
     metadata = mapping((review.object or {}).get("metadata"))
     generated = _text(metadata, "generateName")
     is_new = review.operation == "CREATE" and not review.subresource
@@ -192,7 +192,7 @@ def _exceptions(rows: Iterable[ExemptedFailure], policies: PolicySet) -> Iterato
 
 
 def _written(rows: Iterable[Injection]) -> Iterator[str]:
-    """Places and authors; values may be secret."""
+    """Paths and policies; values may be secret."""
     for row in rows:
         yield f"{result.where(row.path)} by {row.policy}/{row.rule}"
 

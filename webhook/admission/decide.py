@@ -1,14 +1,13 @@
 """
-What the webhook answers: one pure function a path.
+Admission decisions: one pure function per path.
 
-    review + facts + policies --mutate----> patch: canonical keys, policies' defaults, stamps
-                              --validate--> verdict with every failed rule, and warnings
+    review + facts + policies --mutate----> patch: canonical keys, defaults of policies, stamps
+                              --validate--> allowed or denied with every failed rule, and warnings
 
-Same review, same facts, same policies, same time, same decision: no clock, no network, no
-globals. `Facts` is what the shell looked up beforehand. Deciding on a patched object gives an
-empty patch. Validation judges the final object and never trusts that the mutating call took
-place; on an update the product's own rules report what the update breaks, not what was broken
-before.
+Same review, facts, policies and time give the same decision: no clock, no network, no globals.
+`Facts` is what the caller looked up before. A decision on a patched object gives an empty patch.
+`validate` decides on the final object and never trusts that the mutating call took place; on an
+update the built-in checks report what the update breaks, not what was broken before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,45 +37,45 @@ from webhook.review.patch import Patch
 Json = Mapping[str, Any]
 
 _PRIORITY_CLASS: Final = ("spec", "priorityClassName")
-# Subresources that change what policies judge: containers and their resources.
-_JUDGED: Final = ("", "ephemeralcontainers", "resize")
+# Subresources that change what policies evaluate: containers and their resources.
+_EVALUATED: Final = ("", "ephemeralcontainers", "resize")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the shell knows about the world of the reviewed object."""
+    """Facts about the cluster that the decision depends on."""
 
     namespace: Json | None = None
     owner: Json | None = None
-    """The controller of a pod, or the workload that is scaled, where the verdict depends on it."""
+    """The controller of a pod, or the scaled workload, where the decision depends on it."""
     bound_pod: Json | None = None
-    """The pod that a Binding is for."""
+    """The pod of a Binding."""
     queue: kueue.Queue | None = None
-    """The Kueue queue that the object stands in; None: in none, or it does not matter."""
+    """The Kueue queue of the object; None: it has none, or the decision needs none."""
     numa_sizes: tuple[numa.Size, ...] = ()
-    """The largest NUMA nodes of the cluster, as far as its nodes tell."""
+    """The largest NUMA nodes of the cluster, as far as its nodes report them."""
     trust: TrustedUsers = field(default_factory=TrustedUsers)
-    """What the user may do besides."""
+    """Rights of the user."""
     reservation_facts: reservation.ReservationFacts | None = None
-    """Where a reservation would keep room; None: not looked at, or not known."""
+    """Nodes and reservations that a new reservation is compared with; None: not available."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The whole answer to one review."""
+    """The response to one review."""
 
     allowed: bool = True
     failures: tuple[Failure, ...] = ()
-    """What refuses the request."""
+    """Rules that deny the request."""
     warnings: tuple[str, ...] = ()
     patch: tuple[dict[str, Any], ...] = ()
     audit: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[Failure, ...] = ()
-    """Failed rules that warn or are audited, and refuse nothing."""
+    """Failed rules that warn or are audited, and deny nothing."""
     excepted: tuple[ExemptedFailure, ...] = ()
     """Failed rules that an exception lets pass."""
     injections: tuple[Injection, ...] = ()
-    """What policies write on the object."""
+    """Fields that policies write on the object."""
 
     @property
     def message(self) -> str:
@@ -91,19 +90,19 @@ def denied(rule: str, message: str) -> Decision:
 
 
 def needs_owner(review: Review) -> bool:
-    """Whether the verdict depends on the pod's controller: a gang whose size only that one says."""
+    """Whether the decision depends on the pod's controller: only it states the gang's size."""
     if review.kind != "Pod" or review.operation != "CREATE" or review.object is None:
         return False
     if not mapping(review.object.get("metadata")).get("ownerReferences"):
-        return False  # it has none, and reading what a pod asks for costs
+        return False  # without a controller; reading the intent of a pod costs
     gang = intent.read(review.object).gang
     return gang is not None and gang.min_available is None and not gang.size_in_pod_group
 
 
 def needs_queue(review: Review) -> bool:
-    """Whether the tier may be that of a queue: of pods to come, and of what makes them.
+    """Whether a queue may decide the tier: of new pods, and of workloads that create pods.
 
-    A pod that exists keeps what was written on it.
+    A pod that exists keeps its stamps.
     """
     if review.object is None or review.subresource:
         return False
@@ -113,12 +112,12 @@ def needs_queue(review: Review) -> bool:
 
 
 def needs_reservation_facts(review: Review) -> bool:
-    """Whether it is a reservation, which is compared with what is there."""
+    """Whether it is a reservation, which is compared with nodes and reservations."""
     return policy_object.is_reservation(review.group, review.kind) and not review.subresource
 
 
 def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) -> Decision:
-    """Stamp and inject; what cannot be obeyed is left for `validate` to refuse with its reasons."""
+    """Stamp and inject; an invalid request is left for `validate` to deny with its reasons."""
     pod = review.object
     if pod is None or review.kind != "Pod" or review.operation != "CREATE" or review.subresource:
         return Decision()
@@ -128,7 +127,7 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     patch = Patch(pod)
     gang = _gang(asked, facts)
     _canonical(patch, asked, gang)
-    queue = _queue_says(review, facts, policies.tables)
+    queue = _queue_tier(review, facts, policies.tables)
     admission = _admission(
         review, facts, patch.result, None if patch.operations else asked, queue.tier
     )
@@ -146,16 +145,16 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), found.identity.tier)
     _stamp(patch, vocabulary.label(vocabulary.WORKLOAD_TYPE_LABEL), found.workload_type)
     _stamp(patch, vocabulary.label(vocabulary.HARDWARE_TIER_LABEL), found.hardware_tier)
-    obeyed = intent.read(patch.result)
-    if _wants_scheduler(patch.result, obeyed):
+    patched_intent = intent.read(patch.result)
+    if _needs_scheduler(patch.result, patched_intent):
         patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
-    heeded = queue.tier is not None and found.identity.source in (classify.QUEUE, classify.OWN)
+    from_queue = queue.tier is not None and found.identity.source in (classify.QUEUE, classify.OWN)
     profile = profiles.text(
         found,
         gang,
-        obeyed,
+        patched_intent,
         numa_by=profiles.numa_by(pod, found),
-        queue=facts.queue.name if heeded and facts.queue is not None else "",
+        queue=facts.queue.name if from_queue and facts.queue is not None else "",
     )
     patch.set(("metadata", "annotations", vocabulary.PROFILE_ANNOTATION), profile)
     notes = tuple(_unsized(asked, facts, pod))
@@ -172,18 +171,18 @@ def validate(
     review: Review, facts: Facts, policies: PolicySet, *, now: datetime, guarded: bool = True
 ) -> Decision:
     """
-    Judge the object as it would be stored, and what is done to it.
+    Decide on the object as it would be stored, and on the operation.
 
-    With `guarded` off only the object counts: one that exists has been placed and lived on since,
-    and nobody asks for anything.
+    With `guarded` off only the object counts: the audit validates objects that exist, without an
+    operation.
     """
-    done = _done(review, facts) if guarded else []
-    if guards.lets_go(review) or not _is_judged(review, policies):
-        failures = tuple(_failures(done))
+    guard_problems = _guard_problems(review, facts) if guarded else []
+    if guards.removes_finalizers(review) or not _is_evaluated(review, policies):
+        failures = tuple(_failures(guard_problems))
         return Decision(allowed=not failures, failures=failures)
     members = members_of(review.object or {})
     asked = members[0].intent if review.kind == "Pod" and members else None
-    queue = _queue_says(review, facts, policies.tables)
+    queue = _queue_tier(review, facts, policies.tables)
     admission = _admission(review, facts, review.object, asked, queue.tier)
     found = evaluate(admission, policies, now=now, inject=False)
     checked = _checked(review, facts, members, found, policies)
@@ -192,14 +191,14 @@ def validate(
     problems = [
         *checked.problems,
         *tenant_claims.problems(review, found.identity, policies.tables),
-        *done,
+        *guard_problems,
     ]
     if policy_object.is_policy(review.group):
-        problems += _proposed(review, policies)
+        problems += _policy_problems(review, policies)
     if policy_object.is_reservation(review.group, review.kind) and not facts.trust.is_scheduler:
-        problems += _reserved(review, now)
-        worth = _worth_knowing(review, facts, policies, now)
-        checked = replace(checked, notes=(*checked.notes, *worth))
+        problems += _reservation_problems(review, now)
+        warnings = _reservation_warnings(review, facts, policies, now)
+        checked = replace(checked, notes=(*checked.notes, *warnings))
     failures = (
         *_failures(problems),
         *(failure for failure in found.failures if failure.denies),
@@ -215,13 +214,13 @@ def validate(
     )
 
 
-def _done(review: Review, facts: Facts) -> list[Problem]:
+def _guard_problems(review: Review, facts: Facts) -> list[Problem]:
     return guards.problems(review, trust=facts.trust, bound_pod=facts.bound_pod, scaled=facts.owner)
 
 
-def _is_judged(review: Review, policies: PolicySet) -> bool:
-    """Whole objects are, and those parts that a policy names by a kind of theirs, as `Scale`."""
-    if review.subresource in _JUDGED:
+def _is_evaluated(review: Review, policies: PolicySet) -> bool:
+    """Objects are, and subresources whose own kind, such as `Scale`, a policy names."""
+    if review.subresource in _EVALUATED:
         return True
     return review.kind != "Pod" and policies.names(review.group, review.kind)
 
@@ -233,10 +232,10 @@ def _checked(
     found: Evaluation,
     policies: PolicySet,
 ) -> gang_checks.Findings:
-    """What the product's own rules find; an update is held against what it found."""
-    if review.object is None or review.subresource not in _JUDGED:
+    """Findings of the built-in checks; an update is compared with the old object."""
+    if review.object is None or review.subresource not in _EVALUATED:
         return gang_checks.Findings()
-    # A host that tells nothing counts as one NUMA node for what policies ask, so only users wait.
+    # For defaults of policies a host without NUMA facts counts as one NUMA node: no warning.
     sizes = facts.numa_sizes if profiles.numa_by(review.object, found) == "user" else ()
     checked = gang_checks.check(members, owner=facts.owner, numa_sizes=sizes)
     tenant, tables = found.identity.tenant, policies.tables
@@ -251,23 +250,23 @@ def _checked(
     return replace(checked, problems=problems)
 
 
-def _proposed(review: Review, policies: PolicySet) -> Iterable[Problem]:
+def _policy_problems(review: Review, policies: PolicySet) -> Iterable[Problem]:
     for fault in policy_object.faults(review.object or {}, policies):
         yield Problem("policy", fault.path, fault.message, "correct it and apply it again")
 
 
-def _reserved(review: Review, now: datetime) -> Iterable[Problem]:
+def _reservation_problems(review: Review, now: datetime) -> Iterable[Problem]:
     for fault in policy_object.reservation_faults(review.object or {}, now=now):
         yield Problem("reservation", fault.path, fault.message, "correct it and apply it again")
 
 
-def _worth_knowing(
+def _reservation_warnings(
     review: Review, facts: Facts, policies: PolicySet, now: datetime
 ) -> Iterable[gang_checks.Note]:
     if facts.reservation_facts is None:
         return
     tables = policies.tables
-    named = {*tables.tenants, *(one.name for one in tables.sharing.tenants)}
+    named = {*tables.tenants, *(tenant.name for tenant in tables.sharing.tenants)}
     reservation_facts = replace(
         facts.reservation_facts, tenants=facts.reservation_facts.tenants | named
     )
@@ -285,7 +284,7 @@ def _failures(problems: Iterable[Problem]) -> Iterable[Failure]:
         yield Failure(BUILTIN, problem.rule, problem.message, path=problem.path, fix=problem.fix)
 
 
-def _queue_says(review: Review, facts: Facts, tables: PolicyTables) -> kueue.QueueResult:
+def _queue_tier(review: Review, facts: Facts, tables: PolicyTables) -> kueue.QueueResult:
     if facts.queue is not None:
         labels = mapping(mapping((facts.namespace or {}).get("metadata")).get("labels"))
         return kueue.tier_of(
@@ -321,7 +320,7 @@ def _admission(
     )
 
 
-# --- what is written on a pod ---
+# --- stamps on a pod ---
 
 
 def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
@@ -335,14 +334,14 @@ def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
 
 
 def _unsized(asked: Intent, facts: Facts, pod: Json) -> Iterable[Failure]:
-    """A group without a size gets one here, so that nobody later sees that it had none."""
+    """Warnings about a group without a size: the patch gives it one, so `validate` sees none."""
     if asked.gang is None or not asked.gang.is_locality_group:
         return ()
     return _notes(gang_checks.check(members_of(pod), owner=facts.owner).notes)
 
 
 def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> None:
-    """What was said in any family of keys, said in the canonical one."""
+    """Copy requests from any family of keys to the canonical one."""
     if gang is not None:
         _stamp(patch, vocabulary.label(vocabulary.GANG_NAME_LABEL), gang[0])
         _stamp(patch, vocabulary.label(vocabulary.GANG_MIN_AVAILABLE_LABEL), str(gang[1]))
@@ -355,16 +354,16 @@ def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> Non
 
 
 def _stamp(patch: Patch, key: Key, value: str) -> None:
-    """Set a stamped key unless the pod says something else: that is refused, not overwritten."""
+    """Set a stamped key where it is missing; `validate` denies a different value."""
     if value and key.name not in mapping(mapping(patch.result.get("metadata")).get(key.place)):
         patch.set(("metadata", *key), value)
 
 
-def _wants_scheduler(pod: Json, asked: Intent) -> bool:
-    """A pod that asks for what only this scheduler obeys, and names no scheduler of its own.
+def _needs_scheduler(pod: Json, asked: Intent) -> bool:
+    """A pod that requests what only this scheduler implements, and names no other scheduler.
 
     The API server writes `default-scheduler` before webhooks run, so that name means "unset".
     """
     named = mapping(pod.get("spec")).get("schedulerName")
-    asks = asked.gang is not None or asked.numa.policy not in (None, "none") or bool(asked.vram)
-    return asks and named in (None, "", "default-scheduler")
+    needs_it = asked.gang is not None or asked.numa.policy not in (None, "none") or bool(asked.vram)
+    return needs_it and named in (None, "", "default-scheduler")

@@ -1,17 +1,17 @@
 """
-What may not be done to an object that admission has judged, whoever asks and by whatever path.
+Operations that are denied on admitted objects, for every user and on every path.
 
-    pods                     CREATE   no node and no assignment of one's own for what this
-                                      scheduler places
-    pods, status, resize,    UPDATE   what admission and scheduler wrote stays; gates are lifted
-    ephemeralcontainers               by the scheduler alone
+    pods                     CREATE   no node and no NUMA assignment preset, for pods of this
+                                      scheduler
+    pods, status, resize,    UPDATE   stamps of admission and scheduler stay; only the scheduler
+    ephemeralcontainers               removes its gates
     pods/binding, bindings   CREATE   only the scheduler that the pod names binds it
-    namespaces               UPDATE   the tenant changes by the hand of those who manage tenants
-    resourcereservations     both     for a tenant by the same; for a pod group by the scheduler
-                                      alone, and so is every status
-    scale of a workload      UPDATE   no fewer pods than its gang needs, or none at all
+    namespaces               UPDATE   only users who manage tenants change the tenant
+    resourcereservations     both     of a tenant: only those users; of a pod group, and every
+                                      status: only the scheduler
+    scale of a workload      UPDATE   no fewer pods than its gang needs, except zero
 
-Pure. Policies judge what an object says; guards judge what is done to it.
+Pure. Policies decide on the content of an object; guards decide on the operation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ Json = Mapping[str, Any]
 
 _ANEW: Final = "delete the pod and create it anew; what admission wrote stays as it is"
 _ASSIGNED: Final = vocabulary.annotation(vocabulary.NUMA_ASSIGNED_ANNOTATION)
-_WRITTEN: Final = frozenset({"finalizers", "managedFields", "resourceVersion", "generation"})
+_VOLATILE: Final = frozenset({"finalizers", "managedFields", "resourceVersion", "generation"})
 _TENANT_KEYS: Final = (
     vocabulary.label(vocabulary.TENANT_LABEL),
     vocabulary.label(vocabulary.TIER_LABEL),
@@ -40,7 +40,7 @@ _TENANT_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TrustedUsers:
-    """Who asks, and what that one may do besides."""
+    """Rights of the user."""
 
     is_scheduler: bool = False
     manages_tenants: bool = False
@@ -54,12 +54,11 @@ def problems(
     scaled: Json | None = None,
 ) -> list[Problem]:
     """
-    What the request does that it may not.
+    The reasons to deny the operation.
 
-    `bound_pod` is the pod that a Binding is for, `scaled` the workload whose `scale` is written.
+    `bound_pod` is the pod of a Binding, `scaled` the workload whose `scale` is written.
     """
-    what = (review.resource, review.subresource, review.operation)
-    match what:
+    match (review.resource, review.subresource, review.operation):
         case ("pods", "", "CREATE"):
             return list(_created(review))
         case ("pods", "" | "status" | "resize" | "ephemeralcontainers", "UPDATE"):
@@ -67,7 +66,7 @@ def problems(
         case ("pods", "binding", "CREATE") | ("bindings", "", "CREATE"):
             return list(_bound(review, trust, bound_pod))
         case ("namespaces", "", "UPDATE"):
-            return list(_moved(review, trust))
+            return list(_tenant_changes(review, trust))
         case ("resourcereservations", "" | "status", _):
             return list(_reserved(review, trust))
         case (_, "scale", "UPDATE"):
@@ -75,21 +74,21 @@ def problems(
     return []
 
 
-def lets_go(review: Review) -> bool:
-    """Whether all that is done is to remove finalizers from an object that is being deleted.
+def removes_finalizers(review: Review) -> bool:
+    """Whether the update only removes finalizers from an object that is being deleted.
 
-    Whoever judged that would keep objects for ever that no longer satisfy a policy.
+    A denial would keep an object that no longer satisfies a policy for ever.
     """
     old, new = review.old_object, review.object
     if review.operation != "UPDATE" or review.subresource or old is None or new is None:
         return False
     before, after = _finalizers(old), _finalizers(new)
     is_ending = mapping(old.get("metadata")).get("deletionTimestamp") is not None
-    return is_ending and after < before and _lasting(old) == _lasting(new)
+    return is_ending and after < before and _stable(old) == _stable(new)
 
 
 def needs_pod(review: Review) -> bool:
-    """Whether the verdict depends on the pod that a Binding is for."""
+    """Whether the decision depends on the pod of a Binding."""
     return review.operation == "CREATE" and (review.resource, review.subresource) in (
         ("pods", "binding"),
         ("bindings", ""),
@@ -97,16 +96,16 @@ def needs_pod(review: Review) -> bool:
 
 
 def needs_scaled(review: Review) -> bool:
-    """Whether the verdict depends on the workload whose `scale` is written."""
+    """Whether the decision depends on the workload whose `scale` is written."""
     if (review.operation, review.subresource) != ("UPDATE", "scale"):
         return False
     count = _replicas(review.object)
-    # Nothing at all is always allowed, and what does not change breaks nothing.
+    # Zero replicas are always allowed, and an unchanged count breaks nothing.
     return count > 0 and count != _replicas(review.old_object)
 
 
 def needs_tenant_manager(review: Review) -> bool:
-    """Whether it matters if the user manages tenants."""
+    """Whether the decision depends on the right to manage tenants."""
     if review.resource == "resourcereservations":
         return not review.subresource
     return (
@@ -152,7 +151,7 @@ def _updated(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
             "stamped",
             f"metadata.{key.place}['{key.name}']",
             f"changed from {_shown(old)} to {_shown(new)}",
-            "leave it; the scheduler counts what is taken by it",
+            "leave it; the scheduler counts used devices by it",
         )
     if vocabulary.GANG_GATE in _gates(review.old_object) - _gates(review.object):
         yield Problem(
@@ -174,7 +173,7 @@ def _bound(review: Review, trust: TrustedUsers, pod: Json | None) -> Iterator[Pr
         )
 
 
-def _moved(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
+def _tenant_changes(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
     if trust.manages_tenants:
         return
     for key, old, new in _changes(review, _TENANT_KEYS):
@@ -183,7 +182,7 @@ def _moved(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
             f"metadata.{key.place}['{key.name}']",
             f"changed from {_shown(old)} to {_shown(new)} by {_user(review)}, "
             "who does not manage tenants",
-            f"ask somebody who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
+            f"ask a user who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
         )
 
 
@@ -194,32 +193,32 @@ def _reserved(review: Review, trust: TrustedUsers) -> Iterator[Problem]:
         yield Problem(
             "reservation-kept",
             "status",
-            f"written by {_user(review)}, but the scheduler says what is kept",
+            f"written by {_user(review)}, but only the scheduler writes it",
             "leave it",
         )
     elif mapping((review.old_object or {}).get("spec")).get("podGroup"):
         yield Problem(
             "reservation-kept",
             "spec",
-            f"changed by {_user(review)}, but the scheduler keeps the room for a pod group",
-            "leave it, or delete it to open the room",
+            f"changed by {_user(review)}, but the scheduler owns reservations of pod groups",
+            "leave it, or delete it to release the capacity",
         )
     elif not trust.manages_tenants:
         yield Problem(
             "reservation-right",
             "spec.tenant",
-            f"{_user(review)} keeps room for a tenant, and does not manage tenants",
-            f"ask somebody who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
+            f"{_user(review)} reserves capacity for a tenant, and does not manage tenants",
+            f"ask a user who may update tenantpolicies.{vocabulary.POLICY_GROUP}",
         )
 
 
 def _scaled(review: Review, workload: Json | None) -> Iterator[Problem]:
-    """What the workload would say with so many pods, and does not say now."""
+    """Problems of the workload with the new number of pods that it does not have now."""
     if workload is None:
         return
     after = workloads.scaled(workload, _replicas(review.object))
     before = workloads.scaled(workload, _replicas(review.old_object))
-    # Each message has its own numbers, so that rules are compared: what was short before may grow.
+    # Messages contain numbers, so rules are compared: a gang that was too small may grow.
     known = {problem.rule for problem in gang.check(members_of(before)).problems}
     for problem in gang.check(members_of(after)).problems:
         if problem.rule == "gang-size" and problem.rule not in known:
@@ -227,7 +226,7 @@ def _scaled(review: Review, workload: Json | None) -> Iterator[Problem]:
 
 
 def _replicas(scale: Json | None) -> int:
-    """How many a Scale asks for; the API server leaves a zero out."""
+    """The replicas of a Scale; the API server omits a zero."""
     found = mapping((scale or {}).get("spec")).get("replicas")
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
@@ -237,10 +236,10 @@ def _finalizers(obj: Json) -> set[str]:
     return {str(name) for name in found} if isinstance(found, list) else set()
 
 
-def _lasting(obj: Json) -> Json:
-    """The object without what every write changes, and without its finalizers."""
+def _stable(obj: Json) -> Json:
+    """The object without its finalizers and without fields that every write changes."""
     metadata = mapping(obj.get("metadata"))
-    return {**obj, "metadata": {k: v for k, v in metadata.items() if k not in _WRITTEN}}
+    return {**obj, "metadata": {k: v for k, v in metadata.items() if k not in _VOLATILE}}
 
 
 def _changes(review: Review, keys: Iterable[Key]) -> Iterator[tuple[Key, object, object]]:
@@ -260,7 +259,7 @@ def _gates(obj: Json | None) -> set[object]:
 
 
 def _user(review: Review) -> str:
-    return repr(review.user.get("username") or "somebody")
+    return repr(review.user.get("username") or "a user without a name")
 
 
 def _shown(value: object) -> str:

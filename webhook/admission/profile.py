@@ -1,8 +1,8 @@
 """
-The profile: what admission decided about a pod, as compact JSON on the pod itself. Pure.
+The profile annotation: the decision about a pod, as compact JSON on the pod. Pure.
 
-Written anew at every decision, so that what somebody else wrote there counts for nothing while a
-pod is created; afterwards nobody may change it, and what it says is what was decided.
+Every decision writes it again, so a value that the user sets while creating a pod has no effect;
+afterwards it cannot be changed.
 """
 
 from collections.abc import Mapping
@@ -19,18 +19,18 @@ Json = Mapping[str, Any]
 
 
 def numa_by(pod: Json, found: Evaluation) -> str:
-    """Who asked for the NUMA policy: the scheduler is stricter with users than with defaults."""
+    """The author of the NUMA policy: the scheduler is stricter with users than with defaults."""
     path = ("metadata", "annotations", vocabulary.NUMA_POLICY_ANNOTATION)
     for injection in found.injections:
         if injection.path == path:
             return injection.policy
-    # Deciding anew on what an earlier round wrote: the author stands in the profile.
+    # In a second round the author is in the profile of the first.
     by = mapping(read(pod).get("numa")).get("by")
     return by if isinstance(by, str) and by in found.policies else "user"
 
 
 def read(pod: Json) -> Json:
-    """What an earlier decision wrote on the pod, or somebody in its name."""
+    """The profile on the pod, written by an earlier decision or by the user."""
     annotations = mapping(mapping(pod.get("metadata")).get("annotations"))
     try:
         return mapping(orjson.loads(str(annotations.get(vocabulary.PROFILE_ANNOTATION) or "{}")))

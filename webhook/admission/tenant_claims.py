@@ -1,11 +1,10 @@
 """
-What pods may say of whose they are: the tenant of their namespace, and its tier or a lower one.
+Checks the tenant and tier labels of pods: the tenant of their namespace, its tier or a lower one.
 
-Tenant and tier come from the namespace; a tier that it does not say may be that of a queue. A pod
-that repeats them is right, one that lowers its own tier is welcome, and anything else is refused:
-at the workload that would make the pod, so that its author hears it, and at the pod itself,
-because not every pod has a workload that was asked about. An update is judged by what it changes,
-as a namespace may have moved since.
+Tenant and tier come from the namespace; a tier that it does not set may come from a queue. A pod
+may repeat them and may lower its own tier; any other value is denied, at the workload that creates
+the pod, so that its author sees the message, and at the pod, because not every pod has a workload
+that was reviewed. Only changed labels count on an update: the namespace may have moved since.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,10 +23,10 @@ Json = Mapping[str, Any]
 
 
 def problems(review: Review, who: TenantIdentity, tables: PolicyTables) -> list[Problem]:
-    """What the pod, or the pods of the workload, claim in vain."""
+    """Tenant and tier labels that the pod, or the pods of the workload, may not have."""
     is_pod = review.kind == "Pod" and not review.group
     if review.object is None or (is_pod and review.operation != "CREATE"):
-        return []  # what a pod's stamps say is guarded by itself
+        return []  # `guards` keeps the stamps of existing pods
     before = {template.path: _labels(template) for template in pods_of(review.old_object or {})}
     found: list[Problem] = []
     for template in pods_of(review.object):
@@ -64,9 +63,9 @@ def _whose(who: TenantIdentity, namespace: str) -> str:
 
 def _is_lower(tier: object, than: str, tables: PolicyTables) -> bool:
     """Whether both are tiers, and the first ranks below the second."""
-    one = tables.tiers.get(tier) if isinstance(tier, str) else None
+    lower = tables.tiers.get(tier) if isinstance(tier, str) else None
     other = tables.tiers.get(than)
-    return one is not None and other is not None and one.rank < other.rank
+    return lower is not None and other is not None and lower.rank < other.rank
 
 
 def _labels(template: PodTemplate) -> Json:

@@ -1,10 +1,10 @@
 """
 The two webhook configurations: what the API server sends, and what it never sends.
 
-Namespaces are left out by `kubernetes.io/metadata.name`, which the API server sets and nobody
-can change, so that no label can open a way around. Every field that the API server would fill
-in is written out, so that what is read back is what was applied. What policies name beyond the
-product's own kinds is added to the rules of `JUDGED` by the webhook itself (`registrar`).
+The namespace selector excludes by `kubernetes.io/metadata.name`, which the API server sets and no
+user can change, so no label bypasses admission. Every field that the API server would default is
+written out, so that the object read back equals the one applied. The webhook itself adds the kinds
+that policies name to the rules of `POLICY_WEBHOOK` (`rule_sync`).
 """
 
 import base64
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from policies import vocabulary
-from webhook.registration import rules as sending
+from webhook.registration import rules
 from webhook.registration.rules import rule
 
 Json = dict[str, Any]
@@ -23,15 +23,15 @@ SCHEDULER_ACCOUNT: Final = (
 )
 TIMEOUT_SECONDS: Final = 3
 # The webhook whose rules follow the policies.
-JUDGED: Final = "validate.workloads.kubenexus.io"
+POLICY_WEBHOOK: Final = "validate.workloads.kubenexus.io"
 
-# Kubelets write what they run, mirror pods among it; the API server holds them to their own node.
+# Kubelets write their pods, mirror pods included; the API server restricts them to their node.
 _NOT_A_NODE: Final = {
     "name": "not-a-node",
     "expression": "!('system:nodes' in request.userInfo.groups)",
 }
-# Counts where a policy is for every kind, and costs next to nothing where none is.
-_MAY_BE_JUDGED: Final = {"name": "may-be-judged", "expression": sending.NEVER_EXPRESSION}
+# Matters where a policy is for every kind; costs next to nothing otherwise.
+_MAY_BE_SENT: Final = {"name": "may-be-sent", "expression": rules.NEVER_EXPRESSION}
 _METADATA_CHANGED: Final = {
     "name": "metadata-changed",
     "expression": (
@@ -40,7 +40,7 @@ _METADATA_CHANGED: Final = {
     ),
 }
 
-# What stands beside a policy's spec is judged by nobody.
+# Only the spec of a policy is validated.
 _SPEC_CHANGED: Final = {
     "name": "spec-changed",
     "expression": "request.operation == 'CREATE' || object.?spec != oldObject.?spec",
@@ -54,7 +54,7 @@ def configurations(
     excluded: Sequence[str] = EXCLUDED_NAMESPACES,
     schedulers: Sequence[str] = (SCHEDULER_ACCOUNT,),
 ) -> list[Json]:
-    """Both configurations for a webhook that is reached by URL."""
+    """Both configurations for a webhook with a URL."""
     ca = base64.b64encode(ca_pem).decode()
 
     def client(path: str) -> Json:
@@ -69,10 +69,10 @@ def configurations(
     validating = [
         {
             **_webhook(name, client("/validate"), excluded),
-            "rules": rules,
+            "rules": webhook_rules,
             "matchConditions": conditions,
         }
-        for name, rules, conditions in _validated(schedulers)
+        for name, webhook_rules, conditions in _validated(schedulers)
     ]
     return [
         _configuration("MutatingWebhookConfiguration", [mutating]),
@@ -83,16 +83,16 @@ def configurations(
 def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], list[Json]]]:
     """Name, rules and conditions of each validating webhook.
 
-    One a concern, because conditions count for all rules of a webhook: what changes nothing that
-    is judged is sorted out by the API server itself, and is never sent.
+    One per concern, because match conditions apply to all rules of a webhook: the API server does
+    not send requests that change nothing the webhook decides on.
     """
-    yield "validate.workloads", sending.rules(sending.fixed()), [_NOT_A_NODE, _MAY_BE_JUDGED]
+    yield "validate.workloads", rules.rules(rules.fixed()), [_NOT_A_NODE, _MAY_BE_SENT]
     yield (
         "validate.pod-status",
         [rule("", ["pods/status"], ["UPDATE"])],
         [_NOT_A_NODE, _METADATA_CHANGED],
     )
-    # Each scheduler binds the pods that name it; asking about its own would only slow it down.
+    # Each scheduler binds the pods that name it; reviewing its own binds would only slow it down.
     known = ", ".join(f"'{name}'" for name in (*schedulers, "system:kube-scheduler"))
     binder = {
         "name": "not-a-scheduler",
@@ -107,13 +107,13 @@ def _validated(schedulers: Sequence[str]) -> Iterator[tuple[str, list[Json], lis
     )
     yield (
         "validate.namespaces",
-        [rule("", ["namespaces"], ["UPDATE"], scope=sending.CLUSTER)],
+        [rule("", ["namespaces"], ["UPDATE"], scope=rules.CLUSTER)],
         [{"name": "tenant-changed", "expression": moved}],
     )
-    yield "validate.policies", [sending.POLICY_KINDS], [_SPEC_CHANGED]
-    # Its own are made while a gang waits to be bound.
-    yield "validate.reservations", [sending.RESERVATIONS], [binder, _SPEC_CHANGED]
-    yield "validate.reservation-status", [sending.KEPT], [binder]
+    yield "validate.policies", [rules.POLICY_KINDS], [_SPEC_CHANGED]
+    # The scheduler creates its own while a gang waits to be bound.
+    yield "validate.reservations", [rules.RESERVATIONS], [binder, _SPEC_CHANGED]
+    yield "validate.reservation-status", [rules.RESERVATION_STATUS], [binder]
 
 
 def _configuration(kind: str, webhooks: list[Json]) -> Json:
@@ -138,7 +138,7 @@ def _webhook(name: str, client: Mapping[str, Any], excluded: Sequence[str]) -> J
         "admissionReviewVersions": ["v1"],
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
-        "sideEffects": "NoneOnDryRun",  # Events about what was found
+        "sideEffects": "NoneOnDryRun",  # Events
         "timeoutSeconds": TIMEOUT_SECONDS,
         "namespaceSelector": {
             "matchExpressions": [

@@ -1,17 +1,17 @@
 """
-Keeps the rules of the registered configuration in step with the policies in force.
+Keeps the registered rules in step with the policies in force.
 
     policies change --+
-    configuration ----+--> look --lacks rows--> write own and present rows
-    time passes ------+          --has more---> seen so for long? --> write own rows alone
-                                 --equal------> nothing
+    configuration ----+--> compare --rules missing--> write required and registered rules
+    10 s pass --------+            --rules surplus--> for a minute? --> write required rules alone
+                                   --equal----------> nothing
 
-Only the rules of one webhook are written, with a JSON patch that fails where somebody else wrote
-first: certificates, selectors and failure policies stay whoever's they are. Every worker of every
-replica looks, and those that agree find the work done. Rows are added at once and taken away late,
-so that replicas with older policies do not fight those with newer ones. A group of the API that
-does not answer keeps what is registered, and delays nothing else. A configuration that is not
-there, or that this program may not write, is left alone and looked at again.
+It writes only the rules of one webhook, with a JSON Patch that fails where another writer was
+first; certificates, selectors and failure policies stay. Every worker of every replica compares,
+and those that agree find the work done. It adds rules at once and removes them late, so that
+replicas with older policies do not fight those with newer ones. A group of the API that does not
+answer keeps its registered rules, and delays no other. A configuration that does not exist, or that
+this program may not write, is left alone and compared again later.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ logger = logging.getLogger(__name__)
 
 Json = Mapping[str, Any]
 
-LOOK_SECONDS: Final = 10.0  # how soon a kind that was installed after its policy is found
-_UNPROCESSABLE: Final = 422  # what a failed test of a JSON patch is answered with
-LEAVE_SECONDS: Final = 60.0  # how long rows that no policy here needs are left
+COMPARE_SECONDS: Final = 10.0  # how soon a kind that was installed after its policy is found
+_UNPROCESSABLE: Final = 422  # the status of a failed test of a JSON Patch
+SURPLUS_SECONDS: Final = 60.0  # how long rules that no policy needs stay
 
 
 class RuleSync:
-    """Follows the validating configuration of one API server; `run` it in the client's loop."""
+    """Watches the validating configuration; `run` it in the loop of the client."""
 
     def __init__(
         self,
@@ -51,8 +51,11 @@ class RuleSync:
         name: str = vocabulary.WEBHOOK_NAME,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`kinds` are those that the policies in force name; None while there are none in force."""
-        self._client, self._kinds, self._name, self._now = client, kinds, name, now
+        """`kinds` are those that the policies in force name; None while no set is in force."""
+        self._client = client
+        self._kinds = kinds
+        self._name = name
+        self._now = now
         self._wake = asyncio.Event()
         self._configuration = Informer[resources.Obj](
             client,
@@ -64,96 +67,105 @@ class RuleSync:
         self._last_warning = ""
 
     def wake(self) -> None:
-        """The policies changed; from the loop's own thread."""
+        """The policies changed; call it in the thread of the loop."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Keep the rules in step until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._configuration.run())
             while True:
                 try:
-                    await self.look()
+                    await self.sync()
                 except errors.KubeError as exc:
                     self._warn(str(exc))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), LOOK_SECONDS)
+                    await asyncio.wait_for(self._wake.wait(), COMPARE_SECONDS)
                 self._wake.clear()
 
-    async def look(self) -> None:
-        """Write the rules where they are not as they should be."""
-        kinds, found = self._kinds(), self._configuration.get(self._name)
-        place = _place(found)
-        if kinds is None or found is None or place is None:
+    async def sync(self) -> None:
+        """Write the rules where they differ from the required ones."""
+        kinds = self._kinds()
+        configuration = self._configuration.get(self._name)
+        index = _webhook_index(configuration)
+        if kinds is None or configuration is None or index is None:
             return
         served: list[Served] = []
         unavailable: list[errors.KubeError] = []
         if rules.needs_discovery(kinds):
             served = await discovery.served(self._client, on_unavailable=unavailable.append)
-        wanted = rules.wanted(kinds, served)
-        present = rules.rows_of(found["webhooks"][place].get("rules") or ())
+        required = rules.required(kinds, served)
+        registered = rules.rows_of(configuration["webhooks"][index].get("rules") or ())
         if unavailable:  # registered rules may belong to the group that did not answer
             self._warn(str(unavailable[0]))
-            wanted |= present
-        rows = self._surplus.kept(wanted, present, now=self._now())
-        metrics.RULES_MISSING.set(len(wanted - present))
-        if rows == present:
+            required |= registered
+        rows = self._surplus.rows(required, registered, now=self._now())
+        metrics.RULES_MISSING.set(len(required - registered))
+        if rows == registered:
             return
         try:
             await self._client.patch(
                 resources.VALIDATING_WEBHOOK_CONFIGURATIONS,
                 self._name,
-                changes(found, place, rows),
+                changes(configuration, index, rows),
                 kind=PatchKind.JSON,
             )
         except errors.Refused as exc:
             if exc.status != _UNPROCESSABLE:
                 raise
-            return  # somebody wrote first; the watch brings it, and with it the next look
+            return  # another writer was first; its write wakes this loop again
         metrics.RULES_MISSING.set(0)
         logger.info(
             "rules registered",
-            extra={"added": len(rows - present), "removed": len(present - rows)},
+            extra={"added": len(rows - registered), "removed": len(registered - rows)},
         )
 
     def _warn(self, problem: str) -> None:
-        """Once, however often it is met."""
+        """Log a problem once, not at every comparison."""
         if problem != self._last_warning:
             logger.warning("rules may be missing", extra={"error": problem})
         self._last_warning = problem
 
 
 class SurplusRules:
-    """What is registered beyond what is wanted, and since when."""
+    """Registered rules beyond the required ones, and since when."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
-    def kept(
-        self, wanted: frozenset[RegisteredRule], present: frozenset[RegisteredRule], *, now: float
+    def rows(
+        self,
+        required: frozenset[RegisteredRule],
+        registered: frozenset[RegisteredRule],
+        *,
+        now: float,
     ) -> frozenset[RegisteredRule]:
-        """The rows that should stand there now."""
-        if present <= wanted:
+        """The rules to register now."""
+        if registered <= required:
             self._since = None
-            return wanted
+            return required
         self._since = now if self._since is None else self._since
-        return wanted if now - self._since >= LEAVE_SECONDS else wanted | present
+        return required if now - self._since >= SURPLUS_SECONDS else required | registered
 
 
 def changes(
-    configuration: Json, place: int, rows: frozenset[RegisteredRule]
+    configuration: Json, index: int, rows: frozenset[RegisteredRule]
 ) -> list[dict[str, Any]]:
-    """The patch; it fails where the configuration is no longer the one that was looked at."""
-    at = f"/webhooks/{place}"
+    """The patch; it fails where the configuration changed since it was read."""
+    at = f"/webhooks/{index}"
     version = configuration["metadata"]["resourceVersion"]
     return [
         {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-        {"op": "test", "path": f"{at}/name", "value": configurations.JUDGED},
+        {"op": "test", "path": f"{at}/name", "value": configurations.POLICY_WEBHOOK},
         {"op": "replace", "path": f"{at}/rules", "value": rules.rules(rows)},
     ]
 
 
-def _place(configuration: Json | None) -> int | None:
-    """Which of the configuration's webhooks has the rules that follow the policies."""
-    names = [one.get("name") for one in (configuration or {}).get("webhooks") or ()]
-    return names.index(configurations.JUDGED) if configurations.JUDGED in names else None
+def _webhook_index(configuration: Json | None) -> int | None:
+    """The index of the webhook whose rules follow the policies."""
+    names = [webhook.get("name") for webhook in (configuration or {}).get("webhooks") or ()]
+    return (
+        names.index(configurations.POLICY_WEBHOOK)
+        if configurations.POLICY_WEBHOOK in names
+        else None
+    )

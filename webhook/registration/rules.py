@@ -1,15 +1,14 @@
 """
-What the API server has to send: the product's own kinds, and what the policies in force name.
+The rules to register: the kinds of the product, and those that the policies in force name.
 
-    table of workloads, pods and their parts ---------------------+
-    policies: kinds and operations --held against discovery-------+--> Sent rows <--> rules
+    table of workloads, pods and their subresources --------------+
+    policies: kinds and operations --matched with discovery-------+--> RegisteredRule <--> rules
 
-`RegisteredRule` rows are one resource, one operation: they compare and add up, which rules of a
-webhook configuration do not. Pure: who reads discovery and writes the configuration is
-`registrar`'s.
+A `RegisteredRule` is one resource and one operation: unlike the rules of a webhook configuration,
+such rows compare and add up. Pure: `rule_sync` reads discovery and writes the configuration.
 
-Whatever policies say, leases, Events and the API server's own questions about users are never
-sent: the webhook causes some of them itself, and a cluster that waits for them stands still.
+Leases, Events and the access reviews of the API server are never sent, even if a policy names them:
+the webhook causes some of them itself, and a cluster that waits for them stops.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +32,10 @@ _NEVER_GROUPS: Final = frozenset(
 _NEVER: Final = frozenset({("", "events")})
 _PARTS_OF_PODS: Final = ("ephemeralcontainers", "resize")
 _CHANGES: Final = ("CREATE", "UPDATE")
-# The order in which people read them.
+# In the order of the API documentation.
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 
-# For a rule that takes every kind: the API server sorts these out before it asks.
+# For a rule that takes every kind: the API server does not send these.
 NEVER_EXPRESSION: Final = (
     f"!(request.resource.group in [{', '.join(repr(name) for name in sorted(_NEVER_GROUPS))}] || "
     "(request.resource.group == '' && request.resource.resource == 'events'))"
@@ -58,7 +57,7 @@ def is_never_sent(group: str, resource: str) -> bool:
 
 
 def fixed() -> frozenset[RegisteredRule]:
-    """Pods, what of them is judged, the workloads of the table, and their `scale`."""
+    """Pods and their subresources, the workloads of the table, and their `scale`."""
     rows = {
         RegisteredRule(group, name, operation)
         for group, names in workloads.resources_by_group().items()
@@ -79,8 +78,8 @@ def needs_discovery(kinds: Kinds) -> bool:
     return any(not _is_in_table(name) for name in kinds if name != EVERYTHING)
 
 
-def wanted(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[RegisteredRule]:
-    """What has to be sent so that every policy sees what it names."""
+def required(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[RegisteredRule]:
+    """The rules that every policy needs to see the kinds it names."""
     rows = set(fixed())
     for name, operations in kinds.items():
         if name == EVERYTHING:
@@ -95,7 +94,7 @@ def wanted(kinds: Kinds, served: Iterable[Served] = ()) -> frozenset[RegisteredR
     listed = list(served)
     whole = {(row.group, row.name): row.kind for row in listed}
     for row in listed:
-        # `status` and the like speak in the kind of the whole object, which is sent itself.
+        # `status` and the like have the kind of the object, which is sent itself.
         parent = whole.get((row.group, row.name.partition("/")[0]))
         if not (row.is_subresource and row.kind == parent):
             rows |= set(_rows_of(row, kinds))
@@ -108,7 +107,7 @@ def _rows_of(row: Served, kinds: Kinds) -> Iterable[RegisteredRule]:
     if is_never_sent(row.group, row.name):
         return
     for operation in operations:
-        # A connection is made to a part of an object, in a kind of its own.
+        # CONNECT is an operation on a subresource with a kind of its own.
         if operation != "CONNECT" or row.is_subresource:
             yield RegisteredRule(
                 row.group, row.name, operation, NAMESPACED if row.namespaced else CLUSTER
@@ -116,12 +115,12 @@ def _rows_of(row: Served, kinds: Kinds) -> Iterable[RegisteredRule]:
 
 
 def _everything(operation: str) -> RegisteredRule:
-    """Objects without a namespace are named, or not sent: there is no way to leave some out."""
+    """Namespaced objects only: the wildcard cannot exclude some cluster-scoped ones."""
     return RegisteredRule(EVERYTHING, "*/*" if operation == "CONNECT" else EVERYTHING, operation)
 
 
 def _is_in_table(name: str) -> bool:
-    """A name without a group is that of any group, and `Pod` that of one."""
+    """A name without a group matches any group; `Pod` is in one group alone."""
     group, _, kind = name.rpartition("/")
     return name == "Pod" or (bool(group) and (group, kind) in workloads.KINDS)
 
@@ -130,18 +129,18 @@ def _is_in_table(name: str) -> bool:
 
 
 def rules(rows: Iterable[RegisteredRule]) -> list[Json]:
-    """As few rules as say the same, in a fixed order."""
+    """The fewest rules for these rows, in a fixed order."""
     operations: dict[tuple[str, str, str], set[str]] = {}  # group, scope, resource -> operations
     for row in rows:
         operations.setdefault((row.group, row.scope, row.resource), set()).add(row.operation)
     merged: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for group, scope, resource in sorted(operations):
-        found = operations[group, scope, resource]
-        key = (group, scope, tuple(one for one in _OPERATIONS if one in found))
+        present = operations[group, scope, resource]
+        key = (group, scope, tuple(name for name in _OPERATIONS if name in present))
         merged.setdefault(key, []).append(resource)
     return [
-        rule(group, names, list(taken), scope=scope)
-        for (group, scope, taken), names in sorted(merged.items())
+        rule(group, names, list(verbs), scope=scope)
+        for (group, scope, verbs), names in sorted(merged.items())
     ]
 
 
@@ -156,15 +155,15 @@ def rule(group: str, names: list[str], operations: list[str], *, scope: str = NA
 
 
 def rows_of(rules: Sequence[Mapping[str, Any]]) -> frozenset[RegisteredRule]:
-    """What rules of a configuration say, whoever wrote them and in how many pieces."""
+    """The rules of a configuration as rows."""
     return frozenset(
         RegisteredRule(
-            str(group), str(resource), str(operation), str(one.get("scope") or EVERYTHING)
+            str(group), str(resource), str(operation), str(entry.get("scope") or EVERYTHING)
         )
-        for one in rules
-        for group in one.get("apiGroups") or ()
-        for resource in one.get("resources") or ()
-        for operation in one.get("operations") or ()
+        for entry in rules
+        for group in entry.get("apiGroups") or ()
+        for resource in entry.get("resources") or ()
+        for operation in entry.get("operations") or ()
     )
 
 
@@ -175,4 +174,4 @@ POLICY_KINDS: Final = rule(
     scope=CLUSTER,
 )
 RESERVATIONS: Final = rule(vocabulary.GROUP, ["resourcereservations"], list(_CHANGES))
-KEPT: Final = rule(vocabulary.GROUP, ["resourcereservations/status"], ["UPDATE"])
+RESERVATION_STATUS: Final = rule(vocabulary.GROUP, ["resourcereservations/status"], ["UPDATE"])

@@ -1,9 +1,9 @@
 """
-The AdmissionReview envelope: bytes in, a frozen `Review` out; a verdict in, bytes out.
+The AdmissionReview envelope: bytes in, a frozen `Review` out; a decision in, bytes out.
 
-The object inside stays a raw dict, so fields unknown to this program survive untouched. What is
-no AdmissionReview raises `NotAReview` with one line that says what was found; the caller answers
-400 and the API server follows the failurePolicy.
+The object inside stays a raw dict, so fields unknown to this program survive. A body that is no
+AdmissionReview raises `NotAReview` with one line that names the fault; the caller answers 400 and
+the API server follows the failurePolicy.
 """
 
 import base64
@@ -24,7 +24,7 @@ DEPTH_LIMIT: Final = 128
 # The API server cuts longer warnings and drops what exceeds the sum.
 WARNING_LIMIT: Final = 256
 WARNINGS_LIMIT: Final = 4096
-# A Status message this long is still shown whole by kubectl.
+# kubectl shows a Status message of this length in full.
 MESSAGE_LIMIT: Final = 16_384
 
 
@@ -34,7 +34,7 @@ class NotAReview(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What the API server asks about."""
+    """One admission request of the API server."""
 
     uid: str
     operation: str
@@ -78,13 +78,13 @@ def _is_deeper(body: bytes, value: Any) -> bool:
     """Whether the value is nested deeper than the limit."""
     if body.count(b"{") + body.count(b"[") <= DEPTH_LIMIT:
         return False  # so few brackets cannot be nested that deep
-    if _ROOM is not None:
+    if _ENCODER_MARGIN is not None:
         try:
-            orjson.dumps(_wrapped(value, _ROOM))
+            orjson.dumps(_wrapped(value, _ENCODER_MARGIN))
         except orjson.JSONEncodeError:
-            return True  # nothing else can go wrong with what was JSON before
+            return True  # no other error is possible for a value that was JSON
         return False
-    return _walked(value)
+    return _is_deeper_by_walk(value)
 
 
 def _wrapped(value: Any, times: int) -> Any:
@@ -93,12 +93,12 @@ def _wrapped(value: Any, times: int) -> Any:
     return value
 
 
-def _room() -> int | None:
+def _encoder_margin() -> int | None:
     """
-    How many lists around a value make the encoder refuse exactly what is nested too deep.
+    The number of lists around a value that make the encoder refuse exactly what is nested too deep.
 
-    It gives up at a depth of its own, and gets there several times sooner than a walk in Python.
-    None where it never does.
+    The encoder has a depth limit of its own, and checks it several times faster than Python code.
+    None where it has no limit.
     """
     for times in range(_DEEPEST):
         try:
@@ -109,10 +109,10 @@ def _room() -> int | None:
 
 
 _DEEPEST: Final = 1024
-_ROOM: Final = _room()
+_ENCODER_MARGIN: Final = _encoder_margin()
 
 
-def _walked(value: Any) -> bool:
+def _is_deeper_by_walk(value: Any) -> bool:
     """The same, level by level."""
     level = [value]
     for _ in range(DEPTH_LIMIT):
@@ -120,7 +120,7 @@ def _walked(value: Any) -> bool:
             child
             for parent in level
             for child in (parent.values() if type(parent) is dict else parent)
-            if type(child) is dict or type(child) is list  # the decoder knows no others
+            if type(child) is dict or type(child) is list  # the decoder makes no other containers
         ]
         if not level:
             return False
@@ -213,16 +213,16 @@ def answer(
 
 
 def bounded(warnings: Sequence[str]) -> list[str]:
-    """As many warnings as the API server passes on, each as long as it passes on."""
-    kept: list[str] = []
+    """The warnings that the API server passes on, each cut to the length that it passes on."""
+    passed: list[str] = []
     left = WARNINGS_LIMIT
     for warning in warnings:
         line = _cut(" ".join(warning.split()), WARNING_LIMIT)
         left -= len(line)
         if left < 0:
             break
-        kept.append(line)
-    return kept
+        passed.append(line)
+    return passed
 
 
 def _cut(text: str, limit: int) -> str:

@@ -1,10 +1,10 @@
 """
-JSON Patch made from the raw object: only what changes, parents created where they are missing.
+Builds a JSON Patch: only changed fields, parents created where they are missing.
 
-A `Patch` takes one change at a time, applies it to a copy of what it touches and records the
-operation, so that a later change sees the earlier ones and the given object stays as it is.
-Arrays are appended to and never replaced; a change that changes nothing records nothing, so
-deciding on the patched object gives an empty patch.
+A `Patch` takes one change at a time, applies it to a copy of the touched containers and records the
+operation: a later change sees the earlier ones, and the given object stays unchanged. It appends to
+lists and never replaces them. A change without effect records nothing, so a decision on the patched
+object gives an empty patch.
 """
 
 import copy
@@ -19,13 +19,13 @@ class Patch:
 
     def __init__(self, obj: Json) -> None:
         self._result = dict(obj)
-        # id -> container that is a copy already; kept here so that no other takes over its id
+        # id -> container that is a copy; the reference keeps its id from being reused
         self._owned: dict[int, Any] = {id(self._result): self._result}
         self._operations: list[Json] = []
 
     @property
     def result(self) -> Json:
-        """The object as it will be."""
+        """The patched object."""
         return self._result
 
     @property
@@ -34,7 +34,7 @@ class Patch:
         return tuple(self._operations)
 
     def set(self, path: Sequence[str | int], value: Any) -> None:
-        """Put `value` at `path`, whatever was there."""
+        """Put `value` at `path`, in place of any other."""
         parent = self._parent(path)
         last = path[-1]
         if isinstance(parent, list):
@@ -58,7 +58,7 @@ class Patch:
             self._record("add", [*path, "-"], value)
 
     def drop(self, path: Sequence[str]) -> None:
-        """Take a field of a map away, where it is there."""
+        """Remove a field of a map, where it exists."""
         here: Any = self._result
         for step in path[:-1]:
             here = here.get(step) if isinstance(here, dict) else None
@@ -79,7 +79,7 @@ class Patch:
         return here
 
     def _own(self, parent: Any, step: str | int, child: Any) -> Any:
-        """The child of a parent that is a copy, as a copy itself."""
+        """The child as a copy; its parent is a copy already."""
         if id(child) not in self._owned:
             child = copy.copy(child)
             self._owned[id(child)] = child
@@ -93,7 +93,7 @@ class Patch:
 
 
 def _step(here: Any, step: str | int) -> Any:
-    """What stands one step below; None where a map has no such key."""
+    """The child at one step; None where a map has no such key."""
     return here[int(step)] if isinstance(here, list) else here.get(step)
 
 

@@ -1,14 +1,14 @@
 """
-The shape of what the webhook writes to: maps that are maps and lists that are lists.
+Checks the structure of the fields that the webhook writes to: maps are maps, lists are lists.
 
-The API server sends typed objects in their shape. Whoever else asks may send anything; a part that
-is neither missing nor null nor of its shape is named, and the review is not judged. What stands in
-the parts, and all that is not in the table, is for policies to judge.
+The API server sends typed objects, so their structure holds. Other clients may send anything: a
+field that is present and of the wrong type is named, and the review is denied. Policies decide on
+the values, and on all fields that are not in the table.
 """
 
 from typing import Any, Final
 
-# A map has a map of its parts, a list has a list with the shape of its items, if they have one.
+# A map lists the shapes of its fields; a list holds the shape of its items, if they have one.
 _METADATA: Final[dict[str, Any]] = {"labels": {}, "annotations": {}, "ownerReferences": [{}]}
 _CONTAINER: Final[dict[str, Any]] = {"resources": {"requests": {}, "limits": {}}}
 _POD: Final[dict[str, Any]] = {
@@ -26,13 +26,13 @@ _OBJECT: Final[dict[str, Any]] = {"metadata": _METADATA}
 
 
 def fault(obj: dict[str, Any], *, kind: str) -> str | None:
-    """Where the object is not of its shape, and what was to be there; None where it is."""
+    """The first field of a wrong type and its expected type; None: the structure holds."""
     shape = _POD if kind == "Pod" else _OBJECT
     return None if _holds(obj, shape) else _fault(obj, shape, "")
 
 
 def _holds(value: Any, shape: Any) -> bool:
-    """Whether `_fault` finds nothing; without places to name, in a fraction of the time."""
+    """Whether `_fault` finds nothing; faster, because it builds no paths."""
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return value is None

@@ -1,16 +1,15 @@
 """
-The webhook as a process: gunicorn with TLS, one `ClusterFacts` a worker, metrics on a port of
+The webhook as a process: gunicorn with TLS, one `ClusterFacts` per worker, metrics on a port of
 their own.
 
-    master --fork--> worker: facts and policies start -> ready, or a while over -> serves
+    master --fork--> worker: facts and policies start -> ready, or start_seconds over -> serves
        |                |
-       |                +-- certificate read anew when its files change, for new connections
-       +-- metrics server (plain HTTP, all workers added up)
+       |                +-- certificate read again when its files change, for new connections
+       +-- metrics server (plain HTTP, sums of all workers)
 
-A worker that dies is replaced by the master, and takes no connection before it can judge, so that
-the others answer meanwhile. Where nothing makes it ready, it serves all the same: it is alive, and
-every review is refused with the reason. How requests are read, answered and drained is
-`webhook.serve.worker`'s. Nothing here knows about policy.
+The master replaces a worker that dies. A worker accepts no connection before it is ready, so that
+the others answer meanwhile. A worker that does not become ready serves anyway: it is alive, and it
+denies every review with the reason. `webhook.serve.worker` reads, answers and drains requests.
 """
 
 import os
@@ -36,8 +35,8 @@ from webhook.serve.client_auth import AccessRules, ClientAuth
 from webhook.serve.tls import Certificate
 
 GRACE_SECONDS: Final = 10
-# The API server drops idle connections after 90 s. Were the webhook the first to do so, a review
-# could be under way on a connection that is being closed, and fail.
+# Longer than the 90 s after which the API server drops an idle connection: if the webhook closed
+# first, a review could be on its way on that connection, and fail.
 KEEPALIVE_SECONDS: Final = 120
 SCHEDULERS: Final = (configurations.SCHEDULER_ACCOUNT,)
 
@@ -47,13 +46,13 @@ class Options:
     """How the webhook is served."""
 
     cert_file: Path
-    """The serving certificate, PEM; followed when it is replaced."""
+    """The serving certificate, PEM; read again when it changes."""
     key_file: Path
     """Its key, PEM."""
     client_ca: Path | None = None
-    """The authority of the API server's client certificate, PEM; without it, anybody may ask."""
+    """The CA of the API server's client certificate, PEM; without it, every client may call."""
     client_names: tuple[str, ...] = ()
-    """The common names that may ask; none: everybody whom `client_ca` vouches for."""
+    """The common names that may send reviews; empty: every certificate of `client_ca`."""
     kubeconfig: Path | None = None
     """How to reach the API server; without it, KUBECONFIG, then the pod's service account."""
     host: str = "0.0.0.0"
@@ -63,40 +62,40 @@ class Options:
     metrics_port: int | None = 9443
     """The port of the metrics, plain HTTP; None: `/metrics` of the TLS port instead."""
     policies: tuple[Path, ...] = (loader.LIBRARY,)
-    """Policy files and folders, followed when they change."""
+    """Policy files and folders, read again when they change."""
     schedulers: tuple[str, ...] = SCHEDULERS
-    """Users that the scheduler may be: they alone bind its pods and lift its gates."""
+    """User names of the scheduler: they alone bind its pods and remove its gates."""
     policy_objects: bool = True
     """Whether PlatformPolicy and TenantPolicy objects of the API server count as well."""
     configuration: str = vocabulary.WEBHOOK_NAME
     """The ValidatingWebhookConfiguration whose rules follow the policies."""
     event_defaults: bool = False
-    """Whether there is an Event for what policies inject; for almost every pod there would be."""
+    """Whether defaults that policies inject are an Event; that is one for almost every pod."""
     engine: str | None = None
     """The CEL engine; without it, the first that the platform has."""
     workers: int = 2
-    """Processes. Judging holds the interpreter, so one a core is enough."""
+    """Processes. A decision holds the interpreter, so one per core is enough."""
     threads: int = 8
-    """Threads a process; they overlap network waits."""
+    """Threads per process; they overlap network waits."""
     connections: int = 512
-    """Connections a process; one API server needs a few dozen. Beyond, the oldest makes way."""
+    """Connections per process; an API server needs a few dozen. Beyond, the oldest is closed."""
     start_seconds: float = 5.0
-    """How long a new worker is kept from reviews that it could not judge yet."""
+    """The longest time that a new worker waits for facts and policies before it serves."""
 
 
 class OptionsError(Exception):
-    """The webhook cannot start as asked; the message says what to do."""
+    """The webhook cannot start with these options; the message says what to do."""
 
 
 def main(options: Options) -> int:
-    """Serve until told to stop."""
+    """Serve until a signal stops the process."""
     certificate = Certificate(options.cert_file, options.key_file, client_ca=options.client_ca)
     _check(options, certificate)
-    where = connection.load(options.kubeconfig)
+    kube = connection.load(options.kubeconfig)
     folder = tempfile.mkdtemp(prefix="kubenexus-webhook-")
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # read when webhook.metrics is imported
     try:
-        _Gunicorn(options, certificate, where).run()
+        _Gunicorn(options, certificate, kube).run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
@@ -105,8 +104,8 @@ def main(options: Options) -> int:
 def _check(options: Options, certificate: Certificate) -> None:
     if options.client_names and options.client_ca is None:
         raise OptionsError(
-            f"a client name ({', '.join(options.client_names)}) is given without the authority "
-            "that vouches for it; give the client CA as well"
+            f"a client name ({', '.join(options.client_names)}) is given without the CA "
+            "that signs it; give the client CA as well"
         )
     try:
         certificate.context()
@@ -121,9 +120,11 @@ def _check(options: Options, certificate: Certificate) -> None:
 
 class _Gunicorn(BaseApplication):
     def __init__(
-        self, options: Options, certificate: Certificate, where: connection.Connection
+        self, options: Options, certificate: Certificate, kube: connection.Connection
     ) -> None:
-        self._options, self._certificate, self._where = options, certificate, where
+        self._options = options
+        self._certificate = certificate
+        self._connection = kube
         self._stop_facts: Callable[[], None] | None = None  # in a worker that serves
         super().__init__()
 
@@ -146,8 +147,8 @@ class _Gunicorn(BaseApplication):
             "ssl_context": self._tls,
             "when_ready": self._serve_metrics,
             "child_exit": _forget_worker,
-            "worker_exit": self._say_goodbye,
-            # A socket in the home folder that takes commands: nobody uses it, so nobody should.
+            "worker_exit": self._stop,
+            # A socket in the home folder that takes commands; the product does not use it.
             "control_socket_disable": True,
             "accesslog": None,
             "loglevel": "warning",
@@ -169,7 +170,7 @@ class _Gunicorn(BaseApplication):
             engine=options.engine,
         )
         facts = ClusterFacts(
-            self._where,
+            self._connection,
             schedulers=options.schedulers,
             instance=f"{socket.gethostname()}-{os.getpid()}",
             put_policy_objects=policies.put_objects if options.policy_objects else None,
@@ -200,8 +201,8 @@ class _Gunicorn(BaseApplication):
     def _tls(self, config: object, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         return self._certificate.context()
 
-    def _say_goodbye(self, server: object, worker: object) -> None:
-        """Runs in a worker that ends: Events that wait are written."""
+    def _stop(self, server: object, worker: object) -> None:
+        """Runs in a worker that ends: writes the queued Events."""
         if self._stop_facts is not None:
             self._stop_facts()
 
@@ -219,7 +220,7 @@ def wait_until(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Whether it became ready in time."""
+    """Whether `ready` became true in time."""
     end = clock() + seconds
     while not ready():
         if clock() >= end:
@@ -241,7 +242,7 @@ class _Metrics(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
-        """Scrapes are not worth a line."""
+        """No access log for scrapes."""
 
 
 def _forget_worker(server: object, worker: Any) -> None:

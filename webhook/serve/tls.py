@@ -1,13 +1,13 @@
 """
-The serving certificate: a TLS context that follows its files, and who the client proved to be.
+The serving certificate: a TLS context that follows its files, and the name of the client.
 
     files as last read --unchanged--> the same context
                        --changed----> a new context, for new connections
-                       --unusable---> the last good context (a change is caught half way)
+                       --unusable---> the last good context (files in the middle of a change)
 
-A connection keeps the context it was made with, so that a rotation breaks none. With a client
-authority a certificate that the client shows must be good; who shows none is nobody, and
-`webhook.serve.client_auth` decides what nobody may ask. Nothing here renews a certificate.
+A connection keeps its context, so a rotation breaks no connection. With a client CA, a certificate
+that the client shows must be valid; a client without one has no name, and
+`webhook.serve.client_auth` decides which paths it may call. Nothing here renews a certificate.
 """
 
 import ssl
@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 
 class Certificate:
-    """The TLS context of the certificate files, made anew when they change."""
+    """The TLS context of the certificate files, loaded again when they change."""
 
     def __init__(self, cert_file: Path, key_file: Path, *, client_ca: Path | None = None) -> None:
         self._pair, self._client_ca = (cert_file, key_file), client_ca
@@ -29,7 +29,7 @@ class Certificate:
         self._lock = threading.Lock()
 
     def context(self) -> ssl.SSLContext:
-        """The current context; files caught in the middle of a change keep the last good one."""
+        """The current context; the last good one while the files cannot be loaded."""
         with self._lock:
             try:
                 stamp = tuple(_stamp(path) for path in self._files)
@@ -46,22 +46,24 @@ class Certificate:
         context.load_cert_chain(*self._pair)
         if self._client_ca is not None:
             context.load_verify_locations(self._client_ca)
-            # Optional, because a kubelet that asks for the health shows no certificate.
+            # Optional, because a kubelet that calls /healthz shows no certificate.
             context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
 
 def client_name(connection: ssl.SSLSocket) -> str | None:
-    """The common name that the client proved; None where it proved nothing."""
-    shown = connection.getpeercert(binary_form=True) if connection.context.verify_mode else None
-    if not shown:
+    """The common name of the client certificate; None without a certificate."""
+    certificate = (
+        connection.getpeercert(binary_form=True) if connection.context.verify_mode else None
+    )
+    if not certificate:
         return None
-    names = x509.load_der_x509_certificate(shown).subject.get_attributes_for_oid(
+    names = x509.load_der_x509_certificate(certificate).subject.get_attributes_for_oid(
         NameOID.COMMON_NAME
     )
     return str(names[0].value) if names else ""
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    stat = path.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size

@@ -1,22 +1,22 @@
 """
-A gunicorn worker that spends a thread on whole requests only.
+A gunicorn worker whose threads handle complete requests only.
 
-One loop owns every socket. It answers a plain review itself where nobody has to be waited for, one
-a connection and turn; for all else threads get the bytes of a request and give back those of an
-answer.
+One loop owns every socket. It answers a plain review itself where every fact is in memory, one per
+connection and turn. All other requests go to threads: a thread gets the bytes of a request and
+returns the bytes of a response.
 
-    accepted --> SHAKING --> READING --whole request--> JUDGING (a thread) --> WRITING
-                                ^  +------- a review, facts at hand -------------^ |
-                                +-------------------- kept alive ------------------+
-    a refused request: WRITING --> DRAINING, so that the client reads the answer --> closed
+    accepted --> HANDSHAKE --> READING --complete request--> DECIDING (a thread) --> WRITING
+                                 ^  +------- a review, facts in memory ----------------^ |
+                                 +--------------------- keep-alive ----------------------+
+    a rejected request: WRITING --> DRAINING, so that the client reads the response --> closed
 
-However slowly a client shakes hands, sends or reads, it costs a file descriptor and a buffer, and
-nobody waits for it. What it can hold is bounded: seconds a request, connections and bytes a
-worker; who has been at it longest makes way. gunicorn's own threaded worker reads inside its
-threads without a time limit: as many silent clients as threads bring it to a halt.
+A slow client costs a file descriptor and a buffer, and never a thread. Limits bound both: seconds
+per request, connections and bytes per worker; beyond them the worker closes the connection whose
+current phase is oldest. The threaded worker of gunicorn reads inside its threads without a time
+limit: as many silent clients as threads stop it.
 
-SIGTERM closes the listeners at once, answers what has begun and what comes on open connections
-within a moment, each with `Connection: close`, and ends.
+SIGTERM closes the listeners at once, answers requests that have begun and those that arrive on open
+connections within a second, each with `Connection: close`, and ends.
 """
 
 import contextlib
@@ -47,48 +47,50 @@ from webhook.serve.http_framing import RequestFramer, RequestRejected
 
 logger = logging.getLogger(__name__)
 
-REQUEST_SECONDS: Final = 5.0  # handshake and request; the API server itself gives up after three
-ANSWER_SECONDS: Final = 5.0  # until the client has taken the answer
-DRAIN_SECONDS: Final = 1.0  # what a refused client still sends is dropped for so long
-LINGER_SECONDS: Final = 1.0  # after SIGTERM, for requests already on their way
-HELD_LIMIT: Final = 64 * 1024 * 1024  # bytes of unfinished requests, all connections together
-RECEIVE: Final = 16 * 1024  # as much as TLS gives at a time
-ACCEPTS: Final = 16  # new connections in a row, before others get their turn
+REQUEST_SECONDS: Final = 5.0  # handshake and request; the API server gives up after three
+RESPONSE_SECONDS: Final = 5.0  # until the client has read the response
+DRAIN_SECONDS: Final = 1.0  # how long bytes of a rejected client are read and dropped
+LINGER_SECONDS: Final = 1.0  # after SIGTERM, for requests on their way
+BUFFER_LIMIT: Final = 64 * 1024 * 1024  # bytes of unfinished requests, all connections together
+RECEIVE_SIZE: Final = 16 * 1024  # one TLS record
+ACCEPTS: Final = 16  # new connections per turn of the loop
 TICK: Final = 0.5
-SWEEP_SECONDS: Final = 0.1  # between looks for who is late
+SWEEP_SECONDS: Final = 0.1  # between two checks for overdue connections
 
-_CLOSED: Final = (OSError,)  # what TLS objects to among it
+_CLOSED: Final = (OSError,)  # TLS errors included
 _WAIT: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError)
 
 
 class Phase(Enum):
-    SHAKING = auto()
+    HANDSHAKE = auto()
     READING = auto()
-    JUDGING = auto()
+    DECIDING = auto()
     WRITING = auto()
     DRAINING = auto()
 
 
-def _nothing(_: object) -> None:
-    """Until a worker follows the connection."""
+def _ignore(_: object) -> None:
+    """The step of a connection without a worker."""
 
 
 class Connection:
-    """One client: its socket, what has come from it, and what it must be doing until when."""
+    """One client: its socket, the received bytes, its phase and the deadline of the phase."""
 
     def __init__(self, sock: ssl.SSLSocket, peer: Any, number: int, now: float) -> None:
-        self.sock, self.peer, self.number = sock, peer, number
-        self.step: Callable[[object], None] = _nothing
-        self.awaited = 0  # the event of its socket that it waits for; 0: none
-        self.phase = Phase.SHAKING
+        self.sock = sock
+        self.peer = peer
+        self.number = number
+        self.step: Callable[[object], None] = _ignore
+        self.awaited = 0  # the selector event that it waits for; 0: none
+        self.phase = Phase.HANDSHAKE
         self.since = now
         self.deadline: float | None = now + REQUEST_SECONDS
         self.client: str | None = None
         self.data = bytearray()
         self.framer = RequestFramer(body_limit=BODY_LIMIT)
-        self.answer = memoryview(b"")
-        self.then = Phase.READING  # what follows the answer; DRAINING: the connection ends
-        self.kept = False  # whether it waits for another request, which has not begun
+        self.response = memoryview(b"")
+        self.after_response = Phase.READING  # DRAINING: the connection ends
+        self.between_requests = False  # whether it waits for a request that has not begun
 
     @property
     def idle(self) -> bool:
@@ -100,37 +102,37 @@ class Connection:
 
 
 class WholeRequestWorker(Worker):
-    """See the module's docstring."""
+    """See the docstring of the module."""
 
     def init_process(self) -> None:
         self.prepare()
         super().init_process()
 
     def prepare(self) -> None:
-        """What `run` needs in the process that serves."""
+        """Create what `run` needs, in the worker process."""
         self._poll = selectors.DefaultSelector()
         self._pool = ThreadPoolExecutor(self.cfg.threads, thread_name_prefix="review")
         self._connections: dict[int, Connection] = {}  # number -> connection
         self._numbers = 0
-        self._held = 0
-        self._swept = 0.0
-        self._more: list[Connection] = []  # answered, and their next request may have come already
-        self._done: SimpleQueue[tuple[Connection, bytes, bool]] = SimpleQueue()  # from threads
+        self._buffered = 0
+        self._swept_at = 0.0
+        self._ready: list[Connection] = []  # answered, and the next request may be in memory
+        self._done: SimpleQueue[tuple[Connection, bytes, bool]] = SimpleQueue()  # by threads
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.alive = False
-        self._awake()
+        self._wake_loop()
 
     def run(self) -> None:
         gc.collect()
-        gc.freeze()  # modules and policies stay: looking through them time and again is in vain
+        gc.freeze()  # modules and policies stay: the collector need not visit them
         self._fast_path = (
             self.wsgi.answer_now if isinstance(self.wsgi, client_auth.ClientAuth) else None
         )
-        self._poll.register(self._wake, selectors.EVENT_READ, self._finish)
+        self._poll.register(self._wake, selectors.EVENT_READ, self._take_responses)
         for listener in self.sockets:
             listener.setblocking(False)
             self._poll.register(listener, selectors.EVENT_READ, self._accept)
@@ -154,15 +156,15 @@ class WholeRequestWorker(Worker):
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _turn(self, timeout: float = TICK) -> None:
-        more, self._more = self._more, []
-        for key, _ in self._poll.select(0 if more else timeout):
+        ready, self._ready = self._ready, []
+        for key, _ in self._poll.select(0 if ready else timeout):
             key.data(key.fileobj)
-        for connection in more:
+        for connection in ready:
             connection.step(None)
         now = time.monotonic()
-        if now - self._swept < SWEEP_SECONDS:
+        if now - self._swept_at < SWEEP_SECONDS:
             return
-        self._swept = now
+        self._swept_at = now
         self.notify()
         late = [
             c for c in self._connections.values() if c.deadline is not None and c.deadline < now
@@ -171,7 +173,7 @@ class WholeRequestWorker(Worker):
             self._close(connection)
 
     def _await(self, connection: Connection, event: int) -> None:
-        """Have the connection's next step taken when its socket is ready for `event`; 0: never."""
+        """Run the next step of the connection when its socket is ready for `event`; 0: never."""
         before, connection.awaited = connection.awaited, event
         if before == event:
             return
@@ -188,152 +190,154 @@ class WholeRequestWorker(Worker):
         for _ in range(ACCEPTS):
             try:
                 sock, peer = listener.accept()
-            except OSError:  # none is left, it went away, or there is no descriptor for it
+            except OSError:  # no more connections, the client is gone, or no descriptor is left
                 return
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if len(self._connections) >= self.cfg.worker_connections:
-                self._make_way(lambda connection: True)
+                self._evict_connection(lambda connection: True)
             try:
-                shaking = ssl_context(self.cfg).wrap_socket(
+                tls_socket = ssl_context(self.cfg).wrap_socket(
                     sock, server_side=True, do_handshake_on_connect=False
                 )
             except _CLOSED:
                 sock.close()
                 continue
             self._numbers += 1
-            connection = Connection(shaking, peer, self._numbers, time.monotonic())
+            connection = Connection(tls_socket, peer, self._numbers, time.monotonic())
             connection.step = partial(self._step, connection)
             self._connections[connection.number] = connection
             self._await(connection, selectors.EVENT_READ)
 
     def _step(self, connection: Connection, _: object) -> None:
         if connection.number not in self._connections:
-            return  # closed earlier in the same turn
+            return  # closed earlier in this turn
         try:
-            self._go_on(connection)
+            self._advance(connection)
         except _WAIT as exc:
             writes = isinstance(exc, ssl.SSLWantWriteError)
             self._await(connection, selectors.EVENT_WRITE if writes else selectors.EVENT_READ)
         except _CLOSED:
             self._close(connection)
 
-    def _go_on(self, connection: Connection) -> None:
-        """As far as it goes without waiting; what has to be waited for is raised."""
+    def _advance(self, connection: Connection) -> None:
+        """Run phases until one has to wait for the socket, which it raises."""
         while connection.number in self._connections:
             match connection.phase:
-                case Phase.SHAKING:
+                case Phase.HANDSHAKE:
                     connection.sock.do_handshake()
                     connection.client = tls.client_name(connection.sock)
                     connection.phase = Phase.READING
                 case Phase.READING:
-                    if not self._take(connection):
-                        self._keep(connection, connection.sock.recv(RECEIVE))
+                    if not self._dispatch(connection):
+                        self._receive(connection, connection.sock.recv(RECEIVE_SIZE))
                 case Phase.WRITING:
                     if self._write(connection):
-                        return  # one answer a turn: who asks much has no more of it than others
+                        return  # one response per turn: all clients get the same turns
                 case Phase.DRAINING:
-                    if not connection.sock.recv(RECEIVE):
+                    if not connection.sock.recv(RECEIVE_SIZE):
                         self._close(connection)
-                    return  # one piece a turn: who floods has no more of it than others
-                case Phase.JUDGING:
+                    return  # one piece per turn, for the same reason
+                case Phase.DECIDING:
                     return
 
-    def _keep(self, connection: Connection, received: bytes) -> None:
+    def _receive(self, connection: Connection, received: bytes) -> None:
         if not received:
             self._close(connection)
             return
-        if connection.kept:
-            connection.kept = False
+        if connection.between_requests:
+            connection.between_requests = False
             connection.enter(Phase.READING, time.monotonic(), REQUEST_SECONDS)
         connection.data += received
-        self._held += len(received)
-        if self._held > HELD_LIMIT:
-            self._make_way(lambda other: bool(other.data))
+        self._buffered += len(received)
+        if self._buffered > BUFFER_LIMIT:
+            self._evict_connection(lambda other: bool(other.data))
 
-    def _take(self, connection: Connection) -> bool:
-        """Answer or refuse a whole request, or hand it on; False while more has to come."""
+    def _dispatch(self, connection: Connection) -> bool:
+        """Answer, reject or hand on a complete request; False while bytes are missing."""
         try:
             end = connection.framer.end(connection.data)
         except RequestRejected as exc:
-            self._held -= len(connection.data)
+            self._buffered -= len(connection.data)
             connection.data.clear()
-            self._answered(connection, http_responses.refusal(exc.status, exc.reason), keep=False)
+            self._start_writing(
+                connection, http_responses.rejection(exc.status, exc.reason), keep=False
+            )
             return True
         if end is None:
             return False
         request = bytes(connection.data[:end])
         del connection.data[:end]
-        self._held -= end
+        self._buffered -= end
         review = connection.framer.review(request)
         connection.framer = RequestFramer(body_limit=BODY_LIMIT)
         body = self._answer_now(connection, review)
         if body is not None:
-            keep = self.alive  # asked late: the end may have come while the app judged
-            answer = http_responses.success(body, now=time.time(), keep=keep)
-            self._answered(connection, answer, keep=keep)
+            keep = self.alive  # read late: SIGTERM may have come during the decision
+            response = http_responses.success(body, now=time.time(), keep=keep)
+            self._start_writing(connection, response, keep=keep)
             return True
-        connection.enter(Phase.JUDGING, time.monotonic(), None)
+        connection.enter(Phase.DECIDING, time.monotonic(), None)
         self._await(connection, 0)
-        self._pool.submit(self._judge, connection, request)
+        self._pool.submit(self._handle, connection, request)
         return True
 
     def _write(self, connection: Connection) -> bool:
-        """Send the answer; whether another request may follow it."""
-        while connection.answer:
-            sent = connection.sock.send(connection.answer)
-            connection.answer = connection.answer[sent:]
+        """Send the response; whether another request may follow."""
+        while connection.response:
+            sent = connection.sock.send(connection.response)
+            connection.response = connection.response[sent:]
         self._await(connection, selectors.EVENT_READ)
         now = time.monotonic()
-        if connection.then is Phase.DRAINING:
+        if connection.after_response is Phase.DRAINING:
             with contextlib.suppress(*_CLOSED):
-                connection.sock.unwrap()  # says that the end is meant; an answer is not awaited
+                connection.sock.unwrap()  # TLS close notify; the peer's is not awaited
             connection.sock.shutdown(socket.SHUT_WR)
             connection.enter(Phase.DRAINING, now, DRAIN_SECONDS)
             return False
-        connection.kept = not connection.data
-        patience = float(self.cfg.keepalive) if connection.kept else REQUEST_SECONDS
-        connection.enter(Phase.READING, now, patience)
+        connection.between_requests = not connection.data
+        seconds = float(self.cfg.keepalive) if connection.between_requests else REQUEST_SECONDS
+        connection.enter(Phase.READING, now, seconds)
         if connection.data or connection.sock.pending():
-            self._more.append(connection)
+            self._ready.append(connection)
         return True
 
-    def _make_way(self, among: Callable[[Connection], bool]) -> None:
-        """Close who has been at it longest; who is being judged stays."""
-        others = [
-            c for c in self._connections.values() if c.phase is not Phase.JUDGING and among(c)
+    def _evict_connection(self, among: Callable[[Connection], bool]) -> None:
+        """Close the connection whose phase is oldest, except those with a decision under way."""
+        candidates = [
+            c for c in self._connections.values() if c.phase is not Phase.DECIDING and among(c)
         ]
-        if others:
-            self._close(min(others, key=lambda c: (c.since, c.number)))
+        if candidates:
+            self._close(min(candidates, key=lambda c: (c.since, c.number)))
 
     def _close(self, connection: Connection) -> None:
         if self._connections.pop(connection.number, None) is None:
             return
-        self._held -= len(connection.data)
+        self._buffered -= len(connection.data)
         with contextlib.suppress(KeyError, ValueError):
             self._await(connection, 0)
         connection.sock.close()
 
-    # --- Answers. ---
+    # --- Responses. ---
 
-    def _awake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # full: it will wake anyhow
+    def _wake_loop(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # full: the loop wakes up anyway
             self._waker.send(b"\0")
 
-    def _finish(self, _: object) -> None:
+    def _take_responses(self, _: object) -> None:
         with contextlib.suppress(BlockingIOError):
             self._wake.recv(4096)
         with contextlib.suppress(Empty):
             while True:
-                connection, answer, keep = self._done.get_nowait()
+                connection, response, keep = self._done.get_nowait()
                 if connection.number in self._connections:
-                    self._answered(connection, answer, keep=keep)
+                    self._start_writing(connection, response, keep=keep)
                     connection.step(None)
 
-    def _answered(self, connection: Connection, answer: bytes, *, keep: bool) -> None:
-        connection.answer = memoryview(answer)
-        connection.then = Phase.READING if keep else Phase.DRAINING
-        connection.enter(Phase.WRITING, time.monotonic(), ANSWER_SECONDS)
+    def _start_writing(self, connection: Connection, response: bytes, *, keep: bool) -> None:
+        connection.response = memoryview(response)
+        connection.after_response = Phase.READING if keep else Phase.DRAINING
+        connection.enter(Phase.WRITING, time.monotonic(), RESPONSE_SECONDS)
 
     def _answer_now(self, connection: Connection, review: tuple[str, bytes] | None) -> bytes | None:
         """The body that answers a plain review; None: a thread answers the request."""
@@ -345,17 +349,20 @@ class WholeRequestWorker(Worker):
             logger.exception("fast path failed; a thread answers the review")
             return None
 
-    def _judge(self, connection: Connection, request: bytes) -> None:
-        """In a thread: no socket is touched here."""
+    def _handle(self, connection: Connection, request: bytes) -> None:
+        """In a thread: touches no socket."""
         try:
-            answer, keep = self._respond(connection, request)
+            response, keep = self._respond(connection, request)
         except (ParseException, NoMoreData, StopIteration):
-            answer, keep = http_responses.refusal("400 Bad Request", "this is not HTTP"), False
+            response, keep = http_responses.rejection("400 Bad Request", "this is not HTTP"), False
         except Exception:
-            logger.exception("a request could not be answered")
-            answer, keep = http_responses.refusal("500 Internal Server Error", "see the log"), False
-        self._done.put((connection, answer, keep))
-        self._awake()
+            logger.exception("request failed")
+            response, keep = (
+                http_responses.rejection("500 Internal Server Error", "see the log"),
+                False,
+            )
+        self._done.put((connection, response, keep))
+        self._wake_loop()
 
     def _respond(self, connection: Connection, request: bytes) -> tuple[bytes, bool]:
         parsed = next(RequestParser(self.cfg, [request], connection.peer))
@@ -367,7 +374,7 @@ class WholeRequestWorker(Worker):
         environ[client_auth.CLIENT] = connection.client
         app = cast(client_auth.Wsgi, self.wsgi)
         parts = app(cast(client_auth.Environ, environ), response.start_response)
-        if not self.alive:  # asked late: the end may have come while the app judged
+        if not self.alive:  # read late: SIGTERM may have come during the decision
             response.force_close()
         try:
             for part in parts:
@@ -380,7 +387,7 @@ class WholeRequestWorker(Worker):
 
 
 class _Sink(io.BytesIO):
-    """Takes what gunicorn would write to a socket."""
+    """Stands in for the socket that gunicorn writes to."""
 
     def sendall(self, data: bytes) -> None:
         self.write(data)

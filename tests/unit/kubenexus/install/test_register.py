@@ -16,7 +16,9 @@ def configurations() -> list[dict[str, Any]]:
 
 
 def judged(configuration: dict[str, Any]) -> dict[str, Any]:
-    (found,) = [one for one in configuration["webhooks"] if one["name"] == registration.JUDGED]
+    (found,) = [
+        one for one in configuration["webhooks"] if one["name"] == registration.POLICY_WEBHOOK
+    ]
     webhook: dict[str, Any] = found
     return webhook
 
@@ -43,7 +45,7 @@ def test_rules_that_are_no_webhooks_to_add_are_as_the_release_has_them() -> None
     _, wanted = configurations()
     _, found = configurations()
     for one in found["webhooks"]:
-        if one["name"] != registration.JUDGED:
+        if one["name"] != registration.POLICY_WEBHOOK:
             one["rules"] = []
     made = register.complete(wanted, found, AUTHORITY)
     assert [one["rules"] for one in made["webhooks"]] == [

@@ -233,9 +233,9 @@ def reserved(spec: Json, old: Json | None = None, *, subresource: str = "") -> R
 
 FOR_A_TENANT: Json = {"tenant": "a", "nodes": ["n"], "until": "2030-01-01T00:00:00Z"}
 FOR_A_GROUP: Json = {"podGroup": {"name": "g"}, "until": "2030-01-01T00:00:00Z"}
-RIGHT = "reservation-right: 'eve' keeps room for a tenant, and does not manage tenants"
-KEPT = "reservation-kept: changed by 'eve', but the scheduler keeps the room for a pod group"
-TOLD = "reservation-kept: written by 'eve', but the scheduler says what is kept"
+RIGHT = "reservation-right: 'eve' reserves capacity for a tenant, and does not manage tenants"
+KEPT = "reservation-kept: changed by 'eve', but the scheduler owns reservations of pod groups"
+TOLD = "reservation-kept: written by 'eve', but only the scheduler writes it"
 
 
 @pytest.mark.parametrize(
@@ -396,4 +396,4 @@ def ending(*finalizers: str, version: str = "1", **parts: Any) -> Json:
     ],
 )
 def test_only_finalizers_are_let_go(review: Review, want: bool) -> None:
-    assert guards.lets_go(review) is want
+    assert guards.removes_finalizers(review) is want

@@ -60,8 +60,8 @@ def asked(spec: Json, old: Json | None = None) -> Review:
 
 
 RIGHT = (
-    "kubenexus/reservation-right: 'eve' keeps room for a tenant, and does not manage tenants"
-    " (spec.tenant): ask somebody who may update tenantpolicies.policy.kubenexus.io"
+    "kubenexus/reservation-right: 'eve' reserves capacity for a tenant, and does not manage tenants"
+    " (spec.tenant): ask a user who may update tenantpolicies.policy.kubenexus.io"
 )
 ALONE = (
     "kubenexus/reservation: written by the scheduler alone; reserve for a tenant: nodes, or count"

@@ -9,7 +9,7 @@ from policies.pods import workloads
 from tests.policy_builders import a_platform_policy, a_tenant_policy, loaded
 from webhook.registration import rule_sync
 from webhook.registration import rules as sending
-from webhook.registration.rule_sync import LEAVE_SECONDS, SurplusRules
+from webhook.registration.rule_sync import SURPLUS_SECONDS, SurplusRules
 from webhook.registration.rules import RegisteredRule
 
 CHANGES = frozenset({"CREATE", "UPDATE"})
@@ -123,7 +123,7 @@ def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
 def test_what_policies_name_is_added(
     kinds: dict[str, frozenset[str]], want: set[RegisteredRule]
 ) -> None:
-    assert sending.wanted(kinds, SERVED) - sending.fixed() == want
+    assert sending.required(kinds, SERVED) - sending.fixed() == want
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_server_is_asked_only_for_what_the_table_does_not_say(
 
 
 def test_rules_say_what_the_rows_say() -> None:
-    rows = sending.wanted({"Node": CHANGES, "Service": frozenset({"DELETE", "CREATE"})}, SERVED)
+    rows = sending.required({"Node": CHANGES, "Service": frozenset({"DELETE", "CREATE"})}, SERVED)
     rules = sending.rules(rows)
     assert sending.rows_of(rules) == rows
     assert {tuple(rule["operations"]) for rule in rules if rule["resources"] == ["services"]} == {
@@ -177,9 +177,9 @@ A, B, C = (RegisteredRule("", name, "CREATE") for name in "abc")
 
 
 def test_rows_come_at_once_and_go_late() -> None:
-    surplus, late = SurplusRules(), LEAVE_SECONDS
+    surplus, late = SurplusRules(), SURPLUS_SECONDS
     said = [
-        surplus.kept(frozenset(wanted), frozenset(present), now=now)
+        surplus.rows(frozenset(wanted), frozenset(present), now=now)
         for wanted, present, now in [
             ({A, B}, {A}, 0.0),  # B is new
             ({A}, {A, B}, 1.0),  # B is needed no longer, or not yet by this replica

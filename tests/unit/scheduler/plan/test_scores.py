@@ -22,7 +22,7 @@ def soft(key: str) -> Json:
     return {"key": key, "effect": "PreferNoSchedule"}
 
 
-def likes(*terms: tuple[int, str, str]) -> Json:
+def prefers(*terms: tuple[int, str, str]) -> Json:
     rows = [
         {
             "weight": weight,
@@ -85,7 +85,7 @@ def preferences(cluster: list[Node], pod: Pod) -> dict[str, int] | None:
             [a_node("a"), a_node("b", taints=[soft("k")])],
             a_pod(tolerations=[{"key": "k", "operator": "Exists"}]),
             None,
-            id="a tolerated taint says nothing",
+            id="a tolerated taint does not count",
         ),
         pytest.param(
             [a_node("a"), a_node("b", taints=[soft("k")])],
@@ -95,19 +95,19 @@ def preferences(cluster: list[Node], pod: Pod) -> dict[str, int] | None:
         ),
         pytest.param(
             [a_node("a", labels={"x": "1"}), a_node("b", labels={"y": "1"}), a_node("c")],
-            a_pod(**likes((30, "x", "1"), (10, "y", "1"))),
+            a_pod(**prefers((30, "x", "1"), (10, "y", "1"))),
             {"a": 200, "b": 66, "c": 0},
             id="preferred terms by weight",
         ),
         pytest.param(
             [a_node("a", labels={"x": "1", "y": "1"}), a_node("b", labels={"x": "1"})],
-            a_pod(**likes((30, "x", "1"), (10, "y", "1"))),
+            a_pod(**prefers((30, "x", "1"), (10, "y", "1"))),
             {"a": 200, "b": 150},
             id="weights add up",
         ),
         pytest.param(
             [a_node("a"), a_node("b")],
-            a_pod(**likes((30, "x", "1"))),
+            a_pod(**prefers((30, "x", "1"))),
             None,
             id="a preference that no node meets",
         ),
@@ -148,7 +148,7 @@ def test_only_the_rows_that_are_compared_set_the_measure() -> None:
         a_node("b", labels={"x": "1"}),
         a_node("c"),
     ]
-    pod = a_pod(cpu="2", **likes((10, "x", "1"), (90, "y", "1")))
+    pod = a_pod(cpu="2", **prefers((10, "x", "1"), (90, "y", "1")))
     found = preferences(cluster, pod)
     assert found is not None
     assert (found["b"], found["c"]) == (200, 0)
@@ -167,7 +167,7 @@ def test_an_image_that_is_pulled_is_seen() -> None:
     assert (before, after, gone) == (None, {"a": 100, "b": 0}, None)
 
 
-def test_a_pulled_image_wakes_nobody() -> None:
+def test_a_pulled_image_requeues_no_pod() -> None:
     snapshot = Snapshot.of([with_images("a")])
     before = snapshot.freed, snapshot.moved
     changed = snapshot.put_node(with_images("a", big=2000 * MB))
@@ -197,7 +197,7 @@ def test_a_pulled_image_wakes_nobody() -> None:
             [],
             {"containers": [{"name": "c"}]},
             {"a": (90 + 50) // 2},
-            id="a pod that asks for nothing counts as 100m and 200 MB, and balances nothing",
+            id="a pod without requests counts as 100m and 200 MB, and balances nothing",
         ),
         pytest.param(
             {"a": ("1", "400Mi")},

@@ -138,7 +138,7 @@ TWO_CLIQUES = [
                 host("b3", 2, clique="b", rack="3"),
             ],
             {"g-0": "b1", "g-1": "b2", "lead": "b1"},
-            id="members that ask for different levels share a domain of each",
+            id="members that require different levels share a domain of each",
         ),
         pytest.param(
             a_gang(3, size=2, gpus=2, annotations=CLIQUE),
@@ -179,7 +179,7 @@ TWO_CLIQUES = [
             "0/1 nodes are available: scheduling.kubenexus.io/co-locate names the topology level"
             " row, which no policy names; known are zone, fabric, rack, clique."
             " waiting for pod group g: 0/2 members fit",
-            id="a level that nobody knows",
+            id="a level that no policy names",
         ),
         pytest.param(
             a_gang(2, gpus=4, annotations=at_least("ib")),
@@ -217,7 +217,7 @@ TWO_CLIQUES = [
             [a_pod("p", gpus=1, annotations={vocabulary.NETWORK_SENSITIVE_ANNOTATION: "true"})],
             [host("a1", fabric="ethernet"), host("b1", 8, fabric="infiniband")],
             {"p": "b1"},
-            id="a network-sensitive pod likes the better fabric",
+            id="a network-sensitive pod prefers the better fabric",
         ),
         pytest.param(
             [a_pod("p", gpus=1, labels={vocabulary.WORKLOAD_TYPE_LABEL: "training"})],
@@ -236,7 +236,7 @@ TWO_CLIQUES = [
             ],
             [host("a1", fabric="ethernet"), host("b1", 8, fabric="infiniband")],
             {"p": "a1"},
-            id="unless it says that it does not",
+            id="unless it declares that it is not sensitive",
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_plans(pods: list[Pod], nodes: list[Node], want: dict[str, str] | str) -
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 1 node(s) were in no clique,"
             " 3 node(s) could not join a gang whose bound members share no clique."
             " waiting for pod group g: 2/3 members fit",
-            id="nobody joins members that stand apart",
+            id="members in two cliques: no other member joins them",
         ),
         pytest.param(
             ["a1", "a2"],

@@ -298,7 +298,7 @@ def test_features_that_a_kubelet_must_have_declared(spec: Json, wanted: str) -> 
     assert (answer([able, *unable], pod), answer(unable, pod)) == ((["able"], ""), ([], told))
 
 
-def test_the_first_filter_that_refuses_gives_the_reason() -> None:
+def test_the_first_filter_that_rejects_gives_the_reason() -> None:
     found = [
         a_node("a", unschedulable=True, taints=[taint()]),
         a_node("b", taints=[taint()], labels={"disk": "ssd"}),

@@ -69,8 +69,8 @@ def test_what_is_read(spec: Json, want: list[HostPort]) -> None:
         pytest.param(port(ip="10.0.0.1"), port(ip="10.0.0.2"), False, id="two addresses"),
         pytest.param(port(ip="::"), port(ip="::1"), False, id=":: is an address like others"),
         pytest.param(port(ip="::"), port(), True, id=":: and 0.0.0.0"),
-        pytest.param(port(ip="0.0.0.0"), port(), True, id="0.0.0.0 said or unsaid"),
-        pytest.param(port(protocol="TCP"), port(), True, id="TCP said or unsaid"),
+        pytest.param(port(ip="0.0.0.0"), port(), True, id="0.0.0.0 written or by default"),
+        pytest.param(port(protocol="TCP"), port(), True, id="TCP written or by default"),
     ],
 )
 def test_collisions(held: Json, wanted: Json, collides: bool) -> None:
@@ -82,7 +82,7 @@ def test_collisions(held: Json, wanted: Json, collides: bool) -> None:
 
 
 def test_a_port_that_two_pods_hold_is_free_when_both_are_gone() -> None:
-    """Whoever names its node itself is not asked whether the port is free."""
+    """A pod with spec.nodeName passes no filter, so two pods can bind one port."""
     one, two, pod = binds("one", port()), binds("two", port()), binds("pod", port())
     snapshot = Snapshot.of([a_node("n")], [(one, "n"), (two, "n")])
     free = []
@@ -92,7 +92,7 @@ def test_a_port_that_two_pods_hold_is_free_when_both_are_gone() -> None:
     assert free == [False, True]
 
 
-def test_a_node_that_goes_and_comes_back_has_its_ports_taken() -> None:
+def test_a_node_that_is_deleted_and_returns_has_its_ports_charged() -> None:
     cache, pod = Cache(), binds("pod", port())
     cache.put_node(a_node("n"))
     cache.assume(placed(binds("held", port()), "n"))
@@ -124,7 +124,7 @@ def collide(one: Json, other: Json) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(PODS, st.lists(PORTS, min_size=1, max_size=3))
-def test_refused_is_where_a_port_collides_and_giving_undoes_taking(
+def test_colliding_ports_are_rejected_and_uncharge_undoes_charge(
     found: list[tuple[list[Json], int]], wanted: list[Json]
 ) -> None:
     snapshot = Snapshot.of([a_node(f"n{i}", cpu="99") for i in range(3)])

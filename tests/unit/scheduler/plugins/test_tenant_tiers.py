@@ -64,17 +64,17 @@ KINDS = [host("a-h100", "H100"), host("b-a100", "A100"), host("c-l4", "L4"), hos
 @pytest.mark.parametrize(
     ("pods", "nodes", "want"),
     [
-        pytest.param([of("gold")], KINDS, {"a-h100"}, id="gold likes premium best"),
-        pytest.param([of("silver")], KINDS, {"b-a100"}, id="silver likes standard best"),
+        pytest.param([of("gold")], KINDS, {"a-h100"}, id="gold prefers premium"),
+        pytest.param([of("silver")], KINDS, {"b-a100"}, id="silver prefers standard"),
         pytest.param([of("bronze")], KINDS, {"c-l4"}, id="bronze has economy alone"),
         pytest.param(
-            [of("gold", hardware="economy")], KINDS, {"c-l4"}, id="what the pod itself likes first"
+            [of("gold", hardware="economy")], KINDS, {"c-l4"}, id="the pod's own preference first"
         ),
         pytest.param(
             [of("gold", hardware="premium")],
             KINDS[1:],
             {"b-a100"},
-            id="what is liked second where the best is not there",
+            id="the second preference where the first is missing",
         ),
         pytest.param(
             [of("bronze")],
@@ -85,7 +85,9 @@ KINDS = [host("a-h100", "H100"), host("b-a100", "A100"), host("c-l4", "L4"), hos
         pytest.param(
             [of("bronze", 0)], KINDS[:1], {"a-h100"}, id="a pod without GPUs has no such limit"
         ),
-        pytest.param([of("")], KINDS, {"b-a100"}, id="high-end GPUs stay free where nobody likes"),
+        pytest.param(
+            [of("")], KINDS, {"b-a100"}, id="high-end GPUs stay free without a preference"
+        ),
         pytest.param([of("")], KINDS[:1], {"a-h100"}, id="and are used when others are full"),
         pytest.param(
             [of("", annotations=VRAM)], KINDS, {"c-l4"}, id="the smallest GPU with enough VRAM"
@@ -101,13 +103,13 @@ KINDS = [host("a-h100", "H100"), host("b-a100", "A100"), host("c-l4", "L4"), hos
             [of("", annotations={vocabulary.VRAM_ANNOTATION: "80Gi"})],
             [host("a", "H100", mebibytes="81559"), host("b", "H100", mebibytes="40000")],
             {"a"},
-            id="what a node says of its VRAM goes before the table",
+            id="the VRAM that a node reports overrides the table",
         ),
         pytest.param(
             [of("bronze")],
             [host("a", "H100", tier="economy"), host("b", "T4", tier="premium")],
             {"a"},
-            id="the tier on the node goes before the model's",
+            id="the node's tier overrides the model's",
         ),
         pytest.param(
             [of("bronze")],
@@ -119,19 +121,19 @@ KINDS = [host("a-h100", "H100"), host("b-a100", "A100"), host("c-l4", "L4"), hos
             [of("bronze")],
             [host("a", "Unheard-of")],
             {"a"},
-            id="hardware that nobody knows is open",
+            id="hardware of unknown tier is open",
         ),
         pytest.param(
             a_gang(2, gpus=4, labels={vocabulary.TIER_LABEL: "gold"}),
             [host("a", "A100", 8), host("b", "H100"), host("c", "H100")],
             {"a"},
-            id="liked hardware costs a gang no node",
+            id="preferred hardware costs a gang no node",
         ),
         pytest.param(
             a_gang(2, gpus=4, labels={vocabulary.TIER_LABEL: "gold"}),
             [host("a", "A100"), host("b", "H100"), host("c", "H100"), host("d", "A100")],
             {"b", "c"},
-            id="a gang goes where all of it likes to be",
+            id="a gang gets the hardware that all members prefer",
         ),
         pytest.param(
             [of("silver", 0)],
@@ -149,7 +151,7 @@ KINDS = [host("a-h100", "H100"), host("b-a100", "A100"), host("c-l4", "L4"), hos
             [of("", 0)],
             [host("a", gpus=0, reserved="gold"), host("b", gpus=0, reserved="none")],
             {"b"},
-            id="a pod of nobody counts as the lowest",
+            id="a pod without a tenant counts as the lowest",
         ),
         pytest.param(
             [of("gold", 0)],
@@ -204,9 +206,11 @@ def test_replicas_that_ask_for_it_are_balanced_over_zones() -> None:
 @pytest.mark.parametrize(
     ("gpus", "taken", "want"),
     [
-        pytest.param(1, {}, {"a-h100"}, id="all islands are whole: what is liked decides"),
-        pytest.param(1, {"c-l4": 1}, {"c-l4"}, id="one is broken: it is used, liked or not"),
-        pytest.param(1, {"a-h100": 1, "c-l4": 1}, {"a-h100"}, id="of broken ones the liked"),
+        pytest.param(1, {}, {"a-h100"}, id="all islands are unused: the preference decides"),
+        pytest.param(1, {"c-l4": 1}, {"c-l4"}, id="one is in use: it is taken, preferred or not"),
+        pytest.param(
+            1, {"a-h100": 1, "c-l4": 1}, {"a-h100"}, id="of islands in use the preferred one"
+        ),
         pytest.param(4, {"c-l4": 1}, {"a-h100"}, id="taking a whole island breaks none"),
     ],
 )

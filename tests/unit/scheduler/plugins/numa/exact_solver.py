@@ -6,7 +6,7 @@ The rules, once more and independently of the scheduler:
     none          the host has the amounts; the pod may lie over any of its NUMA nodes
     single-numa   CPU, memory and GPUs of exactly one NUMA node
     restricted    of as few NUMA nodes as the empty host would need
-    isolated      as restricted, on NUMA nodes that nobody shares before or after
+    isolated      as restricted, on NUMA nodes without other pods before or after
     strangers     pods whose place is unknown count against every NUMA node of their host
     spread        isolated: no two members on one NUMA node
     level         all members on hosts that name the same domain; a host that names none is out
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from ortools.sat.python import cp_model
 
-from tests.unit.scheduler.plugins.numa.instances import Host, Instance, Member, room_of
+from tests.unit.scheduler.plugins.numa.instances import Host, Instance, Member, free_capacity_of
 from tests.unit.scheduler.plugins.numa.invariants import AMOUNTS, width
 
 
@@ -64,7 +64,7 @@ class _Inside:
 
     def __init__(self, model: cp_model.CpModel, instance: Instance, host: Host, on: On) -> None:
         self.model, self.instance, self.host = model, instance, host
-        self.here = [pod for pod in instance.standing if pod.host == host.name]
+        self.here = [pod for pod in instance.running_pods if pod.host == host.name]
         self.on = {member: on[member.name, host.name] for member in instance.members}
         self.adrift = {member: model.new_bool_var("adrift") for member in instance.members}
         self.uses = {
@@ -88,10 +88,10 @@ class _Inside:
 
     def _amounts(self) -> None:
         for name in AMOUNTS:
-            room = sum(getattr(zone, name) for zone in self.host.zones)
-            room -= sum(getattr(pod, name) for pod in self.here)
+            capacity = sum(getattr(zone, name) for zone in self.host.zones)
+            capacity -= sum(getattr(pod, name) for pod in self.here)
             asked = sum(getattr(member, name) * here for member, here in self.on.items())
-            self.model.add(asked <= room)
+            self.model.add(asked <= capacity)
 
     def _member(self, member: Member) -> None:
         zones = range(len(self.host.zones))
@@ -118,10 +118,10 @@ class _Inside:
 
     def _zones(self) -> None:
         for zone in range(len(self.host.zones)):
-            room, _ = room_of(self.host, self.here, zone)
+            capacity, _ = free_capacity_of(self.host, self.here, zone)
             for name in AMOUNTS:
                 held = sum(self.shares[member, zone, name] for member in self.instance.members)
-                self.model.add(held <= getattr(room, name))
+                self.model.add(held <= getattr(capacity, name))
             if self.instance.spread == "isolated":
                 self.model.add_at_most_one(
                     self.uses[member, zone] for member in self.instance.members

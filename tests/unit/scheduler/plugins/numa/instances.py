@@ -1,9 +1,9 @@
 """
 Small gangs on small clusters, drawn from a seed: plain numbers that product and oracle both read.
 
-An `Instance` says nothing about how it is solved. `nodes`, `standing` and `gang` turn it into what
+An `Instance` says nothing about how it is solved. `nodes`, `running_pods` and `gang` turn it into what
 the API server would show: hosts with their insides, pods that hold a part of them already (known
-by annotation, or strangers whose place nobody knows), and the members that wait.
+by annotation, or pods of other schedulers at unknown places), and the members that wait.
 """
 
 import json
@@ -42,7 +42,7 @@ class Host:
     clique: str = ""
     rack: str = ""
     islands: int = 0
-    """How many neighbouring GPUs share an NVLink domain; 0: nobody said."""
+    """How many neighbouring GPUs share an NVLink domain; 0: not reported."""
 
     def domain(self, level: str) -> str:
         return self.clique if level == CLIQUE else self.rack
@@ -57,7 +57,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RunningPod:
     """A pod that is there: on the NUMA nodes of `shares`, else wherever its host has put it."""
 
     host: str
@@ -74,7 +74,7 @@ class Standing:
         return frozenset(zone for zone, _, _ in self.shares)
 
     def of(self, host: Host, zone: int) -> Zone:
-        """What it may hold of one NUMA node: its share, or everything where nobody knows."""
+        """What it may hold of one NUMA node: its share, or everything where the place is unknown."""
         known = len(set(self.indices) & set(host.gpus_of(zone)))
         if not self.shares:
             return Zone(self.cpu, self.memory, known if self.indices else self.gpus)
@@ -100,7 +100,7 @@ class Member:
 @dataclass(frozen=True)
 class Instance:
     hosts: tuple[Host, ...]
-    standing: tuple[Standing, ...]
+    running_pods: tuple[RunningPod, ...]
     members: tuple[Member, ...]
     need: int
     """How many members must be placed in one plan."""
@@ -114,18 +114,18 @@ class Instance:
 
 def draw(seed: int, *, levels: bool = True, spreads: bool = True) -> Instance:
     """
-    The same instance for the same seed; neither trivially empty nor far beyond all room.
+    The same instance for the same seed; neither trivially empty nor far beyond capacity.
 
     In every other one the members are cut out of what is free, so that a tight placement exists.
     """
     rng = random.Random(seed)
     while True:
         hosts = tuple(_host(rng, index) for index in range(rng.randint(2, 5)))
-        standing = tuple(pod for host in hosts for pod in _standing(rng, host))
+        running_pods = tuple(pod for host in hosts for pod in _standing(rng, host))
         level = rng.choice(("", "", CLIQUE, RACK))
         spread = rng.choice(("packed", "packed", "packed", "isolated"))
         level, spread = level if levels else "", spread if spreads else "packed"
-        made = Instance(hosts, standing, (), 0, level, spread)
+        made = Instance(hosts, running_pods, (), 0, level, spread)
         members = _cut_out(rng, made) if seed % 2 else _members(rng, hosts)
         need = len(members) if rng.random() < 0.8 else rng.randint(1, max(1, len(members)))
         made = replace(made, members=members, need=need)
@@ -137,10 +137,10 @@ def load(instance: Instance) -> float:
     """The largest part of any free resource of the whole cluster that the needed members ask."""
     shares: list[float] = []
     for name in ("cpu", "memory", "gpus"):
-        room = sum(getattr(zone, name) for host in instance.hosts for zone in host.zones)
-        taken = sum(getattr(pod, name) for pod in instance.standing)
+        capacity = sum(getattr(zone, name) for host in instance.hosts for zone in host.zones)
+        taken = sum(getattr(pod, name) for pod in instance.running_pods)
         asked = sum(sorted(getattr(one, name) for one in instance.members)[: instance.need])
-        shares.append(asked / max(room - taken, 0.5))
+        shares.append(asked / max(capacity - taken, 0.5))
     return max(shares)
 
 
@@ -170,20 +170,20 @@ def _shared_out(rng: random.Random, gpus: int, zones: int) -> list[int]:
     return held
 
 
-def _standing(rng: random.Random, host: Host) -> Sequence[Standing]:
-    found: list[Standing] = []
+def _standing(rng: random.Random, host: Host) -> Sequence[RunningPod]:
+    found: list[RunningPod] = []
     if rng.random() < 0.15 and all(zone.cpu > 1 for zone in host.zones):
-        found.append(Standing(host.name, 1, 1))
+        found.append(RunningPod(host.name, 1, 1))
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
         zone = rng.randrange(len(host.zones))
-        room, empty = room_of(host, found, zone)
-        if room.cpu < 1 or room.memory < 1:
+        capacity, empty = free_capacity_of(host, found, zone)
+        if capacity.cpu < 1 or capacity.memory < 1:
             continue
-        gpus = rng.randint(0, room.gpus)
-        cpu, memory = rng.randint(1, room.cpu), rng.randint(1, max(1, room.memory // 2))
+        gpus = rng.randint(0, capacity.gpus)
+        cpu, memory = rng.randint(1, capacity.cpu), rng.randint(1, max(1, capacity.memory // 2))
         taken = {index for pod in found for index in pod.indices}
         free = [index for index in host.gpus_of(zone) if index not in taken]
-        pod = Standing(
+        pod = RunningPod(
             host.name,
             cpu,
             memory,
@@ -196,9 +196,11 @@ def _standing(rng: random.Random, host: Host) -> Sequence[Standing]:
     return found
 
 
-def room_of(host: Host, standing: Sequence[Standing], zone: int) -> tuple[Zone, bool]:
-    """What is left of a NUMA node for certain, and whether nobody is known to be there."""
-    here = [pod for pod in standing if pod.host == host.name]
+def free_capacity_of(
+    host: Host, running_pods: Sequence[RunningPod], zone: int
+) -> tuple[Zone, bool]:
+    """What is certainly free of a NUMA node, and whether no known pod is there."""
+    here = [pod for pod in running_pods if pod.host == host.name]
     if any(pod.isolated and zone in pod.zones for pod in here):
         return Zone(0, 0), False
     held = [pod.of(host, zone) for pod in here]
@@ -240,16 +242,18 @@ def _cut_out(rng: random.Random, instance: Instance) -> tuple[Member, ...]:
     """Members that fit together, each inside one free NUMA node of one domain."""
     domain = rng.choice(sorted({host.domain(instance.level) for host in instance.hosts}))
     rooms = [
-        room
+        capacity
         for host in instance.hosts
         if not instance.level or host.domain(instance.level) == domain
-        for room in (room_of(host, instance.standing, zone) for zone in range(len(host.zones)))
+        for capacity in (
+            free_capacity_of(host, instance.running_pods, zone) for zone in range(len(host.zones))
+        )
     ]
     members: list[Member] = []
     for kind in range(rng.randint(1, 3)):
         policy = rng.choice(_POLICIES)
         rng.shuffle(rooms)
-        size = next((room for room in rooms if room[0].cpu), None)
+        size = next((capacity for capacity in rooms if capacity[0].cpu), None)
         if size is None:
             break
         member = Member(
@@ -260,7 +264,7 @@ def _cut_out(rng: random.Random, instance: Instance) -> tuple[Member, ...]:
             policy=policy,
         )
         for _ in range(rng.randint(1, 3)):
-            at = next((i for i, room in enumerate(rooms) if _takes(room, member)), None)
+            at = next((i for i, capacity in enumerate(rooms) if _takes(capacity, member)), None)
             if at is None or len(members) == 6:
                 break
             alone = policy == "isolated" or instance.spread == "isolated"
@@ -269,19 +273,19 @@ def _cut_out(rng: random.Random, instance: Instance) -> tuple[Member, ...]:
     return tuple(members)
 
 
-_Room = tuple[Zone, bool]  # what is free, and whether nobody is there yet
+_FreeCapacity = tuple[Zone, bool]  # free amounts, and whether no pod is there yet
 
 
-def _takes(room: _Room, member: Member) -> bool:
-    zone, empty = room
+def _takes(capacity: _FreeCapacity, member: Member) -> bool:
+    zone, empty = capacity
     holds = zone.cpu >= member.cpu and zone.memory >= member.memory and zone.gpus >= member.gpus
     return holds and (empty or member.policy != "isolated")
 
 
-def _without(room: _Room, member: Member, *, alone: bool) -> _Room:
+def _without(capacity: _FreeCapacity, member: Member, *, alone: bool) -> _FreeCapacity:
     if alone:
         return Zone(0, 0), False
-    zone = room[0]
+    zone = capacity[0]
     return Zone(zone.cpu - member.cpu, zone.memory - member.memory, zone.gpus - member.gpus), False
 
 
@@ -316,11 +320,13 @@ def node(host: Host) -> Node:
     return replace(plain, topology=Topology(zones, gpus))
 
 
-def standing(instance: Instance) -> list[tuple[Pod, str]]:
-    return [(_standing_pod(index, pod), pod.host) for index, pod in enumerate(instance.standing)]
+def running_pods(instance: Instance) -> list[tuple[Pod, str]]:
+    return [
+        (_standing_pod(index, pod), pod.host) for index, pod in enumerate(instance.running_pods)
+    ]
 
 
-def _standing_pod(index: int, pod: Standing) -> Pod:
+def _standing_pod(index: int, pod: RunningPod) -> Pod:
     body: dict[str, Any] = {
         "numa": [zone for zone, _, _ in pod.shares],
         "gpus": list(pod.indices),

@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
-from tests.unit.scheduler.plugins.numa.instances import GIB, Host, Instance, Member, room_of
+from tests.unit.scheduler.plugins.numa.instances import (
+    GIB,
+    Host,
+    Instance,
+    Member,
+    free_capacity_of,
+)
 
 AMOUNTS: Final = ("cpu", "memory", "gpus")
 
@@ -59,15 +65,15 @@ def _whole(instance: Instance, plan: Sequence[Row]) -> Iterator[str]:
 
 def _on_host(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
     for name in AMOUNTS:
-        room = sum(getattr(zone, name) for zone in host.zones)
-        held = sum(getattr(pod, name) for pod in instance.standing if pod.host == host.name)
+        capacity = sum(getattr(zone, name) for zone in host.zones)
+        held = sum(getattr(pod, name) for pod in instance.running_pods if pod.host == host.name)
         asked = sum(getattr(member, name) for member, _ in rows)
-        if asked and held + asked > room:
-            yield f"{held + asked} of {room} {name} are held"
+        if asked and held + asked > capacity:
+            yield f"{held + asked} of {capacity} {name} are held"
     for member, body in rows:
         yield from _own_policy(host, member, body)
     yield from _gpus(instance, host, rows)
-    yield from _rooms(instance, host, rows)
+    yield from _capacities(instance, host, rows)
     yield from _company(instance, host, rows)
 
 
@@ -92,7 +98,7 @@ def _own_policy(host: Host, member: Member, body: Mapping[str, Any]) -> Iterator
 
 def _gpus(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
     held = Counter(
-        index for pod in instance.standing if pod.host == host.name for index in pod.indices
+        index for pod in instance.running_pods if pod.host == host.name for index in pod.indices
     )
     held.update(index for _, body in rows for index in body.get("gpus", []))
     if twice := sorted(index for index, count in held.items() if count > 1):
@@ -101,10 +107,10 @@ def _gpus(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
         yield f"GPUs {unknown} do not exist"
 
 
-def _rooms(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
+def _capacities(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
     """No NUMA node gives more than it has left for certain."""
     for zone in range(len(host.zones)):
-        room, _ = room_of(host, instance.standing, zone)
+        capacity, _ = free_capacity_of(host, instance.running_pods, zone)
         for name, unit in (("cpu", 1000), ("memory", GIB)):
             held = sum(
                 share
@@ -112,14 +118,14 @@ def _rooms(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
                 for place, share in zip(body.get("numa", []), body.get(name, []), strict=True)
                 if place == zone
             )
-            if held > getattr(room, name) * unit:
-                yield f"NUMA node {zone} gives {held / unit:g} {name} of {getattr(room, name)}"
+            if held > getattr(capacity, name) * unit:
+                yield f"NUMA node {zone} gives {held / unit:g} {name} of {getattr(capacity, name)}"
 
 
 def _company(instance: Instance, host: Host, rows: Placed) -> Iterator[str]:
     """Who shares NUMA nodes with whom."""
     tenants: dict[int, list[tuple[str, bool]]] = {}
-    for pod in instance.standing:
+    for pod in instance.running_pods:
         for zone in pod.zones if pod.host == host.name else ():
             tenants.setdefault(zone, []).append(("a standing pod", pod.isolated))
     bound_members: Counter[int] = Counter()

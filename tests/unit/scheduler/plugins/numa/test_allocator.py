@@ -92,25 +92,25 @@ def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
             [taken(0, 2000), taken(1, 2000)],
             HostRequest(cpu=3000, policy="restricted"),
             NumaMisfit(TOO_WIDE),
-            id="restricted does not span for want of room",
+            id="restricted does not span for want of capacity",
         ),
         pytest.param(
             [taken(0, 2000), taken(1, 2000)],
             HostRequest(cpu=3000, policy="best-effort"),
             Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
-            id="best-effort spans when one has no room",
+            id="best-effort spans when one is full",
         ),
         pytest.param(
             [taken(0, 2000)],
             HostRequest(cpu=1000, policy="isolated"),
             Assignment((NumaShare(1, 1000),), isolated=True),
-            id="isolated takes what nobody shares",
+            id="isolated takes a NUMA node without pods",
         ),
         pytest.param(
             [taken(0, 1), taken(1, 1)],
             HostRequest(cpu=1000, policy="isolated"),
             NumaMisfit(NONE_UNSHARED),
-            id="isolated refuses to share",
+            id="isolated does not share",
         ),
         pytest.param(
             [taken(0, 1000, isolated=True)],
@@ -122,13 +122,13 @@ def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
             [taken(0, 1000, isolated=True)],
             HostRequest(cpu=5000),
             NumaMisfit(HELD_BY_ISOLATED),
-            id="nobody floats over an isolated NUMA node",
+            id="no pod floats over an isolated NUMA node",
         ),
         pytest.param(
             [taken(1, 3000)],
             HostRequest(cpu=2000, avoid=(0,)),
             NumaMisfit(AVOIDED),
-            id="nobody floats over a NUMA node that it avoids",
+            id="no pod floats over a NUMA node that it avoids",
         ),
         pytest.param(
             [taken(0, gpus=(0,), isolated=True)],
@@ -140,7 +140,7 @@ def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
             [PodUsage(0, 0, 1, Assignment((), (0,)))],
             HostRequest(cpu=1000, policy="isolated"),
             Assignment((NumaShare(1, 1000),), isolated=True),
-            id="who holds a GPU shares its NUMA node",
+            id="a pod with a GPU is on the NUMA node of the GPU",
         ),
         pytest.param(
             [taken(0, 3000), taken(1, 3000)],
@@ -170,7 +170,7 @@ def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
             [floating(gpus=1)],
             HostRequest(gpus=2, policy="single-numa"),
             NumaMisfit(vocabulary.NO_SINGLE_NUMA_NODE),
-            id="a GPU taken by a stranger may be any",
+            id="a floating GPU may be any",
         ),
         pytest.param(
             [taken(0, gpus=(0,)), taken(1, gpus=(2,))],
@@ -183,9 +183,9 @@ def floating(cpu: int = 0, gpus: int = 0) -> PodUsage:
 def test_choices(
     claims: list[PodUsage], host_request: HostRequest, want: Assignment | NumaMisfit
 ) -> None:
-    layout = HostUsage.of(TWO, tuple(claims))
-    before = layout.state()
-    assert (choose(layout, host_request), layout.state()) == (want, before)
+    host_usage = HostUsage.of(TWO, tuple(claims))
+    before = host_usage.state()
+    assert (choose(host_usage, host_request), host_usage.state()) == (want, before)
 
 
 PAGES = "hugepages-2Mi"
@@ -257,7 +257,7 @@ def test_huge_pages(
     assert choose(HostUsage.of(topology, tuple(claims)), host_request) == want
 
 
-def test_books_are_exact_even_where_claims_overlap() -> None:
+def test_usage_is_exact_even_where_pods_overlap() -> None:
     claims = [
         taken(0, 1000, gpus=(0, 1)),
         taken(0, 500, gpus=(1,)),
@@ -265,14 +265,14 @@ def test_books_are_exact_even_where_claims_overlap() -> None:
         floating(300, gpus=1),
         taken(1, 100, isolated=True),
     ]
-    layout = HostUsage(TWO)
-    states = [layout.state()]
+    host_usage = HostUsage(TWO)
+    states = [host_usage.state()]
     for claim in claims:
-        layout.charge(claim)
-        states.append(layout.state())
+        host_usage.charge(claim)
+        states.append(host_usage.state())
     for claim in claims:
-        layout.uncharge(claim)
-    assert (layout.state(), len({str(state) for state in states})) == (states[0], len(states))
+        host_usage.uncharge(claim)
+    assert (host_usage.state(), len({str(state) for state in states})) == (states[0], len(states))
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,9 @@ def test_an_assignment_reads_back_as_it_was_written(value: Assignment) -> None:
         pytest.param(
             '{"numa":[0],"hugepages":{"hugepages-1Gi":[]}}', None, id="too few huge pages"
         ),
-        pytest.param('{"numa":[0],"hugepages":{"gold":[1]}}', None, id="huge pages of a stranger"),
+        pytest.param(
+            '{"numa":[0],"hugepages":{"gold":[1]}}', None, id="huge pages of an unknown size"
+        ),
     ],
 )
 def test_foreign_assignments(text: str | None, want: Any) -> None:

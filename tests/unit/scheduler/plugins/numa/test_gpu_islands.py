@@ -29,7 +29,7 @@ def free_but(*held: int) -> list[int]:
             free_but(4),
             1,
             GpuPick(0, 1, 2, 2, (5,)),
-            id="one goes where one is gone already",
+            id="one GPU from an island that is in use",
         ),
         pytest.param(
             EIGHT,
@@ -81,7 +81,7 @@ def free_but(*held: int) -> list[int]:
             [0, 2],
             1,
             GpuPick(3, 1, 0, 1, (0,)),
-            id="where nothing is said the lowest",
+            id="without groups the lowest",
         ),
     ],
 )
@@ -89,7 +89,7 @@ def test_picks(gpus: tuple[Gpu, ...], free: list[int], count: int, want: GpuPick
     assert pick(levels_of(gpus), count, usable=free, free=set(free)) == want
 
 
-def test_a_stranger_may_hold_any_gpu() -> None:
+def test_a_floating_gpu_may_be_any() -> None:
     found = pick(levels_of(EIGHT), 4, usable=range(8), free=set(range(8)), floating=1)
     assert found == GpuPick(3, 1, 0, 4, (0, 1, 2, 3))
 
@@ -155,7 +155,7 @@ def holding(*gpus: int) -> PodUsage:
             HostRequest(gpus=2),
             0,
             NO_ASSIGNMENT,
-            id="one of the last two is a stranger's",
+            id="one of the last two is floating",
         ),
         pytest.param(
             ALONE,

@@ -1,4 +1,4 @@
-"""Which host takes a GPU pod: islands stay whole, and no GPU is left that nobody can use."""
+"""Hosts for GPU pods: islands stay whole, and no GPU is stranded."""
 
 from dataclasses import replace
 from itertools import permutations

@@ -93,13 +93,15 @@ def test_the_same_as_one_host_after_the_other(
         prefer=prefer,
     )
     found = host_score.scores(NumaTable(Rows(len(hosts)), layouts), host_request)
-    for row, layout in enumerate(layouts.values()):
+    for row, host_usage in enumerate(layouts.values()):
         able = [
             zone.id
-            for zone in layout.topology.zones
+            for zone in host_usage.topology.zones
             if zone.cpu >= host_request.cpu and zone.memory >= host_request.memory
         ]
-        want = max((numa_score.score(layout, host_request, (zone,)) for zone in able), default=0.0)
+        want = max(
+            (numa_score.score(host_usage, host_request, (zone,)) for zone in able), default=0.0
+        )
         assert found[row] == pytest.approx(want, abs=1e-5)
 
 

@@ -1,5 +1,5 @@
 """
-Whatever comes, goes and crashes: nothing inside a host is given twice, and a restart knows it all.
+Random histories with restarts: nothing inside a host is assigned twice, and a restart rebuilds all.
 
     arrive ──▶ plan, checked by hand ──▶ assumed ──▶ finished or deleted
                                             │
@@ -41,7 +41,7 @@ from tests.unit.scheduler.plugins.numa.instances import (
     Host,
     Instance,
     Member,
-    Standing,
+    RunningPod,
     Zone,
 )
 from tests.unit.scheduler.plugins.numa.invariants import faults
@@ -102,10 +102,10 @@ class Live:
     def text(self) -> str:
         return str(self.obj["metadata"]["annotations"].get(ASSIGNED, ""))
 
-    def standing(self) -> Standing:
+    def running_pods(self) -> RunningPod:
         body = json.loads(self.text or "{}")
         table = (body.get("numa", []), body.get("cpu", []), body.get("memory", []))
-        return Standing(
+        return RunningPod(
             self.host,
             self.member.cpu,
             self.member.memory,
@@ -172,16 +172,16 @@ class Hosts(RuleBasedStateMachine):
         self._gone(data.draw(st.sampled_from(sorted(self.live))), finished=finished)
 
     @rule(data=st.data(), cpu=st.integers(1, 2), gpus=st.integers(0, 1))
-    def a_stranger_is_bound(self, data: st.DataObject, cpu: int, gpus: int) -> None:
+    def a_pod_of_another_scheduler_is_bound(self, data: st.DataObject, cpu: int, gpus: int) -> None:
         """By another scheduler, which keeps to the host's amounts and knows no NUMA nodes."""
         host = data.draw(st.sampled_from(self.hosts))
         here = [one.member for one in self.live.values() if one.host == host.name]
-        room = {
+        capacity = {
             name: sum(getattr(zone, name) for zone in host.zones)
             - sum(getattr(member, name) for member in here)
             for name in ("cpu", "memory", "gpus")
         }
-        if room["cpu"] < cpu or room["memory"] < 1 or room["gpus"] < gpus:
+        if capacity["cpu"] < cpu or capacity["memory"] < 1 or capacity["gpus"] < gpus:
             return
         self.number += 1
         member = Member(f"s{self.number}", cpu, 1, gpus)
@@ -203,7 +203,7 @@ class Hosts(RuleBasedStateMachine):
     # --- what always holds ---
 
     @invariant()
-    def a_new_process_would_build_the_same_books(self) -> None:
+    def a_new_process_would_build_the_same_state(self) -> None:
         reborn = self._reborn()
         assert reborn.snapshot.state() == self.cache.snapshot.state()
         for name in self.gangs:
@@ -211,7 +211,7 @@ class Hosts(RuleBasedStateMachine):
             assert reborn.bound(key) == self.cache.bound(key)
 
     @invariant()
-    def gangs_are_as_they_asked(self) -> None:
+    def gangs_are_as_they_requested(self) -> None:
         for name, gang in self.gangs.items():
             mine = [one for one in self.live.values() if one.gang == name]
             rows = [(one.member.name, one.host, one.text) for one in mine]
@@ -237,7 +237,7 @@ class Hosts(RuleBasedStateMachine):
         instance = replace(
             wish,
             hosts=tuple(self.hosts),
-            standing=tuple(one.standing() for one in self.live.values()),
+            running_pods=tuple(one.running_pods() for one in self.live.values()),
             members=tuple(members),
             need=unit.need,
         )

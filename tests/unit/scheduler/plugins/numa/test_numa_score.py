@@ -18,7 +18,7 @@ FAR = Topology(
 )
 
 
-def mate(zone: int) -> PodUsage:
+def member(zone: int) -> PodUsage:
     return PodUsage(0, 0, 0, Assignment((NumaShare(zone),)), gang="g")
 
 
@@ -95,22 +95,22 @@ def mate(zone: int) -> PodUsage:
             id="half the bandwidth counts half",
         ),
         pytest.param(
-            PLAIN, [mate(0)], HostRequest(cpu=6000), (0,), 40 + 22.5 + 15, id="beside a mate"
+            PLAIN, [member(0)], HostRequest(cpu=6000), (0,), 40 + 22.5 + 15, id="beside a member"
         ),
         pytest.param(
-            PLAIN, [mate(0)], HostRequest(cpu=6000), (1,), 40 + 22.5 + 3, id="away from a mate"
+            PLAIN, [member(0)], HostRequest(cpu=6000), (1,), 40 + 22.5 + 3, id="away from a member"
         ),
         pytest.param(
             PLAIN,
-            [mate(0), mate(0)],
+            [member(0), member(0)],
             HostRequest(cpu=6000, spread="balanced"),
             (0,),
             40 + 22.5 + 9,
-            id="balanced beside two mates",
+            id="balanced beside two members",
         ),
         pytest.param(
             PLAIN,
-            [mate(0)],
+            [member(0)],
             HostRequest(cpu=6000, spread="isolated"),
             (0,),
             40 + 22.5,
@@ -126,5 +126,5 @@ def test_scores(
     zones: tuple[int, ...],
     want: float,
 ) -> None:
-    layout = HostUsage.of(topology, tuple(claims))
-    assert score(layout, host_request, zones, "g") == pytest.approx(want, abs=1e-5)
+    host_usage = HostUsage.of(topology, tuple(claims))
+    assert score(host_usage, host_request, zones, "g") == pytest.approx(want, abs=1e-5)

@@ -26,7 +26,7 @@ def a_host(name: str, topology: Topology | None) -> Node:
     return replace(a_node(name, cpu="64", memory="640Gi"), topology=topology)
 
 
-def a_guest(name: str, host_request: HostRequest, where: Assignment = NO_ASSIGNMENT) -> Pod:
+def a_placed_pod(name: str, host_request: HostRequest, where: Assignment = NO_ASSIGNMENT) -> Pod:
     return Pod(
         PodKey("ns", name),
         name,
@@ -40,7 +40,9 @@ def a_guest(name: str, host_request: HostRequest, where: Assignment = NO_ASSIGNM
     [
         pytest.param(HostRequest(cpu=1000, policy="single-numa"), 6, id="by CPU"),
         pytest.param(
-            HostRequest(cpu=3000, policy="single-numa"), 1, id="what remains on two is no room"
+            HostRequest(cpu=3000, policy="single-numa"),
+            1,
+            id="the rest of two NUMA nodes does not add up",
         ),
         pytest.param(HostRequest(cpu=1000, gpus=1, policy="single-numa"), 2, id="by GPUs"),
         pytest.param(HostRequest(cpu=1000, policy="single-numa", avoid=(0,)), 2, id="ids to avoid"),
@@ -88,7 +90,10 @@ def test_bounds(host_request: HostRequest, want: int) -> None:
             "restricted", HostRequest(cpu=5000, gpus=1, guaranteed=True), 0, id="two and one"
         ),
         pytest.param(
-            "none", HostRequest(cpu=5000, gpus=1, guaranteed=True), ANY, id="nobody is refused"
+            "none",
+            HostRequest(cpu=5000, gpus=1, guaranteed=True),
+            ANY,
+            id="policy none rejects no pod",
         ),
     ],
 )
@@ -97,13 +102,13 @@ def test_bounds_of_the_topology_manager(policy: str, host_request: HostRequest, 
     assert int(snapshot.numa.numa_table.most(host_request)[0]) == want
 
 
-def test_bounds_follow_what_comes_and_goes() -> None:
+def test_bounds_follow_charged_pods_and_changed_hosts() -> None:
     snapshot, host_request = (
         Snapshot.of([a_host("a", TWO)]),
         HostRequest(cpu=2000, policy="single-numa"),
     )
-    known = a_guest("k", HostRequest(cpu=3000), Assignment((NumaShare(0, 3000),)))
-    stranger = a_guest("s", HostRequest(cpu=1000))
+    known = a_placed_pod("k", HostRequest(cpu=3000), Assignment((NumaShare(0, 3000),)))
+    stranger = a_placed_pod("s", HostRequest(cpu=1000))
     found = [int(snapshot.numa.numa_table.most(host_request)[0])]
     for step in (
         lambda: snapshot.charge(known, "a", known.assignment or NO_ASSIGNMENT),
@@ -151,16 +156,18 @@ def test_a_bound_is_never_below_the_truth(
     host: Topology, others: list[HostRequest], host_request: HostRequest
 ) -> None:
     snapshot = Snapshot.of([a_host("a", host)])
-    layout = snapshot.host_usage["a"]
+    host_usage = snapshot.host_usage["a"]
     for index, other in enumerate(others):
-        found = choose(layout, other)
+        found = choose(host_usage, other)
         if isinstance(found, Assignment):
-            snapshot.charge(a_guest(f"o{index}", other), "a", found)
+            snapshot.charge(a_placed_pod(f"o{index}", other), "a", found)
     by_amount = 40
-    if layout.gpus and host_request.gpus:  # the resource filter counts the host's GPUs
-        by_amount = max(0, len(layout.free_gpus) - layout.floating_gpus) // host_request.gpus
+    if host_usage.gpus and host_request.gpus:  # the resource filter counts the host's GPUs
+        by_amount = (
+            max(0, len(host_usage.free_gpus) - host_usage.floating_gpus) // host_request.gpus
+        )
     bound = int(snapshot.numa.numa_table.most(host_request)[0])
-    count = filled(layout, host_request)
+    count = filled(host_usage, host_request)
     assert bound >= count
     if host_request.policy == "single-numa" and not host_request.apart and host.manager is None:
         assert min(bound, by_amount, 40) == count
@@ -168,13 +175,13 @@ def test_a_bound_is_never_below_the_truth(
         assert bound == ANY
 
 
-def filled(layout: HostUsage, host_request: HostRequest) -> int:
+def filled(host_usage: HostUsage, host_request: HostRequest) -> int:
     """Pods of one gang placed one after the other, up to 40."""
     for count in range(40):
-        found = choose(layout, host_request, gang="g")
+        found = choose(host_usage, host_request, gang="g")
         if isinstance(found, NumaMisfit):
             return count
-        layout.charge(
+        host_usage.charge(
             PodUsage(
                 host_request.cpu,
                 host_request.memory,
@@ -218,6 +225,6 @@ def filled(layout: HostUsage, host_request: HostRequest) -> int:
 )
 def test_shortage(held: Assignment, host_request: HostRequest, want: str) -> None:
     cpu, memory = (sum(getattr(share, name) for share in held.shares) for name in ("cpu", "memory"))
-    there = a_guest("t", HostRequest(cpu=cpu, memory=memory), held)
+    there = a_placed_pod("t", HostRequest(cpu=cpu, memory=memory), held)
     snapshot = Snapshot.of([a_host("a", TWO)], [(there, "a")])
     assert snapshot.numa.numa_table.shortage(host_request, snapshot.table.alive) == want

@@ -22,7 +22,7 @@ LEAST = 0.98  # of the instances that have a placement
 def planned(instance: instances.Instance) -> list[invariants.Row] | None:
     """(member, host, annotation) of the scheduler's plan; None: it says that none fits."""
     (unit,) = units(instances.gang(instance))
-    snapshot = Snapshot.of(instances.nodes(instance), instances.standing(instance))
+    snapshot = Snapshot.of(instances.nodes(instance), instances.running_pods(instance))
     plan = planner.plan(unit, snapshot)
     if not isinstance(plan, Placed):
         return None

@@ -20,13 +20,13 @@ POLICIES = ("none", *vocabulary.NUMA_POLICIES)
 
 
 @dataclass(frozen=True)
-class Guest:
-    """A pod before a host: what it asks, and its gang."""
+class PodRequest:
+    """What a pod requests of a host, and its gang."""
 
     host_request: HostRequest
     gang: str | None
 
-    def claim(self, assignment: Assignment) -> PodUsage:
+    def usage(self, assignment: Assignment) -> PodUsage:
         host_request = self.host_request
         return PodUsage(
             host_request.cpu,
@@ -65,10 +65,10 @@ def hosts(draw: st.DrawFn) -> Topology:
 
 
 @st.composite
-def guests(draw: st.DrawFn) -> Guest:
+def pod_requests(draw: st.DrawFn) -> PodRequest:
     gang = draw(st.sampled_from([None, "g", "h"]))
     pages = draw(st.integers(0, 3))
-    return Guest(
+    return PodRequest(
         HostRequest(
             cpu=draw(st.sampled_from([500, 1000, 2000, 3000])),
             memory=draw(st.integers(0, 12)),
@@ -86,35 +86,40 @@ def guests(draw: st.DrawFn) -> Guest:
     )
 
 
-Held = list[tuple[Guest, Assignment]]
+Held = list[tuple[PodRequest, Assignment]]
 
 
 @MANY
-@given(hosts(), st.lists(st.tuples(guests(), st.booleans()), max_size=10))
-def test_a_host_is_never_given_away_twice(host: Topology, steps: list[tuple[Guest, bool]]) -> None:
-    layout = HostUsage(host)
+@given(hosts(), st.lists(st.tuples(pod_requests(), st.booleans()), max_size=10))
+def test_a_host_is_never_given_away_twice(
+    host: Topology, steps: list[tuple[PodRequest, bool]]
+) -> None:
+    host_usage = HostUsage(host)
     held: Held = []
-    for guest, goes in steps:
-        before = layout.state()
-        found = choose(layout, guest.host_request, gang=guest.gang)
-        assert (layout.state(), choose(layout, guest.host_request, gang=guest.gang)) == (
+    for pod, ends in steps:
+        before = host_usage.state()
+        found = choose(host_usage, pod.host_request, gang=pod.gang)
+        assert (
+            host_usage.state(),
+            choose(host_usage, pod.host_request, gang=pod.gang),
+        ) == (
             before,
             found,
         )
         if isinstance(found, NumaMisfit):
             continue
         assert parse(found.render()) == found
-        layout.charge(guest.claim(found))
-        layout.uncharge(guest.claim(found))
-        assert layout.state() == before
-        layout.charge(guest.claim(found))
-        held.append((guest, found))
+        host_usage.charge(pod.usage(found))
+        host_usage.uncharge(pod.usage(found))
+        assert host_usage.state() == before
+        host_usage.charge(pod.usage(found))
+        held.append((pod, found))
         check(host, held)
-        if goes:
+        if ends:
             gone, where = held.pop(0)
-            layout.uncharge(gone.claim(where))
-    recount = HostUsage.of(host, tuple(guest.claim(where) for guest, where in reversed(held)))
-    assert recount.state() == layout.state()
+            host_usage.uncharge(gone.usage(where))
+    recount = HostUsage.of(host, tuple(pod.usage(where) for pod, where in reversed(held)))
+    assert recount.state() == host_usage.state()
 
 
 def check(host: Topology, held: Held) -> None:
@@ -122,11 +127,11 @@ def check(host: Topology, held: Held) -> None:
     sizes = {zone.id: zone for zone in host.zones}
     places = {gpu.index: gpu.zone for gpu in host.gpus}
     used: Counter[tuple[int, str]] = Counter()
-    dwellers: dict[int, list[Guest]] = {}
+    pods_on: dict[int, list[PodRequest]] = {}
     gpus = [index for _, where in held for index in where.gpus]
     assert len(gpus) == len(set(gpus))
-    for guest, where in held:
-        host_request = guest.host_request
+    for pod, where in held:
+        host_request = pod.host_request
         assert not set(where.numa) & set(host_request.avoid)
         if host_request.strict:
             assert len(where.numa) == 1 or host_request.policy != "single-numa"
@@ -140,114 +145,120 @@ def check(host: Topology, held: Held) -> None:
             used[share.zone, "memory"] += share.memory
             used.update({(share.zone, name): count for name, count in share.hugepages})
         for home in homes:
-            dwellers.setdefault(home or 0, []).append(guest)
+            pods_on.setdefault(home or 0, []).append(pod)
     for (zone, name), count in used.items():
         size = sizes[zone]
         amounts = {"cpu": size.cpu, "memory": size.memory, **dict(size.hugepages)}
         assert count <= amounts.get(name, 0)
-    for here in dwellers.values():
+    for here in pods_on.values():
         check_neighbours(here)
 
 
-def check_neighbours(here: list[Guest]) -> None:
-    assert len(here) == 1 or not any(guest.host_request.isolated for guest in here)
+def check_neighbours(here: list[PodRequest]) -> None:
+    assert len(here) == 1 or not any(pod.host_request.isolated for pod in here)
     for one, other in combinations(here, 2):
         bound_members = one.gang is not None and one.gang == other.gang
         assert not (bound_members and (one.host_request.apart or other.host_request.apart))
 
 
 @MANY
-@given(hosts(), st.lists(guests(), max_size=4), guests())
-def test_a_strict_pod_is_refused_only_where_nothing_would_do(
-    host: Topology, others: list[Guest], guest: Guest
+@given(hosts(), st.lists(pod_requests(), max_size=4), pod_requests())
+def test_a_strict_pod_is_rejected_only_where_no_numa_nodes_fit(
+    host: Topology, others: list[PodRequest], pod: PodRequest
 ) -> None:
-    layout = HostUsage(host)
+    host_usage = HostUsage(host)
     for other in others:
-        found = choose(layout, other.host_request, gang=other.gang)
+        found = choose(host_usage, other.host_request, gang=other.gang)
         if isinstance(found, Assignment):
-            layout.charge(other.claim(found))
-    if guest.host_request.strict:
-        found = choose(layout, guest.host_request, gang=guest.gang)
-        assert isinstance(found, Assignment) == could(layout, guest)
+            host_usage.charge(other.usage(found))
+    if pod.host_request.strict:
+        found = choose(host_usage, pod.host_request, gang=pod.gang)
+        assert isinstance(found, Assignment) == could(host_usage, pod)
 
 
-def could(layout: HostUsage, guest: Guest) -> bool:
+def could(host_usage: HostUsage, pod: PodRequest) -> bool:
     """Every set of NUMA nodes tried, amount by amount."""
-    host_request, zones = guest.host_request, layout.topology.zones
-    if host_request.apart and layout.unlocated_members.get(guest.gang):
+    host_request, zones = pod.host_request, host_usage.topology.zones
+    if host_request.apart and host_usage.unlocated_members.get(pod.gang):
         return False
     groups = [
         set(group)
         for count in range(1, len(zones) + 1)
         for group in combinations(range(len(zones)), count)
     ]
-    least = min((len(g) for g in groups if enough(layout, guest, g, empty=True)), default=None)
+    least = min((len(g) for g in groups if enough(host_usage, pod, g, empty=True)), default=None)
     width = 1 if host_request.policy == "single-numa" else least
     return any(
         len(group) == width
-        and all(is_open(layout, guest, zone) for zone in group)
-        and enough(layout, guest, group, empty=False)
+        and all(is_open(host_usage, pod, zone) for zone in group)
+        and enough(host_usage, pod, group, empty=False)
         for group in groups
     )
 
 
-def is_open(layout: HostUsage, guest: Guest, zone: int) -> bool:
-    room, gang = layout.numa_nodes[zone], guest.gang
+def is_open(host_usage: HostUsage, pod: PodRequest, zone: int) -> bool:
+    capacity, gang = host_usage.numa_nodes[zone], pod.gang
     if (
-        zone in guest.host_request.avoid
-        or room.isolated
-        or (guest.host_request.isolated and room.pods)
+        zone in pod.host_request.avoid
+        or capacity.isolated
+        or (pod.host_request.isolated and capacity.pods)
     ):
         return False
-    return not (room.apart.get(gang) or (guest.host_request.apart and room.members.get(gang)))
+    return not (capacity.apart.get(gang) or (pod.host_request.apart and capacity.members.get(gang)))
 
 
-def enough(layout: HostUsage, guest: Guest, group: set[int], *, empty: bool) -> bool:
+def enough(host_usage: HostUsage, pod: PodRequest, group: set[int], *, empty: bool) -> bool:
     """By amounts; what floats may sit on each of the NUMA nodes."""
-    host_request = guest.host_request
-    rooms = [layout.numa_nodes[zone] for zone in group]
-    sizes = [layout.zones[zone] for zone in group]
+    host_request = pod.host_request
+    rooms = [host_usage.numa_nodes[zone] for zone in group]
+    sizes = [host_usage.zones[zone] for zone in group]
 
     def total(free: list[int], floating: int) -> int:
         return sum(max(0, count - floating) for count in free)
 
-    cpu = [z.cpu for z in sizes] if empty else [room.cpu for room in rooms]
-    memory = [z.memory for z in sizes] if empty else [room.memory for room in rooms]
+    cpu = [z.cpu for z in sizes] if empty else [capacity.cpu for capacity in rooms]
+    memory = [z.memory for z in sizes] if empty else [capacity.memory for capacity in rooms]
     drift = (
-        (0, 0, 0) if empty else (layout.floating_cpu, layout.floating_memory, layout.floating_gpus)
+        (0, 0, 0)
+        if empty
+        else (host_usage.floating_cpu, host_usage.floating_memory, host_usage.floating_gpus)
     )
     if total(cpu, drift[0]) < host_request.cpu:
         return False
     if "memory" in host_request.aligned and total(memory, drift[1]) < host_request.memory:
         return False
     pages = dict(host_request.hugepages).get(PAGES, 0)
-    if pages and PAGES in host_request.aligned and PAGES in layout.located_hugepages:
+    if pages and PAGES in host_request.aligned and PAGES in host_usage.located_hugepages:
         rows = (
             [dict(z.hugepages)[PAGES] for z in sizes]
             if empty
-            else [room.hugepages[PAGES] - layout.floating_hugepages.get(PAGES, 0) for room in rooms]
+            else [
+                capacity.hugepages[PAGES] - host_usage.floating_hugepages.get(PAGES, 0)
+                for capacity in rooms
+            ]
         )
         if total(rows, 0) < pages:
             return False
-    return enough_gpus(layout, guest, group, drift[2], empty=empty)
+    return enough_gpus(host_usage, pod, group, drift[2], empty=empty)
 
 
 def enough_gpus(
-    layout: HostUsage, guest: Guest, group: set[int], floating: int, *, empty: bool
+    host_usage: HostUsage, pod: PodRequest, group: set[int], floating: int, *, empty: bool
 ) -> bool:
-    host_request = guest.host_request
+    host_request = pod.host_request
     if not host_request.gpus:
         return True
     if "gpu" in host_request.aligned:
         counts: Counter[int | None] = Counter(
-            layout.gpu_zone[index] for index in (layout.gpus if empty else layout.free_gpus)
+            host_usage.gpu_zone[index]
+            for index in (host_usage.gpus if empty else host_usage.free_gpus)
         )
         return sum(max(0, counts[zone] - floating) for zone in group) >= host_request.gpus
-    if empty or not layout.gpus:
+    if empty or not host_usage.gpus:
         return True
     anywhere = [
         index
-        for index in layout.free_gpus
-        if (zone := layout.gpu_zone[index]) is None or is_open(layout, guest, zone)
+        for index in host_usage.free_gpus
+        if (zone := host_usage.gpu_zone[index]) is None or is_open(host_usage, pod, zone)
     ]
     return len(anywhere) - floating >= host_request.gpus

@@ -115,19 +115,21 @@ def held(name: str, zone: int | None, spread: str = "packed", gang: str = "g") -
 @pytest.mark.parametrize(
     ("there", "spread", "want"),
     [
-        pytest.param(held("g-9", 1), "packed", "b[1]", id="packed beside a mate"),
+        pytest.param(held("g-9", 1), "packed", "b[1]", id="packed beside a member"),
         pytest.param(held("g-9", 1), "balanced", "b[0]", id="balanced away from it"),
         pytest.param(held("g-9", 0), "isolated", "b[1]", id="isolated away from it"),
         pytest.param(
-            held("g-9", 0, "isolated"), "packed", "b[1]", id="a mate that wants to be apart"
+            held("g-9", 0, "isolated"), "packed", "b[1]", id="a member that must be alone"
         ),
-        pytest.param(held("h-9", 1, gang="h"), "isolated", "b[1]", id="a stranger is no mate"),
+        pytest.param(
+            held("h-9", 1, gang="h"), "isolated", "b[1]", id="a pod of another gang is no member"
+        ),
         pytest.param(
             held("g-9", None),
             "isolated",
             "0/1 nodes are available: 1 node(s) had no NUMA node with capacity and without another "
             "member of the pod group. waiting for pod group g: 1/2 members fit",
-            id="a mate whose place is unknown may be anywhere",
+            id="a member at an unknown place may be anywhere",
         ),
     ],
 )

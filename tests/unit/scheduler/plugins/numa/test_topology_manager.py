@@ -17,7 +17,7 @@ def host(policy: str, scope: str = "container", gpus: tuple[Gpu, ...] = GPUS) ->
     return Topology(zones, gpus, manager=TopologyManager(policy, scope))
 
 
-def refused(policy: str, scope: str = "container") -> NumaMisfit:
+def rejected(policy: str, scope: str = "container") -> NumaMisfit:
     return NumaMisfit(f"{topology_manager.REJECTED}: policy {policy}, scope {scope}")
 
 
@@ -36,20 +36,20 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
             [taken(0, 2000), taken(1, 2000)],
             HostRequest(cpu=3000, guaranteed=True),
             Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
-            id="policy none refuses nobody",
+            id="policy none rejects no pod",
         ),
         pytest.param(
             host("best-effort"),
             [taken(0, 2000), taken(1, 2000)],
             HostRequest(cpu=3000, guaranteed=True),
             Assignment((NumaShare(0, 2000), NumaShare(1, 1000))),
-            id="best-effort refuses nobody",
+            id="best-effort rejects no pod",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, 2000), taken(1, 2000)],
             HostRequest(cpu=3000, guaranteed=True),
-            refused("single-numa-node"),
+            rejected("single-numa-node"),
             id="exclusive CPUs on two NUMA nodes",
         ),
         pytest.param(
@@ -70,22 +70,22 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
             host("single-numa-node"),
             [taken(0, 0, 60), taken(1, 0, 60)],
             HostRequest(cpu=500, memory=50, guaranteed=True),
-            refused("single-numa-node"),
+            rejected("single-numa-node"),
             id="memory of a guaranteed pod on two NUMA nodes",
         ),
         pytest.param(
             host("single-numa-node"),
             [taken(0, gpus=(0,)), taken(1, gpus=(2,))],
             HostRequest(cpu=500, gpus=2),
-            refused("single-numa-node"),
-            id="GPUs on two NUMA nodes, whoever asks",
+            rejected("single-numa-node"),
+            id="GPUs on two NUMA nodes, for any pod",
         ),
         pytest.param(
             host("single-numa-node", gpus=()),
             [],
             HostRequest(cpu=500, gpus=2),
             Assignment((NumaShare(0, 500),)),
-            id="GPUs that are said to be nowhere give no hint",
+            id="GPUs of unknown NUMA nodes give no hint",
         ),
         pytest.param(
             host("restricted"),
@@ -98,21 +98,21 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
             host("restricted"),
             [taken(0, 2000), taken(1, 2000)],
             HostRequest(cpu=4000, guaranteed=True),
-            refused("restricted"),
-            id="restricted refuses two where an empty host would need one",
+            rejected("restricted"),
+            id="restricted rejects two where an empty host would need one",
         ),
         pytest.param(
             host("restricted"),
             [],
             HostRequest(cpu=6000, gpus=2, guaranteed=True),
-            refused("restricted"),
-            id="restricted refuses resources that need different numbers",
+            rejected("restricted"),
+            id="restricted rejects resources that need different numbers",
         ),
         pytest.param(
             host("single-numa-node", "pod"),
             [],
             HostRequest(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
-            refused("single-numa-node", "pod"),
+            rejected("single-numa-node", "pod"),
             id="scope pod aligns the sum",
         ),
         pytest.param(
@@ -126,8 +126,8 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
             host("single-numa-node"),
             [taken(1, 2000)],
             HostRequest(cpu=6000, memory=20, guaranteed=True, containers=TWICE),
-            refused("single-numa-node"),
-            id="the second container finds no room",
+            rejected("single-numa-node"),
+            id="the second container does not fit",
         ),
         pytest.param(
             host("single-numa-node"),
@@ -158,8 +158,8 @@ TWICE = (ContainerRequest(cpu=3000, memory=10), ContainerRequest(cpu=3000, memor
             host("restricted"),
             [PodUsage(3000, 0, 0, NO_ASSIGNMENT)],
             HostRequest(cpu=2000, guaranteed=True),
-            refused("restricted"),
-            id="a stranger may sit anywhere",
+            rejected("restricted"),
+            id="a floating pod may be anywhere",
         ),
     ],
 )

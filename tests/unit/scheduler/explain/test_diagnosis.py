@@ -78,7 +78,7 @@ SELECTED = "node(s) didn't match Pod's node affinity/selector"
                 None,
                 (),
             ),
-            id="a wish that is not supported",
+            id="an unsupported request",
         ),
     ],
 )

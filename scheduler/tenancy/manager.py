@@ -1,13 +1,13 @@
 """
-What is decided between tenants, as the cycle meets it: one place for quotas, room kept, evictions.
+The interface of tenancy to the cycle: it calls quota, preemption, backfill and reservations.
 
-    plan       within the quota, as if nothing were kept for the unit itself
-    misfit     somebody may have to go for it, or it is told when it can start
-    placed     what was kept for it is its own now
+    plan       a unit within its quota; its own reserved capacity counts as free
+    misfit     a unit did not fit: preempt for it, or reserve a start
+    placed     a unit has its nodes: its reservations end
     gone       a pod left its node
     tick       time passes
 
-Each part knows its own business; nothing is decided here.
+The parts decide.
 """
 
 from collections.abc import Iterable
@@ -107,7 +107,7 @@ class TenancyManager:
         )
 
     def _opened(self, nodes: Iterable[str]) -> None:
-        """Nothing is kept any more for a unit for which others went, of its quota either."""
+        """A preemptor's reserved capacity ends, and so does its reserved quota."""
         self._context.accounts.quota_changed()
         self._context.freed(nodes)
 
@@ -121,7 +121,7 @@ class TenancyManager:
             self._context.wake()
 
     def reservations_served(self, served: bool) -> None:
-        """Whether the API server has the kind in which room is written down."""
+        """Whether the API server has the kind ResourceReservation."""
         if self.reservations.enable(served):
             for gang in self._context.queue.led():
                 self._context.regrouped(gang)
@@ -229,14 +229,14 @@ class TenancyManager:
         return () if self.reserving is None else self.reserving.tenants.upcoming.reserved_from(pod)
 
     def misfit(self, unit: Unit) -> None:
-        # Nobody goes for a leader alone: it would wait on for room for its members.
+        # Preemption for a leader alone is useless: it waits for the capacity of its members.
         whole = self.reservations.with_placeholders(unit)
         if not self.preempting.preempt(whole):
             self.backfill.misfit(whole)
             self.wanting.misfit(whole)
 
     def placed(self, unit: Unit, plan: Placed | None = None) -> None:
-        """`plan`: what is being bound, where somebody does that."""
+        """`plan`: the pods that are being bound, if any."""
         self.preempting.placed(unit.key, plan.placements if plan is not None else ())
         self.backfill.placed(unit.key)
         self.wanting.placed(unit.key)
@@ -254,8 +254,8 @@ class TenancyManager:
     def gone(self, pod: Pod) -> None:
         self.preempting.gone(pod.uid)
         self.backfill.gone(pod)
-        # Two who share a node may have to wait for the victims of both, and no node calls them:
-        # what is kept for them is in their own way.
+        # Two preemptors on one node may need the victims of both. No node event activates them,
+        # because their own reserved capacity uses up what is freed.
         for key in self._reserved if len(self._reserved) else ():
             if any(one.node == pod.node for one in self._reserved.of(key)):
                 self._context.queue.retry(key, self._context.now())

@@ -102,7 +102,9 @@ def complete(wanted: JsonDict, existing: JsonDict | None, authority: bytes) -> J
         for webhook in wanted["webhooks"]
     ]
     for webhook in webhooks:
-        added = _registered_rules(existing) if webhook["name"] == registration.POLICY_WEBHOOK else None
+        added = (
+            _registered_rules(existing) if webhook["name"] == registration.POLICY_WEBHOOK else None
+        )
         if added:
             own = sending.rows_of(webhook["rules"])
             webhook["rules"] = sending.rules(own | sending.rows_of(added))

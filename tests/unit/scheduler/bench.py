@@ -22,7 +22,7 @@ from scheduler.scheduler import Scheduler
 from scheduler.tenancy.preemption.executor import Evictor
 from scheduler.tenancy.reservation.writer import ReservationClient, ReservationWriter
 from tests.unit.scheduler.builders import a_node, pod_json
-from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.fake_api import FakeApiServer
 
 NAME = "kubenexus-scheduler"
 
@@ -36,18 +36,18 @@ def an_owner(uid: str = "job-1", kind: str = "Job") -> dict[str, Any]:
 
 
 class Bench:
-    """A scheduler on a table: watches are moved by hand, everything told is kept."""
+    """A scheduler whose watch events a test delivers by hand; Events and writes are recorded."""
 
     def __init__(
         self,
-        api: FarSide | None = None,
+        api: FakeApiServer | None = None,
         *,
         policy: StaleGangPolicy = StaleGangPolicy.EVICT,
         storage: VolumeClient | None = None,
         reservations: ReservationClient | None = None,
         **more: Any,
     ) -> None:
-        self.api = api or FarSide()
+        self.api = api or FakeApiServer()
         self.now = 100.0
         self.leading = True
         self.reports: list[correlator.EventReport] = []
@@ -171,8 +171,8 @@ class Bench:
         parts = self.scheduler
         return parts.binding > 0 or parts.recovery.evicting > 0 or parts.tenancy.preempting.writing
 
-    async def lift(self) -> None:
-        """Let the gates be lifted that were asked to be, and the watch show it."""
+    async def remove_gates(self) -> None:
+        """Run the gate writer, then deliver the changed pods."""
         worker = asyncio.create_task(self.gates.run())
         for _ in range(50):
             await asyncio.sleep(0)
@@ -180,10 +180,15 @@ class Bench:
         await asyncio.gather(worker, return_exceptions=True)
         self.show_all()
 
-    def told(self, reason: str) -> list[tuple[str, str]]:
-        return [(one.regarding.name, one.note) for one in self.reports if one.reason == reason]
+    def events(self, reason: str) -> list[tuple[str, str]]:
+        """(pod, note) of the Events with this reason."""
+        return [
+            (report.regarding.name, report.note)
+            for report in self.reports
+            if report.reason == reason
+        ]
 
-    async def written(self) -> list[tuple[str, str, str]]:
+    async def write_conditions(self) -> list[tuple[str, str, str]]:
         """Conditions written so far: (pod, reason, message)."""
         worker = asyncio.create_task(self.conditions.run())
         for _ in range(50):

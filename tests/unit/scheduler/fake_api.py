@@ -1,4 +1,4 @@
-"""An API server's answers about pods, in memory: binds, reads, patches and deletes, with faults."""
+"""A fake API server for pods: binds, reads, patches, evictions and deletes, with faults."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from cluster import errors, resources, verbs
 Json = dict[str, Any]
 
 
-class FarSide:
-    """Pods by name. `faults` are raised by the next binds, one each; a `Lost` bind happens."""
+class FakeApiServer:
+    """Pods by name. The next binds raise `faults`, one each; a bind with `LostResponse` happens."""
 
     def __init__(self, *pods: Json) -> None:
         self.pods = {pod["metadata"]["name"]: pod for pod in pods}
@@ -18,13 +18,13 @@ class FarSide:
         self.patches: list[tuple[str, Json]] = []
         self.patch_faults: deque[Exception] = deque()
         self.binds = 0
-        self.lifts: list[str] = []  # names of pods whose gate was lifted
-        self.lift_faults: deque[Exception] = deque()
+        self.removed_gates: list[str] = []  # names of pods
+        self.gate_faults: deque[Exception] = deque()
         self.deletes: list[str] = []
         self.delete_faults: deque[Exception] = deque()
         self.evicted: list[str] = []
         self.evict_faults: dict[str, Exception] = {}  # pod name -> what answers its evictions
-        self.in_earnest: dict[str, deque[Exception]] = {}  # the same, one each, but rehearsals
+        self.eviction_faults: dict[str, deque[Exception]] = {}  # the same, one each, not dry runs
         self.made: list[tuple[str, str]] = []  # ("told" or "evicted", pod name), in order
 
     def nodes(self) -> dict[str, str]:
@@ -43,7 +43,7 @@ class FarSide:
     ) -> None:
         self.binds += 1
         fault = self.faults.popleft() if self.faults else None
-        if fault is not None and not isinstance(fault, Lost):
+        if fault is not None and not isinstance(fault, LostResponse):
             raise fault
         found = self._find(pod)
         if found["metadata"]["uid"] != uid:
@@ -75,9 +75,9 @@ class FarSide:
             raise self.evict_faults[pod]
         if dry_run:
             return
-        faults = self.in_earnest.get(pod)
+        faults = self.eviction_faults.get(pod)
         fault = faults.popleft() if faults else None
-        if fault is not None and not isinstance(fault, Lost):
+        if fault is not None and not isinstance(fault, LostResponse):
             raise fault
         self.evicted.append(pod)
         self.made.append(("evicted", pod))
@@ -107,8 +107,8 @@ class FarSide:
         **options: Any,
     ) -> Json:
         """The three operations by which a gate is lifted, and no others."""
-        if self.lift_faults:
-            raise self.lift_faults.popleft()
+        if self.gate_faults:
+            raise self.gate_faults.popleft()
         found = self._find(name)
         assert not isinstance(body, Mapping)
         uid, gate, remove = body
@@ -120,7 +120,7 @@ class FarSide:
         if found["metadata"]["uid"] != uid["value"] or gates[0]["name"] != gate["value"]:
             raise errors.Refused("test failed", status=422)
         del gates[0]
-        self.lifts.append(name)
+        self.removed_gates.append(name)
         return found
 
     async def delete(
@@ -165,5 +165,5 @@ class FarSide:
         return self.pods[name]
 
 
-class Lost(errors.Retry):
-    """The write happened; its answer was lost."""
+class LostResponse(errors.Retry):
+    """The write happened; its response was lost."""

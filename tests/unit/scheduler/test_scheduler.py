@@ -9,7 +9,7 @@ import pytest
 from cluster import errors
 from scheduler.options import CycleSettings
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.fake_api import FarSide, Lost
+from tests.unit.scheduler.fake_api import FakeApiServer, LostResponse
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -75,7 +75,7 @@ async def a_bind_refused_once(bench: Bench) -> None:
 
 async def an_answer_that_was_lost(bench: Bench) -> None:
     bench.node("a")
-    bench.api.faults.append(Lost("timeout"))
+    bench.api.faults.append(LostResponse("timeout"))
     bench.pod("p")
     await bench.settle()
 
@@ -138,15 +138,15 @@ def test_stories(story: Story, want: dict[str, str]) -> None:
 
 def test_a_bound_pod_is_told_about_and_counted() -> None:
     bench = play(one_pod)
-    assert bench.told("Scheduled") == [("p", "Successfully assigned ns/p to a")]
+    assert bench.events("Scheduled") == [("p", "Successfully assigned ns/p to a")]
     assert b"kubenexus_scheduler_scheduled_total 1.0" in bench.metrics.render()
     assert b'kubenexus_scheduler_attempts_total{result="placed"} 1.0' in bench.metrics.render()
 
 
 def test_a_gang_is_told_about_once_as_a_whole() -> None:
     bench = play(a_gang_short_by_one_node)
-    assert bench.told("GangScheduled") == [("g-0", "pod group g: 4 pods assigned to 4 nodes")]
-    assert [name for name, _ in bench.told("FailedScheduling")] == ["g-0", "g-1", "g-2", "g-3"]
+    assert bench.events("GangScheduled") == [("g-0", "pod group g: 4 pods assigned to 4 nodes")]
+    assert [name for name, _ in bench.events("FailedScheduling")] == ["g-0", "g-1", "g-2", "g-3"]
 
 
 def test_a_refusal_is_written_once_and_again_only_when_it_changes() -> None:
@@ -155,12 +155,12 @@ def test_a_refusal_is_written_once_and_again_only_when_it_changes() -> None:
         bench.node("a", cpu="1")
         bench.pod("p", cpu="4")
         await bench.settle()
-        await bench.written()
+        await bench.write_conditions()
         bench.node("c", cpu="1", memory="1Gi", pods="0")
         await bench.settle(400.0)
-        await bench.written()
+        await bench.write_conditions()
         await bench.settle(400.0)
-        return await bench.written()
+        return await bench.write_conditions()
 
     assert asyncio.run(story()) == [
         ("p", "Unschedulable", "0/1 nodes are available: 1 Insufficient cpu."),
@@ -179,7 +179,7 @@ def test_a_forming_gang_is_not_called_unschedulable() -> None:
         bench.pod("g-0", gang=("g", 3))
         bench.pod("g-1", gang=("g", 3))
         await bench.settle(1.0)
-        return bench, await bench.written()
+        return bench, await bench.write_conditions()
 
     bench, written = asyncio.run(story())
     text = "waiting for pod group g: 2/3 pods exist"
@@ -187,11 +187,11 @@ def test_a_forming_gang_is_not_called_unschedulable() -> None:
         ("g-0", "WaitingForPodGroup", text),
         ("g-1", "WaitingForPodGroup", text),
     ]
-    assert bench.told("GangWaiting") == [("g-0", text), ("g-1", text)]
-    assert bench.told("FailedScheduling") == []
+    assert bench.events("GangWaiting") == [("g-0", text), ("g-1", text)]
+    assert bench.events("FailedScheduling") == []
 
 
-class Slow(FarSide):
+class Slow(FakeApiServer):
     """Answers no bind before `gate` is set."""
 
     def __init__(self) -> None:
@@ -264,7 +264,7 @@ def test_a_status_write_is_tried_again_until_the_server_answers() -> None:
         bench.node("a", cpu="1")
         bench.pod("p", cpu="4")
         await bench.settle()
-        return await bench.written()
+        return await bench.write_conditions()
 
     text = "0/1 nodes are available: 1 Insufficient cpu."
     assert asyncio.run(story()) == [("p", "Unschedulable", text)]
@@ -282,6 +282,6 @@ def test_a_condition_that_stands_already_is_not_written() -> None:
         }
         bench.pod("p", cpu="4", status={"phase": "Pending", "conditions": [row]})
         await bench.settle()
-        return await bench.written()
+        return await bench.write_conditions()
 
     assert asyncio.run(story()) == []

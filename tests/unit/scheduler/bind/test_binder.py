@@ -12,7 +12,7 @@ from scheduler.model.assignment import Assignment, NumaShare
 from scheduler.model.plan import Bound, Result, Unbound
 from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import a_pod, placed, pod_json
-from tests.unit.scheduler.fake_api import FarSide, Lost
+from tests.unit.scheduler.fake_api import FakeApiServer, LostResponse
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Clock:
         self.now += seconds
 
 
-def bind(api: FarSide, *pods: Pod, node: str = "n") -> tuple[list[Result], float]:
+def bind(api: FakeApiServer, *pods: Pod, node: str = "n") -> tuple[list[Result], float]:
     clock = Clock()
     binder = Binder(api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5)
     results = asyncio.run(binder.bind([placed(pod, node) for pod in pods], deadline=5.0))
@@ -49,7 +49,7 @@ def slow_down(seconds: float) -> errors.Retry:
         pytest.param(
             pod_json(), [errors.Retry("503"), errors.Retry("503")], "bound", id="at the third try"
         ),
-        pytest.param(pod_json(), [Lost("timeout")], "bound", id="its answer was lost"),
+        pytest.param(pod_json(), [LostResponse("timeout")], "bound", id="its answer was lost"),
         pytest.param(
             pod_json(node="n"), [], "bound", id="an earlier try, or a life before, succeeded"
         ),
@@ -87,14 +87,14 @@ def slow_down(seconds: float) -> errors.Retry:
         pytest.param(pod_json(), [slow_down(60)], "too many requests", id="told to come back late"),
         pytest.param(
             pod_json(),
-            [*[errors.Retry("503")] * 4, *[Lost("timeout")] * 20],
+            [*[errors.Retry("503")] * 4, *[LostResponse("timeout")] * 20],
             "bound",
             id="the last lost answer was a success",
         ),
     ],
 )
 def test_binding(there: dict[str, Any], faults: list[Exception], want: str) -> None:
-    api = FarSide(there)
+    api = FakeApiServer(there)
     api.faults.extend(faults)
     (result,), took = bind(api, a_pod())
     assert ("bound" if isinstance(result, Bound) else result.why) == want
@@ -102,14 +102,14 @@ def test_binding(there: dict[str, Any], faults: list[Exception], want: str) -> N
 
 
 def test_members_are_bound_together_and_fail_alone() -> None:
-    api = FarSide(pod_json("a"), pod_json("b", node="other"), pod_json("c"))
+    api = FakeApiServer(pod_json("a"), pod_json("b", node="other"), pod_json("c"))
     results, _ = bind(api, a_pod("a"), a_pod("b"), a_pod("c"))
     assert [isinstance(one, Bound) for one in results] == [True, False, True]
     assert api.nodes() == {"a": "n", "b": "other", "c": "n"}
 
 
 def test_the_binding_carries_the_assignment() -> None:
-    api = FarSide(pod_json())
+    api = FakeApiServer(pod_json())
     clock = Clock()
     binder = Binder(api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5)
     held = Assignment((NumaShare(0, 1000, 0),), (1,))
@@ -128,7 +128,7 @@ def test_the_binding_carries_the_assignment() -> None:
     ],
 )
 def test_permanent_rejections(text: str, status: int | None, permanent: bool) -> None:
-    api = FarSide(pod_json())
+    api = FakeApiServer(pod_json())
     api.faults.append(errors.Refused(text, status=status))
     (result,), _ = bind(api, a_pod())
     assert isinstance(result, Unbound)
@@ -137,7 +137,7 @@ def test_permanent_rejections(text: str, status: int | None, permanent: bool) ->
 
 def test_pods_that_were_rejected_before_are_tried_before_the_others() -> None:
     async def run(*faults: Exception | None) -> tuple[list[str], int]:
-        api = FarSide(*(pod_json(name) for name in "abc"))
+        api = FakeApiServer(*(pod_json(name) for name in "abc"))
         api.faults.extend(faults)
         clock = Clock()
         binder = Binder(api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5)
@@ -151,7 +151,7 @@ def test_pods_that_were_rejected_before_are_tried_before_the_others() -> None:
 
 
 def test_a_bind_that_may_have_succeeded_counts_until_the_api_shows_otherwise() -> None:
-    class Silent(FarSide):
+    class Silent(FakeApiServer):
         silence = 50
 
         async def get(self, *args: Any, **more: Any) -> dict[str, Any]:
@@ -161,13 +161,13 @@ def test_a_bind_that_may_have_succeeded_counts_until_the_api_shows_otherwise() -
             return await super().get(*args, **more)
 
     api = Silent(pod_json())
-    api.faults.extend([Lost("timeout"), *[errors.Retry("503")] * 100])
+    api.faults.extend([LostResponse("timeout"), *[errors.Retry("503")] * 100])
     (result,), took = bind(api, a_pod())
     assert (isinstance(result, Bound), api.silence, took > 5.0) == (True, 0, True)
 
 
 def test_a_former_leader_posts_nothing() -> None:
-    api = FarSide(pod_json())
+    api = FakeApiServer(pod_json())
     clock = Clock()
     binder = Binder(
         api, now=lambda: clock.now, sleep=clock.sleep, random=lambda: 0.5, may_write=lambda: False

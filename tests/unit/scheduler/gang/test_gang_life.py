@@ -43,14 +43,14 @@ def test_the_gang_gate_is_removed_when_the_gang_is_complete_and_not_before() -> 
         bench.node("a")
         gang(bench, 2, size=3, schedulingGates=[OURS])
         await bench.settle(1.0)
-        await bench.lift()
-        early = list(bench.api.lifts)
+        await bench.remove_gates()
+        early = list(bench.api.removed_gates)
         bench.pod("g-2", gang=("g", 3))
         await bench.settle()
         while_gated = bench.api.nodes(), bench.scheduler.queue.state(G)
-        await bench.lift()
+        await bench.remove_gates()
         await bench.settle()
-        return early, while_gated, sorted(bench.api.lifts), bench.api.nodes()
+        return early, while_gated, sorted(bench.api.removed_gates), bench.api.nodes()
 
     none = {f"g-{i}": "" for i in range(3)}
     assert play(story) == (
@@ -67,13 +67,13 @@ def test_a_pod_with_another_gate_is_no_member_and_keeps_that_gate() -> None:
         gang(bench, 1, size=2)
         bench.pod("g-1", gang=("g", 2), schedulingGates=[OURS, FOREIGN])
         await bench.settle(1.0)
-        await bench.lift()
+        await bench.remove_gates()
         gates = bench.api.pods["g-1"]["spec"]["schedulingGates"]
         kept = list(gates), bench.scheduler.queue.state(G)
         del gates[1]
         bench.show("g-1")
         await bench.settle()
-        await bench.lift()
+        await bench.remove_gates()
         await bench.settle()
         return kept, bench.api.nodes()
 
@@ -84,7 +84,7 @@ def test_a_gated_pod_has_events_and_keeps_its_condition() -> None:
     async def story(bench: Bench) -> Any:
         gang(bench, 1, size=2, schedulingGates=[OURS])
         await bench.settle(1.0)
-        return bench.told("GangWaiting"), await bench.written()
+        return bench.events("GangWaiting"), await bench.write_conditions()
 
     assert play(story) == ([("g-0", "waiting for pod group g: 1/2 pods exist")], [])
 
@@ -96,7 +96,7 @@ def test_members_above_the_size_are_planned_while_the_gate_of_another_is_removed
         bench.pod("g-2", gang=("g", 2), schedulingGates=[OURS])
         await bench.settle()
         first = bench.api.nodes()
-        await bench.lift()
+        await bench.remove_gates()
         await bench.settle()
         return first, bench.api.nodes()
 
@@ -110,13 +110,13 @@ def test_a_gate_that_cannot_be_removed_is_reported_and_retried() -> None:
     async def story(bench: Bench) -> Any:
         bench.node("a")
         gang(bench, 1, schedulingGates=[OURS])
-        bench.api.lift_faults.append(errors.Refused("no right to patch", status=403))
+        bench.api.gate_faults.append(errors.Refused("no right to patch", status=403))
         await bench.settle()
-        await bench.lift()
+        await bench.remove_gates()
         await bench.settle(30.0)
-        await bench.lift()
+        await bench.remove_gates()
         await bench.settle()
-        return bench.told("FailedScheduling"), bench.api.nodes()
+        return bench.events("FailedScheduling"), bench.api.nodes()
 
     note = "the gang is complete, but its scheduling gate was not removed: no right to patch"
     assert play(story) == ([("g-0", note)], {"g-0": "a"})
@@ -136,10 +136,10 @@ def test_a_gang_waits_for_its_object_and_follows_its_size() -> None:
         for i in range(2):
             bench.pod(f"g-{i}", labels=label)
         await bench.settle(1.0)
-        waiting = await bench.written()
+        waiting = await bench.write_conditions()
         x_group(bench, 3)
         await bench.settle(1.0)
-        too_few = bench.api.nodes(), bench.told("GangWaiting")[-1][1]
+        too_few = bench.api.nodes(), bench.events("GangWaiting")[-1][1]
         x_group(bench, 2)
         await bench.settle()
         return waiting[0], too_few, bench.api.nodes()
@@ -173,7 +173,7 @@ def test_a_gang_that_forms_past_its_timeout_is_reported_and_never_unschedulable(
         await bench.settle(1.0)
         await bench.settle(10.0)
         await bench.settle(100.0)
-        return bench.told("GangTimedOut"), await bench.written()
+        return bench.events("GangTimedOut"), await bench.write_conditions()
 
     text = "waiting for pod group g: 1/2 pods exist, timed out after 10.1s"
     assert play(story) == ([("g-0", text)], [("g-0", "WaitingForPodGroup", text)])
@@ -184,7 +184,7 @@ def test_all_missing_members_of_an_unschedulable_gang_are_marked_together() -> N
         bench.node("a", cpu="1")
         gang(bench, 3, size=2)
         await bench.settle()
-        return [(name, reason) for name, reason, _ in await bench.written()]
+        return [(name, reason) for name, reason, _ in await bench.write_conditions()]
 
     assert play(story) == [(f"g-{i}", "Unschedulable") for i in range(3)]
 
@@ -199,8 +199,8 @@ def test_a_standby_decides_and_writes_nothing() -> None:
         bench.pod("p")
         gang(bench, 1, schedulingGates=[OURS])
         await bench.settle(1.0)
-        await bench.lift()
-        idle = bench.api.nodes(), bench.api.lifts
+        await bench.remove_gates()
+        idle = bench.api.nodes(), bench.api.removed_gates
         bench.leading = True
         await bench.settle()
         return idle, bench.api.nodes()["p"]

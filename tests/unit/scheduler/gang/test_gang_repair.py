@@ -12,7 +12,7 @@ from scheduler.model.pod import PodKey
 from scheduler.options import CycleSettings, StaleGangPolicy
 from scheduler.queueing.entry import QueueState
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.fake_api import FakeApiServer
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -70,7 +70,7 @@ def test_a_gang_that_stays_partial_past_its_timeout_is_evicted_and_starts_comple
         before = bench.api.nodes(), len(bench.scheduler.partial_gangs)
         await bench.settle(10.2)
         bench.show_all()
-        released = sorted(bench.api.deletes), bench.told("GangReleased")
+        released = sorted(bench.api.deletes), bench.events("GangReleased")
         for name in released[0]:
             bench.pod(f"{name}-again", gang=("g", 3), owner="job-1")
         await bench.settle(2.0)
@@ -122,7 +122,7 @@ def test_retained_members_are_reported_once(
         await make_partial(bench, owner=owner)
         for _ in range(4):
             await bench.settle(11.0)
-        return bench.api.deletes, bench.told("GangTimedOut"), len(bench.scheduler.partial_gangs)
+        return bench.api.deletes, bench.events("GangTimedOut"), len(bench.scheduler.partial_gangs)
 
     note = (
         "pod group g had 2 of 3 members bound for 10.15s; "
@@ -211,7 +211,7 @@ def test_an_eviction_without_a_response_is_retried() -> None:
     assert play(story) == ["g-0", "g-1"]
 
 
-class Slow(FarSide):
+class Slow(FakeApiServer):
     """Answers no delete before `gate` is set."""
 
     def __init__(self) -> None:
@@ -253,7 +253,7 @@ def test_a_pod_whose_binding_is_rejected_is_retried_after_minutes_and_reported()
         for _ in range(5):
             await bench.settle(30.0)
         state, binds = bench.scheduler.queue.state(PodKey("ns", "p")), bench.api.binds
-        written = await bench.written()
+        written = await bench.write_conditions()
         await bench.settle(200.0)
         return state, binds, written, bench.api.nodes()
 

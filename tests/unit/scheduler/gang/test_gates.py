@@ -10,7 +10,7 @@ from policies import vocabulary
 from scheduler.gang.gates import GateRemover
 from scheduler.model.pod import Pod, gated_by_gang_only, is_schedulable
 from tests.unit.scheduler.builders import a_pod, pod_json
-from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.fake_api import FakeApiServer
 
 OURS, FOREIGN = {"name": vocabulary.GANG_GATE}, {"name": "example.io/quota"}
 
@@ -37,8 +37,8 @@ def lift(
     """(gates lifted, refusals heard) for a pod that the watch showed behind our gate."""
 
     async def run() -> tuple[list[str], list[str]]:
-        api = FarSide(there)
-        api.lift_faults.extend(faults)
+        api = FakeApiServer(there)
+        api.gate_faults.extend(faults)
         refusals: list[str] = []
 
         async def sleep(_: float) -> None:
@@ -60,7 +60,7 @@ def lift(
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-        return api.lifts, refusals
+        return api.removed_gates, refusals
 
     return asyncio.run(run())
 

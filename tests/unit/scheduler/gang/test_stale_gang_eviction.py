@@ -23,7 +23,7 @@ from scheduler.model.unit import PartialGang
 from scheduler.options import StaleGangPolicy
 from tests.unit.scheduler.bench import NAME, an_owner, clock
 from tests.unit.scheduler.builders import a_pod, pod_json
-from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.fake_api import FakeApiServer
 
 AT = datetime(2026, 1, 1, 0, 0, 5, tzinfo=UTC).timestamp()
 
@@ -104,7 +104,7 @@ def test_bind_time(pod: dict[str, Any], want: float | None) -> None:
 
 
 def release(
-    api: FarSide, *pods: dict[str, Any], may_write: bool = True
+    api: FakeApiServer, *pods: dict[str, Any], may_write: bool = True
 ) -> tuple[EvictionOutcome, list[str]]:
     reports: list[correlator.EventReport] = []
 
@@ -125,7 +125,7 @@ def release(
 
 
 def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:
-    api = FarSide(member("a"), member("b"))
+    api = FakeApiServer(member("a"), member("b"))
     outcome, told = release(api, member("a"), member("b"))
     rows = {name: body["status"]["conditions"][0] for name, body in api.patches}
     assert (outcome.evicted, sorted(api.deletes), told) == (2, ["a", "b"], ["GangReleased"] * 2)
@@ -161,7 +161,7 @@ def test_a_pod_is_marked_as_disrupted_and_then_deleted_by_its_uid() -> None:
 def test_eviction_errors(
     there: list[dict[str, Any]], faults: list[Exception], want: MemberFate
 ) -> None:
-    api = FarSide(*there)
+    api = FakeApiServer(*there)
     api.delete_faults.extend(faults)
     outcome, _ = release(api, member("a"))
     assert outcome.fates == (("uid-a", want),)
@@ -169,6 +169,6 @@ def test_eviction_errors(
 
 
 def test_a_former_leader_deletes_nothing() -> None:
-    api = FarSide(member("a"))
+    api = FakeApiServer(member("a"))
     outcome, told = release(api, member("a"), may_write=False)
     assert (outcome.fates, api.deletes, told) == ((("uid-a", MemberFate.UNREACHED),), [], [])

@@ -178,7 +178,7 @@ def test_the_event_of_the_pod_names_the_reason() -> None:
     async def story() -> list[tuple[str, str]]:
         bench = a_bench()
         await bench.settle()
-        return bench.told("FailedScheduling")
+        return bench.events("FailedScheduling")
 
     text = "0/1 nodes are available: 1 node(s) were under maintenance."
     assert asyncio.run(story()) == [("p", text)]

@@ -15,7 +15,7 @@ from scheduler.model.policy import PlacementTables
 from scheduler.provisioning import objects
 from scheduler.provisioning.writer import RequestWriter
 from tests.unit.scheduler.bench import NAME, Bench
-from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.fake_api import FakeApiServer
 
 Json = dict[str, Any]
 TENANT = {"tenant.kubenexus.io/name": "a"}
@@ -99,7 +99,7 @@ class Scene:
     """A scheduler that asks for nodes, and an autoscaler played by hand."""
 
     def __init__(
-        self, shelf: Shelf | None = None, *, served: bool = True, api: FarSide | None = None
+        self, shelf: Shelf | None = None, *, served: bool = True, api: FakeApiServer | None = None
     ) -> None:
         self.bench = Bench(api)
         self.shelf = shelf or Shelf()
@@ -163,11 +163,11 @@ class Scene:
         return sorted(found, key=lambda one: one[0])
 
     def told(self, reason: str) -> list[str]:
-        return [note for _, note in self.bench.told(reason)]
+        return [note for _, note in self.bench.events(reason)]
 
     async def reasons(self) -> dict[str, str]:
         """Pod -> the reason of its condition, the last that was written."""
-        return {name: reason for name, reason, _ in await self.bench.written()}
+        return {name: reason for name, reason, _ in await self.bench.write_conditions()}
 
 
 def all_of(count: int, reason: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from cluster import resources
 from policies import vocabulary
-from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.fake_api import FakeApiServer
 from tests.unit.scheduler.provisioning.fake_requests import (
     CLASS,
     TENANT,
@@ -278,7 +278,7 @@ def test_nodes_have_to_be_worth_their_coming(lasts: str, want: list[Any]) -> Non
     assert play(run) == (1, want)
 
 
-class Slow(FarSide):
+class Slow(FakeApiServer):
     """Binds wait while `held`."""
 
     held = True

@@ -29,7 +29,7 @@ async def the_gang_is_partial(scene: Scene) -> None:
 async def members_are_created_later(scene: Scene) -> None:
     scene.gang(2)
     await scene.bench.settle(1.0)
-    await scene.bench.written()
+    await scene.bench.write_conditions()
     scene.bench.pod("g-2", gang=("g", 2))
     scene.bench.pod("g-3", gang=("g", 2))
     await scene.bench.settle(10.0)
@@ -122,14 +122,14 @@ def test_the_member_over_quota_gets_the_covered_number() -> None:
         return scene
 
     scene = asyncio.run(run())
-    assert scene.bench.told("QuotaExceeded") == [
+    assert scene.bench.events("QuotaExceeded") == [
         (
             "g-3",
             "tenant a requests cpu 4: quota of tenant a exceeded (used 0, max 3);"
             " the quota allows 3 of 4 pods of pod group g",
         )
     ]
-    assert [pod for pod, _ in scene.bench.told("FailedScheduling")] == ["g-0", "g-1", "g-2"]
+    assert [pod for pod, _ in scene.bench.events("FailedScheduling")] == ["g-0", "g-1", "g-2"]
 
 
 PAGE = " ".join((ROOT / "docs/troubleshooting.md").read_text().split())

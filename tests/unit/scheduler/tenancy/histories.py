@@ -15,7 +15,7 @@ from typing import Any
 from policies import vocabulary
 from scheduler.report import events
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.fake_api import FarSide
+from tests.unit.scheduler.fake_api import FakeApiServer
 from tests.unit.scheduler.tenancy.random_clusters import (
     BIND_FAULTS,
     GPU,
@@ -33,7 +33,7 @@ from tests.unit.scheduler.tenancy.random_clusters import (
 )
 
 
-class Api(FarSide):
+class Api(FakeApiServer):
     """Looks at the limits at every bind: pods count until they are gone, ending or not."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -222,7 +222,7 @@ class Story:
         return sum(int(one.metrics.preemption.labels(name)._value.get()) for one in self.benches)
 
     def told(self, reason: str) -> list[tuple[str, str]]:
-        return [row for bench in self.benches for row in bench.told(reason)]
+        return [row for bench in self.benches for row in bench.events(reason)]
 
     def evicted_for(self) -> dict[str, int]:
         """Units for which somebody was evicted, and how many pods."""

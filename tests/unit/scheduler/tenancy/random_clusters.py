@@ -16,7 +16,7 @@ from cluster import errors
 from policies.documents.tenancy import Backfill, Quota, Sharing
 from policies.engine.policyset import PolicyTables as PolicyTables
 from scheduler.model.policy import PlacementTables
-from tests.unit.scheduler.fake_api import Lost
+from tests.unit.scheduler.fake_api import LostResponse
 
 GPU = "nvidia.com/gpu"
 GROUP = "g"
@@ -94,7 +94,7 @@ class FailBinds:
     faults: tuple[int, ...]
 
 
-BIND_FAULTS: tuple[type[Exception] | None, ...] = (None, Lost, errors.Retry, errors.Refused)
+BIND_FAULTS: tuple[type[Exception] | None, ...] = (None, LostResponse, errors.Retry, errors.Refused)
 Action = Create | End | Delete | LoseNode | FailBinds | Restart
 Step = tuple[int, Action]
 """Seconds that pass, and the action then."""

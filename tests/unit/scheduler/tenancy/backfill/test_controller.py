@@ -169,7 +169,7 @@ async def an_overrun_is_ended(bench: Bench) -> None:
     bench.delete("r1")
     await bench.settle(312)
     assert bench.api.evicted == ["filler"]
-    [(_, note)] = bench.told("Preempted")
+    [(_, note)] = bench.events("Preempted")
     assert note.endswith(": this pod overran its expected duration")
     bench.delete("filler")
     await bench.settle()

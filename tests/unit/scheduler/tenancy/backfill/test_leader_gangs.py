@@ -35,7 +35,7 @@ async def play() -> tuple[list[str], str, str]:
     await story(scene)
     bench = scene.bench
     before = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
-    told = [text for _, text in bench.told("StartEstimated")]
+    told = [text for _, text in bench.events("StartEstimated")]
     bench.now = 400.0
     for name in ("runs", "short"):
         bench.delete(name)

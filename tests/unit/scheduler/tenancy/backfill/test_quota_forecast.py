@@ -58,7 +58,7 @@ def test_quota_of_a_start_reservation(
     limit: int, ends: str, tenant: str, lasts: str | None, priority: int, waits: bool
 ) -> None:
     bench = asyncio.run(one_more(limit, ends, tenant, lasts, priority))
-    said = [row for row in bench.told(events.QUOTA_EXCEEDED) if row[0] == "more"]
-    estimated = [name for name, _ in bench.told(events.START_ESTIMATED)]
+    said = [row for row in bench.events(events.QUOTA_EXCEEDED) if row[0] == "more"]
+    estimated = [name for name, _ in bench.events(events.START_ESTIMATED)]
     found = (estimated, bool(bench.api.nodes()["more"]), said)
     assert found == (["p"], not waits, [("more", WAITS)] if waits else [])

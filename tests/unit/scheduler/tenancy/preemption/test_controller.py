@@ -187,7 +187,7 @@ def test_events_name_preemptor_reason_and_victims(story: Story, victim: str, rea
         return bench
 
     bench = asyncio.run(run())
-    assert (bench.told("Preempted"), bench.told("Preempting")) == (
+    assert (bench.events("Preempted"), bench.events("Preempting")) == (
         [(victim, f"Preempted by pod ns/new of tenant a: {reason}")],
         [("new", f"pod ns/new of tenant a waits for 1 victim to terminate: ns/{victim}")],
     )

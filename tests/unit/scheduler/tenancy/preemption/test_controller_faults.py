@@ -14,7 +14,7 @@ import pytest
 from cluster import errors
 from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.fake_api import Lost
+from tests.unit.scheduler.fake_api import LostResponse
 from tests.unit.scheduler.tenancy.builders import tables, tenant_pod
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
     BOTH,
@@ -40,14 +40,14 @@ GPU = "nvidia.com/gpu"
 
 
 async def the_second_is_refused_for_a_while(bench: Bench) -> None:
-    bench.api.in_earnest["low-o"] = deque([BUDGET] * 3)
+    bench.api.eviction_faults["low-o"] = deque([BUDGET] * 3)
     await two_victims_and_a_gang(bench)
     await bench.settle()
     await terminate_victims(bench)
 
 
 async def the_second_stays_and_another_is_evicted(bench: Bench) -> None:
-    bench.api.in_earnest["low-o"] = deque([BUDGET] * 50)
+    bench.api.eviction_faults["low-o"] = deque([BUDGET] * 50)
     await two_victims_and_a_gang(bench)
     bench.node("p", gpus=2)
     tenant_pod(bench, "a", "other", node="p", gpus=2, priority=5)
@@ -57,8 +57,8 @@ async def the_second_stays_and_another_is_evicted(bench: Bench) -> None:
 
 
 async def the_first_is_refused(bench: Bench) -> None:
-    bench.api.in_earnest["low-n"] = deque([BUDGET])
-    bench.api.in_earnest["low-o"] = deque([BUDGET])
+    bench.api.eviction_faults["low-n"] = deque([BUDGET])
+    bench.api.eviction_faults["low-o"] = deque([BUDGET])
     await two_victims_and_a_gang(bench)
     await bench.settle()
     await terminate_victims(bench)
@@ -71,7 +71,7 @@ async def victims_under_a_budget_are_evicted_first(bench: Bench) -> None:
         "status": {"disruptionsAllowed": 1, "observedGeneration": 1},
     }
     bench.scheduler.budgets.put(DisruptionBudget.read(row))
-    bench.api.in_earnest["kept"] = deque([BUDGET] * 50)
+    bench.api.eviction_faults["kept"] = deque([BUDGET] * 50)
     await one_node(bench)
     tenant_pod(bench, "a", "free", node="n")
     tenant_pod(bench, "a", "kept", node="n", labels={"app": "x"})
@@ -81,20 +81,20 @@ async def victims_under_a_budget_are_evicted_first(bench: Bench) -> None:
 
 
 async def answers_are_lost(bench: Bench) -> None:
-    bench.api.in_earnest["low-n"] = deque([Lost("no answer"), BROKEN, BROKEN])
-    bench.api.in_earnest["low-o"] = deque([BROKEN, Lost("no answer")])
+    bench.api.eviction_faults["low-n"] = deque([LostResponse("no answer"), BROKEN, BROKEN])
+    bench.api.eviction_faults["low-o"] = deque([BROKEN, LostResponse("no answer")])
     await two_victims_and_a_gang(bench)
     await bench.settle()
     await terminate_victims(bench)
 
 
 async def no_answer_until_it_is_too_late(bench: Bench) -> None:
-    bench.api.in_earnest["low-o"] = deque([BROKEN] * 500)
+    bench.api.eviction_faults["low-o"] = deque([BROKEN] * 500)
     await two_victims_and_a_gang(bench)
     await bench.settle()
     await delete_pods(bench, "low-n")
     await bench.settle(200.0)
-    bench.api.in_earnest.clear()
+    bench.api.eviction_faults.clear()
 
 
 async def nominations_fail(bench: Bench) -> None:
@@ -291,7 +291,7 @@ def test_a_victim_that_its_preemptor_no_longer_needs_is_evicted_for_another() ->
     async def run() -> tuple[list[str], dict[str, str]]:
         bench = Bench()
         await one_node(bench, gpus=4)
-        bench.api.in_earnest["victim"] = deque([BROKEN] * 10_000)
+        bench.api.eviction_faults["victim"] = deque([BROKEN] * 10_000)
         tenant_pod(bench, "a", "victim", node="n", gpus=4)
         tenant_pod(bench, "a", "first", gpus=3, priority=10)
         await bench.scheduler.drain()
@@ -303,7 +303,7 @@ def test_a_victim_that_its_preemptor_no_longer_needs_is_evicted_for_another() ->
         bench.now += 2.0
         await bench.scheduler.drain()
         assert len(bench.scheduler.tenancy.preempting) == 1
-        bench.api.in_earnest.clear()
+        bench.api.eviction_faults.clear()
         await bench.settle(1.0)
         evicted = [*bench.api.evicted]
         await terminate_victims(bench)

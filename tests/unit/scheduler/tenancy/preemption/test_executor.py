@@ -14,14 +14,14 @@ from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
 from scheduler.tenancy.preemption.executor import EvictionProgress, Evictor
 from tests.unit.scheduler.builders import a_pod, pod_json
-from tests.unit.scheduler.fake_api import FarSide, Lost
+from tests.unit.scheduler.fake_api import FakeApiServer, LostResponse
 
-LOST = Lost("no answer")
+LOST = LostResponse("no answer")
 BROKEN = errors.Retry("internal error", status=500)
 ALWAYS = 99
 
 
-class Counting(FarSide):
+class Counting(FakeApiServer):
     """Records every call, also failed ones; the lease ends after `leads` calls."""
 
     def __init__(self, names: str, *, leads: int) -> None:
@@ -77,7 +77,7 @@ def test_evictions(
     answers: list[Exception], leads: int, needed: bool, calls: str, staying: str
 ) -> None:
     api = Counting("v w", leads=leads)
-    api.in_earnest["v"] = deque(answers)
+    api.eviction_faults["v"] = deque(answers)
     progress = EvictionProgress(is_needed=lambda: needed, is_leaving=api.is_leaving)
     new = a_pod("new")
     found = asyncio.run(api.evictor().evict(Unit(new.key, (new,)), api.victims(), progress))

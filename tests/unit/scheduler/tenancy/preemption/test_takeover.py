@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 async def a_successor_before_the_first_eviction(bench: Bench) -> Bench:
-    bench.api.in_earnest["low-n"] = bench.api.in_earnest["low-o"] = deque([BROKEN] * 2)
+    bench.api.eviction_faults["low-n"] = bench.api.eviction_faults["low-o"] = deque([BROKEN] * 2)
     await two_victims_and_a_gang(bench)
     await bench.scheduler.drain()
     while not bench.api.made:
@@ -44,13 +44,13 @@ async def a_successor_before_the_first_eviction(bench: Bench) -> Bench:
 
 
 async def a_successor_after_one_is_gone(bench: Bench) -> Bench:
-    bench.api.in_earnest["low-o"] = deque([BROKEN] * 500)
+    bench.api.eviction_faults["low-o"] = deque([BROKEN] * 500)
     await two_victims_and_a_gang(bench)
     await bench.scheduler.drain()
     while "low-n" not in bench.api.evicted:
         await asyncio.sleep(0)
     bench.delete("low-n")
-    bench.api.in_earnest.clear()
+    bench.api.eviction_faults.clear()
     successor = a_successor(bench)
     tenant_pod(successor, "b", "competitor", gpus=2, priority=50)
     await successor.settle(1.0)
@@ -60,12 +60,12 @@ async def a_successor_after_one_is_gone(bench: Bench) -> Bench:
 
 async def a_successor_while_one_terminates(bench: Bench) -> Bench:
     """The other one is evicted at once, and not after the first is gone."""
-    bench.api.in_earnest["low-o"] = deque([BROKEN] * 500)
+    bench.api.eviction_faults["low-o"] = deque([BROKEN] * 500)
     await two_victims_and_a_gang(bench)
     await bench.scheduler.drain()
     while "low-n" not in bench.api.evicted:
         await asyncio.sleep(0)
-    bench.api.in_earnest.clear()
+    bench.api.eviction_faults.clear()
     successor = a_successor(bench)
     await successor.settle(1.0)
     assert "low-o" in successor.api.evicted

@@ -142,14 +142,14 @@ OVER_QUOTA = "tenant a requests nvidia.com/gpu 1: quota of tenant a exceeded (us
 def test_stories(story: Story, placed: str, held: dict[str, str]) -> None:
     bench = play(story)
     found = " ".join(sorted(name for name, node in bench.api.nodes().items() if node))
-    assert (found, dict(bench.told("QuotaExceeded"))) == (placed, held)
+    assert (found, dict(bench.events("QuotaExceeded"))) == (placed, held)
 
 
 def test_the_condition_asks_for_no_other_node() -> None:
     async def run() -> list[tuple[str, str, str]]:
         bench = Bench()
         await a_limit_is_reached(bench)
-        return await bench.written()
+        return await bench.write_conditions()
 
     assert asyncio.run(run()) == [("a2", "QuotaExceeded", OVER_QUOTA)]
 

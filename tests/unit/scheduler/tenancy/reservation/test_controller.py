@@ -289,7 +289,7 @@ def test_a_gang_that_waits_for_want_of_the_kind_says_so() -> None:
     async def run() -> list[tuple[str, str]]:
         scene = Scene()
         await the_kind_is_missing(scene)
-        return scene.bench.told("GangWaiting")
+        return scene.bench.events("GangWaiting")
 
     text = (
         "waiting for pod group a: 1/3 pods exist; its leader cannot go"

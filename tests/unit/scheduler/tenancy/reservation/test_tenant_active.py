@@ -203,7 +203,7 @@ def test_begin_and_end_are_told() -> None:
     async def run() -> list[tuple[str, str]]:
         scene = TenantReservationScene()
         await its_time_ends(scene)
-        return [*scene.bench.told("ReservationStarted"), *scene.bench.told("ReservationEnded")]
+        return [*scene.bench.events("ReservationStarted"), *scene.bench.events("ReservationEnded")]
 
     assert asyncio.run(run()) == [
         ("r", "reserved for tenant t: 2 nodes"),

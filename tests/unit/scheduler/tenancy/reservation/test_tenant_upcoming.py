@@ -306,7 +306,7 @@ def test_who_is_kept_out_is_told() -> None:
         scene.pod("mine", "9", tenant="t")
         await scene.bench.settle()
         rows = (scene.bench.scheduler.explain("ns", name) or {} for name in ("long", "mine"))
-        return [*scene.bench.told("FailedScheduling")[:1], *(row.get("reserved") for row in rows)]
+        return [*scene.bench.events("FailedScheduling")[:1], *(row.get("reserved") for row in rows)]
 
     text = "0/2 nodes are available: 2 node(s) will be reserved for another tenant before it ends."
     kept = "2 nodes from 1970-01-01T00:08:20Z on for tenant t (ResourceReservation ns/r)"
@@ -317,7 +317,7 @@ def test_lost_places_are_told() -> None:
     async def run() -> list[tuple[str, str]]:
         scene = TenantReservationScene()
         await a_node_is_cordoned_with_the_tenant_on_it(scene)
-        return scene.bench.told("ReservationIncomplete")
+        return scene.bench.events("ReservationIncomplete")
 
     text = (
         "searching for other capacity to reserve for tenant t: node m no longer accepts such pods"

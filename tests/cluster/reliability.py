@@ -46,7 +46,7 @@ def render(rows: Sequence[Row]) -> str:
 
 
 def render_fuzz(row: Row) -> str:
-    lines = ["| Inputs | Judged | Refused as no review | Slowest answer | Promises broken |"]
+    lines = ["| Inputs | Decided | Rejected as no review | Slowest response | Failures |"]
     lines.append("|" + " ---: |" * 5)
     judged = row["statuses"].get("200", 0)
     lines.append(

@@ -32,7 +32,7 @@ def test_every_reason_metric_and_number_is_on_the_page() -> None:
     wanted = [
         *(f"`{reason}`" for reason in REASONS),
         *(f"`{name}`" for name in configurations.EXCLUDED_NAMESPACES),
-        f"at most {cluster_facts.EVENTS_PER_SECOND:.0f} a second and keeps {cluster_facts.EVENT_CAPACITY:,} waiting",
+        f"at most {cluster_facts.EVENTS_PER_SECOND:.0f} per second and queues {cluster_facts.EVENT_CAPACITY:,}",
         f"pages of {scan.PAGE}, and the table keeps {report.ROWS:,} rows",
         f"{audit.ANNOTATION_LIMIT // 1024} KiB",
     ]

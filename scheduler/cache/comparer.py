@@ -1,10 +1,9 @@
 """
-Whether the books still say what they were told: the picture counted again, from nothing.
+Recounts the snapshot from the pods and compares the two.
 
-Everything in the snapshot is kept up to date by small steps. From time to time the same is counted
-anew from the pods that hold a node, node by node, and compared. A difference is a bug of this
-program: it is counted and reported, and people are to be woken by it; the books are not mended
-behind the back of whoever looks for the cause. A restart counts from nothing too.
+Watch events update the snapshot in small steps. From time to time the scheduler counts the same
+from nothing, node by node, and compares. A mismatch is a bug of this program. It is reported, not
+repaired, so that the cause can be found; a restart counts from nothing too.
 """
 
 from collections.abc import Iterable
@@ -23,7 +22,7 @@ _COUNTED: Final = (NodeResources, NodePorts, NumaTopology)
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     nodes: tuple[str, ...] = ()
-    """Those of which the snapshot counts something else than their pods hold."""
+    """Nodes whose usage in the snapshot differs from the usage of their pods."""
     leaked: int = 0
     """Pods that hold a node here and that the API does not know."""
 
@@ -33,7 +32,7 @@ class Mismatch:
 
 def compare(cache: Cache, uids: Iterable[str]) -> Mismatch:
     """`uids`: every pod that the API knows, as far as the watch has shown."""
-    held = [found for uid in uids if (found := cache.held(uid)) is not None]
+    held = [cached for uid in uids if (cached := cache.held(uid)) is not None]
     fresh = _recount(cache, held)
     nodes = (name for name in fresh.table.rows if _of(fresh, name) != _of(cache.snapshot, name))
     return Mismatch(tuple(sorted(nodes)), len(cache) - len(held))
@@ -41,12 +40,12 @@ def compare(cache: Cache, uids: Iterable[str]) -> Mismatch:
 
 def _recount(cache: Cache, held: Iterable[CachedPod]) -> Snapshot:
     snapshot = Snapshot.of(cache.snapshot.table.nodes.values(), registry=cache.snapshot.registry)
-    for one in held:
-        if one.node in snapshot:
-            snapshot.charge(one.pod, one.node, one.assignment)
+    for cached in held:
+        if cached.node in snapshot:
+            snapshot.charge(cached.pod, cached.node, cached.assignment)
     for name in snapshot.table.rows:
-        for kept in cache.reserved.on(name):
-            snapshot.charge(kept.pod, name, kept.assignment)
+        for reserved in cache.reserved.on(name):
+            snapshot.charge(reserved.pod, name, reserved.assignment)
     return snapshot
 
 

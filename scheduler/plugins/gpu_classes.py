@@ -1,13 +1,13 @@
 """
-What the GPUs of every row are, by the node's own words and by the policies' table of models.
+The GPUs of every row, by the node's labels and devices and by the policies' table of models.
 
     hardware tier   label hardware.kubenexus.io/tier, else gpu.nvidia.com/class (a tier or a model),
                     else the model's tier by the table; otherwise unknown
-    VRAM            what the node says of each GPU, else the model's by the table
+    VRAM            reported by the node for each GPU, else the model's by the table
     high-end        by the table alone
 
-The model is what the node's labels say, else its devices. A row is looked at again when its node
-or the tables change. What follows for a pod is decided in `tiers`.
+Labels name the model, else devices do. A row is read again when its node or the tables change.
+`tenant_tiers` and `placement_policy` use these facts.
 """
 
 from collections.abc import Mapping
@@ -64,35 +64,37 @@ class GpuClasses:
             node = table.nodes[name]
             if self._seen[row] is not node:
                 self._seen[row] = node
-                self._look(row, node)
+                self._read(row, node)
         self._at = table.statics
 
-    def _look(self, row: int, node: Node) -> None:
+    def _read(self, row: int, node: Node) -> None:
         labels = dict(node.labels)
-        kind = self._kind(labels, node)
-        tier = self._tier(labels, kind)
+        model = self._model(labels, node)
+        tier = self._tier(labels, model)
         self._tiers[row] = CODES.get(tier, UNKNOWN)
-        self._vram[row] = node.vram or (kind.vram if kind is not None and node.gpus else 0)
-        self._high_end[row] = kind is not None and kind.high_end
+        self._vram[row] = node.vram or (model.vram if model is not None and node.gpus else 0)
+        self._high_end[row] = model is not None and model.high_end
 
-    def _kind(self, labels: Mapping[str, str], node: Node) -> GpuModel | None:
+    def _model(self, labels: Mapping[str, str], node: Node) -> GpuModel | None:
         for key in (vocabulary.GFD_PRODUCT_LABEL, vocabulary.GPU_MODEL_LABEL):
-            kind = self._tables.model(labels.get(key, ""))
-            if kind is not None:
-                return kind
-        if (kind := self._classes.get(labels.get(vocabulary.GPU_CLASS_LABEL, "").lower())) is None:
-            devices = node.topology.gpus if node.topology is not None else ()
-            return next((one for gpu in devices if (one := self._tables.model(gpu.model))), None)
-        return kind
+            model = self._tables.model(labels.get(key, ""))
+            if model is not None:
+                return model
+        gpu_class = labels.get(vocabulary.GPU_CLASS_LABEL, "").lower()
+        if gpu_class in self._classes:
+            return self._classes[gpu_class]
+        devices = node.topology.gpus if node.topology is not None else ()
+        models = (self._tables.model(gpu.model) for gpu in devices)
+        return next((model for model in models if model is not None), None)
 
-    def _tier(self, labels: Mapping[str, str], kind: GpuModel | None) -> str:
+    def _tier(self, labels: Mapping[str, str], model: GpuModel | None) -> str:
         for key in (vocabulary.HARDWARE_TIER_LABEL, vocabulary.GPU_CLASS_LABEL):
-            said = labels.get(key, "").lower()
-            if said in CODES:
-                return said
-            if key == vocabulary.GPU_CLASS_LABEL and said in self._classes:
-                return self._classes[said].tier
-        return kind.tier if kind is not None else ""
+            value = labels.get(key, "").lower()
+            if value in CODES:
+                return value
+            if key == vocabulary.GPU_CLASS_LABEL and value in self._classes:
+                return self._classes[value].tier
+        return model.tier if model is not None else ""
 
 
 def _by_class(tables: PlacementTables) -> dict[str, GpuModel]:

@@ -86,7 +86,9 @@ class DeclaredFeatures(Plugin):
 
     def static_filter(self, spec: SchedulingSpec) -> Iterator[Rejection]:
         table, required = self._table, set(spec.node_constraints.features)
-        able = np.array([required.issubset(found) for found in table.feature_sets], dtype=np.bool_)
+        able = np.array(
+            [required.issubset(declared) for declared in table.feature_sets], dtype=np.bool_
+        )
         yield UNDECLARED, ~able[table.features]
 
 

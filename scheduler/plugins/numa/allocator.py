@@ -115,9 +115,9 @@ def choose(
     )
     if not (host_request.apart and gang in host.unlocated_members):
         for width in _widths(allocation):
-            found = _narrowest(allocation, width)
-            if found is not None:
-                return found
+            assignment = _narrowest(allocation, width)
+            if assignment is not None:
+                return assignment
     return _without_numa_nodes(allocation)
 
 
@@ -193,12 +193,12 @@ def _least_width(host: HostUsage, want: AlignedAmounts) -> int | None:
     return host.fewest[key]
 
 
-def _could_hold(found: Sequence[NumaOffer], want: AlignedAmounts, width: int) -> bool:
+def _could_hold(offers: Sequence[NumaOffer], want: AlignedAmounts, width: int) -> bool:
     """Whether the largest of the offers suffice, resource by resource: worth combining."""
     return (
-        sum(sorted(offer.cpu for offer in found)[-width:]) >= want.cpu
-        and sum(sorted(offer.memory for offer in found)[-width:]) >= want.memory
-        and sum(sorted(offer.spare for offer in found)[-width:]) >= want.gpus
+        sum(sorted(offer.cpu for offer in offers)[-width:]) >= want.cpu
+        and sum(sorted(offer.memory for offer in offers)[-width:]) >= want.memory
+        and sum(sorted(offer.spare for offer in offers)[-width:]) >= want.gpus
     )
 
 
@@ -208,29 +208,29 @@ def _could_hold(found: Sequence[NumaOffer], want: AlignedAmounts, width: int) ->
 def _narrowest(allocation: _Allocation, width: int) -> Assignment | None:
     """The best group of `width` NUMA nodes."""
     graded = [
-        (group, found)
+        (group, cost)
         for group in _groups(allocation, width)
-        if (found := _graded(allocation, group)) is not None
+        if (cost := _graded(allocation, group)) is not None
     ]
     if not graded:
         return None
     if len(graded) > 1:
         graded = _least(
-            graded, [_preference_rank(allocation, group, found) for group, found in graded]
+            graded, [_preference_rank(allocation, group, cost) for group, cost in graded]
         )
     if len(graded) > 1:
         graded = _least(graded, [_score_rank(allocation, group) for group, _ in graded])
-    group, found = graded[0]
+    group, cost = graded[0]
     host = allocation.host
     count = allocation.host_request.gpus if host.gpus else 0
-    picked = finish_pick(host.levels, found, count, host.free_gpus)
+    picked = finish_pick(host.levels, cost, count, host.free_gpus)
     return _split(allocation, group, picked.indices)
 
 
 def _least(graded: list[_Graded], ranks: list[Rank]) -> list[_Graded]:
     """The groups of the least rank; expensive ranks are computed for these alone."""
     best = min(ranks)
-    return [one for one, rank in zip(graded, ranks, strict=True) if rank == best]
+    return [entry for entry, rank in zip(graded, ranks, strict=True) if rank == best]
 
 
 def _groups(allocation: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
@@ -239,14 +239,14 @@ def _groups(allocation: _Allocation, width: int) -> list[Sequence[NumaOffer]]:
     if width > 1 and not _could_hold(allocation.offers, want, width):
         return []
     tried = islice(combinations(allocation.offers, width), _MOST_TRIED)
-    found: list[Sequence[NumaOffer]] = [group for group in tried if suffices(group, want)]
+    groups: list[Sequence[NumaOffer]] = [group for group in tried if suffices(group, want)]
     if allocation.manager is not None:
-        found = [
+        groups = [
             group
-            for group in found
+            for group in groups
             if kubelet.admits(allocation.manager, allocation.host, allocation.host_request, group)
         ]
-    return found
+    return groups
 
 
 def _graded(allocation: _Allocation, group: Sequence[NumaOffer]) -> PickCost | None:
@@ -267,14 +267,14 @@ def _graded(allocation: _Allocation, group: Sequence[NumaOffer]) -> PickCost | N
     )
 
 
-def _preference_rank(allocation: _Allocation, group: Sequence[NumaOffer], found: PickCost) -> Rank:
+def _preference_rank(allocation: _Allocation, group: Sequence[NumaOffer], cost: PickCost) -> Rank:
     """Ranks that are cheap to compute; smaller is better."""
-    first = (found.level, found.harm == BREAKS, -sum(offer.preferred for offer in group))
+    first = (cost.level, cost.harm == BREAKS, -sum(offer.preferred for offer in group))
     beside = _gang_rank(allocation, group) if allocation.gang is not None else 0
     if allocation.manager is not None:
         return *first, beside, tuple(offer.zone for offer in group)
     spare = 0 if allocation.host_request.gpus else sum(offer.spare for offer in group)
-    return *first, beside, found.harm, found.left, spare
+    return *first, beside, cost.harm, cost.left, spare
 
 
 def _score_rank(allocation: _Allocation, group: Sequence[NumaOffer]) -> Rank:

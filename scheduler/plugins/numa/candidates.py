@@ -64,13 +64,13 @@ def closed_numa_nodes(
     host: HostUsage, host_request: HostRequest, gang: GangId | None
 ) -> frozenset[int]:
     """The NUMA nodes that the pod may not use."""
-    found = [
+    zones = [
         zone
         for zone, numa_node in host.numa_nodes.items()
         if (numa_node.pods if host_request.isolated else numa_node.isolated)
         or (gang is not None and _crowded(numa_node, host_request, gang))
     ]
-    return frozenset((*found, *host_request.avoid)) if found or host_request.avoid else _NO_ZONES
+    return frozenset((*zones, *host_request.avoid)) if zones or host_request.avoid else _NO_ZONES
 
 
 def usable_gpus(
@@ -95,23 +95,23 @@ def offers(
     here: dict[int | None, list[int]] = {}
     for index in gpus:
         here.setdefault(host.gpu_zone[index], []).append(index)
-    found: list[NumaOffer] = []
+    open_offers: list[NumaOffer] = []
     for zone, numa_node in host.numa_nodes.items():
         if zone in closed:
             continue
-        mine = here.get(zone, ())
-        found.append(
+        zone_gpus = here.get(zone, ())
+        open_offers.append(
             NumaOffer(
                 zone,
                 max(0, numa_node.cpu - host.floating_cpu),
                 max(0, numa_node.memory - host.floating_memory),
-                mine,
-                max(0, len(mine) - host.floating_gpus),
+                zone_gpus,
+                max(0, len(zone_gpus) - host.floating_gpus),
                 zone in host_request.prefer,
                 _pages(host, numa_node, host_request) if host_request.hugepages else (),
             )
         )
-    return found
+    return open_offers
 
 
 def _crowded(numa_node: NumaUsage, host_request: HostRequest, gang: GangId) -> bool:
@@ -128,8 +128,8 @@ def _pages(host: HostUsage, numa_node: NumaUsage, host_request: HostRequest) -> 
 
 def suffices(group: Sequence[NumaOffer], want: AlignedAmounts) -> bool:
     if len(group) == 1 and not want.hugepages:
-        one = group[0]
-        return one.cpu >= want.cpu and one.memory >= want.memory and one.spare >= want.gpus
+        offer = group[0]
+        return offer.cpu >= want.cpu and offer.memory >= want.memory and offer.spare >= want.gpus
     return (
         sum(offer.cpu for offer in group) >= want.cpu
         and sum(offer.memory for offer in group) >= want.memory

@@ -71,7 +71,7 @@ NONE_PICKED: Final = GpuPick(0, 0, 0, 0, ())
 @lru_cache(maxsize=512)
 def levels_of(gpus: tuple[Gpu, ...]) -> tuple[IslandLevel, ...]:
     """The levels that the host reports; a GPU in no group is a group of its own."""
-    found: list[IslandLevel] = []
+    levels: list[IslandLevel] = []
     names_by_level: tuple[Mapping[int, Key | None], ...] = (
         {gpu.index: gpu.island or None for gpu in gpus},
         {gpu.index: gpu.switch or None for gpu in gpus},
@@ -84,8 +84,8 @@ def levels_of(gpus: tuple[Gpu, ...]) -> tuple[IslandLevel, ...]:
         size: dict[Key, int] = {}
         for key in group.values():
             size[key] = size.get(key, 0) + 1
-        found.append(IslandLevel(level, group, size))
-    return tuple(found)
+        levels.append(IslandLevel(level, group, size))
+    return tuple(levels)
 
 
 def pick(
@@ -97,8 +97,8 @@ def pick(
     floating: int = 0,
 ) -> GpuPick | None:
     """The best `count` of the usable GPUs; `free` are all that no pod uses. None: too few."""
-    found = pick_cost(levels, count, usable=usable, free=free, floating=floating)
-    return None if found is None else finish_pick(levels, found, count, free)
+    cost = pick_cost(levels, count, usable=usable, free=free, floating=floating)
+    return None if cost is None else finish_pick(levels, cost, count, free)
 
 
 def pick_cost(
@@ -124,16 +124,16 @@ def pick_cost(
 
 
 def finish_pick(
-    levels: Sequence[IslandLevel], found: PickCost, count: int, free: Collection[int]
+    levels: Sequence[IslandLevel], cost: PickCost, count: int, free: Collection[int]
 ) -> GpuPick:
     """The pick of this cost, with its indices."""
     if count == 0:
         return NONE_PICKED
-    indices = _narrow(found.finer, found.pool, free, count)
+    indices = _narrow(cost.finer, cost.pool, free, count)
     groups = 1
-    if found.level == SEVERAL and levels:
+    if cost.level == SEVERAL and levels:
         groups = len({levels[0].group[index] for index in indices})
-    return GpuPick(found.level, groups, found.harm, found.left, indices)
+    return GpuPick(cost.level, groups, cost.harm, cost.left, indices)
 
 
 def _best(
@@ -159,10 +159,10 @@ def _groups(level: IslandLevel, pool: Members) -> dict[Key, Members]:
     first = group[pool[0]]
     if group[pool[-1]] == first and all(group[index] == first for index in pool):
         return {first: pool}
-    found: dict[Key, list[int]] = {}
+    groups: dict[Key, list[int]] = {}
     for index in pool:
-        found.setdefault(group[index], []).append(index)
-    return {key: tuple(members) for key, members in found.items()}
+        groups.setdefault(group[index], []).append(index)
+    return {key: tuple(members) for key, members in groups.items()}
 
 
 def _harm(size: int, here: int, count: int) -> tuple[int, int]:

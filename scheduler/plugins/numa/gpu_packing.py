@@ -149,10 +149,10 @@ def _host(usage: HostUsage | None, islands: _HostIslands | None) -> _HostIslands
 
 
 def _members(level: IslandLevel) -> tuple[frozenset[int], ...]:
-    found: dict[object, set[int]] = {}
+    islands: dict[object, set[int]] = {}
     for index, key in level.group.items():
-        found.setdefault(key, set()).add(index)
-    return tuple(map(frozenset, found.values()))
+        islands.setdefault(key, set()).add(index)
+    return tuple(map(frozenset, islands.values()))
 
 
 def costs(
@@ -174,12 +174,12 @@ def costs(
     rows = _best_rows(table, islands, gpu, capacity, count, count * gpus_per_pod)
     stranded = free[rows] - capacity[rows] * gpus_per_pod
     rows = rows[stranded == stranded.min(initial=_MANY)]
-    found = np.full(len(free), np.inf)
-    found[rows] = 0.0
+    by_row = np.full(len(free), np.inf)
+    by_row[rows] = 0.0
     if len(rows) > 1:
         for name in _OTHER_RESOURCES:
-            found[rows] += table.free(name)[rows] / max(1, table.total(name))
-    return found
+            by_row[rows] += table.free(name)[rows] / max(1, table.total(name))
+    return by_row
 
 
 def keeping_islands(table: PackingColumns, islands: HostIslands, gpu: str, taken: int) -> Bools:
@@ -210,8 +210,8 @@ def _best_rows(
     if islands.hosts:
         narrow = able & ~islands.effect(taken).wide
         able = narrow if narrow.any() else able
-    for kept in _island_effects(table, islands, gpu, taken):
-        found = np.flatnonzero(kept & able)
-        if len(found):
-            return found
+    for preferred in _island_effects(table, islands, gpu, taken):
+        rows = np.flatnonzero(preferred & able)
+        if len(rows):
+            return rows
     return np.flatnonzero(able)

@@ -70,34 +70,34 @@ def _fit(host: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> fl
     if not parts:
         return NEUTRAL
     used = sum(weight * part for weight, part in parts) / sum(weight for weight, _ in parts)
-    found = max(0.0, BEST - abs(min(1.0, used) * 100 - BEST_USE))
+    points = max(0.0, BEST - abs(min(1.0, used) * 100 - BEST_USE))
     preferred = bool(host_request.prefer) and all(id_ in host_request.prefer for id_ in zones)
-    return min(BEST, found * PREFERRED) if preferred else found
+    return min(BEST, points * PREFERRED) if preferred else points
 
 
 def _bandwidth(host: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
     best = max(zone.bandwidth for zone in host.topology.zones)
-    mine = [host.zones[id_] for id_ in zones]
-    memory = sum(zone.memory for zone in mine)
-    if not host_request.intensive or not memory or not all(zone.bandwidth for zone in mine):
+    chosen = [host.zones[id_] for id_ in zones]
+    memory = sum(zone.memory for zone in chosen)
+    if not host_request.intensive or not memory or not all(zone.bandwidth for zone in chosen):
         return NEUTRAL
-    share = sum(zone.bandwidth for zone in mine) / (best * len(mine))
+    share = sum(zone.bandwidth for zone in chosen) / (best * len(chosen))
     return max(0.0, BEST - 100 * host_request.memory / memory) * share
 
 
 def average_distance(host: HostUsage, own: int) -> float | None:
     """The average distance of a NUMA node to the others of its host; None: unknown."""
-    found = [far for other, far in host.zones[own].distances if other != own]
-    if not found:
+    distances = [distance for other, distance in host.zones[own].distances if other != own]
+    if not distances:
         return LOCAL if len(host.numa_nodes) == 1 else None
-    return sum(found) / len(found)
+    return sum(distances) / len(distances)
 
 
 def _distance(host: HostUsage, host_request: HostRequest, zones: Sequence[int]) -> float:
     if len(zones) > 1:
         pairs = list(combinations(zones, 2))
-        told = (dict(host.zones[a].distances).get(b) for a, b in pairs)
-        known = [far for far in told if far is not None]
+        distances = (dict(host.zones[a].distances).get(b) for a, b in pairs)
+        known = [distance for distance in distances if distance is not None]
         average = sum(known) / len(known) if known else None
     else:
         average = average_distance(host, zones[0])

@@ -101,13 +101,13 @@ class NumaTable:
     def inside(self, host_request: HostRequest) -> Bools:
         """The NUMA nodes, by row and place, that could hold one such pod by themselves."""
         self._renew()
-        found = self._open(host_request, slice(None))
+        large_enough = self._open(host_request, slice(None))
         for wanted, free in zip(
             _wants(host_request), (self.cpu, self.memory, self.gpus), strict=True
         ):
             if wanted:
-                found &= free >= wanted
-        return found
+                large_enough &= free >= wanted
+        return large_enough
 
     # --- rows ---
 
@@ -178,36 +178,38 @@ class NumaTable:
         self.bandwidth[row], self.distance[row] = 0, np.nan
         self.bandwidth[row, :count] = [zone.bandwidth for zone in zones]
         distance = (numa_score.average_distance(host, zone.id) for zone in zones)
-        self.distance[row, :count] = [np.nan if one is None else one for one in distance]
+        self.distance[row, :count] = [
+            np.nan if average is None else average for average in distance
+        ]
         self.known[row], self.located[row] = True, host.gpus_located
-        found = host.topology.manager
-        self.manager[row] = _STRICT.get(found.policy, 0) if found is not None else 0
+        manager = host.topology.manager
+        self.manager[row] = _STRICT.get(manager.policy, 0) if manager is not None else 0
         self._seen[row] = host
 
     # --- bounds ---
 
     def _open(self, host_request: HostRequest, where: Ints | slice) -> Bools:
         """The NUMA nodes that exist and are not closed to the pod."""
-        found: Bools = (self.ids[where] != _NO_ZONE) & ~self.isolated[where]
+        is_open: Bools = (self.ids[where] != _NO_ZONE) & ~self.isolated[where]
         for zone in host_request.avoid:
-            found &= self.ids[where] != zone
+            is_open &= self.ids[where] != zone
         if host_request.isolated:
-            found &= ~self.occupied[where]
-        return found
+            is_open &= ~self.occupied[where]
+        return is_open
 
     def _bound(self, host_request: HostRequest, where: Ints | slice) -> Ints:
         open_ = self._open(host_request, where)
         free = (self.cpu[where], self.memory[where], self.gpus[where])
-        found = np.full(len(open_), np.int64(ANY))
+        bound = np.full(len(open_), np.int64(ANY))
         if host_request.strict or host_request.apart:
-            found = self._by_policy(host_request, where, open_, free)
+            bound = self._by_policy(host_request, where, open_, free)
         if (
             self.managed
             and not host_request.containers
             and (host_request.guaranteed or host_request.gpus)
         ):
-            found = np.minimum(found, self._admitted(host_request, where, open_, free))
-        return np.where(self.known[where], found, np.int64(ANY))
+            bound = np.minimum(bound, self._admitted(host_request, where, open_, free))
+        return np.where(self.known[where], bound, np.int64(ANY))
 
     def _by_policy(
         self, host_request: HostRequest, where: Ints | slice, open_: Bools, free: Free
@@ -221,11 +223,11 @@ class NumaTable:
                 fits = np.minimum(fits, count if i < 2 else np.where(placed[:, None], count, ANY))
         if host_request.apart or host_request.isolated:
             fits = np.minimum(fits, 1)
-        found: Ints = np.minimum(fits.sum(axis=1), ANY)
+        bound: Ints = np.minimum(fits.sum(axis=1), ANY)
         if host_request.policy != "single-numa":
             wide = ~self._narrow(host_request, wants, where, placed)
-            found = np.where(wide, self._together(host_request, wants, free, open_, placed), found)
-        return found
+            bound = np.where(wide, self._together(host_request, wants, free, open_, placed), bound)
+        return bound
 
     def _admitted(
         self, host_request: HostRequest, where: Ints | slice, open_: Bools, free: Free
@@ -251,8 +253,8 @@ class NumaTable:
             wide |= counts & ~enough
         alone = np.minimum(ones.sum(axis=1), ANY)
         both = np.where(narrow & wide, 0, np.where(wide, sums, alone))
-        found = np.where(self.manager[where] == _SINGLE, alone, both)
-        return np.where((self.manager[where] > 0) & (narrow | wide), found, np.int64(ANY))
+        bound = np.where(self.manager[where] == _SINGLE, alone, both)
+        return np.where((self.manager[where] > 0) & (narrow | wide), bound, np.int64(ANY))
 
     def _narrow(
         self,
@@ -268,8 +270,8 @@ class NumaTable:
         for i, wanted in enumerate(wants):
             enough = self.sizes[i][where] >= wanted
             large &= enough if i < 2 else enough | ~placed[:, None]
-        found: Bools = large.any(axis=1)
-        return found
+        rows: Bools = large.any(axis=1)
+        return rows
 
     def _together(
         self,
@@ -283,7 +285,7 @@ class NumaTable:
         zones: Ints = open_.sum(axis=1)
         if not host_request.strict:
             return zones  # each member takes at least one of its own
-        found = (
+        bound = (
             zones // 2
             if host_request.apart or host_request.isolated
             else np.full(len(zones), np.int64(ANY))
@@ -291,8 +293,8 @@ class NumaTable:
         for i, wanted in enumerate(wants):
             if wanted:
                 count = np.where(open_, free[i], 0).sum(axis=1) // wanted
-                found = np.minimum(found, count if i < 2 else np.where(placed, count, ANY))
-        return found
+                bound = np.minimum(bound, count if i < 2 else np.where(placed, count, ANY))
+        return bound
 
 
 def _wants(host_request: HostRequest) -> tuple[int, int, int]:

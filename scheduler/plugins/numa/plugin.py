@@ -1,5 +1,5 @@
 """
-The inside of hosts: NUMA nodes and GPUs, who uses them, and which of them a pod gets.
+The inside of hosts: NUMA nodes and GPUs, the pods that use them, and the choice for a pod.
 
     put_node, charge …   one `HostUsage` for each node with a topology
     fits, capacity       bounds over all hosts at once, by `numa_table`

@@ -51,10 +51,10 @@ class _HintProvider:
 
 def of(host: HostUsage, host_request: HostRequest) -> TopologyManager | None:
     """The manager that could reject this pod on this host."""
-    found = host.topology.manager
-    if found is None or found.policy not in _STRICT or not host.numa_nodes:
+    manager = host.topology.manager
+    if manager is None or manager.policy not in _STRICT or not host.numa_nodes:
         return None
-    return found if host_request.guaranteed or (host_request.gpus and host.gpus_located) else None
+    return manager if host_request.guaranteed or (host_request.gpus and host.gpus_located) else None
 
 
 def reason(manager: TopologyManager) -> str:
@@ -71,11 +71,11 @@ def admits(
     left = {offer.zone: _amounts(offer) for offer in group}
     for need in _needs(manager, host_request):
         resources = [*_resources(host, need, left)]
-        found = _narrowest(manager, resources, sorted(left))
-        if found is None:
+        zones = _narrowest(manager, resources, sorted(left))
+        if zones is None:
             return False
         if not need.passing:
-            _take(need, found, left)
+            _take(need, zones, left)
     return True
 
 
@@ -112,8 +112,8 @@ def _sum(needs: Sequence[ContainerRequest]) -> ContainerRequest:
 
 
 def _amounts(offer: NumaOffer) -> dict[str, int]:
-    found = {"cpu": offer.cpu, "memory": offer.memory, "gpu": offer.spare}
-    return {**found, **dict(offer.hugepages)}
+    amounts = {"cpu": offer.cpu, "memory": offer.memory, "gpu": offer.spare}
+    return {**amounts, **dict(offer.hugepages)}
 
 
 def _wanted(need: ContainerRequest) -> Iterator[tuple[str, int]]:
@@ -137,10 +137,10 @@ def _resources(
 def _size(host: HostUsage, zone: int, name: str) -> int:
     if name == "gpu":
         return host.gpus_of[zone]
-    found = host.zones[zone]
+    numa_node = host.zones[zone]
     if name.startswith(HUGEPAGES):
-        return dict(found.hugepages).get(name, 0)
-    return found.cpu if name == "cpu" else found.memory
+        return dict(numa_node.hugepages).get(name, 0)
+    return numa_node.cpu if name == "cpu" else numa_node.memory
 
 
 def _narrowest(
@@ -149,12 +149,14 @@ def _narrowest(
     """The NUMA nodes that every resource prefers; the lowest of them. None: there are none."""
     if not resources:
         return ()
-    widths = {_least(one.sizes.values(), one.amount) for one in resources}
+    widths = {_least(resource.sizes.values(), resource.amount) for resource in resources}
     width = widths.pop()
     if widths or width is None or (manager.policy == _SINGLE and width > 1):
         return None
     for group in islice(combinations(zones, width), _MOST_TRIED):
-        if all(sum(one.left[zone] for zone in group) >= one.amount for one in resources):
+        if all(
+            sum(resource.left[zone] for zone in group) >= resource.amount for resource in resources
+        ):
             return group
     return None
 

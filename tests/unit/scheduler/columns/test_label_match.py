@@ -65,9 +65,7 @@ SOME_LABELS = st.dictionaries(
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(SOME_LABELS, max_size=4), TERMS)
-def test_all_nodes_at_once_is_each_node_by_itself(
-    nodes: list[dict[str, str]], terms: NodeTerms
-) -> None:
+def test_matching_rows_agree_with_each_node(nodes: list[dict[str, str]], terms: NodeTerms) -> None:
     snapshot = Snapshot.of(a_node(f"n{i}", labels=labels) for i, labels in enumerate(nodes))
     rows = LabelIndex(snapshot.table)
     want = [i for i, labels in enumerate(nodes) if any_selects(terms, labels)]

@@ -109,7 +109,7 @@ def test_a_node_has_the_best_of_every_source(node_first: bool) -> None:
     )
 
 
-def test_sources_that_go_leave_what_the_node_says_itself() -> None:
+def test_without_sources_the_node_has_its_own_facts() -> None:
     cache = Cache()
     cache.put_node(Node.read(a_node()))
     gone = a_slice("gpu.nvidia.com", *PAIR)
@@ -169,7 +169,7 @@ def test_which_slices_count(objects: list[Json], devices: list[str]) -> None:
     assert [gpu.device.rpartition("/")[2] for gpu in topology.gpus] == devices
 
 
-def test_pods_keep_what_they_hold_when_the_host_is_known_better() -> None:
+def test_pods_keep_their_assignment_when_host_facts_change() -> None:
     cache = Cache()
     cache.put_node(Node.read(a_node()))
     held = Assignment((NumaShare(0, 4000, GIB),), (0,))
@@ -215,7 +215,7 @@ def test_vram_by_the_model() -> None:
     )
 
 
-def test_models_that_policies_make_known() -> None:
+def test_vram_of_models_in_policies() -> None:
     told = list[str]()
     cache = Cache(nodes_changed=told.extend)
     obj = a_node(**{vocabulary.GFD_PRODUCT_LABEL: H100})
@@ -233,7 +233,7 @@ def test_models_that_policies_make_known() -> None:
 # --- where facts come from ---
 
 
-def test_who_says_what_and_who_disagrees() -> None:
+def test_origins_and_contradictions() -> None:
     cache = Cache()
     put_slices(cache, a_slice("gpu.nvidia.com", *PAIR))
     cache.hosts.put_topology(read_topology(TOPOLOGY))
@@ -284,7 +284,7 @@ def test_who_says_what_and_who_disagrees() -> None:
     ]
 
 
-def test_hosts_tell_of_nothing_that_stays_the_same() -> None:
+def test_unchanged_facts_are_not_announced() -> None:
     cache, told = Cache(), list[tuple[str, ...]]()
     hosts = HostInventory(
         cache.snapshot.devices.store, changed=lambda nodes: told.append(tuple(nodes))

@@ -243,9 +243,7 @@ def test_slices(objects: list[Json], want: Topology) -> None:
             Topology((), manager=TopologyManager("best-effort", "container")),
             id="attributes before the older form; container is the default",
         ),
-        pytest.param(
-            a_topology(old="Whatever"), 0, None, id="a policy that nobody knows is unsaid"
-        ),
+        pytest.param(a_topology(old="Whatever"), 0, None, id="an unknown policy is ignored"),
     ],
 )
 def test_topologies(obj: Json, gpus: int, want: Topology | None) -> None:

@@ -46,7 +46,7 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
         pytest.param(
             {"annotations": {INTENSIVE: "true", WEIGHT: "80", SPREAD: "isolated"}},
             HostRequest(cpu=1000, intensive=True, distance=80),
-            id="a pod without a gang has nobody to be apart from",
+            id="a pod without a gang has no spread",
         ),
         pytest.param(
             {"gang": ("g", 2), "annotations": {SPREAD: "isolated"}},
@@ -121,7 +121,7 @@ def container(name: str = "c", **limits: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_asks(more: dict[str, Any], want: HostRequest) -> None:
+def test_host_requests(more: dict[str, Any], want: HostRequest) -> None:
     containers = more.pop("containers", None)
     body = pod_json("p", **more)
     if containers is not None:

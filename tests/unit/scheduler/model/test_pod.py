@@ -72,7 +72,7 @@ def test_a_whole_pod() -> None:
         pytest.param({"schedulingGates": [{"name": "g"}]}, False, False, id="is gated"),
     ],
 )
-def test_life(more: dict[str, Any], pending: bool, finished: bool) -> None:
+def test_pending_and_finished(more: dict[str, Any], pending: bool, finished: bool) -> None:
     pod = a_pod(**more)
     assert (pod.pending, pod.finished) == (pending, finished)
 
@@ -137,20 +137,20 @@ PREFERRED: dict[str, Any] = {"preferredDuringSchedulingIgnoredDuringExecution": 
         ),
     ],
 )
-def test_what_is_not_honoured(more: dict[str, Any], want: list[str]) -> None:
+def test_unsupported_requests(more: dict[str, Any], want: list[str]) -> None:
     assert a_pod(**more).spec.unsupported == tuple(
         f"requests {item}, {UNSUPPORTED}" for item in want
     )
 
 
-def test_wishes_that_contradict_each_other_are_refused() -> None:
+def test_contradicting_requests_are_unsupported() -> None:
     pod = a_pod(numa="single-numa", annotations={f"{vocabulary.GROUP}/numa-policy": "restricted"})
     assert len(pod.spec.unsupported) == 1
     assert "single-numa" in pod.spec.unsupported[0]
     assert "restricted" in pod.spec.unsupported[0]
 
 
-def test_a_group_named_for_locality_holds_nobody_back() -> None:
+def test_a_locality_group_has_size_one() -> None:
     pod = a_pod(annotations={vocabulary.GANG_GROUP_ANNOTATION: "near"})
     assert (pod.gang, pod.spec.unsupported) == (Gang(GangKey("ns", "near"), 1), ())
 
@@ -203,7 +203,7 @@ def test_a_whole_node() -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_named(read: Any, obj: Any, want: str) -> None:
+def test_unreadable_objects_are_named(read: Any, obj: Any, want: str) -> None:
     with pytest.raises(ModelError, match=want):
         read(obj)
 
@@ -226,6 +226,6 @@ def test_a_pod_and_a_gang_of_one_name_are_two_units() -> None:
     assert len(units([a_pod("same"), *a_gang(1, name="same")])) == 2
 
 
-def test_members_that_disagree_are_held_to_the_largest_size() -> None:
+def test_of_different_sizes_the_largest_counts() -> None:
     (unit,) = units([a_pod("a", gang=("g", 2)), a_pod("b", gang=("g", 3))])
     assert (unit.size, unit.need, unit.forming) == (3, 2, True)

@@ -18,9 +18,9 @@ from tests.unit.scheduler.plugins.interpod.builders import (
     HOST,
     ZONE,
     Json,
-    apart,
-    near,
-    rather,
+    affinity,
+    anti_affinity,
+    preferred,
     spread,
     term,
 )
@@ -39,19 +39,19 @@ WISHES = [
         {"affinity": {"nodeAffinity": {}, "podAffinity": {}}}, NO_INTER_POD, id="empty ones"
     ),
     pytest.param(
-        {"affinity": near(term(ZONE))},
+        {"affinity": affinity(term(ZONE))},
         InterPodConstraints(affinity=(PodAffinityTerm(OWN, (IS_X,), ZONE),)),
         id="the namespace is its own",
     ),
     pytest.param(
-        {"affinity": apart(term(ZONE, namespaces=["b", "a", "b"]))},
+        {"affinity": anti_affinity(term(ZONE, namespaces=["b", "a", "b"]))},
         InterPodConstraints(
             anti_affinity=(PodAffinityTerm(NamespaceScope(("a", "b")), (IS_X,), ZONE),)
         ),
         id="or those that are named",
     ),
     pytest.param(
-        {"affinity": apart(term(ZONE, namespaceSelector={}))},
+        {"affinity": anti_affinity(term(ZONE, namespaceSelector={}))},
         InterPodConstraints(
             anti_affinity=(PodAffinityTerm(NamespaceScope((), ()), (IS_X,), ZONE),)
         ),
@@ -59,8 +59,8 @@ WISHES = [
     ),
     pytest.param(
         {
-            "affinity": rather("podAntiAffinity", 7, term(ZONE))
-            | rather("podAffinity", 5, term(HOST))
+            "affinity": preferred("podAntiAffinity", 7, term(ZONE))
+            | preferred("podAffinity", 5, term(HOST))
         },
         InterPodConstraints(
             preferred=(
@@ -72,7 +72,7 @@ WISHES = [
     ),
     pytest.param(
         {
-            "affinity": apart(
+            "affinity": anti_affinity(
                 term(ZONE, matchLabelKeys=["version", "none"], mismatchLabelKeys=["app"])
             )
         },
@@ -93,7 +93,7 @@ WISHES = [
     ),
     pytest.param(
         {
-            "affinity": apart(
+            "affinity": anti_affinity(
                 term(
                     ZONE,
                     {"matchExpressions": [{"key": "version", "operator": "In", "values": ["0"]}]},
@@ -109,7 +109,7 @@ WISHES = [
         id="what the API server resolved when the pod was made is left alone",
     ),
     pytest.param(
-        {"affinity": apart(term(ZONE, None, matchLabelKeys=["version"]))},
+        {"affinity": anti_affinity(term(ZONE, None, matchLabelKeys=["version"]))},
         InterPodConstraints(anti_affinity=(PodAffinityTerm(OWN, None, ZONE),)),
         id="no selector stays none",
     ),
@@ -135,16 +135,20 @@ WISHES = [
         id="spread with its policies",
     ),
     pytest.param(
-        {"affinity": apart(term(ZONE, {"matchExpressions": [{"key": "app", "operator": "Near"}]}))},
+        {
+            "affinity": anti_affinity(
+                term(ZONE, {"matchExpressions": [{"key": "app", "operator": "Near"}]})
+            )
+        },
         InterPodConstraints(
             anti_affinity=(PodAffinityTerm(OWN, (LabelRequirement("app", "Near"),), ZONE),)
         ),
-        id="an operator that is not known stays, and selects nobody",
+        id="an unknown operator selects nothing",
     ),
 ]
 
 
 @pytest.mark.parametrize(("spec", "want"), WISHES)
-def test_wishes_are_read(spec: Json, want: InterPodConstraints) -> None:
+def test_constraints_are_read(spec: Json, want: InterPodConstraints) -> None:
     found = read(**spec)
     assert (found, hash(found)) == (want, hash(want))

@@ -82,10 +82,10 @@ def class_json(name: str = "gpu", *selectors: str, config: list[Json] | None = N
 
 
 def exactly(name: str = "gpus", *, count: int = 1, cel: str = "", **more: Any) -> Json:
-    return {"name": name, "exactly": an_ask(count=count, cel=cel, **more)}
+    return {"name": name, "exactly": a_subrequest(count=count, cel=cel, **more)}
 
 
-def an_ask(*, count: int = 1, cel: str = "", class_name: str = "gpu", **more: Any) -> Json:
+def a_subrequest(*, count: int = 1, cel: str = "", class_name: str = "gpu", **more: Any) -> Json:
     found: Json = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}
     if cel:
         found["selectors"] = [{"cel": {"expression": cel}}]
@@ -128,7 +128,7 @@ def claim_json(
     }
 
 
-def given(*found: str, node: str = "a", pods: tuple[str, ...] = ()) -> Json:
+def allocated(*found: str, node: str = "a", pods: tuple[str, ...] = ()) -> Json:
     """The status of a claim that has these devices of a node."""
     rule = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {
@@ -145,7 +145,7 @@ def given(*found: str, node: str = "a", pods: tuple[str, ...] = ()) -> Json:
     }
 
 
-def tell(snapshot: Snapshot, *objects: Json) -> None:
+def put(snapshot: Snapshot, *objects: Json) -> None:
     """Slices have devices, claims a kind; the others are classes."""
     facts = snapshot.devices.store
     for obj in objects:
@@ -157,16 +157,16 @@ def tell(snapshot: Snapshot, *objects: Json) -> None:
             facts.put_class(DeviceClass.read(obj))
 
 
-def naming(*claims: str) -> list[Json]:
+def claim_refs(*claims: str) -> list[Json]:
     return [{"name": name, "resourceClaimName": name} for name in claims]
 
 
-def a_claimer(name: str, *claims: str, **more: Any) -> Pod:
+def a_pod_with_claims(name: str, *claims: str, **more: Any) -> Pod:
     """A pod that names its claims."""
-    return a_pod(name, resourceClaims=naming(*claims), **more)
+    return a_pod(name, resourceClaims=claim_refs(*claims), **more)
 
 
-def a_templated(name: str, *, made: str | None = "", **more: Any) -> Pod:
+def a_pod_with_template(name: str, *, made: str | None = "", **more: Any) -> Pod:
     """A pod with a claim from a template, called after it unless `made` says otherwise."""
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
     statuses = [{"name": "gpu", "resourceClaimName": made or f"{name}-gpu"}]

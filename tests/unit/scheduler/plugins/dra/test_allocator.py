@@ -1,4 +1,4 @@
-"""Devices of one node for the claims of one pod, against tables and against a brute force."""
+"""Devices of one node for the claims of one pod, against tables and against a exhaustive_search force."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -27,7 +27,7 @@ from scheduler.plugins.dra.node_selector import NodeReach
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
     a_device,
-    an_ask,
+    a_subrequest,
     claim_json,
     class_json,
     devices,
@@ -48,7 +48,7 @@ def spec_of(*requests: Json, **more: Any) -> ClaimSpec:
     return ClaimSpec.read(claim_json("c", *requests, **more)["spec"])
 
 
-def a_world(taken: Iterable[str] = (), counters: dict[str, int] | None = None) -> DeviceSource:
+def a_source(taken: Iterable[str] = (), counters: dict[str, int] | None = None) -> DeviceSource:
     held = set(taken)
     left = {("set", name): Decimal(amount) for name, amount in (counters or {}).items()}
     return DeviceSource(
@@ -131,22 +131,30 @@ SLICED = [
             "23",
             [
                 spec_of(
-                    first_of("r", {"name": "big", **an_ask(cel=BIG)}, {"name": "any", **an_ask()})
+                    first_of(
+                        "r",
+                        {"name": "big", **a_subrequest(cel=BIG)},
+                        {"name": "any", **a_subrequest()},
+                    )
                 )
             ],
             "r/any=0",
-            id="the second way where the first cannot be had",
+            id="the second alternative where the first cannot be had",
         ),
         pytest.param(
             MIXED,
             "",
             [
                 spec_of(
-                    first_of("r", {"name": "big", **an_ask(cel=BIG)}, {"name": "any", **an_ask()})
+                    first_of(
+                        "r",
+                        {"name": "big", **a_subrequest(cel=BIG)},
+                        {"name": "any", **a_subrequest()},
+                    )
                 )
             ],
             "r/big=2",
-            id="the first way where it can be had",
+            id="the first alternative where it can be had",
         ),
         pytest.param(
             ROOTS,
@@ -229,7 +237,7 @@ SLICED = [
     ],
 )
 def test_allocations(rows: list[Json], taken: str, specs: list[ClaimSpec], want: str) -> None:
-    world = a_world((f"gpu-{n}" for n in taken), {"mem": 70})
+    world = a_source((f"gpu-{n}" for n in taken), {"mem": 70})
     assert shown(allocate(specs, node_devices(rows), world)) == want
 
 
@@ -243,31 +251,33 @@ def test_allocations(rows: list[Json], taken: str, specs: list[ClaimSpec], want:
 )
 def test_devices_of_some_numa_nodes(zones: set[int] | None, want: str) -> None:
     here = None if zones is None else frozenset(zones)
-    assert shown(allocate([spec_of(exactly())], node_devices(ROOTS), a_world(), zones=here)) == want
+    assert (
+        shown(allocate([spec_of(exactly())], node_devices(ROOTS), a_source(), zones=here)) == want
+    )
 
 
 def test_all_devices_wait_for_a_pool_that_is_being_published() -> None:
     on_node = node_devices(devices(1), unusable_pools=["d/p is currently being updated"])
-    found = shown(allocate([spec_of(exactly(allocationMode="All"))], on_node, a_world()))
+    found = shown(allocate([spec_of(exactly(allocationMode="All"))], on_node, a_source()))
     assert found == (
         "claim ns/c, request gpus: asks for all devices, but resource pool d/p is currently being "
         "updated"
     )
 
 
-def test_a_search_that_takes_too_long_says_so() -> None:
+def test_a_search_gives_up_after_its_steps() -> None:
     rows = [a_device(f"gpu-{n}", root=f"r{n}") for n in range(30)]
     spec = spec_of(exactly("a", count=2), exactly("b", count=8), constraints=[*SAME, *APART])
-    assert shown(allocate([spec], node_devices(rows), a_world(), max_steps=20)) == GAVE_UP
+    assert shown(allocate([spec], node_devices(rows), a_source(), max_steps=20)) == GAVE_UP
 
 
-def test_how_many_more_pods_a_node_could_hold() -> None:
-    found = allocate([spec_of(exactly(count=2))], node_devices(devices(7)), a_world(["gpu-0"]))
+def test_the_number_of_equal_pods() -> None:
+    found = allocate([spec_of(exactly(count=2))], node_devices(devices(7)), a_source(["gpu-0"]))
     assert isinstance(found, Allocated)
     assert found.max_pods == 3
 
 
-# --- brute force ---
+# --- exhaustive_search force ---
 
 KINDS = ("x", "y", "z")
 
@@ -286,24 +296,24 @@ def cases(draw: st.DrawFn) -> tuple[list[Json], set[str], list[ClaimSpec]]:
 
 @st.composite
 def claims(draw: st.DrawFn) -> ClaimSpec:
-    def way(number: int) -> Json:
+    def alternative(number: int) -> Json:
         kind = draw(st.sampled_from(("", *KINDS)))
         cel = f'device.attributes["{DRIVER}"].model == "{kind}"' if kind else ""
-        return {"name": f"w{number}", **an_ask(count=draw(st.integers(1, 2)), cel=cel)}
+        return {"name": f"w{number}", **a_subrequest(count=draw(st.integers(1, 2)), cel=cel)}
 
     requests: list[Json] = []
     for number in range(draw(st.integers(1, 2))):
         if draw(st.booleans()):
-            one = way(0)
+            one = alternative(0)
             one.pop("name")
             requests.append({"name": f"r{number}", "exactly": one})
         else:
-            requests.append(first_of(f"r{number}", way(0), way(1)))
+            requests.append(first_of(f"r{number}", alternative(0), alternative(1)))
     rules = draw(st.sampled_from(([], SAME, APART, [{**SAME[0], "requests": ["r0"]}])))
     return spec_of(*requests, constraints=rules)
 
 
-def brute(rows: list[Json], taken: set[str], specs: list[ClaimSpec]) -> bool:
+def exhaustive_search(rows: list[Json], taken: set[str], specs: list[ClaimSpec]) -> bool:
     """Whether any choice of alternatives and devices satisfies everything; tries all of them."""
     free = [row for row in rows if row["name"] not in taken]
     slots = [(claim, request) for claim, spec in enumerate(specs) for request in spec.requests]
@@ -336,12 +346,12 @@ def _satisfied(specs: list[ClaimSpec], slots: list[Any], chosen: tuple[Any, ...]
 
 @settings(max_examples=150, deadline=None)
 @having(cases())
-def test_a_way_is_found_where_there_is_one(
+def test_an_allocation_is_found_where_one_exists(
     case: tuple[list[Json], set[str], list[ClaimSpec]],
 ) -> None:
     rows, taken, specs = case
-    found = allocate(specs, node_devices(rows), a_world(taken))
-    assert isinstance(found, Allocated) is brute(rows, taken, specs)
+    found = allocate(specs, node_devices(rows), a_source(taken))
+    assert isinstance(found, Allocated) is exhaustive_search(rows, taken, specs)
     if isinstance(found, Allocated):
         names = [pick.device.device for one in found.allocations for pick in one.picks]
         assert not set(names) & taken

@@ -37,7 +37,7 @@ def the_device() -> Device:
         pytest.param(f'{SIZE}.compareTo(quantity("80Gi")) >= 0', True, id="a quantity, compared"),
         pytest.param(f'{SIZE}.isGreaterThan(quantity("80Gi"))', False, id="a quantity too small"),
         pytest.param(f'{SIZE} == quantity("81920Mi")', True, id="equal quantities"),
-        pytest.param("device.allowMultipleAllocations", False, id="nobody shares it"),
+        pytest.param("device.allowMultipleAllocations", False, id="not shared"),
         pytest.param('"none.example.com" in device.attributes', False, id="a domain it lacks"),
         pytest.param(
             'has(device.attributes["none.example.com"].x)', False, id="nothing in such a domain"
@@ -65,13 +65,13 @@ def test_selectors(source: str, want: MatchResult) -> None:
     assert DeviceSelectors().matches([source], the_device()) == want
 
 
-def test_a_selector_that_cannot_be_read_is_told() -> None:
+def test_an_invalid_selector_is_reported() -> None:
     found = DeviceSelectors().matches(["true", "device.driver =="], the_device())
     assert isinstance(found, str)
     assert found.startswith("selector #1: CEL compile error: ")
 
 
-def test_a_device_is_asked_about_once_until_it_changes() -> None:
+def test_results_are_cached_until_the_device_changes() -> None:
     made: list[str] = []
 
     def engine() -> protocol.Engine:

@@ -18,16 +18,16 @@ from scheduler.plugins.dra.prebind import ClaimPreBind
 from tests.unit.scheduler.builders import a_node, placed
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
-    a_claimer,
-    an_ask,
+    a_pod_with_claims,
+    a_subrequest,
+    allocated,
     claim_json,
     class_json,
     devices,
     exactly,
     first_of,
-    given,
+    put,
     slice_json,
-    tell,
 )
 
 Json = dict[str, Any]
@@ -76,7 +76,7 @@ class Store:
             raise fault
         found = await self.get(resource, name)
         if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
-            raise errors.Conflict("somebody wrote in between")
+            raise errors.Conflict("a conflicting write")
         if subresource == "status":
             self._status(found["status"], body["status"], kind)
         else:
@@ -121,7 +121,7 @@ class Scene:
         self.store = Store(*claims)
         self.snapshot = Snapshot.of([a_node("a"), a_node("b")])
         slices = (slice_json("a", devices(2)), slice_json("b", devices(2)))
-        tell(self.snapshot, classes or class_json(), *slices, *claims)
+        put(self.snapshot, classes or class_json(), *slices, *claims)
         self.clock, self.stirs = 0.0, 0
         self.claiming = ClaimPreBind(
             self.store,
@@ -140,7 +140,7 @@ class Scene:
         self.stirs += 1
 
     def place(self, name: str, *claims: str) -> Placement:
-        pod: Pod = a_claimer(name, *claims)
+        pod: Pod = a_pod_with_claims(name, *claims)
         self.snapshot.place(pod, "a")
         return placed(pod, "a")
 
@@ -184,12 +184,12 @@ def opaque(word: str) -> Json:
     return {"opaque": {"driver": DRIVER, "parameters": {"word": word}}}
 
 
-def test_parameters_tolerations_and_admin_access_go_along() -> None:
-    way = {"name": "w", **an_ask(tolerations=[{"key": "k", "operator": "Exists"}])}
-    other = {"name": "v", **an_ask()}
+def test_the_allocation_has_config_tolerations_and_admin_access() -> None:
+    alternative = {"name": "w", **a_subrequest(tolerations=[{"key": "k", "operator": "Exists"}])}
+    other = {"name": "v", **a_subrequest()}
     claim = claim_json(
         "one",
-        first_of("r", way, other),
+        first_of("r", alternative, other),
         exactly("watch", adminAccess=True),
         config=[
             {**opaque("all"), "requests": []},
@@ -223,8 +223,8 @@ def test_pods_that_share_a_claim_are_all_reserved() -> None:
     assert (len(found.ready), *scene.store.shown()) == (2, ["gpus=gpu-0"], ["uid-p", "uid-q"])
 
 
-def test_a_claim_that_has_its_devices_is_only_reserved() -> None:
-    scene = Scene(claim_json("one", status=given("gpu-1", pods=("uid-x",))))
+def test_an_allocated_claim_is_only_reserved() -> None:
+    scene = Scene(claim_json("one", status=allocated("gpu-1", pods=("uid-x",))))
     scene.prepare(scene.place("p", "one"))
     assert (scene.store.patched, scene.store.shown()) == (
         ["status"],
@@ -232,7 +232,7 @@ def test_a_claim_that_has_its_devices_is_only_reserved() -> None:
     )
 
 
-def test_what_is_written_is_known_at_once() -> None:
+def test_writes_are_in_the_store_at_once() -> None:
     scene = Scene(claim_json("one"))
     placement = scene.place("p", "one")
     scene.prepare(placement)
@@ -250,7 +250,7 @@ def test_what_is_written_is_known_at_once() -> None:
         pytest.param([Lost("lost")], [], id="an answer is lost"),
         pytest.param([None, Lost("lost")], [], id="the second answer is lost"),
         pytest.param([errors.Retry("busy")] * 3, [], id="a server that is busy"),
-        pytest.param([errors.Conflict("no")], [], id="somebody wrote something else"),
+        pytest.param([errors.Conflict("no")], [], id="a write of another client"),
         pytest.param([errors.Retry("busy")] * 100, ["busy"], id="a server that stays busy"),
         pytest.param([errors.Refused("never")], ["never"], id="a server that refuses"),
     ],
@@ -263,10 +263,10 @@ def test_faults(faults: list[errors.KubeError | None], want: list[str]) -> None:
     assert (failures(found), scene.store.shown()) == (want, held)
 
 
-def test_whoever_allocates_first_wins() -> None:
+def test_the_first_allocation_wins() -> None:
     scene = Scene(claim_json("one"))
     placement = scene.place("p", "one")
-    scene.store.write(claim_json("one", status=given("gpu-1", pods=("uid-x",))))
+    scene.store.write(claim_json("one", status=allocated("gpu-1", pods=("uid-x",))))
     found = scene.prepare(placement)
     assert (failures(found), scene.store.shown()) == (
         ["claim ns/one got allocated elsewhere in the meantime"],
@@ -274,14 +274,14 @@ def test_whoever_allocates_first_wins() -> None:
     )
 
 
-def test_a_claim_that_is_gone_fails_its_pod() -> None:
+def test_a_deleted_claim_fails_its_pod() -> None:
     scene = Scene(claim_json("one"))
     placement = scene.place("p", "one")
     scene.snapshot.devices.store.drop_claim(ResourceClaim.read(claim_json("one")))
     assert failures(scene.prepare(placement)) == ["claim ns/one is gone"]
 
 
-def test_whoever_does_not_lead_writes_nothing() -> None:
+def test_a_process_that_does_not_lead_writes_nothing() -> None:
     scene = Scene(claim_json("one"), leads=False)
     found = scene.prepare(scene.place("p", "one"))
     assert (failures(found), scene.store.patched) == (
@@ -290,7 +290,7 @@ def test_whoever_does_not_lead_writes_nothing() -> None:
     )
 
 
-def test_the_second_claim_of_a_pod_fails_and_the_first_is_taken_back() -> None:
+def test_when_the_second_claim_fails_the_first_is_released() -> None:
     scene = Scene(claim_json("one"), claim_json("two"))
     placement = scene.place("p", "one", "two")
     scene.store.faults.extend([None, None, errors.Refused("never")])
@@ -306,16 +306,14 @@ def test_the_second_claim_of_a_pod_fails_and_the_first_is_taken_back() -> None:
     ("status", "others", "want"),
     [
         pytest.param({}, [], ([], []), id="ours alone: devices and all"),
-        pytest.param({}, ["q"], (["gpus=gpu-0"], []), id="another pod is on the way to it"),
+        pytest.param({}, ["q"], (["gpus=gpu-0"], []), id="another pod is about to use it"),
         pytest.param(
-            given("gpu-1", pods=("uid-x",)), [], (["gpus=gpu-1"], ["uid-x"]), id="somebody else's"
+            allocated("gpu-1", pods=("uid-x",)), [], (["gpus=gpu-1"], ["uid-x"]), id="another pod's"
         ),
-        pytest.param(given("gpu-1"), [], (["gpus=gpu-1"], []), id="allocated before this pod"),
+        pytest.param(allocated("gpu-1"), [], (["gpus=gpu-1"], []), id="allocated before this pod"),
     ],
 )
-def test_what_is_taken_back(
-    status: Json, others: list[str], want: tuple[list[str], list[str]]
-) -> None:
+def test_undo(status: Json, others: list[str], want: tuple[list[str], list[str]]) -> None:
     scene = Scene(claim_json("one", status=status))
     placement = scene.place("p", "one")
     scene.prepare(placement)
@@ -340,27 +338,27 @@ NO_ASSIGNMENT = NoFit(2, ((UNAVAILABLE, 2),))
 @pytest.mark.parametrize(
     ("status", "why", "want"),
     [
-        pytest.param(given("gpu-0"), NO_ASSIGNMENT, ([], []), id="reserved for nobody"),
+        pytest.param(allocated("gpu-0"), NO_ASSIGNMENT, ([], []), id="not reserved"),
         pytest.param(
-            given("gpu-0", pods=("uid-p",)), NO_ASSIGNMENT, ([], []), id="for this pod alone"
+            allocated("gpu-0", pods=("uid-p",)), NO_ASSIGNMENT, ([], []), id="for this pod alone"
         ),
         pytest.param(
-            given("gpu-0", pods=("uid-x",)),
+            allocated("gpu-0", pods=("uid-x",)),
             NO_ASSIGNMENT,
             (["gpus=gpu-0"], ["uid-x"]),
             id="in use by another pod",
         ),
         pytest.param(
-            given("gpu-0"),
+            allocated("gpu-0"),
             NoFit(2, (("Insufficient cpu", 2),)),
             (["gpus=gpu-0"], []),
             id="not what keeps the pod waiting",
         ),
     ],
 )
-def test_devices_that_keep_a_pod_from_other_nodes(
+def test_freeing_an_allocation_that_excludes_other_nodes(
     status: Json, why: NoFit, want: tuple[list[str], list[str]]
 ) -> None:
     scene = Scene(claim_json("one", status=status))
-    assert run(freed(scene, a_claimer("p", "one"), why)) == want
+    assert run(freed(scene, a_pod_with_claims("p", "one"), why)) == want
     assert len(scene.store.patched) == (1 if want == ([], []) else 0)

@@ -14,17 +14,17 @@ from tests.unit.scheduler.builders import a_node
 from tests.unit.scheduler.plugins.dra.builders import (
     DRIVER,
     a_device,
+    allocated,
     claim_json,
     devices,
     exactly,
-    given,
     slice_json,
 )
 
 Json = dict[str, Any]
 
 
-def facts_of(*slices: Json) -> DeviceStore:
+def store_of(*slices: Json) -> DeviceStore:
     facts = DeviceStore()
     for one in slices:
         facts.put_slice(ResourceSlice.read(one))
@@ -67,13 +67,13 @@ def test_pools(slices: list[Json], want: list[tuple[str, bool, list[str]]]) -> N
             pool.usable,
             [device.id.device for one in pool.slices for device in one.devices],
         )
-        for pool in facts_of(*slices).visible("a")
+        for pool in store_of(*slices).visible("a")
     ]
     assert found == want
 
 
-def test_a_slice_that_goes_takes_its_pool_with_it() -> None:
-    facts = facts_of(slice_json("a", devices(1)))
+def test_a_dropped_slice_drops_its_pool() -> None:
+    facts = store_of(slice_json("a", devices(1)))
     gone = facts.drop_slice(ResourceSlice.read(slice_json("a", devices(1))))
     assert (gone, facts.visible("a"), facts.pools, facts.pools_by_node) == (True, [], {}, {})
 
@@ -97,7 +97,7 @@ def test_a_slice_that_goes_takes_its_pool_with_it() -> None:
         ),
     ],
 )
-def test_where_devices_are(nodes: NodeReach, want: bool) -> None:
+def test_node_reach(nodes: NodeReach, want: bool) -> None:
     assert nodes.contains(a_node("a", labels={"zone": "z"})) is want
 
 
@@ -132,15 +132,15 @@ def test_the_nodes_of_an_allocation(nodes: tuple[NodeReach, ...], want: list[Jso
     assert (None if found is None else found["nodeSelectorTerms"]) == want
 
 
-def test_claims_hold_devices_and_give_them_back() -> None:
-    facts = facts_of(slice_json("a", devices(2)))
+def test_claims_allocate_and_release_devices() -> None:
+    facts = store_of(slice_json("a", devices(2)))
     free, first = DeviceId(DRIVER, "a", "gpu-1"), DeviceId(DRIVER, "a", "gpu-0")
     told: list[object] = []
     facts.on_usage.append(told.append)
-    facts.put_claim(ResourceClaim.read(claim_json("c", status=given("gpu-0"))))
+    facts.put_claim(ResourceClaim.read(claim_json("c", status=allocated("gpu-0"))))
     held = set(facts.allocated_by)
     stale = facts.put_claim(ResourceClaim.read(claim_json("c", version="0")))
-    facts.put_claim(ResourceClaim.read(claim_json("c", version="2", status=given("gpu-1"))))
+    facts.put_claim(ResourceClaim.read(claim_json("c", version="2", status=allocated("gpu-1"))))
     moved = set(facts.allocated_by)
     facts.drop_claim(ResourceClaim.read(claim_json("c", version="3")))
     assert (held, stale, moved, facts.allocated_by, told) == (
@@ -161,7 +161,7 @@ def test_equal_specs_have_one_number() -> None:
 
 
 def test_a_rule_taints_the_devices_that_it_selects() -> None:
-    facts = facts_of(slice_json("a", devices(2)))
+    facts = store_of(slice_json("a", devices(2)))
     taint = {"key": "sick", "effect": "NoSchedule"}
     selector = {"driver": DRIVER, "device": "gpu-1"}
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": taint}}
@@ -171,7 +171,7 @@ def test_a_rule_taints_the_devices_that_it_selects() -> None:
     assert found == [[], ["sick"]]
 
 
-def test_a_device_tells_where_it_sits() -> None:
+def test_the_position_of_a_device() -> None:
     (device,) = ResourceSlice.read(
         slice_json("a", [a_device("x", numa=1, root="pci0000:01", island="i-0")])
     ).devices

@@ -1,4 +1,4 @@
-"""A small cluster of two zones, pods in it, and what pods may ask of each other."""
+"""A small cluster of two zones, its pods, and inter-pod constraints."""
 
 from typing import Any
 
@@ -29,15 +29,15 @@ def term(key: str, selector: Json | None = X, **more: Any) -> Json:
     return {"topologyKey": key, "labelSelector": selector, **more}
 
 
-def near(*terms: Json) -> Json:
+def affinity(*terms: Json) -> Json:
     return {"podAffinity": {REQUIRED: list(terms)}}
 
 
-def apart(*terms: Json) -> Json:
+def anti_affinity(*terms: Json) -> Json:
     return {"podAntiAffinity": {REQUIRED: list(terms)}}
 
 
-def rather(field: str, weight: int, wanted: Json) -> Json:
+def preferred(field: str, weight: int, wanted: Json) -> Json:
     return {field: {PREFERRED: [{"weight": weight, "podAffinityTerm": wanted}]}}
 
 
@@ -52,14 +52,14 @@ def spread(key: str, selector: Json | None = X, *, soft: bool = False, **more: A
     }
 
 
-def a_peer(name: str = "p", app: str = "x", *, ns: str = "ns", **more: Any) -> Pod:
+def a_labelled_pod(name: str = "p", app: str = "x", *, ns: str = "ns", **more: Any) -> Pod:
     raw = pod_json(name, **{"labels": {"app": app} if app else {}, **more})
     raw["metadata"]["namespace"] = ns
     return Pod.read(raw)
 
 
 def nodes() -> list[Node]:
-    """Two zones of two hosts each, and one host that says nothing of itself."""
+    """Two zones of two hosts each, and one host without labels."""
     return [
         *(a_node(f"a{i}", labels={HOST: f"a{i}", ZONE: "a", "disk": "ssd"}) for i in (1, 2)),
         *(a_node(f"b{i}", labels={HOST: f"b{i}", ZONE: "b"}) for i in (1, 2)),
@@ -67,7 +67,7 @@ def nodes() -> list[Node]:
     ]
 
 
-def picture(*there: tuple[Pod, str]) -> Snapshot:
+def a_snapshot(*there: tuple[Pod, str]) -> Snapshot:
     snapshot = Snapshot.of(nodes(), there)
     snapshot.interpod.put_namespace("ns", (("team", "red"),))
     snapshot.interpod.put_namespace("other", (("team", "blue"),))
@@ -75,7 +75,7 @@ def picture(*there: tuple[Pod, str]) -> Snapshot:
 
 
 def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
-    """Who refuses the pod, and why."""
+    """The nodes that reject the pod, with the reason."""
     table = snapshot.table
     return {
         table.names[row]: reason

@@ -62,10 +62,10 @@ class World:
         for node in self.nodes:
             if all(key in labels_of(node) for key in keys) and counts(row, pod, node):
                 value = labels_of(node)[row["topologyKey"]]
-                held[value] = held.get(value, 0) + self._alike(pod, row, node)
+                held[value] = held.get(value, 0) + self._selected_pods(pod, row, node)
         return held
 
-    def _alike(self, pod: Json, row: Json, node: Json) -> int:
+    def _selected_pods(self, pod: Json, row: Json, node: Json) -> int:
         selector = selector_of(row, pod)
         if selector is not None and not (
             selector.get("matchLabels") or selector.get("matchExpressions")
@@ -84,12 +84,12 @@ class World:
         if affinity and not self._near(pod, node, affinity):
             return NOT_NEAR
         for term in terms(pod, "podAntiAffinity", REQUIRED):
-            for other_node, other in self._everybody():
-                if self._means(pod, term, other) and together(node, other_node, term):
+            for other_node, other in self._all_pods():
+                if self._selects_pod(pod, term, other) and in_same_domain(node, other_node, term):
                     return TOO_NEAR
-        for other_node, other in self._everybody():
+        for other_node, other in self._all_pods():
             for term in terms(other, "podAntiAffinity", REQUIRED):
-                if self._means(other, term, pod) and together(node, other_node, term):
+                if self._selects_pod(other, term, pod) and in_same_domain(node, other_node, term):
                     return KEPT_OUT
         return ""
 
@@ -98,20 +98,20 @@ class World:
             return False
         matching = [
             other_node
-            for other_node, other in self._everybody()
-            if all(self._means(pod, term, other) for term in affinity)
+            for other_node, other in self._all_pods()
+            if all(self._selects_pod(pod, term, other) for term in affinity)
         ]
-        if all(any(together(node, one, term) for one in matching) for term in affinity):
+        if all(any(in_same_domain(node, one, term) for one in matching) for term in affinity):
             return True
         somebody = any(
             term["topologyKey"] in labels_of(one) for one in matching for term in affinity
         )
-        return not somebody and all(self._means(pod, term, pod) for term in affinity)
+        return not somebody and all(self._selects_pod(pod, term, pod) for term in affinity)
 
-    def _everybody(self) -> list[tuple[Json, Json]]:
+    def _all_pods(self) -> list[tuple[Json, Json]]:
         return [(node, pod) for node in self.nodes for pod in self.on[name_of(node)]]
 
-    def _means(self, owner: Json, term: Json, other: Json) -> bool:
+    def _selects_pod(self, owner: Json, term: Json, other: Json) -> bool:
         names = term.get("namespaces") or []
         chosen = term.get("namespaceSelector")
         if not names and chosen is None:
@@ -129,9 +129,9 @@ class World:
             if name_of(node) in names:
                 raw[name_of(node)] = sum(
                     weight
-                    for other_node, other in self._everybody()
+                    for other_node, other in self._all_pods()
                     for weight, key in self._weights(pod, other)
-                    if together(node, other_node, {"topologyKey": key})
+                    if in_same_domain(node, other_node, {"topologyKey": key})
                 )
         least, most = min(raw.values(), default=0), max(raw.values(), default=0)
         if least == most:
@@ -143,11 +143,11 @@ class World:
         for field, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):
             for owner, target in ((pod, other), (other, pod)):
                 for row in terms(owner, field, PREFERRED):
-                    if self._means(owner, row["podAffinityTerm"], target):
+                    if self._selects_pod(owner, row["podAffinityTerm"], target):
                         term = row["podAffinityTerm"]
                         found.append((sign * row["weight"], term["topologyKey"]))
         for term in terms(other, "podAffinity", REQUIRED):
-            if self._means(other, term, pod):
+            if self._selects_pod(other, term, pod):
                 found.append((1, term["topologyKey"]))
         return found
 
@@ -165,17 +165,17 @@ class World:
             for row in soft:
                 key = row["topologyKey"]
                 if key == HOST:
-                    held, size = self._alike(pod, row, node), len(judged)
+                    held, size = self._selected_pods(pod, row, node), len(judged)
                 else:
                     held = self._domains(pod, row, keys).get(labels_of(node)[key], 0)
                     size = len({labels_of(one)[key] for one in judged})
                 points += held * math.log(size + 2) + row["maxSkew"] - 1
             raw[name_of(node)] = math.floor(points + 0.5)
         most, least = max(raw.values(), default=0), min(raw.values(), default=0)
-        marks = {
+        scores_of = {
             name: 100 * (most + least - one) // most if most else 100 for name, one in raw.items()
         }
-        return {name: marks.get(name, 0) for name in names}
+        return {name: scores_of.get(name, 0) for name in names}
 
 
 def name_of(obj: Json) -> str:
@@ -199,7 +199,7 @@ def terms(pod: Json, field: str, how: str) -> list[Json]:
     return list((affinity.get(field) or {}).get(how) or [])
 
 
-def together(node: Json, other: Json, term: Json) -> bool:
+def in_same_domain(node: Json, other: Json, term: Json) -> bool:
     key = term["topologyKey"]
     one, two = labels_of(node), labels_of(other)
     return key in one and key in two and one[key] == two[key]

@@ -17,225 +17,230 @@ from tests.unit.scheduler.plugins.interpod.builders import (
     UNLABELLED,
     ZONE,
     Y,
-    a_peer,
-    apart,
+    a_labelled_pod,
+    a_snapshot,
+    affinity,
+    anti_affinity,
     everywhere,
-    near,
-    picture,
-    rather,
+    preferred,
     reasons,
     spread,
     term,
 )
 
 AFFINITY = [
-    pytest.param([], a_peer(), {}, id="nobody asks for anything"),
+    pytest.param([], a_labelled_pod(), {}, id="no constraint"),
     pytest.param(
-        [(a_peer("e"), "a1")],
-        a_peer(affinity=near(term(ZONE))),
+        [(a_labelled_pod("e"), "a1")],
+        a_labelled_pod(affinity=affinity(term(ZONE))),
         everywhere(NO_AFFINITY, "a1", "a2"),
         id="in the zone of a pod that matches",
     ),
     pytest.param(
-        [(a_peer("e", deleted=True), "a1")],
-        a_peer(affinity=near(term(HOST))),
+        [(a_labelled_pod("e", deleted=True), "a1")],
+        a_labelled_pod(affinity=affinity(term(HOST))),
         everywhere(NO_AFFINITY, "a1"),
         id="a terminating pod is still company",
     ),
     pytest.param(
-        [(a_peer("e"), "bare")],
-        a_peer("p", "", affinity=near(term(ZONE))),
+        [(a_labelled_pod("e"), "bare")],
+        a_labelled_pod("p", "", affinity=affinity(term(ZONE))),
         everywhere(NO_AFFINITY),
-        id="a pod on a node without the key is near to nobody",
+        id="a pod on a node without the key is in no domain",
     ),
     pytest.param(
         [],
-        a_peer("p", "x", affinity=near(term(ZONE))),
+        a_labelled_pod("p", "x", affinity=affinity(term(ZONE))),
         {"bare": NO_AFFINITY},
-        id="the first of a group needs nobody, but a node with the key",
+        id="the first pod of a group needs only a node with the key",
     ),
     pytest.param(
         [],
-        a_peer("p", "y", affinity=near(term(ZONE))),
+        a_labelled_pod("p", "y", affinity=affinity(term(ZONE))),
         everywhere(NO_AFFINITY),
-        id="whoever does not match its own terms is not the first",
+        id="a pod that does not match its own terms is not the first",
     ),
     pytest.param(
-        [(a_peer("e"), "bare")],
-        a_peer("p", "x", affinity=near(term(ZONE))),
+        [(a_labelled_pod("e"), "bare")],
+        a_labelled_pod("p", "x", affinity=affinity(term(ZONE))),
         {"bare": NO_AFFINITY},
         id="a pod that is in no domain does not end the exception of the first",
     ),
     pytest.param(
-        [(a_peer("e"), "a1"), (a_peer("f", "y"), "a1")],
-        a_peer("p", "", affinity=near(term(ZONE), term(HOST, Y))),
+        [(a_labelled_pod("e"), "a1"), (a_labelled_pod("f", "y"), "a1")],
+        a_labelled_pod("p", "", affinity=affinity(term(ZONE), term(HOST, Y))),
         everywhere(NO_AFFINITY),
         id="one pod must match all terms, not one pod each",
     ),
     pytest.param(
-        [(a_peer("e", labels={"app": "x", "tier": "t"}), "a1")],
-        a_peer(
+        [(a_labelled_pod("e", labels={"app": "x", "tier": "t"}), "a1")],
+        a_labelled_pod(
             "p",
             "",
-            affinity=near(term(ZONE), term(HOST, {"matchLabels": {"app": "x", "tier": "t"}})),
+            affinity=affinity(term(ZONE), term(HOST, {"matchLabels": {"app": "x", "tier": "t"}})),
         ),
         everywhere(NO_AFFINITY, "a1"),
         id="every term in its own domain",
     ),
     pytest.param(
-        [(a_peer("e", ns="other"), "a1")],
-        a_peer("p", "", affinity=near(term(ZONE))),
+        [(a_labelled_pod("e", ns="other"), "a1")],
+        a_labelled_pod("p", "", affinity=affinity(term(ZONE))),
         everywhere(NO_AFFINITY),
         id="pods of other namespaces are not meant",
     ),
     pytest.param(
-        [(a_peer("e", ns="other"), "a1")],
-        a_peer("p", "", affinity=near(term(ZONE, namespaces=["other"]))),
+        [(a_labelled_pod("e", ns="other"), "a1")],
+        a_labelled_pod("p", "", affinity=affinity(term(ZONE, namespaces=["other"]))),
         everywhere(NO_AFFINITY, "a1", "a2"),
         id="unless they are named",
     ),
     pytest.param(
-        [(a_peer("e", ns="other"), "a1")],
-        a_peer("p", "", affinity=near(term(ZONE, namespaceSelector={}))),
+        [(a_labelled_pod("e", ns="other"), "a1")],
+        a_labelled_pod("p", "", affinity=affinity(term(ZONE, namespaceSelector={}))),
         everywhere(NO_AFFINITY, "a1", "a2"),
         id="or all namespaces are meant",
     ),
     pytest.param(
-        [(a_peer("e", ns="other"), "a1"), (a_peer("f"), "b1")],
-        a_peer(
+        [(a_labelled_pod("e", ns="other"), "a1"), (a_labelled_pod("f"), "b1")],
+        a_labelled_pod(
             "p",
             "",
-            affinity=near(term(ZONE, namespaceSelector={"matchLabels": {"team": "blue"}})),
+            affinity=affinity(term(ZONE, namespaceSelector={"matchLabels": {"team": "blue"}})),
         ),
         everywhere(NO_AFFINITY, "a1", "a2"),
         id="or those with a label, and then not its own",
     ),
     pytest.param(
-        [(a_peer("e"), "a1")],
-        a_peer("p", "", affinity=near(term(ZONE, None))),
+        [(a_labelled_pod("e"), "a1")],
+        a_labelled_pod("p", "", affinity=affinity(term(ZONE, None))),
         everywhere(NO_AFFINITY),
-        id="an absent selector selects nobody",
+        id="an absent selector selects nothing",
     ),
     pytest.param(
-        [(a_peer("e"), "a1")],
-        a_peer("p", affinity=apart(term(HOST))),
+        [(a_labelled_pod("e"), "a1")],
+        a_labelled_pod("p", affinity=anti_affinity(term(HOST))),
         {"a1": ANTI_AFFINITY_BROKEN},
         id="not on the host of a pod that matches",
     ),
     pytest.param(
-        [(a_peer("e"), "bare")],
-        a_peer("p", affinity=apart(term(HOST))),
+        [(a_labelled_pod("e"), "bare")],
+        a_labelled_pod("p", affinity=anti_affinity(term(HOST))),
         {},
-        id="a node without the key keeps nobody apart",
+        id="a node without the key breaks no anti-affinity",
     ),
     pytest.param(
-        [(a_peer("e"), "a1"), (a_peer("f", "y"), "b1")],
-        a_peer("p", affinity=apart(term(ZONE), term(HOST, Y))),
+        [(a_labelled_pod("e"), "a1"), (a_labelled_pod("f", "y"), "b1")],
+        a_labelled_pod("p", affinity=anti_affinity(term(ZONE), term(HOST, Y))),
         {"a1": ANTI_AFFINITY_BROKEN, "a2": ANTI_AFFINITY_BROKEN, "b1": ANTI_AFFINITY_BROKEN},
-        id="any term keeps apart",
+        id="each term of anti-affinity counts",
     ),
     pytest.param(
-        [(a_peer("e", "y", affinity=apart(term(ZONE))), "a1")],
-        a_peer("p"),
+        [(a_labelled_pod("e", "y", affinity=anti_affinity(term(ZONE))), "a1")],
+        a_labelled_pod("p"),
         {"a1": EXISTING_ANTI_AFFINITY, "a2": EXISTING_ANTI_AFFINITY},
         id="an existing pod keeps others out of its zone",
     ),
     pytest.param(
-        [(a_peer("e", "y", affinity=apart(term(ZONE)), ns="other"), "a1")],
-        a_peer("p"),
+        [(a_labelled_pod("e", "y", affinity=anti_affinity(term(ZONE)), ns="other"), "a1")],
+        a_labelled_pod("p"),
         {},
         id="but not those of namespaces it does not mean",
     ),
     pytest.param(
         [
             (
-                a_peer(
+                a_labelled_pod(
                     "e",
                     "y",
                     ns="other",
-                    affinity=apart(term(ZONE, namespaceSelector={"matchLabels": {"team": "red"}})),
+                    affinity=anti_affinity(
+                        term(ZONE, namespaceSelector={"matchLabels": {"team": "red"}})
+                    ),
                 ),
                 "a1",
             )
         ],
-        a_peer("p"),
+        a_labelled_pod("p"),
         {"a1": EXISTING_ANTI_AFFINITY, "a2": EXISTING_ANTI_AFFINITY},
         id="and those of namespaces it selects",
     ),
     pytest.param(
-        [(a_peer("e", affinity=apart(term(HOST))), "a1"), (a_peer("f"), "b1")],
-        a_peer("p", affinity=near(term(ZONE)) | apart(term(HOST))),
+        [
+            (a_labelled_pod("e", affinity=anti_affinity(term(HOST))), "a1"),
+            (a_labelled_pod("f"), "b1"),
+        ],
+        a_labelled_pod("p", affinity=affinity(term(ZONE)) | anti_affinity(term(HOST))),
         {"bare": NO_AFFINITY, "a1": ANTI_AFFINITY_BROKEN, "b1": ANTI_AFFINITY_BROKEN},
         id="affinity speaks before anti-affinity, and that before the others'",
     ),
     pytest.param(
-        [(a_peer("e", affinity=rather("podAntiAffinity", 100, term(HOST))), "a1")],
-        a_peer("p", affinity=rather("podAntiAffinity", 100, term(HOST))),
+        [(a_labelled_pod("e", affinity=preferred("podAntiAffinity", 100, term(HOST))), "a1")],
+        a_labelled_pod("p", affinity=preferred("podAntiAffinity", 100, term(HOST))),
         {},
-        id="preferences refuse nobody",
+        id="preferences reject no node",
     ),
 ]
 
 
 @pytest.mark.parametrize(("there", "pod", "want"), AFFINITY)
 def test_affinity(there: list[tuple[Pod, str]], pod: Pod, want: dict[str, str]) -> None:
-    assert reasons(picture(*there), pod) == want
+    assert reasons(a_snapshot(*there), pod) == want
 
 
-ON_A = [(a_peer("e"), "a1")]
+ON_A = [(a_labelled_pod("e"), "a1")]
 
 SPREAD = [
     pytest.param(
         ON_A,
-        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE)]),
         {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED},
         id="the fuller zone is refused",
     ),
     pytest.param(
         ON_A,
-        a_peer(topologySpreadConstraints=[spread(ZONE, maxSkew=2)]),
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE, maxSkew=2)]),
         {"bare": UNLABELLED},
         id="within the skew",
     ),
     pytest.param(
         ON_A,
-        a_peer("p", "y", topologySpreadConstraints=[spread(ZONE)]),
+        a_labelled_pod("p", "y", topologySpreadConstraints=[spread(ZONE)]),
         {"bare": UNLABELLED},
         id="a pod that is not selected adds nothing",
     ),
     pytest.param(
-        [(a_peer("e", deleted=True), "a1")],
-        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        [(a_labelled_pod("e", deleted=True), "a1")],
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE)]),
         {"bare": UNLABELLED},
         id="a terminating pod is not counted",
     ),
     pytest.param(
-        [(a_peer("e", ns="other"), "a1")],
-        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        [(a_labelled_pod("e", ns="other"), "a1")],
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE)]),
         {"bare": UNLABELLED},
         id="nor one of another namespace",
     ),
     pytest.param(
-        [*ON_A, (a_peer("f"), "b1")],
-        a_peer(topologySpreadConstraints=[spread(ZONE, minDomains=3)]),
+        [*ON_A, (a_labelled_pod("f"), "b1")],
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE, minDomains=3)]),
         {"a1": SKEWED, "a2": SKEWED, "b1": SKEWED, "b2": SKEWED, "bare": UNLABELLED},
         id="too few domains: the emptiest counts as empty",
     ),
     pytest.param(
-        [*ON_A, (a_peer("f"), "b1")],
-        a_peer(topologySpreadConstraints=[spread(ZONE, minDomains=2)]),
+        [*ON_A, (a_labelled_pod("f"), "b1")],
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE, minDomains=2)]),
         {"bare": UNLABELLED},
         id="as many domains as wanted",
     ),
     pytest.param(
         ON_A,
-        a_peer(topologySpreadConstraints=[spread(ZONE)], nodeSelector={"disk": "ssd"}),
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE)], nodeSelector={"disk": "ssd"}),
         {"bare": UNLABELLED},
         id="zones that the node selector rules out are no domains",
     ),
     pytest.param(
         ON_A,
-        a_peer(
+        a_labelled_pod(
             topologySpreadConstraints=[spread(ZONE, nodeAffinityPolicy="Ignore")],
             nodeSelector={"disk": "ssd"},
         ),
@@ -244,19 +249,19 @@ SPREAD = [
     ),
     pytest.param(
         ON_A,
-        a_peer(topologySpreadConstraints=[spread(ZONE), spread("disk")]),
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE), spread("disk")]),
         {"b1": UNLABELLED, "b2": UNLABELLED, "bare": UNLABELLED},
         id="zones whose nodes lack another constraint's key are no domains",
     ),
     pytest.param(
         ON_A,
-        a_peer(topologySpreadConstraints=[spread(ZONE, {})]),
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE, {})]),
         {"bare": UNLABELLED},
-        id="a selector of everything counts nobody",
+        id="a selector of everything counts no pods",
     ),
     pytest.param(
-        [(a_peer("e", labels={"app": "x", "version": "1"}), "a1")],
-        a_peer(
+        [(a_labelled_pod("e", labels={"app": "x", "version": "1"}), "a1")],
+        a_labelled_pod(
             labels={"app": "x", "version": "2"},
             topologySpreadConstraints=[spread(ZONE, matchLabelKeys=["version"])],
         ),
@@ -265,13 +270,13 @@ SPREAD = [
     ),
     pytest.param(
         ON_A,
-        a_peer(topologySpreadConstraints=[spread(ZONE, soft=True)]),
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE, soft=True)]),
         {},
-        id="a soft constraint refuses nobody",
+        id="a soft constraint rejects no node",
     ),
     pytest.param(
-        [*ON_A, (a_peer("f", "y", affinity=apart(term(HOST))), "b1")],
-        a_peer(topologySpreadConstraints=[spread(ZONE)]),
+        [*ON_A, (a_labelled_pod("f", "y", affinity=anti_affinity(term(HOST))), "b1")],
+        a_labelled_pod(topologySpreadConstraints=[spread(ZONE)]),
         {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED, "b1": EXISTING_ANTI_AFFINITY},
         id="spread speaks before affinity",
     ),
@@ -280,24 +285,26 @@ SPREAD = [
 
 @pytest.mark.parametrize(("there", "pod", "want"), SPREAD)
 def test_spread(there: list[tuple[Pod, str]], pod: Pod, want: dict[str, str]) -> None:
-    assert reasons(picture(*there), pod) == want
+    assert reasons(a_snapshot(*there), pod) == want
 
 
-def test_taints_keep_a_zone_out_of_the_count_on_request() -> None:
+def test_honored_taints_exclude_a_zone_from_the_count() -> None:
     there = [
         a_node("a", labels={ZONE: "a"}),
         a_node("b", labels={ZONE: "b"}, taints=[{"key": "only", "effect": "NoSchedule"}]),
     ]
     snapshot = Snapshot.of(there, ON_A[:0])
-    snapshot.charge(a_peer("e"), "a")
-    ignored = a_peer(topologySpreadConstraints=[spread(ZONE)])
-    honoured = a_peer(topologySpreadConstraints=[spread(ZONE, nodeTaintsPolicy="Honor")])
+    snapshot.charge(a_labelled_pod("e"), "a")
+    ignored = a_labelled_pod(topologySpreadConstraints=[spread(ZONE)])
+    honoured = a_labelled_pod(topologySpreadConstraints=[spread(ZONE, nodeTaintsPolicy="Honor")])
     assert (reasons(snapshot, ignored), reasons(snapshot, honoured)) == ({"a": SKEWED}, {})
 
 
 def test_the_text_is_that_of_kube_scheduler() -> None:
-    pod = a_peer(topologySpreadConstraints=[spread(ZONE)], affinity=apart(term(ZONE, Y)))
-    snapshot = picture(*ON_A, (a_peer("f", "y"), "b2"))
+    pod = a_labelled_pod(
+        topologySpreadConstraints=[spread(ZONE)], affinity=anti_affinity(term(ZONE, Y))
+    )
+    snapshot = a_snapshot(*ON_A, (a_labelled_pod("f", "y"), "b2"))
     found = planner.plan(units([pod])[0], snapshot)
     assert isinstance(found, NoFit)
     assert found.text == (

@@ -1,4 +1,4 @@
-"""What is kept of pods among pods: gangs inside a plan, likeness, books."""
+"""The inter-pod plugin: gangs inside a plan, signatures, state."""
 
 import pytest
 
@@ -13,11 +13,11 @@ from tests.unit.scheduler.plugins.interpod.builders import (
     EXISTING_ANTI_AFFINITY,
     HOST,
     ZONE,
-    a_peer,
-    apart,
-    near,
+    a_labelled_pod,
+    a_snapshot,
+    affinity,
+    anti_affinity,
     nodes,
-    picture,
     reasons,
     spread,
     term,
@@ -34,58 +34,74 @@ def hosts_of(found: object) -> list[str]:
     return sorted(one.node for one in found.placements)
 
 
-def test_members_of_a_gang_keep_each_other_apart() -> None:
-    gang = a_gang(4, labels={"app": "x"}, affinity=apart(term(HOST)))
-    found = planner.plan(units(gang)[0], picture())
+def test_anti_affinity_between_members_of_a_gang() -> None:
+    gang = a_gang(4, labels={"app": "x"}, affinity=anti_affinity(term(HOST)))
+    found = planner.plan(units(gang)[0], a_snapshot())
     assert len(set(hosts_of(found))) == 4
 
 
-def test_members_of_a_gang_gather_in_one_zone() -> None:
-    gang = a_gang(6, labels={"app": "x"}, affinity=near(term(ZONE)))
-    assert {host[0] for host in hosts_of(planner.plan(units(gang)[0], picture()))} in ({"a"}, {"b"})
+def test_affinity_between_members_of_a_gang() -> None:
+    gang = a_gang(6, labels={"app": "x"}, affinity=affinity(term(ZONE)))
+    assert {host[0] for host in hosts_of(planner.plan(units(gang)[0], a_snapshot()))} in (
+        {"a"},
+        {"b"},
+    )
 
 
 def test_members_of_a_gang_are_spread_over_zones() -> None:
     gang = a_gang(4, labels={"app": "x"}, topologySpreadConstraints=[spread(ZONE)])
-    hosts = hosts_of(planner.plan(units(gang)[0], picture()))
+    hosts = hosts_of(planner.plan(units(gang)[0], a_snapshot()))
     assert [host[0] for host in hosts] == ["a", "a", "b", "b"]
 
 
-def test_a_gang_that_its_own_rules_forbid_has_no_place() -> None:
-    gang = a_gang(3, labels={"app": "x"}, affinity=apart(term(ZONE)), nodeSelector={"disk": "ssd"})
-    found = planner.plan(units(gang)[0], picture())
+def test_a_gang_that_its_own_constraints_forbid_does_not_fit() -> None:
+    gang = a_gang(
+        3, labels={"app": "x"}, affinity=anti_affinity(term(ZONE)), nodeSelector={"disk": "ssd"}
+    )
+    found = planner.plan(units(gang)[0], a_snapshot())
     assert isinstance(found, NoFit)
     assert "2 node(s) didn't match pod anti-affinity rules" in found.text
 
 
-# --- likeness ---
+# --- signatures and state ---
 
 
-def test_pods_with_labels_of_their_own_are_alike_to_selectors_that_do_not_name_them() -> None:
-    snapshot = picture((a_peer("e"), "a1"))
-    wish = apart(term(HOST))
+def test_labels_that_no_selector_names_do_not_change_the_signature() -> None:
+    snapshot = a_snapshot((a_labelled_pod("e"), "a1"))
+    constraints = anti_affinity(term(HOST))
     one, other, stranger = (
-        a_pod(name, labels={"app": app, "index": name}, affinity=wish)
+        a_pod(name, labels={"app": app, "index": name}, affinity=constraints)
         for name, app in (("0", "x"), ("1", "x"), ("2", "y"))
     )
     signatures = [snapshot.interpod.signature(pod) for pod in (one, other, stranger)]
     assert signatures[0] == signatures[1] != signatures[2]
 
 
-def test_a_pod_is_concerned_while_somebody_keeps_it_out() -> None:
-    keeper = a_peer("e", "y", affinity=apart(term(ZONE)))
-    snapshot = picture((keeper, "a1"))
+def test_a_selected_pod_and_an_excluded_pod_of_one_spec_have_different_signatures() -> None:
+    """The first count and the first existing term have the same number, but not the same sign."""
+    y_excluded = anti_affinity(term(HOST, {"matchLabels": {"app": "y"}}))
+    snapshot = a_snapshot((a_labelled_pod("e", "z", affinity=y_excluded), "a1"))
+    snapshot.interpod.signature(a_labelled_pod("o", "o", affinity=anti_affinity(term(HOST))))
+    selected, excluded = a_labelled_pod("p", "x"), a_labelled_pod("q", "y")
+    signatures = [snapshot.interpod.signature(pod) for pod in (selected, excluded)]
+    assert selected.spec == excluded.spec
+    assert signatures == [(1,), (-1,)]
+
+
+def test_a_pod_depends_on_pods_while_existing_anti_affinity_excludes_it() -> None:
+    keeper = a_labelled_pod("e", "y", affinity=anti_affinity(term(ZONE)))
+    snapshot = a_snapshot((keeper, "a1"))
     before = (
-        snapshot.interpod.depends_on_pods(a_peer()),
-        snapshot.interpod.depends_on_pods(a_peer("p", "z")),
+        snapshot.interpod.depends_on_pods(a_labelled_pod()),
+        snapshot.interpod.depends_on_pods(a_labelled_pod("p", "z")),
     )
     snapshot.release(keeper, "a1")
-    assert (*before, snapshot.interpod.depends_on_pods(a_peer())) == (True, False, False)
+    assert (*before, snapshot.interpod.depends_on_pods(a_labelled_pod())) == (True, False, False)
 
 
-def test_the_books_of_a_node_that_went_are_empty_when_it_returns() -> None:
-    snapshot = picture((a_peer("e", affinity=apart(term(HOST))), "a1"))
-    pod = a_peer("p", affinity=apart(term(HOST)))
+def test_the_state_of_a_deleted_node_is_empty_when_it_returns() -> None:
+    snapshot = a_snapshot((a_labelled_pod("e", affinity=anti_affinity(term(HOST))), "a1"))
+    pod = a_labelled_pod("p", affinity=anti_affinity(term(HOST)))
     before = reasons(snapshot, pod)
     snapshot.drop_node("a1")
     snapshot.put_node(nodes()[0])
@@ -93,8 +109,10 @@ def test_the_books_of_a_node_that_went_are_empty_when_it_returns() -> None:
 
 
 def test_a_namespace_that_is_labelled_anew_is_selected_anew() -> None:
-    snapshot = picture((a_peer("e", ns="other"), "a1"))
-    pod = a_peer("p", affinity=apart(term(HOST, namespaceSelector={"matchLabels": {"team": "x"}})))
+    snapshot = a_snapshot((a_labelled_pod("e", ns="other"), "a1"))
+    pod = a_labelled_pod(
+        "p", affinity=anti_affinity(term(HOST, namespaceSelector={"matchLabels": {"team": "x"}}))
+    )
     before = reasons(snapshot, pod)
     snapshot.interpod.put_namespace("other", pairs({"team": "x"}))
     meanwhile = reasons(snapshot, pod)
@@ -102,16 +120,18 @@ def test_a_namespace_that_is_labelled_anew_is_selected_anew() -> None:
     assert (before, meanwhile, reasons(snapshot, pod)) == ({}, {"a1": ANTI_AFFINITY_BROKEN}, {})
 
 
-def test_more_selectors_than_are_kept_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns are forgotten when there are too many, and so are kinds and terms nobody has."""
+def test_more_selectors_than_the_cache_holds_still_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When there are too many columns, kinds or terms, the unused ones are dropped."""
     monkeypatch.setattr(pod_counts, "_FEWEST", 2)
     monkeypatch.setattr(pod_counts, "_BYTES", 0)
     monkeypatch.setattr(pod_counts, "_IDLE", 1)
     monkeypatch.setattr(existing_terms, "_IDLE", 1)
-    snapshot = picture()
+    snapshot = a_snapshot()
     apps = [f"app-{i}" for i in range(7)]
     pods = [
-        a_peer(app, app, cpu="1m", affinity=apart(term(HOST, {"matchLabels": {"app": app}})))
+        a_labelled_pod(
+            app, app, cpu="1m", affinity=anti_affinity(term(HOST, {"matchLabels": {"app": app}}))
+        )
         for app in apps
     ]
     for pod in pods:
@@ -124,25 +144,27 @@ def test_more_selectors_than_are_kept_still_count(monkeypatch: pytest.MonkeyPatc
     assert (inside, after) == ([["a1", "b1"]] * 7, [["a1"]] * 7)
 
 
-def test_pods_that_come_after_a_selector_are_counted_like_those_before() -> None:
+def test_a_count_opened_before_or_after_a_pod_is_the_same() -> None:
     """Also by a selector of several values, and on rows that did not exist when it was asked."""
     either = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "x"]}]}
-    pod = a_peer("p", affinity=apart(term(HOST, either)))
-    snapshot = picture((a_peer("e"), "a1"))
+    pod = a_labelled_pod("p", affinity=anti_affinity(term(HOST, either)))
+    snapshot = a_snapshot((a_labelled_pod("e"), "a1"))
     before = reasons(snapshot, pod)
     for i in range(200):
         snapshot.put_node(a_node(f"c{i}", labels={HOST: f"c{i}"}))
     for node in ("b1", "c150"):
-        snapshot.charge(a_peer(f"on-{node}"), node)
+        snapshot.charge(a_labelled_pod(f"on-{node}"), node)
     assert (sorted(before), sorted(reasons(snapshot, pod))) == (["a1"], ["a1", "b1", "c150"])
 
 
-def test_terms_that_come_after_a_pod_was_looked_at_concern_it() -> None:
-    snapshot = picture((a_peer("e", "y", affinity=apart(term(HOST, NOT_X))), "a1"))
-    before = reasons(snapshot, a_peer())
-    snapshot.charge(a_peer("f", "y", affinity=apart(term(HOST))), "b1")
-    snapshot.charge(a_peer("g", "y", affinity=apart(term(HOST, NOT_X))), "b2")
-    found = reasons(snapshot, a_peer()), reasons(snapshot, a_peer("p", ""))
+def test_new_existing_terms_apply_to_a_known_kind() -> None:
+    snapshot = a_snapshot(
+        (a_labelled_pod("e", "y", affinity=anti_affinity(term(HOST, NOT_X))), "a1")
+    )
+    before = reasons(snapshot, a_labelled_pod())
+    snapshot.charge(a_labelled_pod("f", "y", affinity=anti_affinity(term(HOST))), "b1")
+    snapshot.charge(a_labelled_pod("g", "y", affinity=anti_affinity(term(HOST, NOT_X))), "b2")
+    found = reasons(snapshot, a_labelled_pod()), reasons(snapshot, a_labelled_pod("p", ""))
     assert (before, *found) == (
         {},
         {"b1": EXISTING_ANTI_AFFINITY},
@@ -150,16 +172,16 @@ def test_terms_that_come_after_a_pod_was_looked_at_concern_it() -> None:
     )
 
 
-def test_terms_of_others_follow_the_labels_of_namespaces() -> None:
-    wish = apart(term(HOST, namespaceSelector={"matchLabels": {"team": "new"}}))
-    snapshot = picture((a_peer("e", "y", affinity=wish), "a1"))
-    before = reasons(snapshot, a_peer())
+def test_existing_terms_follow_the_labels_of_namespaces() -> None:
+    constraints = anti_affinity(term(HOST, namespaceSelector={"matchLabels": {"team": "new"}}))
+    snapshot = a_snapshot((a_labelled_pod("e", "y", affinity=constraints), "a1"))
+    before = reasons(snapshot, a_labelled_pod())
     snapshot.interpod.put_namespace("ns", pairs({"team": "new"}))
-    assert (before, reasons(snapshot, a_peer())) == ({}, {"a1": EXISTING_ANTI_AFFINITY})
+    assert (before, reasons(snapshot, a_labelled_pod())) == ({}, {"a1": EXISTING_ANTI_AFFINITY})
 
 
-def test_namespaces_and_services_come_by_watches() -> None:
-    snapshot = picture((a_peer("e", ns="far"), "a1"))
+def test_feeds_of_namespaces_and_workloads() -> None:
+    snapshot = a_snapshot((a_labelled_pod("e", ns="far"), "a1"))
     watched = list(snapshot.interpod.feeds())
     changes = []
     for feed in watched:

@@ -137,7 +137,7 @@ def placed(world: World) -> list[tuple[Pod, str]]:
     return [(Pod.read(pod), name) for name, there in world.on.items() for pod in there]
 
 
-def picture(world: World) -> Snapshot:
+def a_snapshot(world: World) -> Snapshot:
     snapshot = Snapshot()
     for name, words in world.namespaces.items():
         snapshot.interpod.put_namespace(name, pairs(words))
@@ -146,8 +146,8 @@ def picture(world: World) -> Snapshot:
     return snapshot
 
 
-def filled(world: World) -> Snapshot:
-    snapshot = picture(world)
+def with_pods(world: World) -> Snapshot:
+    snapshot = a_snapshot(world)
     for pod, node in placed(world):
         snapshot.charge(pod, node)
     return snapshot
@@ -170,13 +170,13 @@ def scores(snapshot: Snapshot, pod: Pod, names: list[str]) -> list[dict[str, int
     found = snapshot.interpod.scores(pod, rows)
     if found is None:
         return [dict.fromkeys(names, 0)] * 2
-    return [{name: int(marks[table.rows[name]]) for name in names} for marks in found]
+    return [{name: int(scores_of[table.rows[name]]) for name in names} for scores_of in found]
 
 
 @SOME
 @given(worlds(), PROBES)
-def test_the_filters_are_those_of_a_naive_reading(world: World, probes: list[Json]) -> None:
-    snapshot = filled(world)
+def test_filters_agree_with_the_naive_oracle(world: World, probes: list[Json]) -> None:
+    snapshot = with_pods(world)
     for probe in probes:
         pod = Pod.read(probe)
         found = reasons(snapshot, pod)
@@ -186,10 +186,10 @@ def test_the_filters_are_those_of_a_naive_reading(world: World, probes: list[Jso
 
 @SOME
 @given(worlds(), PROBES, st.data())
-def test_the_scores_are_those_of_a_naive_reading(
+def test_scores_agree_with_the_naive_oracle(
     world: World, probes: list[Json], data: st.DataObject
 ) -> None:
-    snapshot = filled(world)
+    snapshot = with_pods(world)
     names = data.draw(st.lists(st.sampled_from(sorted(world.on)), min_size=1, unique=True))
     for probe in probes:
         soft = any(row["whenUnsatisfiable"] == "ScheduleAnyway" for row in naive.constraints(probe))
@@ -200,8 +200,8 @@ def test_the_scores_are_those_of_a_naive_reading(
 
 @SOME
 @given(worlds(), PROBES)
-def test_what_was_tried_is_taken_back_exactly(world: World, probes: list[Json]) -> None:
-    snapshot = filled(world)
+def test_uncharge_is_the_exact_opposite_of_charge(world: World, probes: list[Json]) -> None:
+    snapshot = with_pods(world)
     pods_to_place = [Pod.read(probe) for probe in probes]
     before = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.interpod.state(0)
     for turn, pod in enumerate(pods_to_place):
@@ -215,21 +215,21 @@ def test_what_was_tried_is_taken_back_exactly(world: World, probes: list[Json]) 
 
 @SOME
 @given(worlds(), PROBES, st.data())
-def test_selectors_known_early_count_like_those_known_late(
+def test_counts_do_not_depend_on_when_a_selector_is_known(
     world: World, probes: list[Json], data: st.DataObject
 ) -> None:
-    """Whatever came and went in between: pods, nodes, and the labels of namespaces."""
+    """After any events: pods, nodes, and the labels of namespaces."""
     wanted = [Pod.read(probe) for probe in probes]
     gone = data.draw(st.sampled_from([None, *sorted(world.on)]))
     left = [(pod, node) for pod, node in placed(world) if node != gone]
     away = data.draw(st.sets(st.integers(0, max(0, len(left) - 1))))
     staying = [one for turn, one in enumerate(left) if turn not in away]
-    early = eventful(world, wanted)
+    early = with_events(world, wanted)
     if gone is not None:
         early.drop_node(gone)
     for pod, node in (one for turn, one in enumerate(left) if turn in away):
         early.release(pod, node)
-    late = picture(world)
+    late = a_snapshot(world)
     if gone is not None:
         late.drop_node(gone)
     for pod, node in staying:
@@ -237,9 +237,9 @@ def test_selectors_known_early_count_like_those_known_late(
     assert [reasons(early, one) for one in wanted] == [reasons(late, one) for one in wanted]
 
 
-def eventful(world: World, wanted: list[Pod]) -> Snapshot:
+def with_events(world: World, wanted: list[Pod]) -> Snapshot:
     """Asked about the pods all the while, with namespaces that are labelled anew at the end."""
-    snapshot = picture(world)
+    snapshot = a_snapshot(world)
     for name in ("ns", "bare"):
         snapshot.interpod.put_namespace(name, (("team", "green"),))
     for pod, node in placed(world):

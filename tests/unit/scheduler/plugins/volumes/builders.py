@@ -164,7 +164,7 @@ def an_attachment(name: str, node: str, volume: str, attacher: str = DRIVER) -> 
     return {"kind": "VolumeAttachment", "metadata": {"name": name}, "spec": spec}
 
 
-def tell(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
+def put(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
     """What the watches would."""
     books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
     known = {feed.resource.kind: feed for feed in feeds(books.store)}
@@ -172,7 +172,7 @@ def tell(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
         known[obj["kind"]].put(known[obj["kind"]].read(obj))
 
 
-def untell(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
+def drop(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
     books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
     known = {feed.resource.kind: feed for feed in feeds(books.store)}
     for obj in objects:
@@ -204,7 +204,7 @@ def hosts(**zones: str) -> list[Node]:
     ]
 
 
-def told(snapshot: Snapshot, **pod: Any) -> str | tuple[set[str], dict[str, int]]:
+def filter_result(snapshot: Snapshot, **pod: Any) -> str | tuple[set[str], dict[str, int]]:
     """The sentence that closes all nodes, or the open nodes and the reasons of the others."""
     wish = a_pod(**pod)
     found = filters.explain(snapshot, wish, Memo())
@@ -215,7 +215,7 @@ def told(snapshot: Snapshot, **pod: Any) -> str | tuple[set[str], dict[str, int]
     return names, dict(found.reasons)
 
 
-def a_world(*objects: Json, **zones: str) -> Snapshot:
+def a_snapshot(*objects: Json, **zones: str) -> Snapshot:
     snapshot = Snapshot.of(hosts(**(zones or {"a": "z1", "b": "z2"})))
-    tell(snapshot, *CLASSES, *objects)
+    put(snapshot, *CLASSES, *objects)
     return snapshot

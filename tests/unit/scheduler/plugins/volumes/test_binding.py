@@ -24,7 +24,7 @@ from tests.unit.scheduler.plugins.volumes.builders import (
     a_csi_volume,
     a_volume,
     mounting,
-    tell,
+    put,
 )
 
 
@@ -32,14 +32,14 @@ def a_host(name: str, cpu: str = "4") -> Node:
     return a_node(name, cpu=cpu, labels={vocabulary.HOSTNAME_LABEL: name})
 
 
-def members(*volumes: tuple[str, ...], cpu: str = "1") -> list[Pod]:
+def gang_members(*volumes: tuple[str, ...], cpu: str = "1") -> list[Pod]:
     return [
         a_pod(f"m{number}", gang=("g", len(volumes)), cpu=cpu, volumes=mounting(*claims))
         for number, claims in enumerate(volumes)
     ]
 
 
-def where(found: object) -> dict[str, str]:
+def nodes_of(found: object) -> dict[str, str]:
     assert isinstance(found, Placed), found
     return {one.pod.key.name: one.node for one in found.placements}
 
@@ -53,36 +53,36 @@ def planned(snapshot: Snapshot, pods: list[Pod]) -> Placed | NoFit:
     return found
 
 
-def test_members_with_claims_of_their_own_go_where_their_disks_are() -> None:
+def test_members_with_own_pvcs_go_to_their_volumes() -> None:
     snapshot = Snapshot.of([a_host("a"), a_host("b"), a_host("c")])
-    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
-    assert isinstance(planned(snapshot, members(("c0",), ("c1",))), NoFit)
-    tell(snapshot, a_volume("pb", on="b"))
-    found = where(planned(snapshot, members(("c0",), ("c1",))))
+    put(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    assert isinstance(planned(snapshot, gang_members(("c0",), ("c1",))), NoFit)
+    put(snapshot, a_volume("pb", on="b"))
+    found = nodes_of(planned(snapshot, gang_members(("c0",), ("c1",))))
     assert sorted(found.values()) == ["a", "b"]
 
 
 def test_one_disk_is_not_given_to_two_members() -> None:
     snapshot = Snapshot.of([a_host("a")])
-    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
-    found = planned(snapshot, members(("c0",), ("c1",)))
+    put(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    found = planned(snapshot, gang_members(("c0",), ("c1",)))
     assert isinstance(found, NoFit)
     assert "1 node(s) didn't find available persistent volumes to bind" in found.text
 
 
-def test_members_that_share_a_claim_follow_the_first_of_them() -> None:
-    """The volume is made for one node: all who mount it go there, or nobody."""
+def test_members_that_share_a_pvc_follow_the_first_of_them() -> None:
+    """The volume is made for one node: all pods that mount it go there, or none."""
     snapshot = Snapshot.of([a_host("a"), a_host("b")])
-    tell(snapshot, *CLASSES, a_claim("shared", class_name=MADE))
-    found = where(planned(snapshot, members(*[("shared",)] * 4)))
+    put(snapshot, *CLASSES, a_claim("shared", class_name=MADE))
+    found = nodes_of(planned(snapshot, gang_members(*[("shared",)] * 4)))
     assert set(found.values()) == {"a"}
-    assert isinstance(planned(snapshot, members(*[("shared",)] * 5)), NoFit)
+    assert isinstance(planned(snapshot, gang_members(*[("shared",)] * 5)), NoFit)
 
 
-def test_a_claim_for_one_pod_is_not_shared_by_members() -> None:
+def test_members_cannot_share_a_read_write_once_pod_claim() -> None:
     snapshot = Snapshot.of([a_host("a")])
-    tell(snapshot, *CLASSES, a_claim("c", volume="pv", modes=("ReadWriteOncePod",)), a_volume())
-    found = planned(snapshot, members(("c",), ("c",)))
+    put(snapshot, *CLASSES, a_claim("c", volume="pv", modes=("ReadWriteOncePod",)), a_volume())
+    found = planned(snapshot, gang_members(("c",), ("c",)))
     assert isinstance(found, NoFit)
     assert "ReadWriteOncePod access mode already in-use by another pod" in found.text
 
@@ -90,8 +90,8 @@ def test_a_claim_for_one_pod_is_not_shared_by_members() -> None:
 def test_limits_hold_inside_a_plan() -> None:
     snapshot = Snapshot.of([a_host("a", cpu="8"), a_host("b", cpu="8")])
     claims = [a_claim(f"c{n}", class_name=MADE) for n in range(4)]
-    tell(snapshot, *CLASSES, *claims, a_csi_node("a", csi=2), a_csi_node("b", csi=2))
-    found = where(planned(snapshot, members(*[(f"c{n}",) for n in range(4)])))
+    put(snapshot, *CLASSES, *claims, a_csi_node("a", csi=2), a_csi_node("b", csi=2))
+    found = nodes_of(planned(snapshot, gang_members(*[(f"c{n}",) for n in range(4)])))
     assert sorted(found.values()) == ["a", "a", "b", "b"]
 
 
@@ -109,13 +109,11 @@ def test_limits_hold_inside_a_plan() -> None:
         ),
     ],
 )
-def test_what_equal_pods_do_to_each_other(
-    pod: Pod, affects_equal_pods: bool, shares_node: bool
-) -> None:
+def test_affects_equal_pods(pod: Pod, affects_equal_pods: bool, shares_node: bool) -> None:
     snapshot = Snapshot.of([a_host("a")])
     one = a_claim("one", volume="pw", modes=("ReadWriteOncePod",))
-    tell(snapshot, *CLASSES, a_claim("late"), a_claim("bound", volume="pv"), a_volume("pv"))
-    tell(snapshot, one, a_volume("pw"))
+    put(snapshot, *CLASSES, a_claim("late"), a_claim("bound", volume="pv"), a_volume("pv"))
+    put(snapshot, one, a_volume("pw"))
     assert snapshot.volumes.affects_equal_pods(pod) is affects_equal_pods
     assert snapshot.volumes.shares_node(pod) is shares_node
 
@@ -123,10 +121,10 @@ def test_what_equal_pods_do_to_each_other(
 # --- promises ---
 
 
-def test_a_placed_pod_is_promised_its_volume_until_it_is_taken_back() -> None:
+def test_a_placed_pod_has_an_assumed_volume_until_it_is_uncharged() -> None:
     snapshot = Snapshot.of([a_host("a")])
-    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
-    first, second = members(("c0",), ("c1",))
+    put(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    first, second = gang_members(("c0",), ("c1",))
     snapshot.place(first, "a")
     assert snapshot.volumes.decision(first, "a") == VolumeDecision(
         static_bindings=((("ns", "c0"), "pa"),)
@@ -139,27 +137,27 @@ def test_a_placed_pod_is_promised_its_volume_until_it_is_taken_back() -> None:
     )
 
 
-def test_the_api_takes_over_what_was_promised() -> None:
+def test_the_api_takes_over_an_assumed_volume() -> None:
     """Bound by another volume, the claim no longer keeps the promised one from others."""
     snapshot = Snapshot.of([a_host("a")])
-    tell(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
-    first, second = members(("c0",), ("c1",))
+    put(snapshot, *CLASSES, a_claim("c0"), a_claim("c1"), a_volume("pa", on="a"))
+    first, second = gang_members(("c0",), ("c1",))
     snapshot.place(first, "a")
-    tell(snapshot, a_volume("px", on="a", claim="c0", phase="Bound"), a_claim("c0", volume="px"))
+    put(snapshot, a_volume("px", on="a", claim="c0", phase="Bound"), a_claim("c0", volume="px"))
     snapshot.place(second, "a")
     assert snapshot.volumes.decision(second, "a") == VolumeDecision(
         static_bindings=((("ns", "c1"), "pa"),)
     )
 
 
-def test_a_promise_is_held_by_all_who_share_it() -> None:
+def test_pods_share_an_assumed_volume() -> None:
     snapshot = Snapshot.of([a_host("a"), a_host("b")])
-    tell(snapshot, *CLASSES, a_claim("shared", class_name=MADE))
-    first, second, third = members(("shared",), ("shared",), ("shared",))
+    put(snapshot, *CLASSES, a_claim("shared", class_name=MADE))
+    first, second, third = gang_members(("shared",), ("shared",), ("shared",))
     snapshot.place(first, "a")
     snapshot.place(second, "a")
     snapshot.release(first, "a")
-    assert where(planner.plan(units([a_pod(volumes=mounting("shared"))])[0], snapshot)) == {
+    assert nodes_of(planner.plan(units([a_pod(volumes=mounting("shared"))])[0], snapshot)) == {
         "p": "a"
     }
     snapshot.release(second, "a")
@@ -167,19 +165,19 @@ def test_a_promise_is_held_by_all_who_share_it() -> None:
     assert snapshot.volumes.decision(third, "b") == VolumeDecision(provisions=(("ns", "shared"),))
 
 
-def test_pods_that_have_their_node_in_the_api_are_promised_nothing() -> None:
+def test_pods_with_a_node_get_no_assumed_volume() -> None:
     snapshot = Snapshot.of([a_host("a")])
-    tell(snapshot, *CLASSES, a_claim("c0"), a_volume("pa", on="a"))
+    put(snapshot, *CLASSES, a_claim("c0"), a_volume("pa", on="a"))
     standing = a_pod("standing", node="a", volumes=mounting("c0"))
     snapshot.charge(standing, "a")
     assert not snapshot.volumes.decision(standing, "a")
 
 
-def test_a_pod_on_a_node_without_a_volume_for_it_is_told_so() -> None:
+def test_a_pod_on_a_node_without_a_volume_has_unmatched_pvcs() -> None:
     """What changed between plan and assumption is found out before anything is written."""
     snapshot = Snapshot.of([a_host("a")])
-    tell(snapshot, *CLASSES, a_claim("c0"))
-    (pod,) = members(("c0",))
+    put(snapshot, *CLASSES, a_claim("c0"))
+    (pod,) = gang_members(("c0",))
     snapshot.place(pod, "a")
     assert snapshot.volumes.decision(pod, "a") == VolumeDecision(unmatched=(("ns", "c0"),))
 
@@ -189,9 +187,9 @@ def test_a_pod_on_a_node_without_a_volume_for_it_is_told_so() -> None:
 CLAIMS = ("late-0", "late-1", "made", "bound", "one-pod")
 
 
-def a_stocked_snapshot() -> Snapshot:
+def a_snapshot_with_volumes() -> Snapshot:
     snapshot = Snapshot.of([a_host("a", cpu="64"), a_host("b", cpu="64")])
-    tell(
+    put(
         snapshot,
         *CLASSES,
         a_claim("late-0"),
@@ -237,9 +235,9 @@ def answers(snapshot: Snapshot) -> list[object]:
 
 @settings(max_examples=60, deadline=None)
 @given(steps(), st.randoms(use_true_random=False))
-def test_whatever_is_taken_is_given_back_exactly(pods: list[Pod], rng: random.Random) -> None:
-    """In any order: the books say what they said before anybody came."""
-    snapshot = a_stocked_snapshot()
+def test_uncharge_is_the_exact_opposite_of_charge(pods: list[Pod], rng: random.Random) -> None:
+    """In any order, the state is the same as before."""
+    snapshot = a_snapshot_with_volumes()
     state, said = snapshot.state(), answers(snapshot)
     taken = [(pod, rng.choice([0, 1])) for pod in pods]
     for pod, row in taken:
@@ -254,17 +252,17 @@ def test_whatever_is_taken_is_given_back_exactly(pods: list[Pod], rng: random.Ra
 
 @settings(max_examples=30, deadline=None)
 @given(steps())
-def test_a_node_that_goes_leaves_nothing_in_the_books(pods: list[Pod]) -> None:
-    snapshot = a_stocked_snapshot()
+def test_a_deleted_node_leaves_no_state(pods: list[Pod]) -> None:
+    snapshot = a_snapshot_with_volumes()
     for pod in pods:
         snapshot.volumes.charge(pod, 0, NO_ASSIGNMENT)
     snapshot.volumes.drop(0)
-    fresh = a_stocked_snapshot()
+    fresh = a_snapshot_with_volumes()
     assert (snapshot.state(), answers(snapshot)) == (fresh.state(), answers(fresh))
 
 
 @pytest.mark.parametrize("late", [True, False], ids=["made for its first pod", "bound at once"])
-def test_facts_may_come_in_any_order(late: bool) -> None:
+def test_objects_may_arrive_in_any_order(late: bool) -> None:
     """Watches keep no order among each other: the last picture counts, not the way to it."""
     claim = a_claim(class_name=MADE) if late else a_claim(volume="pv")
     objects = [*CLASSES, claim, a_csi_volume("pv"), a_csi_node("a", csi=0), a_csi_node("b", csi=1)]
@@ -274,7 +272,7 @@ def test_facts_may_come_in_any_order(late: bool) -> None:
         snapshot = Snapshot.of([a_host("a"), a_host("b")])
         snapshot.charge(a_pod("s", node="b", volumes=mounting("data")), "b")
         for obj in objects:
-            tell(snapshot, obj)
+            put(snapshot, obj)
             list(snapshot.volumes.filter(a_pod(volumes=mounting("data")), snapshot.table.alive))
         said = [
             (reason, rows.tolist())

@@ -53,7 +53,7 @@ class Claims:
         return self.objects[name]
 
 
-def tell(bench: Bench, *objects: Json) -> None:
+def put(bench: Bench, *objects: Json) -> None:
     known = {f.resource.kind: f for f in feeds(bench.scheduler.cache.snapshot.volumes.store)}
     for obj in objects:
         feed = known[obj["kind"]]
@@ -64,7 +64,7 @@ def tell(bench: Bench, *objects: Json) -> None:
 def a_bench(claims: Claims) -> Bench:
     bench = Bench(storage=claims)
     bench.node("a", labels={vocabulary.HOSTNAME_LABEL: "a"})
-    tell(bench, *CLASSES, *claims.objects.values())
+    put(bench, *CLASSES, *claims.objects.values())
     return bench
 
 
@@ -76,10 +76,10 @@ async def turns() -> None:
 def bind(bench: Bench, name: str) -> None:
     """The volume is made, and the watches show it."""
     claim = a_claim(name, class_name=MADE, selected="a", volume=f"pv-{name}", version="3")
-    tell(bench, a_csi_volume(f"pv-{name}", claim=name), claim)
+    put(bench, a_csi_volume(f"pv-{name}", claim=name), claim)
 
 
-def test_a_pod_is_bound_when_its_volume_is_and_holds_nobody_up() -> None:
+def test_a_pod_is_bound_when_its_volume_is_and_does_not_block_others() -> None:
     async def story() -> tuple[dict[str, str], int, dict[str, str]]:
         claims = Claims("data")
         bench = a_bench(claims)
@@ -88,7 +88,7 @@ def test_a_pod_is_bound_when_its_volume_is_and_holds_nobody_up() -> None:
         await bench.scheduler.drain()
         await turns()
         before, flying = bench.api.nodes(), bench.scheduler.binding_cycles.pods_in_flight
-        tell(bench, claims.objects["data"])
+        put(bench, claims.objects["data"])
         bind(bench, "data")
         await bench.settle()
         return before, flying, bench.api.nodes()
@@ -98,7 +98,7 @@ def test_a_pod_is_bound_when_its_volume_is_and_holds_nobody_up() -> None:
     assert after == {"p": "a", "plain": "a"}
 
 
-def test_a_gang_of_which_one_gets_no_volume_is_not_begun() -> None:
+def test_no_member_is_bound_when_one_gets_no_volume() -> None:
     async def story() -> tuple[dict[str, str], int, int]:
         bench = a_bench(Claims("c0", "c1", refused="c1"))
         for number in range(2):
@@ -117,12 +117,12 @@ def test_a_gang_of_which_one_gets_no_volume_is_not_begun() -> None:
     assert asyncio.run(story()) == ({"g-0": "", "g-1": ""}, 0, 0)
 
 
-def test_a_claim_that_appears_wakes_the_pod_that_waits_for_it() -> None:
+def test_a_new_pvc_activates_the_pod_that_waits_for_it() -> None:
     async def story() -> dict[str, str]:
         bench = a_bench(Claims())
         bench.pod("p", volumes=mounting("data"))
         await bench.settle()
-        tell(bench, a_csi_volume("pv"), a_claim(volume="pv"))
+        put(bench, a_csi_volume("pv"), a_claim(volume="pv"))
         await bench.settle(20.0)
         return bench.api.nodes()
 

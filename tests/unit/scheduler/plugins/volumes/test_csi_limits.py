@@ -18,13 +18,13 @@ from tests.unit.scheduler.plugins.volumes.builders import (
     a_csi_node,
     a_csi_volume,
     a_driver,
+    a_snapshot,
     a_volume,
-    a_world,
     an_attachment,
+    drop,
+    filter_result,
     mounting,
-    tell,
-    told,
-    untell,
+    put,
 )
 
 Json = dict[str, Any]
@@ -32,30 +32,36 @@ Json = dict[str, Any]
 # --- what other pods hold ---
 
 
-def test_a_claim_for_one_pod_that_has_one() -> None:
+def test_a_read_write_once_pod_claim_in_use() -> None:
     held = a_pod("other", node="a", volumes=mounting("data"))
-    snapshot = a_world(a_claim(volume="pv", modes=("ReadWriteOncePod",)), a_volume())
-    assert told(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
+    snapshot = a_snapshot(a_claim(volume="pv", modes=("ReadWriteOncePod",)), a_volume())
+    assert filter_result(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
     snapshot.charge(held, "a")
-    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.IN_USE_BY_OTHER_POD: 2})
+    assert filter_result(snapshot, volumes=mounting("data")) == (
+        set(),
+        {rules.IN_USE_BY_OTHER_POD: 2},
+    )
     snapshot.release(held, "a")
-    assert told(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("data")) == ({"a", "b"}, {})
 
 
-def test_an_ephemeral_volume_is_the_pods_own_whoever_mounts_its_claim() -> None:
+def test_ephemeral_volumes_do_not_count_as_use_of_a_claim() -> None:
     own = a_claim("p-x", volume="pv", owner="uid-p", modes=("ReadWriteOncePod",))
-    snapshot = a_world(own, a_volume())
+    snapshot = a_snapshot(own, a_volume())
     snapshot.charge(a_pod("other", node="a", volumes=mounting("p-x")), "a")
     volumes = [{"name": "x", "ephemeral": {"volumeClaimTemplate": {}}}]
-    assert told(snapshot, volumes=volumes) == ({"a", "b"}, {})
-    assert told(snapshot, volumes=mounting("p-x")) == (set(), {rules.IN_USE_BY_OTHER_POD: 2})
+    assert filter_result(snapshot, volumes=volumes) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("p-x")) == (
+        set(),
+        {rules.IN_USE_BY_OTHER_POD: 2},
+    )
 
 
-def test_a_node_that_goes_takes_its_pods_claims_with_it() -> None:
-    snapshot = a_world(a_claim(volume="pv", modes=("ReadWriteOncePod",)), a_volume())
+def test_a_deleted_node_frees_the_claims_of_its_pods() -> None:
+    snapshot = a_snapshot(a_claim(volume="pv", modes=("ReadWriteOncePod",)), a_volume())
     snapshot.charge(a_pod("other", node="a", volumes=mounting("data")), "a")
     snapshot.drop_node("a")
-    assert told(snapshot, volumes=mounting("data")) == ({"b"}, {})
+    assert filter_result(snapshot, volumes=mounting("data")) == ({"b"}, {})
 
 
 def gce(name: str, *, read_only: bool = False) -> Json:
@@ -75,7 +81,7 @@ def rbd(name: str, *monitors: str, pool: str = "rbd", read_only: bool = False) -
 
 
 @pytest.mark.parametrize(
-    ("held", "wanted", "meets"),
+    ("held", "wanted", "conflicts"),
     [
         pytest.param(gce("d"), gce("d"), True, id="the same GCE disk"),
         pytest.param(gce("d"), gce("e"), False, id="another GCE disk"),
@@ -96,11 +102,13 @@ def rbd(name: str, *monitors: str, pool: str = "rbd", read_only: bool = False) -
         pytest.param(rbd("i", "m1"), rbd("i", "m1", pool="p"), False, id="another pool"),
     ],
 )
-def test_disks_that_two_pods_of_a_node_may_not_share(held: Json, wanted: Json, meets: bool) -> None:
-    snapshot = a_world()
+def test_disks_that_two_pods_of_a_node_may_not_share(
+    held: Json, wanted: Json, conflicts: bool
+) -> None:
+    snapshot = a_snapshot()
     snapshot.charge(a_pod("other", node="a", volumes=[{"name": "v", **held}]), "a")
-    want = ({"b"}, {rules.DISK_CONFLICT: 1}) if meets else ({"a", "b"}, {})
-    assert told(snapshot, volumes=[{"name": "v", **wanted}]) == want
+    want = ({"b"}, {rules.DISK_CONFLICT: 1}) if conflicts else ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=[{"name": "v", **wanted}]) == want
 
 
 # --- limits of CSI drivers ---
@@ -109,9 +117,9 @@ def test_disks_that_two_pods_of_a_node_may_not_share(held: Json, wanted: Json, m
 FULL = csi_limits.EXCEEDED
 
 
-def a_limited_world(*objects: Json) -> Snapshot:
+def a_snapshot_with_limits(*objects: Json) -> Snapshot:
     """Node a takes one volume of the driver, node b any number; p1 and p2 are bound."""
-    return a_world(
+    return a_snapshot(
         a_csi_node("a", csi=1),
         a_csi_node("b", csi=None),
         a_claim("c1", volume="p1"),
@@ -123,63 +131,61 @@ def a_limited_world(*objects: Json) -> Snapshot:
 
 
 def test_a_node_takes_as_many_volumes_as_its_driver_allows() -> None:
-    snapshot = a_limited_world()
+    snapshot = a_snapshot_with_limits()
     first = a_pod("first", node="a", volumes=mounting("c1"))
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
-    assert told(snapshot, volumes=mounting("c1", "c2")) == ({"b"}, {FULL: 1})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("c1", "c2")) == ({"b"}, {FULL: 1})
     snapshot.charge(first, "a")
-    assert told(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
-    assert told(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
+    assert filter_result(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {})
     snapshot.release(first, "a")
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
 
 
 def test_a_volume_that_two_pods_share_counts_once() -> None:
-    snapshot = a_limited_world(a_csi_node("a", csi=2))
+    snapshot = a_snapshot_with_limits(a_csi_node("a", csi=2))
     for name in ("one", "two"):
         snapshot.charge(a_pod(name, node="a", volumes=mounting("c1")), "a")
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
 
 
-def test_volumes_that_are_still_to_be_made_count() -> None:
-    snapshot = a_limited_world(
+def test_volumes_to_provision_count() -> None:
+    snapshot = a_snapshot_with_limits(
         a_claim("m1", class_name=MADE), a_claim("m2", class_name=MADE), a_csi_node("a", csi=1)
     )
-    assert told(snapshot, volumes=mounting("m1", "m2")) == ({"b"}, {FULL: 1})
+    assert filter_result(snapshot, volumes=mounting("m1", "m2")) == ({"b"}, {FULL: 1})
     snapshot.charge(a_pod("other", node="a", volumes=mounting("m1")), "a")
-    assert told(snapshot, volumes=mounting("m2")) == ({"b"}, {FULL: 1})
+    assert filter_result(snapshot, volumes=mounting("m2")) == ({"b"}, {FULL: 1})
 
 
-def test_a_claim_counts_as_what_it_became() -> None:
+def test_a_pvc_counts_as_its_provisioned_volume() -> None:
     """Counts follow a claim whose volume turns out to be another driver's."""
-    snapshot = a_limited_world(a_claim("m1", class_name=MADE))
+    snapshot = a_snapshot_with_limits(a_claim("m1", class_name=MADE))
     snapshot.charge(a_pod("other", node="a", volumes=mounting("m1")), "a")
-    assert told(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
-    tell(snapshot, a_csi_volume("p3", "another.example.com"), a_claim("m1", volume="p3"))
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
+    put(snapshot, a_csi_volume("p3", "another.example.com"), a_claim("m1", volume="p3"))
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
 
 
-def test_a_volume_that_appears_after_its_claim_counts_from_then_on() -> None:
+def test_a_volume_that_appears_after_its_pvc_counts() -> None:
     """Watches keep no order among each other."""
-    snapshot = a_limited_world(a_claim("c3", volume="p3"))
+    snapshot = a_snapshot_with_limits(a_claim("c3", volume="p3"))
     snapshot.charge(a_pod("other", node="a", volumes=mounting("c3")), "a")
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
-    tell(snapshot, a_csi_volume("p3"))
-    assert told(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    put(snapshot, a_csi_volume("p3"))
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"b"}, {FULL: 1})
 
 
-def test_a_node_beyond_its_limit_still_takes_what_it_has() -> None:
-    snapshot = a_limited_world(a_csi_node("a", csi=0))
+def test_a_node_above_its_limit_accepts_volumes_that_it_has() -> None:
+    snapshot = a_snapshot_with_limits(a_csi_node("a", csi=0))
     snapshot.charge(a_pod("other", node="a", volumes=mounting("c1")), "a")
-    assert told(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {})
 
 
 @pytest.mark.parametrize(
     ("attachment", "want"),
     [
-        pytest.param(
-            an_attachment("va", "a", "p1"), ({"b"}, {FULL: 1}), id="nobody mounts it here"
-        ),
+        pytest.param(an_attachment("va", "a", "p1"), ({"b"}, {FULL: 1}), id="no pod mounts it"),
         pytest.param(an_attachment("va", "b", "p1"), ({"a", "b"}, {}), id="at another node"),
         pytest.param(an_attachment("va", "a", "gone"), ({"a", "b"}, {}), id="its volume is gone"),
         pytest.param(
@@ -189,42 +195,42 @@ def test_a_node_beyond_its_limit_still_takes_what_it_has() -> None:
         ),
     ],
 )
-def test_attachments_that_no_pod_accounts_for(attachment: Json, want: object) -> None:
-    snapshot = a_limited_world(attachment)
-    assert told(snapshot, volumes=mounting("c2")) == want
-    untell(snapshot, attachment)
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+def test_attachments_without_a_pod(attachment: Json, want: object) -> None:
+    snapshot = a_snapshot_with_limits(attachment)
+    assert filter_result(snapshot, volumes=mounting("c2")) == want
+    drop(snapshot, attachment)
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
 
 
 def test_an_attachment_of_a_volume_that_a_pod_mounts_counts_once() -> None:
-    snapshot = a_limited_world(a_csi_node("a", csi=2), an_attachment("va", "a", "p1"))
+    snapshot = a_snapshot_with_limits(a_csi_node("a", csi=2), an_attachment("va", "a", "p1"))
     snapshot.charge(a_pod("other", node="a", volumes=mounting("c1")), "a")
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
 
 
 def test_a_node_that_appears_brings_its_attachments() -> None:
-    snapshot = a_limited_world(a_csi_node("new", csi=1), an_attachment("va", "new", "p1"))
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
+    snapshot = a_snapshot_with_limits(a_csi_node("new", csi=1), an_attachment("va", "new", "p1"))
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {})
     snapshot.put_node(a_node("new"))
-    assert told(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {FULL: 1})
+    assert filter_result(snapshot, volumes=mounting("c2")) == ({"a", "b"}, {FULL: 1})
 
 
-def test_a_driver_that_insists_on_being_there() -> None:
-    snapshot = a_limited_world(a_driver(required=True))
+def test_a_required_driver() -> None:
+    snapshot = a_snapshot_with_limits(a_driver(required=True))
     snapshot.put_node(a_node("bare"))
     missing = csi_limits.NOT_INSTALLED % DRIVER
-    assert told(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {missing: 1})
+    assert filter_result(snapshot, volumes=mounting("c1")) == ({"a", "b"}, {missing: 1})
 
 
-def test_disks_of_old_count_for_the_driver_that_took_them_over() -> None:
+def test_in_tree_disks_count_for_the_driver_that_they_migrated_to() -> None:
     nodes = {"kind": "CSINode", "metadata": {"name": "a"}, "spec": {"drivers": [
         {"name": "ebs.csi.aws.com", "allocatable": {"count": 1}}]}}  # fmt: skip
     old = a_volume("old", awsElasticBlockStore={"volumeID": "aws://z1/vol-1"})
-    snapshot = a_world(nodes, a_claim(volume="old"), old)
+    snapshot = a_snapshot(nodes, a_claim(volume="old"), old)
     snapshot.charge(a_pod("o", node="a", volumes=[{"name": "v", **ebs("vol-2")}]), "a")
-    assert told(snapshot, volumes=mounting("data")) == ({"b"}, {FULL: 1})
+    assert filter_result(snapshot, volumes=mounting("data")) == ({"b"}, {FULL: 1})
     same = a_pod("same", volumes=mounting("data"))
-    tell(snapshot, a_volume("old", awsElasticBlockStore={"volumeID": "aws://z1/vol-2"}))
+    put(snapshot, a_volume("old", awsElasticBlockStore={"volumeID": "aws://z1/vol-2"}))
     assert filters.feasible(snapshot, same, Memo()).sum() == 2
 
 
@@ -232,21 +238,24 @@ def test_disks_of_old_count_for_the_driver_that_took_them_over() -> None:
 
 
 def test_the_first_filter_gives_the_reason() -> None:
-    """A claim for one pod, in use, out of reach and over the limit: in use is told."""
-    snapshot = a_limited_world(
+    """A claim for one pod, in use, out of reach and over the limit: the first filter gives the reason."""
+    snapshot = a_snapshot_with_limits(
         a_claim(volume="pv", modes=("ReadWriteOncePod",)),
         a_csi_volume("pv", on="nowhere"),
         a_csi_node("b", csi=0),
     )
-    assert told(snapshot, volumes=mounting("data")) == (
+    assert filter_result(snapshot, volumes=mounting("data")) == (
         set(),
         {FULL: 1, rules.AFFINITY_MISMATCH: 1},
     )
     snapshot.charge(a_pod("other", node="a", volumes=mounting("data")), "a")
-    assert told(snapshot, volumes=mounting("data")) == (set(), {rules.IN_USE_BY_OTHER_POD: 2})
+    assert filter_result(snapshot, volumes=mounting("data")) == (
+        set(),
+        {rules.IN_USE_BY_OTHER_POD: 2},
+    )
 
 
-def test_equal_names_in_two_namespaces_are_two_wishes() -> None:
+def test_equal_names_in_two_namespaces_are_two_pvcs() -> None:
     """Equal shapes share what was found out; these must not."""
     here, there = pod_json(volumes=mounting("data")), pod_json(volumes=mounting("data"))
     there["metadata"]["namespace"] = "elsewhere"

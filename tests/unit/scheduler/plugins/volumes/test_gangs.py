@@ -1,4 +1,4 @@
-"""Gangs whose members mount the same volumes are placed as whole as those without volumes."""
+"""Gangs whose members share volumes are placed like those without volumes."""
 
 import pytest
 
@@ -18,14 +18,14 @@ from tests.unit.scheduler.plugins.volumes.builders import (
     a_csi_volume,
     mounting,
 )
-from tests.unit.scheduler.plugins.volumes.builders import tell as tell_of
+from tests.unit.scheduler.plugins.volumes.builders import put as tell_of
 
 
 def a_host(name: str, cpu: str) -> Node:
     return a_node(name, cpu=cpu, labels={vocabulary.HOSTNAME_LABEL: name})
 
 
-def members(claim: str, count: int) -> list[Pod]:
+def gang_members(claim: str, count: int) -> list[Pod]:
     return [a_pod(f"m{n}", gang=("g", count), volumes=mounting(claim)) for n in range(count)]
 
 
@@ -35,6 +35,6 @@ def test_members_that_share_a_volume_take_the_one_node_that_holds_all(claim: str
     snapshot = Snapshot.of([a_host("a", "1"), a_host("b", "3"), a_host("c", "4")])
     tell_of(snapshot, *CLASSES, a_claim("bound", volume="pv"), a_csi_volume("pv"))
     tell_of(snapshot, a_claim("late", class_name=MADE), a_csi_node("c", csi=1))
-    found = planner.plan(units(members(claim, 4))[0], snapshot)
+    found = planner.plan(units(gang_members(claim, 4))[0], snapshot)
     assert isinstance(found, Placed)
     assert [one.node for one in found.placements] == ["c"] * 4

@@ -19,10 +19,10 @@ from tests.unit.scheduler.plugins.volumes.builders import (
     a_claim,
     a_class,
     a_driver,
+    a_snapshot,
     a_volume,
-    a_world,
+    filter_result,
     mounting,
-    told,
 )
 
 Json = dict[str, Any]
@@ -45,7 +45,7 @@ ZONE = vocabulary.ZONE_LABEL
             [a_claim("lost", volume="pv", phase="Lost")],
             mounting("lost", "data"),
             'persistentvolumeclaim "data" not found',
-            id="a missing claim is told before a lost one",
+            id="a missing PVC is reported before a lost one",
         ),
         pytest.param(
             [a_claim(volume="pv", phase="Lost")],
@@ -100,12 +100,14 @@ ZONE = vocabulary.ZONE_LABEL
         ),
     ],
 )
-def test_claims_that_close_every_node(objects: list[Json], volumes: list[Json], want: str) -> None:
-    assert told(a_world(*objects), volumes=volumes) == want
+def test_pvc_problems_reject_every_node(
+    objects: list[Json], volumes: list[Json], want: str
+) -> None:
+    assert filter_result(a_snapshot(*objects), volumes=volumes) == want
 
 
-def test_a_sentence_about_volumes_closes_every_node_for_the_planner_too() -> None:
-    snapshot = a_world()
+def test_a_pvc_problem_rejects_every_node_for_the_planner() -> None:
+    snapshot = a_snapshot()
     assert not filters.feasible(snapshot, a_pod(volumes=mounting("data")), Memo()).any()
 
 
@@ -163,25 +165,25 @@ IN_ZONE = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"
     ],
 )  # fmt: skip
 def test_a_bound_volume(objects: list[Json], want: object) -> None:
-    snapshot = a_world(a_claim(volume="pv"), *objects)
-    assert told(snapshot, volumes=mounting("data")) == want
+    snapshot = a_snapshot(a_claim(volume="pv"), *objects)
+    assert filter_result(snapshot, volumes=mounting("data")) == want
 
 
-def test_nodes_without_any_zone_take_zoned_volumes() -> None:
-    snapshot = a_world(a_claim(volume="pv"), a_volume(labels={ZONE: "z1"}), a="", b="z2")
-    assert told(snapshot, volumes=mounting("data")) == ({"a"}, {rules.NO_ZONE: 1})
+def test_nodes_without_zones_accept_volumes_with_zones() -> None:
+    snapshot = a_snapshot(a_claim(volume="pv"), a_volume(labels={ZONE: "z1"}), a="", b="z2")
+    assert filter_result(snapshot, volumes=mounting("data")) == ({"a"}, {rules.NO_ZONE: 1})
 
 
-def test_an_ephemeral_claim_bound_to_nothing_is_told_for_each_node() -> None:
-    snapshot = a_world(a_claim("p-x", volume="gone", owner="uid-p"))
+def test_an_ephemeral_pvc_with_a_missing_volume_rejects_each_node() -> None:
+    snapshot = a_snapshot(a_claim("p-x", volume="gone", owner="uid-p"))
     volumes = [{"name": "x", "ephemeral": {"volumeClaimTemplate": {}}}]
-    assert told(snapshot, volumes=volumes) == (set(), {rules.VOLUME_GONE: 2})
+    assert filter_result(snapshot, volumes=volumes) == (set(), {rules.VOLUME_GONE: 2})
 
 
-def test_zones_of_ephemeral_claims_do_not_count() -> None:
-    snapshot = a_world(a_claim("p-x", volume="pv", owner="uid-p"), a_volume(labels={ZONE: "z1"}))
+def test_zones_of_ephemeral_pvcs_do_not_count() -> None:
+    snapshot = a_snapshot(a_claim("p-x", volume="pv", owner="uid-p"), a_volume(labels={ZONE: "z1"}))
     volumes = [{"name": "x", "ephemeral": {"volumeClaimTemplate": {}}}]
-    assert told(snapshot, volumes=volumes) == ({"a", "b"}, {})
+    assert filter_result(snapshot, volumes=volumes) == ({"a", "b"}, {})
 
 
 # --- late claims ---
@@ -195,7 +197,7 @@ SHORT = binding.NO_SPACE
     ("objects", "want"),
     [
         pytest.param(
-            [a_claim()], (set(), {NOTHING: 2}), id="no volume and nobody who would make one"
+            [a_claim()], (set(), {NOTHING: 2}), id="no volume and no provisioner"
         ),
         pytest.param(
             [a_claim(), a_volume(on="b")], ({"b"}, {NOTHING: 1}), id="a local disk on one host"
@@ -281,30 +283,30 @@ SHORT = binding.NO_SPACE
         pytest.param(
             [a_claim(class_name=MADE), a_driver(capacity=True), a_capacity("c", "5Gi", "z1")],
             ({"a"}, {SHORT: 1}),
-            id="room in one zone",
+            id="capacity in one zone",
         ),
         pytest.param(
             [a_claim(class_name=MADE, size="6Gi"), a_driver(capacity=True),
              a_capacity("c", "5Gi", "z1"), a_capacity("d", "5Gi", "z1")],
             (set(), {SHORT: 2}),
-            id="room in two places is not room for one volume",
+            id="capacity in two places does not add up",
         ),
         pytest.param(
             [a_claim(class_name=MADE), a_driver(capacity=True),
              a_capacity("c", "500Gi", "z1", maximumVolumeSize="500Mi")],
             (set(), {SHORT: 2}),
-            id="the largest volume counts before the room",
+            id="the largest volume counts before the capacity",
         ),
         pytest.param(
             [a_claim(class_name=MADE), a_driver(capacity=True),
              {**a_capacity("c", "5Gi", "z1"), "nodeTopology": None}],
             (set(), {SHORT: 2}),
-            id="room that no node reaches",
+            id="capacity that no node reaches",
         ),
         pytest.param(
             [a_claim(class_name=MADE), a_driver(), a_capacity("c", "0", "z1")],
             ({"a", "b"}, {}),
-            id="a driver that does not promise to tell its room",
+            id="a driver that does not report its capacity",
         ),
         pytest.param(
             [a_claim(class_name=MADE, size=None), a_driver(capacity=True)],
@@ -313,13 +315,13 @@ SHORT = binding.NO_SPACE
         ),
     ],
 )  # fmt: skip
-def test_a_late_claim(objects: list[Json], want: object) -> None:
-    assert told(a_world(*objects), volumes=mounting("data")) == want
+def test_delayed_binding(objects: list[Json], want: object) -> None:
+    assert filter_result(a_snapshot(*objects), volumes=mounting("data")) == want
 
 
-def test_two_claims_of_a_pod_get_two_volumes() -> None:
+def test_two_pvcs_of_a_pod_get_two_volumes() -> None:
     """The smaller claim is served first, by the smallest volume that holds it."""
-    snapshot = a_world(
+    snapshot = a_snapshot(
         a_claim("large", size="8Gi"),
         a_claim("small", size="2Gi"),
         a_volume("a10", on="a", size="10Gi"),
@@ -332,7 +334,7 @@ def test_two_claims_of_a_pod_get_two_volumes() -> None:
         c="z1",
     )
     pod = a_pod(volumes=mounting("large", "small"))
-    assert told(snapshot, volumes=mounting("large", "small")) == ({"a", "b"}, {NOTHING: 1})
+    assert filter_result(snapshot, volumes=mounting("large", "small")) == ({"a", "b"}, {NOTHING: 1})
     for node, want in (
         ("a", ((("ns", "small"), "a5"), (("ns", "large"), "a10"))),
         ("b", ((("ns", "small"), "b3"), (("ns", "large"), "b10"))),
@@ -344,25 +346,25 @@ def test_two_claims_of_a_pod_get_two_volumes() -> None:
             )
 
 
-def test_two_equal_claims_need_two_volumes_that_hold_either() -> None:
-    snapshot = a_world(
+def test_two_equal_pvcs_need_two_volumes() -> None:
+    snapshot = a_snapshot(
         a_claim("one"),
         a_claim("two"),
         a_volume("p1", on="a"),
         a_volume("p2", on="a"),
         a_volume("p3", on="b"),
     )
-    assert told(snapshot, volumes=mounting("one", "two")) == ({"a"}, {NOTHING: 1})
+    assert filter_result(snapshot, volumes=mounting("one", "two")) == ({"a"}, {NOTHING: 1})
 
 
-def test_a_claim_that_is_mounted_twice_is_bound_once() -> None:
-    snapshot = a_world(a_claim(), a_volume(on="a"))
-    assert told(snapshot, volumes=mounting("data", "data")) == ({"a"}, {NOTHING: 1})
+def test_a_pvc_that_is_mounted_twice_is_bound_once() -> None:
+    snapshot = a_snapshot(a_claim(), a_volume(on="a"))
+    assert filter_result(snapshot, volumes=mounting("data", "data")) == ({"a"}, {NOTHING: 1})
 
 
-def test_a_node_out_of_reach_that_also_lacks_a_volume_is_told_both() -> None:
+def test_a_node_with_two_binding_problems_has_both_reasons() -> None:
     """The filters count a node once for each book; the book itself gives both reasons."""
-    snapshot = a_world(
+    snapshot = a_snapshot(
         a_claim("held", volume="pv"), a_volume(affinity=IN_ZONE), a_claim(), a_volume("x", on="a")
     )
     pod = a_pod(volumes=mounting("held", "data"))

@@ -21,9 +21,9 @@ from tests.unit.scheduler.plugins.volumes.builders import (
     a_claim,
     a_csi_volume,
     a_volume,
+    drop,
     mounting,
-    tell,
-    untell,
+    put,
 )
 
 Json = dict[str, Any]
@@ -69,7 +69,7 @@ class Store:
         found = await self.get(resource, name, namespace=namespace)
         about = found["metadata"]
         if about["resourceVersion"] != body["metadata"]["resourceVersion"]:
-            raise errors.Conflict("somebody wrote in between")
+            raise errors.Conflict("a conflicting write")
         about["resourceVersion"] = str(next(self._versions))
         about.setdefault("annotations", {}).update(body["metadata"]["annotations"])
         found["spec"].update(body.get("spec", {}))
@@ -96,7 +96,7 @@ class Scene:
         self.claim, self.store = claim, Store(claim, *objects)
         hosts = [a_node(n, labels={vocabulary.HOSTNAME_LABEL: n}) for n in ("a", "b")]
         self.snapshot = Snapshot.of(hosts)
-        tell(self.snapshot, *CLASSES, claim, *objects)
+        put(self.snapshot, *CLASSES, claim, *objects)
         self.clock = 0.0
         self.preparing = VolumePreBind(
             self.store,
@@ -106,7 +106,7 @@ class Scene:
             random=lambda: 0.5,
             gone=lambda pod: gone,
             may_write=lambda: leads,
-            pod_check_seconds=600.0,  # whoever is not woken is found out
+            pod_check_seconds=600.0,  # a missed notification fails the test
         )
         self.placement = self.place("p", claim["metadata"]["name"])
 
@@ -118,8 +118,8 @@ class Scene:
     async def _sleep(self, seconds: float) -> None:
         self.clock += seconds
 
-    def told(self, *objects: Json) -> None:
-        tell(self.snapshot, *objects)
+    def put(self, *objects: Json) -> None:
+        put(self.snapshot, *objects)
 
     def prepared(self) -> PreBindResult:
         return asyncio.run(soon(self.preparing.prepare([self.placement], deadline=600.0)))
@@ -133,10 +133,10 @@ class Scene:
         """The watch shows the write; the controllers answer it in the next moment."""
 
         def controllers(obj: Json) -> None:
-            self.told(obj)
+            self.put(obj)
             name = self.claim["metadata"]["name"]
             done = a_claim(name, volume=volume, selected=_selected(obj), version="2000")
-            asyncio.get_running_loop().call_soon(self.told, done)
+            asyncio.get_running_loop().call_soon(self.put, done)
 
         self.store.then = controllers
 
@@ -157,7 +157,7 @@ def a_scene_of_a_driver() -> Scene:
 # --- what is written ---
 
 
-def test_a_volume_that_is_there_is_given_to_the_claim() -> None:
+def test_a_static_binding_writes_the_claim_ref() -> None:
     scene = a_scene_of_a_disk()
     scene.binds_at_once("pv")
     assert scene.prepared() == PreBindResult((scene.placement,))
@@ -173,7 +173,7 @@ def test_a_volume_that_is_there_is_given_to_the_claim() -> None:
     assert volume["metadata"]["annotations"] == {vocabulary.BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
 
 
-def test_a_volume_that_a_person_kept_for_the_claim_stays_theirs() -> None:
+def test_a_volume_that_the_user_reserved_stays_reserved() -> None:
     scene = Scene(a_claim(), a_volume(on="a", claim="data"))
     scene.binds_at_once("pv")
     assert scene.prepared() == PreBindResult((scene.placement,))
@@ -184,7 +184,7 @@ def test_a_volume_that_a_person_kept_for_the_claim_stays_theirs() -> None:
     )
 
 
-def test_the_node_is_written_on_a_claim_whose_volume_is_made() -> None:
+def test_provisioning_writes_the_selected_node() -> None:
     scene = a_scene_of_a_driver()
     scene.binds_at_once("made-pv")
     assert scene.prepared() == PreBindResult((scene.placement,))
@@ -192,7 +192,7 @@ def test_the_node_is_written_on_a_claim_whose_volume_is_made() -> None:
     assert claim["metadata"]["annotations"] == {SELECTED: "a"}
 
 
-def test_a_claim_that_names_the_node_already_is_only_waited_for() -> None:
+def test_a_pvc_with_the_selected_node_is_only_waited_for() -> None:
     """As after a restart between the write and the bind."""
     scene = Scene(a_claim(class_name=MADE, selected="a"))
 
@@ -200,14 +200,14 @@ def test_a_claim_that_names_the_node_already_is_only_waited_for() -> None:
         waiting = asyncio.create_task(scene.preparing.prepare([scene.placement], deadline=600.0))
         while not scene.preparing.waiting:
             await asyncio.sleep(0)
-        scene.told(a_csi_volume("new"), a_claim(class_name=MADE, selected="a", volume="new"))
+        scene.put(a_csi_volume("new"), a_claim(class_name=MADE, selected="a", volume="new"))
         return await soon(waiting)
 
     assert asyncio.run(run()) == PreBindResult((scene.placement,))
     assert (scene.store.patched, scene.preparing.waiting) == ([], 0)
 
 
-def test_pods_without_late_claims_wait_for_nothing() -> None:
+def test_pods_without_delayed_binding_do_not_wait() -> None:
     scene = a_scene_of_a_disk()
     plain = placed(a_pod("plain"), "b")
     assert scene.preparing.needed([plain]) is False
@@ -216,11 +216,11 @@ def test_pods_without_late_claims_wait_for_nothing() -> None:
     assert found == PreBindResult((plain,))
 
 
-def test_members_are_told_apart() -> None:
+def test_each_pod_has_its_own_result() -> None:
     """One gets its volume, the other's write is refused."""
     scene = Scene(a_claim(), a_volume("p1", on="a"), a_volume("p2", on="a", size="20Gi"))
     other = a_claim("other", size="15Gi")
-    scene.told(other)
+    scene.put(other)
     second = scene.place("q", "other")
     scene.binds_at_once("p1")
     scene.store.faults.extend([None, errors.Refused("forbidden")])
@@ -242,7 +242,7 @@ def test_members_are_told_apart() -> None:
     ],
 )
 @pytest.mark.parametrize("class_name", [WAIT_FOR_FIRST_CONSUMER, MADE])
-def test_a_write_is_tried_again(fault: errors.KubeError, class_name: str) -> None:
+def test_a_write_is_retried(fault: errors.KubeError, class_name: str) -> None:
     scene = a_scene_of_a_disk() if class_name == WAIT_FOR_FIRST_CONSUMER else a_scene_of_a_driver()
     scene.binds_at_once("pv" if class_name == WAIT_FOR_FIRST_CONSUMER else "made-pv")
     scene.store.faults.append(fault)
@@ -250,10 +250,10 @@ def test_a_write_is_tried_again(fault: errors.KubeError, class_name: str) -> Non
     assert len(scene.store.patched) == 1
 
 
-def test_whoever_wrote_in_between_wins() -> None:
+def test_a_write_by_another_client_wins() -> None:
     scene = a_scene_of_a_disk()
     scene.store.objects[("PersistentVolume", "pv")]["metadata"]["resourceVersion"] = "77"
-    assert scene.why() == "binding volumes: somebody wrote in between"
+    assert scene.why() == "binding volumes: a conflicting write"
 
 
 def test_a_write_that_never_succeeds_ends_at_the_deadline() -> None:
@@ -266,60 +266,60 @@ def test_a_write_that_never_succeeds_ends_at_the_deadline() -> None:
 # --- what undoes a choice ---
 
 
-def undo(scene: Scene, *objects: Json, without: tuple[Json, ...] = ()) -> str:
-    """The write is seen; a moment later the watches tell this."""
+def failure_after(scene: Scene, *objects: Json, without: tuple[Json, ...] = ()) -> str:
+    """The write is seen; a moment later the watches show this."""
 
     def controllers(obj: Json) -> None:
-        scene.told(obj)
+        scene.put(obj)
         loop = asyncio.get_running_loop()
-        loop.call_soon(scene.told, *objects)
-        loop.call_soon(untell, scene.snapshot, *without)
+        loop.call_soon(scene.put, *objects)
+        loop.call_soon(drop, scene.snapshot, *without)
 
     scene.store.then = controllers
     return scene.why()
 
 
-def test_a_provisioner_that_cannot_make_the_volume_takes_the_node_away() -> None:
+def test_a_provisioner_that_fails_removes_the_selected_node() -> None:
     scene = a_scene_of_a_driver()
     want = "binding volumes: no volume could be made for claim data on node a"
-    assert undo(scene, a_claim(class_name=MADE, version="500")) == want
+    assert failure_after(scene, a_claim(class_name=MADE, version="500")) == want
 
 
-def test_a_volume_that_was_taken_back() -> None:
+def test_a_claim_ref_that_was_removed() -> None:
     scene = a_scene_of_a_disk()
     want = "binding volumes: volume pv was taken from claim data again"
-    assert undo(scene, a_volume(on="a", version="500")) == want
+    assert failure_after(scene, a_volume(on="a", version="500")) == want
 
 
-def test_a_claim_that_got_another_volume() -> None:
+def test_a_pvc_that_got_another_volume() -> None:
     scene = a_scene_of_a_disk()
     want = "binding volumes: claim data got volume px in place of pv"
-    assert undo(scene, a_claim(volume="px", version="500")) == want
+    assert failure_after(scene, a_claim(volume="px", version="500")) == want
 
 
-def test_a_made_volume_out_of_reach() -> None:
+def test_a_provisioned_volume_with_other_node_affinity() -> None:
     scene = a_scene_of_a_driver()
     made = a_csi_volume("far", class_name=MADE, on="b", claim="data")
     claim = a_claim(class_name=MADE, selected="a", volume="far", version="500")
     want = "binding volumes: volume far is out of reach of node a"
-    assert undo(scene, made, claim) == want
+    assert failure_after(scene, made, claim) == want
 
 
-def test_a_claim_that_goes() -> None:
+def test_a_pvc_that_is_deleted() -> None:
     scene = a_scene_of_a_driver()
-    assert undo(scene, without=(scene.claim,)) == "binding volumes: claim data is gone"
+    assert failure_after(scene, without=(scene.claim,)) == "binding volumes: claim data is gone"
 
 
-def test_a_state_from_before_the_write_says_nothing() -> None:
+def test_states_older_than_the_write_are_ignored() -> None:
     """The watch may still show the claim as it was: that is no failure of the provisioner."""
     scene = a_scene_of_a_driver()
     late: list[Callable[[], None]] = []
 
     def controllers(obj: Json) -> None:
         loop = asyncio.get_running_loop()
-        loop.call_soon(scene.told, a_claim(class_name=MADE, version="3", size="2Gi"))
+        loop.call_soon(scene.put, a_claim(class_name=MADE, version="3", size="2Gi"))
         late.append(
-            lambda: scene.told(
+            lambda: scene.put(
                 obj, a_claim(class_name=MADE, selected="a", volume="made-pv", version="900")
             )
         )
@@ -344,13 +344,13 @@ def test_volumes_that_are_not_bound_in_time() -> None:
     assert scene.why() == "binding volumes: the volumes were not bound in time"
 
 
-def test_a_choice_that_does_not_hold_is_not_written() -> None:
+def test_an_invalid_decision_is_not_written() -> None:
     scene = Scene(a_claim(), a_volume(on="b"))
     assert scene.why() == "binding volumes: no volume for claim data on node a any more"
     assert scene.store.patched == []
 
 
-def test_whoever_does_not_lead_writes_nothing() -> None:
+def test_a_process_that_does_not_lead_writes_nothing() -> None:
     scene = Scene(a_claim(), a_volume(on="a"), leads=False)
     assert scene.why() == "binding volumes: this process does not lead any more"
     assert scene.store.patched == []

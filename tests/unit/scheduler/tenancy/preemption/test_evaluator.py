@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.model.pod import PodKey
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
 from tests.unit.scheduler.tenancy.preemption.preemption_cases import remove_evicted
@@ -62,3 +63,34 @@ def test_what_is_taken_back(
 ) -> None:
     bench = asyncio.run(play(promised, asks))
     assert (bench.api.evicted, bench.api.nodes()["mine"]) == (evicted, node)
+
+
+@pytest.mark.parametrize(
+    ("near", "victims"),
+    [
+        pytest.param("n", "on-n", id="a victim on the same node, though it is more expensive"),
+        pytest.param("o", "on-o", id="the cheapest victim, on the same node"),
+        pytest.param("r", "on-o", id="no victim on the same node: the cheapest"),
+        pytest.param("q", "gang-0 gang-1 gang-2", id="a gang with a member there, and its surplus"),
+    ],
+)
+def test_further_victims_are_searched_on_the_same_nodes_first(near: str, victims: str) -> None:
+    async def run() -> str:
+        bench = Bench()
+        bench.scheduler.adopt(tables())
+        for node, priority in (("n", 3), ("o", 0)):
+            bench.node(node, gpus=2)
+            tenant_pod(bench, "a", f"on-{node}", node=node, gpus=2, priority=priority)
+        bench.node("p", gpus=1)
+        bench.node("q", gpus=2)
+        for number, node in enumerate("qqp"):
+            tenant_pod(bench, "a", f"gang-{number}", node=node, gang=("gang", 2), priority=5)
+        tenant_pod(bench, "a", "new", gpus=2, priority=10)
+        unit = bench.scheduler.queue.unit(PodKey("ns", "new"))
+        assert unit is not None
+        evaluator = bench.scheduler.tenancy.preempting._evaluator
+        plan = evaluator.search_again(unit, frozenset({near}))
+        assert plan is not None
+        return " ".join(sorted(victim.pod.key.name for victim in plan.victims))
+
+    assert asyncio.run(run()) == victims

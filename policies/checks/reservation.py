@@ -56,8 +56,8 @@ class ReservationFacts:
         exclude: str,
     ) -> "ReservationFacts":
         """`exclude` is the uid, or namespace and name, of the reservation being checked."""
-        others = (one for one in reservations if exclude not in _names(one))
-        specs = (spec for one in others if (spec := _spec(one)) is not None)
+        others = (other for other in reservations if exclude not in _names(other))
+        specs = (spec for other in others if (spec := _spec(other)) is not None)
         return cls(tuple(map(HostCapacity.read, nodes)), tuple(specs), frozenset(tenants))
 
 
@@ -94,13 +94,13 @@ def _overcommitted(spec: Spec, facts: ReservationFacts, now: datetime) -> Iterat
         capacity.update(host.allocatable)
     begins = spec.from_ or now
     starts = {begins} | {
-        one.from_ for one in facts.others if one.from_ and begins < one.from_ < spec.until
+        other.from_ for other in facts.others if other.from_ and begins < other.from_ < spec.until
     }
     for start in sorted(starts):
-        same = [one for one in facts.others if (one.from_ or now) <= start < one.until]
+        same = [other for other in facts.others if (other.from_ or now) <= start < other.until]
         reserved: Counter[str] = Counter()
-        for one in (spec, *same):
-            reserved.update(_reserved(one, facts.hosts))
+        for other in (spec, *same):
+            reserved.update(_reserved(other, facts.hosts))
         over = sorted(name for name, count in reserved.items() if same and count > capacity[name])
         if over:
             name, others = over[0], f"{len(same)} other{'s' * (len(same) > 1)}"

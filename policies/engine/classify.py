@@ -52,13 +52,13 @@ def identify(
     if tenants:
         name, policy = str(tenants[0].tenant), tenants[0].name
     tier, source = _tier(admission, tables, labels, tenants)
-    own = _pod_labels(admission.target if admission.is_pod else {}).get(vocabulary.TIER_LABEL)
+    label = _pod_labels(admission.target if admission.is_pod else {}).get(vocabulary.TIER_LABEL)
     if (
-        isinstance(own, str)
-        and own in tables.tiers
-        and tables.tiers[own].rank < _rank(tables, tier)
+        isinstance(label, str)
+        and label in tables.tiers
+        and tables.tiers[label].rank < _rank(tables, tier)
     ):
-        tier, source = own, OWN
+        tier, source = label, OWN
     return TenantIdentity(name, tier, source, policy), conflicts
 
 
@@ -113,12 +113,12 @@ def namespace_labels(admission: AdmissionRequest) -> Mapping[str, str]:
 def workload_type(
     pod: Json, matched: Sequence[CompiledPolicy], true_rules: TrueRules
 ) -> tuple[PolicyResult, list[Failure]]:
-    own = _pod_labels(pod).get(vocabulary.WORKLOAD_TYPE_LABEL)
-    if isinstance(own, str) and own in vocabulary.WORKLOAD_TYPES:
-        return PolicyResult(own, BUILTIN, "pod label"), []
+    label = _pod_labels(pod).get(vocabulary.WORKLOAD_TYPE_LABEL)
+    if isinstance(label, str) and label in vocabulary.WORKLOAD_TYPES:
+        return PolicyResult(label, BUILTIN, "pod label"), []
     failures = []
-    if own is not None:
-        failures = [_unusable("workload-type", vocabulary.WORKLOAD_TYPE_LABEL, own, _TYPES)]
+    if label is not None:
+        failures = [_unusable("workload-type", vocabulary.WORKLOAD_TYPE_LABEL, label, _TYPES)]
     for policy in _tenants_first(policy for policy in matched if policy.workload_types):
         for rule in true_rules(policy, policy.workload_types, policy.first_type):
             return PolicyResult(rule.value, policy.name, rule.rule), failures
@@ -137,12 +137,12 @@ def hardware_tier(
 ) -> tuple[PolicyResult | None, list[Failure], list[Conflict]]:
     spec = tables.tiers.get(tier)
     allowed = spec.hardware_tiers.allowed if spec is not None else vocabulary.HARDWARE_TIERS
-    own = _pod_labels(pod).get(vocabulary.HARDWARE_TIER_LABEL)
-    if own is not None:
-        own = str(own)
+    label = _pod_labels(pod).get(vocabulary.HARDWARE_TIER_LABEL)
+    if label is not None:
+        label = str(label)
         want = f"what tier {tier} may use: {', '.join(allowed)}"
-        refused = _unusable("hardware-tier", vocabulary.HARDWARE_TIER_LABEL, own, want)
-        return PolicyResult(own, BUILTIN, "pod label"), [] if own in allowed else [refused], []
+        refused = _unusable("hardware-tier", vocabulary.HARDWARE_TIER_LABEL, label, want)
+        return PolicyResult(label, BUILTIN, "pod label"), [] if label in allowed else [refused], []
     conflicts: list[Conflict] = []
     for policy in _tenants_first(policy for policy in matched if policy.hardware_tiers):
         for rule in true_rules(policy, policy.hardware_tiers, policy.first_tier):
@@ -175,11 +175,11 @@ def _pod_labels(pod: Json) -> Json:
     return mapping(mapping(pod.get("metadata")).get("labels"))
 
 
-def _unusable(rule: str, key: str, found: object, want: str) -> Failure:
+def _unusable(rule: str, key: str, value: object, want: str) -> Failure:
     return Failure(
         BUILTIN,
         rule,
-        f"found {found!r}, want {want}",
+        f"found {value!r}, want {want}",
         path=f"metadata.labels['{key}']",
         fix="correct the label, or remove it and let policy decide",
     )

@@ -52,19 +52,19 @@ class Draft:
 
     def item(self, base: Path, path: tuple[str, ...], write: Injection) -> None:
         """Add to a list of the pod at `base`."""
-        found = at(self.object, (*base, *path))
-        if isinstance(found, list) and write.value in found:
+        value = at(self.object, (*base, *path))
+        if isinstance(value, list) and write.value in value:
             return
         self._write(_with(write, (*base, *path, "-"), write.value))
 
     def resource(self, base: Path, path: tuple[str, ...], write: Injection) -> None:
         """Set a request or limit of every container of the pod at `base`."""
-        what, name = path
+        section, name = path
         for field in ("containers", "initContainers"):
-            found = at(self.object, (*base, "spec", field))
-            for index, container in enumerate(found if isinstance(found, list) else ()):
-                if _may_set(mapping(container), what, name, write):
-                    place = ("spec", field, index, "resources", what, name)
+            value = at(self.object, (*base, "spec", field))
+            for index, container in enumerate(value if isinstance(value, list) else ()):
+                if _may_set(mapping(container), section, name, write):
+                    place = ("spec", field, index, "resources", section, name)
                     self._set(base, place, write)
 
     def _targets(self, base: Path, path: tuple[str, ...], override: bool) -> list[Path]:
@@ -88,9 +88,9 @@ class Draft:
             if before.value != write.value and before.policy != write.policy:
                 self._conflict(before, write)
             return
-        found = at(self.object, full)
-        unset = not _is_set(found) or (path == _SCHEDULER and found == _UNSET_SCHEDULER)
-        if found == write.value:
+        value = at(self.object, full)
+        unset = not _is_set(value) or (path == _SCHEDULER and value == _UNSET_SCHEDULER)
+        if value == write.value:
             # As if this rule had written it in an earlier pass: it still comes first.
             self._written[full] = _with(write, full, write.value)
             return
@@ -123,10 +123,10 @@ def _is_set(value: object) -> bool:
     return value is not None and value != "" and value != {} and value != []
 
 
-def _may_set(container: Json, what: str, name: str, write: Injection) -> bool:
+def _may_set(container: Json, section: str, name: str, write: Injection) -> bool:
     resources = mapping(container.get("resources"))
     limits, requested = mapping(resources.get("limits")), mapping(resources.get("requests"))
-    if what == "requests":
+    if section == "requests":
         if name in limits and name not in requested:
             return False
         return name not in limits or not _above(write.value, limits[name])

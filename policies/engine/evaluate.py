@@ -94,13 +94,13 @@ def _evaluate_templates(
 
 def _intents(workload: Json | None) -> dict[str, Intent]:
     """Path of a template -> its intent as written; a gang without a size gets the owner's."""
-    found: dict[str, Intent] = {}
+    intents: dict[str, Intent] = {}
     for member in members_of(workload) if workload is not None else ():
         gang = member.intent.gang
         if gang is not None and gang.min_available is None and not gang.size_in_pod_group:
             gang = replace(gang, min_available=size_from(workload, gang.name))
-        found[member.template.path] = replace(member.intent, gang=gang)
-    return found
+        intents[member.template.path] = replace(member.intent, gang=gang)
+    return intents
 
 
 def _unknown_namespace(admission: AdmissionRequest, policies: PolicySet) -> Evaluation:

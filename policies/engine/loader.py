@@ -89,30 +89,30 @@ def compile_all(reading: Reading, *, compiler: Compiler) -> LoadResult:
 def read_files(paths: Path | Iterable[Path]) -> Reading:
     entries: list[Entry] = []
     broken: list[Entry] = []
-    found: list[Fault] = []
+    problems: list[Fault] = []
     for path in [paths] if isinstance(paths, Path) else list(paths):
         for file in files_of(path):
             try:
                 parts = yaml_reader.read(file)
             except DocumentError as exc:
-                found.append(faults.of_document(exc))
+                problems.append(faults.of_document(exc))
                 continue
             for number, part in enumerate(parts):
-                _read(part.value, Origin(str(file), number), entries, broken, found)
-    return Reading(tuple(entries), tuple(found), tuple(broken))
+                _read(part.value, Origin(str(file), number), entries, broken, problems)
+    return Reading(tuple(entries), tuple(problems), tuple(broken))
 
 
 def read_objects(objects: Iterable[Mapping[str, Any]]) -> Reading:
     """Objects of the API server; the server writes their status, which is left out."""
     entries: list[Entry] = []
     broken: list[Entry] = []
-    found: list[Fault] = []
+    problems: list[Fault] = []
     for value in objects:
         metadata = value.get("metadata")
         name = metadata.get("name") if isinstance(metadata, Mapping) else None
         document = {key: part for key, part in value.items() if key != "status"}
-        _read(document, Origin(f"{value.get('kind')}/{name}"), entries, broken, found)
-    return Reading(tuple(entries), tuple(found), tuple(broken))
+        _read(document, Origin(f"{value.get('kind')}/{name}"), entries, broken, problems)
+    return Reading(tuple(entries), tuple(problems), tuple(broken))
 
 
 def files_of(path: Path) -> list[Path]:
@@ -131,18 +131,18 @@ def _read(
     origin: Origin,
     entries: list[Entry],
     broken: list[Entry],
-    found: list[Fault],
+    problems: list[Fault],
 ) -> None:
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if kind == POLICY_TEST:
         return
     model = _KINDS.get(str(kind))
     if model is None:
-        found.append(_unknown_kind(value, kind, origin))
+        problems.append(_unknown_kind(value, kind, origin))
         return
     made: Policy | list[Fault] = faults.read(model, value, origin)
     if isinstance(made, list):
-        found += made
+        problems += made
         rest: Policy | None = faults.salvage(model, value)
         if rest is not None:
             broken.append((rest, origin))

@@ -120,10 +120,10 @@ class ObjectEvaluator:
         conflicts: list[Conflict] = []
         injections: list[Injection] = []
         for _ in range(_MOST_PASSES):
-            found = self._pass(subject, obj)
+            current = self._pass(subject, obj)
             if obj is None or not self._applies_defaults(subject):
-                return found, obj
-            draft = self._defaults(found, subject, obj)
+                return current, obj
+            draft = self._defaults(current, subject, obj)
             conflicts += [row for row in draft.conflicts if row not in conflicts]
             if not draft.injections:
                 break
@@ -132,11 +132,11 @@ class ObjectEvaluator:
             injections += draft.injections
             obj = draft.object
         else:
-            found.failures.append(_located(_unsettled(draft.injections), subject))
-        found.conflicts += conflicts
+            current.failures.append(_located(_unsettled(draft.injections), subject))
+        current.conflicts += conflicts
         if not subject.advisory:
             self.result.injections += injections
-        return found, obj
+        return current, obj
 
     def _applies_defaults(self, subject: EvaluatedObject) -> bool:
         """Policies write to pods at their creation only."""
@@ -148,23 +148,23 @@ class ObjectEvaluator:
         variables = CelVariables(self.admission, identity, self.tables, obj, is_pod=subject.is_pod)
         values = variables.values(subject.policies, self.params)
         view = reached(subject.policies, validate=self.validate)
-        found = _Pass(Runner(values, view=view), variables)
-        found.matched = [
+        current = _Pass(Runner(values, view=view), variables)
+        current.matched = [
             policy
             for policy in subject.policies
-            if not policy.conditions or self._match(policy, found, subject)
+            if not policy.conditions or self._match(policy, current, subject)
         ]
         if subject.is_pod and self.admission.operation in ("CREATE", "UPDATE"):
-            self._classify(found, subject, values["workload"] is not None)
-        return found
+            self._classify(current, subject, values["workload"] is not None)
+        return current
 
-    def _match(self, policy: CompiledPolicy, found: _Pass, subject: EvaluatedObject) -> bool:
+    def _match(self, policy: CompiledPolicy, current: _Pass, subject: EvaluatedObject) -> bool:
         """One false condition skips the policy; errors count only where no condition is false."""
-        found.runner.enter(policy)
+        current.runner.enter(policy)
         error: tuple[Compiled, EvaluationError] | None = None
         for condition in policy.conditions:
             try:
-                if not found.runner.is_true(condition):
+                if not current.runner.is_true(condition):
                     return False
             except EvaluationError as exc:
                 error = error or (condition, exc)
@@ -173,7 +173,7 @@ class ObjectEvaluator:
         rule, message = error[0].field, error[1].message
         if policy.fails_closed:
             text = f"matchCondition cannot be evaluated: {message}"
-            found.failures.append(
+            current.failures.append(
                 Failure(
                     policy.name,
                     rule,
@@ -184,45 +184,45 @@ class ObjectEvaluator:
                 )
             )
         else:
-            found.skipped.append(Skipped(policy.name, rule, message))
+            current.skipped.append(Skipped(policy.name, rule, message))
         return False
 
-    def _classify(self, found: _Pass, subject: EvaluatedObject, bind: bool) -> None:
-        variables = found.variables
+    def _classify(self, current: _Pass, subject: EvaluatedObject, bind: bool) -> None:
+        variables = current.variables
         pod = variables.pod
 
         def true_rules(
             policy: CompiledPolicy, rules: Sequence[ClassifyRule], first: Joined
         ) -> Iterator[ClassifyRule]:
-            found.runner.enter(policy)
-            first_true = found.runner.joined_value(first)
+            current.runner.enter(policy)
+            first_true = current.runner.joined_value(first)
             start = first_true if isinstance(first_true, int) else 0
             for index in range(start, len(rules)) if start >= 0 else ():
                 rule = rules[index]
-                if index == first_true or self._holds(policy, rule.when, found, subject):
+                if index == first_true or self._holds(policy, rule.when, current, subject):
                     yield rule
 
-        type_, failures = classify.workload_type(pod, found.matched, true_rules)
+        type_, failures = classify.workload_type(pod, current.matched, true_rules)
         if bind:
-            found.runner.bind("workload", variables.workload(type_.value, ""))
+            current.runner.bind("workload", variables.workload(type_.value, ""))
         tier, more, conflicts = classify.hardware_tier(
-            pod, self.result.identity.tier, self.tables, found.matched, true_rules
+            pod, self.result.identity.tier, self.tables, current.matched, true_rules
         )
         if bind and tier is not None:
-            found.runner.bind("workload", variables.workload(type_.value, tier.value))
+            current.runner.bind("workload", variables.workload(type_.value, tier.value))
         if self.admission.operation == "CREATE" or subject.advisory:
-            found.failures += [_located(row, subject) for row in failures + more]
-        found.conflicts += conflicts
-        found.pod = PodClass(subject.path, type_, tier)
+            current.failures += [_located(row, subject) for row in failures + more]
+        current.conflicts += conflicts
+        current.pod = PodClass(subject.path, type_, tier)
 
     def _holds(
-        self, policy: CompiledPolicy, when: Compiled, found: _Pass, subject: EvaluatedObject
+        self, policy: CompiledPolicy, when: Compiled, current: _Pass, subject: EvaluatedObject
     ) -> bool:
-        found.runner.enter(policy)
+        current.runner.enter(policy)
         try:
-            return found.runner.is_true(when)
+            return current.runner.is_true(when)
         except EvaluationError as exc:
-            self._evaluation_error(policy, when.field, exc, found, subject)
+            self._evaluation_error(policy, when.field, exc, current, subject)
             return False
 
     def _evaluation_error(
@@ -230,28 +230,28 @@ class ObjectEvaluator:
         policy: CompiledPolicy,
         rule: str,
         error: EvaluationError,
-        found: _Pass,
+        current: _Pass,
         subject: EvaluatedObject,
     ) -> None:
         if not policy.fails_closed:
-            found.skipped.append(Skipped(policy.name, rule, error.message))
+            current.skipped.append(Skipped(policy.name, rule, error.message))
             return
         text = f"cannot be evaluated: {error.message}"
         failure = Failure(policy.name, rule, text, path=subject.path, advisory=subject.advisory)
-        if failure not in found.failures:
-            found.failures.append(failure)
+        if failure not in current.failures:
+            current.failures.append(failure)
 
     # --- defaults ---
 
-    def _defaults(self, found: _Pass, subject: EvaluatedObject, obj: Json) -> Draft:
+    def _defaults(self, current: _Pass, subject: EvaluatedObject, obj: Json) -> Draft:
         draft = Draft(obj)
         bases: list[Path] = [()] if subject.is_pod else self._bases(obj)
-        for policy in found.matched:
+        for policy in current.matched:
             for rule in policy.defaults:
-                if rule.when is not None and not self._holds(policy, rule.when, found, subject):
+                if rule.when is not None and not self._holds(policy, rule.when, current, subject):
                     continue
                 for setting in rule.settings:
-                    value = self._value(policy, rule.rule, setting, found, subject)
+                    value = self._value(policy, rule.rule, setting, current, subject)
                     write = Injection((), value, policy.name, rule.rule, rule.override)
                     for base in bases if value is not None else ():
                         getattr(draft, setting.shape)(base, setting.path, write)
@@ -268,22 +268,22 @@ class ObjectEvaluator:
         policy: CompiledPolicy,
         rule: str,
         setting: Setting,
-        found: _Pass,
+        current: _Pass,
         subject: EvaluatedObject,
     ) -> Any:
         if not isinstance(setting.value, Compiled):
             return setting.value
-        found.runner.enter(policy)
+        current.runner.enter(policy)
         try:
-            return tenant_limits.checked_value(setting, found.runner.value(setting.value))
+            return tenant_limits.checked_value(setting, current.runner.value(setting.value))
         except EvaluationError as exc:
-            self._evaluation_error(policy, rule, exc, found, subject)
+            self._evaluation_error(policy, rule, exc, current, subject)
             return None
 
     # --- validations ---
 
-    def _validate(self, policy: CompiledPolicy, found: _Pass, subject: EvaluatedObject) -> None:
-        runner, name = found.runner, policy.name
+    def _validate(self, policy: CompiledPolicy, current: _Pass, subject: EvaluatedObject) -> None:
+        runner, name = current.runner, policy.name
         runner.enter(policy)
         rules = policy.validations if name not in subject.validated_by else ()
         if rules and runner.joined_value(policy.all_pass) is True:
@@ -302,7 +302,7 @@ class ObjectEvaluator:
                 self.result.skipped.append(Skipped(name, rule.rule, error.message))
                 continue
             text = (
-                self._message(policy, rule, found)
+                self._message(policy, rule, current)
                 if error is None
                 else f"cannot be evaluated: {error.message}"
             )
@@ -315,26 +315,26 @@ class ObjectEvaluator:
                 actions=rule.actions,
                 advisory=subject.advisory,
             )
-            self._fail(policy, failure, found)
+            self._fail(policy, failure, current)
         made = self.admission.operation == "CREATE" or subject.advisory
         if subject.is_pod and made and tenant_limits.has_limits(policy):
-            self._limit(policy, found, subject)
+            self._limit(policy, current, subject)
 
-    def _limit(self, policy: CompiledPolicy, found: _Pass, subject: EvaluatedObject) -> None:
+    def _limit(self, policy: CompiledPolicy, current: _Pass, subject: EvaluatedObject) -> None:
         """What a template's author requests is denied; what defaults would add is advice."""
-        final, old = found.variables.intent, subject.old_intent
+        final, old = current.variables.intent, subject.old_intent
         known = list(tenant_limits.limits(policy, old)) if old is not None else []
         written = tenant_limits.limits(policy, subject.intent or final)
         binding = [row for row in written if row not in known]
         for failure in dict.fromkeys((*binding, *tenant_limits.limits(policy, final))):
             located = _located(failure, subject)
-            self._fail(policy, replace(located, advisory=failure not in binding), found)
+            self._fail(policy, replace(located, advisory=failure not in binding), current)
 
-    def _message(self, policy: CompiledPolicy, rule: CompiledValidation, found: _Pass) -> str:
+    def _message(self, policy: CompiledPolicy, rule: CompiledValidation, current: _Pass) -> str:
         if rule.message_expression is None:
             return rule.message
         try:
-            value = found.runner.value(rule.message_expression)
+            value = current.runner.value(rule.message_expression)
         except EvaluationError as exc:
             field_name = rule.message_expression.field
             self.result.skipped.append(Skipped(policy.name, field_name, exc.message))
@@ -343,13 +343,13 @@ class ObjectEvaluator:
         usable = text and text.isprintable() and len(text.encode()) <= _LONGEST_MESSAGE
         return text if usable else rule.message
 
-    def _fail(self, policy: CompiledPolicy, failure: Failure, found: _Pass) -> None:
+    def _fail(self, policy: CompiledPolicy, failure: Failure, current: _Pass) -> None:
         """Record the failure, unless an exception of the same policy covers it."""
         for exception in policy.exceptions:
             if not exception.covers(failure.rule) or exception.model.expired(self.now):
                 continue
             try:
-                holds = found.runner.is_true(exception.when)
+                holds = current.runner.is_true(exception.when)
             except EvaluationError as exc:
                 self.result.skipped.append(Skipped(policy.name, exception.when.field, exc.message))
                 continue

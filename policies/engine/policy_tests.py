@@ -71,31 +71,31 @@ def _evaluate(case: Case, policies: PolicySet, now: datetime) -> Evaluation:
     return evaluate(admission, policies, now=now, inject=case.inject)
 
 
-def _compare(expect: Expect, found: Evaluation) -> Iterator[str]:
-    yield from _verdict(expect, found)
+def _compare(expect: Expect, evaluation: Evaluation) -> Iterator[str]:
+    yield from _verdict(expect, evaluation)
     if expect.messages is not None:
-        yield from _lines("denial", expect.messages, found.denials)
+        yield from _lines("denial", expect.messages, evaluation.denials)
     if expect.warnings is not None:
-        yield from _lines("warning", expect.warnings, found.warnings)
-    yield from _rules(expect, found)
-    yield from _classification(expect, found)
+        yield from _lines("warning", expect.warnings, evaluation.warnings)
+    yield from _rules(expect, evaluation)
+    yield from _classification(expect, evaluation)
     if expect.patch is not None:
-        yield from _patch(expect.patch, written(found))
-    if expect.policies is not None and expect.policies != found.policies:
-        yield f"policies: expected {_shown(expect.policies)}, found {_shown(found.policies)}"
-    used = tuple(f"{row.policy}/{row.exception}" for row in found.excepted)
+        yield from _patch(expect.patch, written(evaluation))
+    if expect.policies is not None and expect.policies != evaluation.policies:
+        yield f"policies: expected {_shown(expect.policies)}, found {_shown(evaluation.policies)}"
+    used = tuple(f"{row.policy}/{row.exception}" for row in evaluation.excepted)
     if expect.exceptions is not None and expect.exceptions != used:
         yield f"exceptions: expected {_shown(expect.exceptions)}, found {_shown(used)}"
 
 
-def _verdict(expect: Expect, found: Evaluation) -> Iterator[str]:
+def _verdict(expect: Expect, evaluation: Evaluation) -> Iterator[str]:
     if expect.verdict is None:
         return
-    verdict = "Allow" if found.allowed else "Deny"
+    verdict = "Allow" if evaluation.allowed else "Deny"
     if verdict != expect.verdict:
-        why = f": {'; '.join(found.denials)}" if found.denials else ""
+        why = f": {'; '.join(evaluation.denials)}" if evaluation.denials else ""
         yield f"verdict: expected {expect.verdict}, found {verdict}{why}"
-    elif verdict == "Allow" and not found.policies and expect.policies is None:
+    elif verdict == "Allow" and not evaluation.policies and expect.policies is None:
         yield "verdict: not evaluated: no policy matched the request, so Allow says nothing"
 
 
@@ -108,47 +108,49 @@ def _lines(what: str, expected: Sequence[str], lines: Sequence[str]) -> Iterator
             yield f"{what}: not expected: {line}"
 
 
-def _rules(expect: Expect, found: Evaluation) -> Iterator[str]:
+def _rules(expect: Expect, evaluation: Evaluation) -> Iterator[str]:
     words = {True: "pass", False: "fail", None: "error"}
-    outcomes = {f"{row.policy}/{row.rule}": words[row.passed] for row in found.outcomes}
+    outcomes = {f"{row.policy}/{row.rule}": words[row.passed] for row in evaluation.outcomes}
     for name, word in expect.rules.items():
         if name not in outcomes:
             policy = name.partition("/")[0]
-            why = "has no such rule" if policy in found.policies else "did not match the request"
+            why = (
+                "has no such rule" if policy in evaluation.policies else "did not match the request"
+            )
             yield f"rule {name}: not evaluated: policy {policy} {why}"
         elif outcomes[name] != word:
             yield f"rule {name}: expected {word}, found {outcomes[name]}"
 
 
-def _classification(expect: Expect, found: Evaluation) -> Iterator[str]:
+def _classification(expect: Expect, evaluation: Evaluation) -> Iterator[str]:
     if expect.classification is None:
         return
     facts = {
-        "tenant": found.identity.tenant,
-        "tier": found.identity.tier,
-        "tier_source": found.identity.source,
-        "workload_type": found.workload_type,
-        "hardware_tier": found.hardware_tier,
+        "tenant": evaluation.identity.tenant,
+        "tier": evaluation.identity.tier,
+        "tier_source": evaluation.identity.source,
+        "workload_type": evaluation.workload_type,
+        "hardware_tier": evaluation.hardware_tier,
     }
     for name, value in expect.classification.model_dump(exclude_none=True).items():
         if facts[name] != value:
             yield f"{name.replace('_', ' ')}: expected {value!r}, found {facts[name]!r}"
 
 
-def _patch(expected: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
-    for path in sorted(expected.keys() | found.keys()):
-        if path not in found:
+def _patch(expected: dict[str, Any], evaluation: dict[str, Any]) -> Iterator[str]:
+    for path in sorted(expected.keys() | evaluation.keys()):
+        if path not in evaluation:
             yield f"patch: expected {path} = {expected[path]!r}, but it is not written"
         elif path not in expected:
-            yield f"patch: {path} = {found[path]!r} is written, and not expected"
-        elif expected[path] != found[path]:
-            yield f"patch: {path}: expected {expected[path]!r}, found {found[path]!r}"
+            yield f"patch: {path} = {evaluation[path]!r} is written, and not expected"
+        elif expected[path] != evaluation[path]:
+            yield f"patch: {path}: expected {expected[path]!r}, found {evaluation[path]!r}"
 
 
-def written(found: Evaluation) -> dict[str, Any]:
+def written(evaluation: Evaluation) -> dict[str, Any]:
     """Path to value for everything that policies write; for lists, path to the added items."""
     writes: dict[str, Any] = {}
-    for injection in found.injections:
+    for injection in evaluation.injections:
         name = where(injection.path)
         if injection.path[-1] == "-":
             writes.setdefault(name, []).append(injection.value)

@@ -39,20 +39,20 @@ class Runner:
             return
         self._policy = policy
         self._evaluated.clear()
-        own = self._activation
+        activation = self._activation
         for name in policy.variables:
             key = f"variables.{name}"
-            own.values.pop(key, None)
-            own.failures.pop(key, None)
+            activation.values.pop(key, None)
+            activation.failures.pop(key, None)
 
     def bind(self, name: str, value: object) -> None:
         """Give a fact another value; variables that may have read the old one are forgotten."""
-        own = self._activation
-        for key in [key for key in own.values if key.startswith("variables.")]:
-            del own.values[key]
-        own.failures.clear()
+        activation = self._activation
+        for key in [key for key in activation.values if key.startswith("variables.")]:
+            del activation.values[key]
+        activation.failures.clear()
         self._evaluated.clear()
-        own.bind(name, value)
+        activation.bind(name, value)
         self._bound.add(name)
 
     def is_true(self, compiled: Compiled) -> bool:
@@ -81,16 +81,16 @@ class Runner:
             return None
 
     def _evaluate_variables(self, needs: Sequence[str]) -> None:
-        own = self._activation
+        activation = self._activation
         variables = self._policy.variables if self._policy is not None else {}
         for name in needs:
             if name in self._evaluated:
                 continue
             key = f"variables.{name}"
             try:
-                own.bind(key, self.value(variables[name]))
+                activation.bind(key, self.value(variables[name]))
             except EvaluationError as exc:
-                own.fail(key, EvaluationError(exc.kind, f"{key}: {exc.message}"))
+                activation.fail(key, EvaluationError(exc.kind, f"{key}: {exc.message}"))
             self._evaluated.add(name)
 
 

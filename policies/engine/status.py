@@ -41,8 +41,8 @@ def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None
     """The status that the object should have; None where it has it already."""
     generation = mapping(obj.get("metadata")).get("generation")
     generation = generation if isinstance(generation, int) else 0
-    own = loaded.of(source(obj))
-    wanted = [_compiled(own), _ready(own, loaded)]
+    own_faults = loaded.of(source(obj))
+    wanted = [_compiled(own_faults), _ready(own_faults, loaded)]
     before = mapping(obj.get("status"))
     conditions = []
     changed = before.get("observedGeneration") != generation
@@ -62,16 +62,16 @@ def status(obj: Json, loaded: Loaded, *, now: datetime) -> dict[str, Any] | None
     return {"observedGeneration": generation, "conditions": conditions} if changed else None
 
 
-def _compiled(own: Sequence[Fault]) -> tuple[str, bool, str, str]:
-    if own:
-        return "Compiled", False, "Faulty", _lines(own)
+def _compiled(own_faults: Sequence[Fault]) -> tuple[str, bool, str, str]:
+    if own_faults:
+        return "Compiled", False, "Faulty", _lines(own_faults)
     return "Compiled", True, "Sound", "every expression compiles"
 
 
-def _ready(own: Sequence[Fault], loaded: Loaded) -> tuple[str, bool, str, str]:
+def _ready(own_faults: Sequence[Fault], loaded: Loaded) -> tuple[str, bool, str, str]:
     if loaded.in_force:
         return "Ready", True, "InForce", "in force"
-    if own:
+    if own_faults:
         return "Ready", False, "Faulty", "not in force: it has faults of its own"
     others = sorted({fault.source for fault in loaded.faults})
     return (

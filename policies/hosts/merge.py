@@ -66,22 +66,22 @@ def merge(facts: Sequence[HostFacts], *, gpus: int) -> Topology | None:
     zones = tuple(_zone(id_, _of(id_, sources)) for id_ in zone_ids(sources))
     known = frozenset(zone.id for zone in zones)
     rows = tuple(_gpu(index, facts, known) for index, facts in gpu_facts(sources, gpus))
-    manager = next((one.host[MANAGER] for one in sources if MANAGER in one.host), None)
+    manager = next((source.host[MANAGER] for source in sources if MANAGER in source.host), None)
     if not (zones or rows or manager):
         return None
-    problems = tuple(text for one in sources for text in one.problems)
+    problems = tuple(text for source in sources for text in source.problems)
     return Topology(zones, rows, problems, manager)
 
 
 def aligned(sources: Sequence[HostFacts]) -> Sequence[HostFacts]:
     """The same, each GPU under one index: that of the last source with PCI addresses."""
-    with_pci = [one for one in sources if any(PCI in facts for facts in one.gpus.values())]
+    with_pci = [source for source in sources if any(PCI in facts for facts in source.gpus.values())]
     if len(with_pci) < 2:
         return sources
     index = {facts[PCI]: at for at, facts in with_pci[-1].gpus.items() if PCI in facts}
     return [
-        _renumbered(one, index) if any(one is other for other in with_pci) else one
-        for one in sources
+        _renumbered(source, index) if any(source is other for other in with_pci) else source
+        for source in sources
     ]
 
 
@@ -96,18 +96,18 @@ def _renumbered(source: HostFacts, index: Mapping[str, int]) -> HostFacts:
 
 def zone_ids(sources: Iterable[HostFacts]) -> tuple[int, ...]:
     """Those of the best source that lists all; without one, those with known amounts."""
-    some: set[int] = set()
-    for one in sources:
-        if one.lists_zones and one.zones:
-            return tuple(sorted(one.zones))[:MOST_ZONES]
-        some |= one.zones.keys()
-    return tuple(sorted(some))[:MOST_ZONES]
+    ids: set[int] = set()
+    for source in sources:
+        if source.lists_zones and source.zones:
+            return tuple(sorted(source.zones))[:MOST_ZONES]
+        ids |= source.zones.keys()
+    return tuple(sorted(ids))[:MOST_ZONES]
 
 
 def _of(id_: int, sources: Sequence[HostFacts]) -> Facts:
     found: dict[str, Any] = {}
-    for one in reversed(sources):
-        found.update(one.zones.get(id_, _NO_FACTS))
+    for source in reversed(sources):
+        found.update(source.zones.get(id_, _NO_FACTS))
     return found
 
 
@@ -131,19 +131,19 @@ def _zone(id_: int, facts: Facts) -> Zone:
 
 def gpu_facts(sources: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
     """(index, facts) of every GPU; none where no source lists one: the kubelet chooses."""
-    if any(one.host.get("shared") for one in sources):
+    if any(source.host.get("shared") for source in sources):
         return []
-    listed = [one.gpus.keys() for one in sources if one.gpus]
+    listed = [source.gpus.keys() for source in sources if source.gpus]
     if not listed:
         return _counted(sources, offered)
     each: dict[str, Any] = {}
-    for one in reversed(sources):
-        each.update(one.each_gpu)
+    for source in reversed(sources):
+        each.update(source.each_gpu)
     found: list[tuple[int, Facts]] = []
     for index in _indices(listed, offered):
         facts = dict(each)
-        for one in reversed(sources):
-            facts.update(one.gpus.get(index, _NO_FACTS))
+        for source in reversed(sources):
+            facts.update(source.gpus.get(index, _NO_FACTS))
         found.append((index, facts))
     return found
 
@@ -152,7 +152,7 @@ def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
     """Those of the best source; more while the host offers more, from other sources or numbered."""
     found = set(listed[0])
     if len(found) < offered:
-        others = (index for one in listed[1:] for index in sorted(one) if index not in found)
+        others = (index for source in listed[1:] for index in sorted(source) if index not in found)
         numbered = (index for index in range(MOST_GPUS) if index not in found)
         for more in (others, numbered):
             for index in more:
@@ -164,9 +164,9 @@ def _indices(listed: Sequence[Iterable[int]], offered: int) -> list[int]:
 
 def _counted(sources: Sequence[HostFacts], offered: int) -> list[tuple[int, Facts]]:
     """Counted, not named: numbered in the order of the NUMA nodes, if all are counted."""
-    for one in sources:
-        if one.gpu_counts and sum(one.gpu_counts.values()) == offered <= MOST_GPUS:
-            places = [zone for zone, n in sorted(one.gpu_counts.items()) for _ in range(n)]
+    for source in sources:
+        if source.gpu_counts and sum(source.gpu_counts.values()) == offered <= MOST_GPUS:
+            places = [zone for zone, n in sorted(source.gpu_counts.items()) for _ in range(n)]
             each: dict[str, Any] = {}
             for other in reversed(sources):
                 each.update(other.each_gpu)

@@ -75,11 +75,11 @@ def gpus(amounts: Mapping[str, int]) -> int:
 
 def names_gpus(spec: Json) -> bool:
     """Whether the pod's spec names a GPU resource, even with the amount 0."""
-    asked = [container.get("resources") for _, container in all_containers(spec)]
-    asked.append({"requests": spec.get("overhead")})
+    requested = [container.get("resources") for _, container in all_containers(spec)]
+    requested.append({"requests": spec.get("overhead")})
     return any(
         not _GPUS.isdisjoint(mapping(mapping(resources).get(what)))
-        for resources in asked
+        for resources in requested
         for what in ("requests", "limits")
     )
 
@@ -91,10 +91,10 @@ def all_containers(spec: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _containers(spec: Json, field: str) -> Iterator[tuple[str, Json]]:
-    found = spec.get(field) or ()
-    if not isinstance(found, (list, Sequence)) or isinstance(found, str):
+    raw = spec.get(field) or ()
+    if not isinstance(raw, (list, Sequence)) or isinstance(raw, str):
         raise RequestError(f"spec.{field}", "found no list of containers")
-    for index, container in enumerate(found):
+    for index, container in enumerate(raw):
         path = f"spec.{field}[{index}]"
         if not isinstance(container, _MAPS):
             raise RequestError(path, f"found {container!r}, want a container")
@@ -109,13 +109,13 @@ def _peak(spec: Json, read: Callable[[Json, str], Amounts]) -> Amounts:
     peak: Amounts = {}
     sidecars: Amounts = {}
     for path, container in _containers(spec, "initContainers"):
-        asked = read(container, path)
+        requested = read(container, path)
         if container.get("restartPolicy") == "Always":
-            _add(sidecars, asked)
+            _add(sidecars, requested)
             _raise(peak, sidecars)
         else:
-            _add(asked, sidecars)
-            _raise(peak, asked)
+            _add(requested, sidecars)
+            _raise(peak, requested)
     _add(total, sidecars)
     _raise(total, peak)
     return total
@@ -125,12 +125,12 @@ def _requested(container: Json, path: str, what: str) -> Amounts:
     resources = container.get("resources") or {}
     if not isinstance(resources, _MAPS):
         raise RequestError(f"{path}.resources", f"found {resources!r}, want a map")
-    asked = _amounts(resources.get(what), f"{path}.resources.{what}")
+    requested = _amounts(resources.get(what), f"{path}.resources.{what}")
     if what == "requests":
         # The API server copies limits to missing requests; a manifest not yet admitted has both.
         for name, count in _amounts(resources.get("limits"), f"{path}.resources.limits").items():
-            asked.setdefault(name, count)
-    return asked
+            requested.setdefault(name, count)
+    return requested
 
 
 # --- resizes in place ---
@@ -139,18 +139,18 @@ def _requested(container: Json, path: str, what: str) -> Amounts:
 def _while_resizing(
     spec: Json,
     status: Json,
-    asked: Amounts,
+    requested: Amounts,
     read: Callable[[Json, str], Amounts],
     defaults: Mapping[str, int],
 ) -> Amounts:
     infeasible = _infeasible(status)
     granted, running = _granted(status), _running(status)
     if granted is not None and running is not None:
-        found = [granted, running]
+        raw = [granted, running]
     else:
         rows = _statuses(status)
         if not infeasible and not _differ(spec, rows):
-            return asked
+            return requested
 
         def held(
             container: Json, path: str, *readings: Callable[[Json], Amounts | None]
@@ -161,12 +161,12 @@ def _while_resizing(
                     return {**defaults, **amounts}
             return dict(defaults) if infeasible else read(container, path)
 
-        found = [
+        raw = [
             _peak(spec, lambda container, path: held(container, path, _granted)),
             _peak(spec, lambda container, path: held(container, path, _running, _granted)),
         ]
-    total: Amounts = {} if infeasible else asked
-    for amounts in found:
+    total: Amounts = {} if infeasible else requested
+    for amounts in raw:
         _raise(total, amounts)
     return total
 
@@ -201,23 +201,23 @@ def _differ(spec: Json, rows: Mapping[str, Json]) -> bool:
     for field in ("containers", "initContainers"):
         for _, container in _containers(spec, field):
             row = rows.get(str(container.get("name")), {})
-            asked = (container.get("resources") or {}).get("requests")
+            requested = (container.get("resources") or {}).get("requests")
             running = (row.get("resources") or {}).get("requests")
             if any(
-                found not in (None, asked) for found in (row.get("allocatedResources"), running)
+                raw not in (None, requested) for raw in (row.get("allocatedResources"), running)
             ):
                 return True
     return False
 
 
 def _granted(row: Json) -> Amounts | None:
-    found = row.get("allocatedResources")
-    return None if found is None else _amounts(found, "status: allocatedResources")
+    raw = row.get("allocatedResources")
+    return None if raw is None else _amounts(raw, "status: allocatedResources")
 
 
 def _running(row: Json) -> Amounts | None:
-    found = (row.get("resources") or {}).get("requests")
-    return None if found is None else _amounts(found, "status: resources.requests")
+    raw = (row.get("resources") or {}).get("requests")
+    return None if raw is None else _amounts(raw, "status: resources.requests")
 
 
 # --- reading ---
@@ -235,13 +235,13 @@ def _has_level(resource: str) -> bool:
     return resource in _POD_LEVEL or resource.startswith(_POD_LEVEL_PREFIX)
 
 
-def _amounts(found: object, path: str) -> Amounts:
-    if found is None:
+def _amounts(raw: object, path: str) -> Amounts:
+    if raw is None:
         return {}
-    if not isinstance(found, _MAPS):
-        raise RequestError(path, f"found {found!r}, want a map of resource names to quantities")
+    if not isinstance(raw, _MAPS):
+        raise RequestError(path, f"found {raw!r}, want a map of resource names to quantities")
     amounts: Amounts = {}
-    for name, value in found.items():
+    for name, value in raw.items():
         read = _count if isinstance(value, str) else quantity.amount
         try:
             count = read(str(name), value)

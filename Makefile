@@ -32,7 +32,8 @@ test-cluster: $(VENV)/dev binaries ## Tests on a real kube-apiserver, one for ea
 binaries: $(VENV)/dev ## The control plane's binaries: built once, then cached
 	@$(BIN)/kubenexus dev build --tool helm --tool helm-3 --tool cert-manager
 
-# Benchmarks print a table and write build/bench/NAME.json; the tables in docs/ are made from these files.
+# Benchmarks print their figures and write them to build/bench/NAME.json (tests/bench/rows.py has the format), raw
+# measurements to NAME-raw.json; `make bench-docs` makes the tables and plots of docs/ from these files.
 
 bench-policy: $(VENV)/dev ## What evaluating policies costs, against the bare engine
 	$(BIN)/python -m tests.bench.bench_policy

@@ -16,5 +16,6 @@ The `kubenexus` command.
     rbac         rules of the components, roles of the chart
     pki          CA and leaf certificates
     json_logs    JSON log lines
+    output       the option --output
     exit_codes   end a command with one line and a code
 """

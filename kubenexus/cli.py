@@ -26,6 +26,8 @@ from typing import Annotated, Final
 
 import typer
 
+from kubenexus.output import Output
+
 BAD_INPUT: Final = 2
 _HELP: Final = {"help_option_names": ["-h", "--help"]}
 _PASS_ALL: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -38,13 +40,6 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=_HELP,
 )
-
-
-class Output(StrEnum):
-    """The format of the result."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class Release(StrEnum):

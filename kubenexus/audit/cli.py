@@ -11,7 +11,6 @@ It asks no questions and changes nothing, so it can run as a CronJob.
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -23,6 +22,7 @@ from cluster.connection import connection
 from kubenexus.audit import report
 from kubenexus.audit.scan import NoNamespace, Scan, Totals
 from kubenexus.audit.validate import Violation
+from kubenexus.output import Output
 from policies.cel import engines
 from policies.cel.protocol import CelError
 from policies.engine import loader
@@ -39,13 +39,6 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Output(StrEnum):
-    """How a result is written."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class AuditError(Exception):

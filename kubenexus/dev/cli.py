@@ -15,7 +15,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -30,6 +29,7 @@ from kubenexus.dev.errors import DevError, UsageError
 from kubenexus.dev.lifecycle import Status
 from kubenexus.dev.plane.flags import Layout
 from kubenexus.dev.supervisor import PlaneOptions
+from kubenexus.output import Output
 from policies.documents import yaml_reader
 
 BAD_INPUT: Final = 2
@@ -45,11 +45,6 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Output(StrEnum):
-    TEXT = "text"
-    JSON = "json"
 
 
 Name = Annotated[str, typer.Option(help="The name of the plane, where several run.")]

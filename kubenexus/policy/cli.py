@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from kubenexus.output import Output
 from kubenexus.policy.errors import PolicyCommandError, UsageError
 from policies.cel.protocol import CelError, Engine
 
@@ -38,13 +39,6 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Output(StrEnum):
-    """The format of the result."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class Kind(StrEnum):

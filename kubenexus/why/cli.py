@@ -7,7 +7,6 @@ The command `kubenexus why`.
 """
 
 import asyncio
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -18,6 +17,7 @@ from cluster import errors
 from cluster.client import Client
 from cluster.connection import connection
 from kubenexus.exit_codes import BAD_INPUT, FAILED, end
+from kubenexus.output import Output
 from kubenexus.why import client, render
 from policies import vocabulary
 
@@ -28,13 +28,6 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-class Output(StrEnum):
-    """The output format."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @app.command()

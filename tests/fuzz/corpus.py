@@ -1,7 +1,7 @@
 """
 Valid AdmissionReviews to start from: every path through the webhook has one.
 
-As bytes, so that whoever changes one has a value of its own.
+As bytes, so that each mutation starts from its own value.
 """
 
 import json

@@ -1,5 +1,5 @@
 """
-What is fuzzed: the whole application from bytes to bytes, with real policies and a small world.
+The fuzz target: the application from bytes to bytes, with real policies and a small cluster.
 
 `Target.run` answers with the HTTP status and raises `Broken` where a promise is: an exception, a
 wrong uid, an answer that the API server could not read, or one that differs where a review is

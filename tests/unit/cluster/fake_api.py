@@ -58,7 +58,9 @@ def stream(*chunks: bytes, end: str = "clean") -> Answer:
         for chunk in chunks:
             writer.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
             await writer.drain()
-            await asyncio.sleep(0)  # a read of its own for each chunk, as far as the kernel allows
+            await asyncio.sleep(
+                0
+            )  # a read of its own for each chunk, as server as the kernel allows
         if end == "hang":
             await silence(writer)
         if end == "clean":
@@ -97,7 +99,7 @@ async def no_http(writer: asyncio.StreamWriter) -> None:
 
 
 @dataclass
-class FarSide:
+class FakeApiServer:
     script: Iterable[Answer]
     tokens: Tokens = field(default_factory=FixedToken)
     requests: list[Request] = field(default_factory=list)

@@ -12,7 +12,7 @@ from cluster.client import Client
 from cluster.errors import Conflict, Gone, KubeError, Refused, Retry
 from cluster.verbs import PatchKind
 from tests.unit.cluster import fake_api
-from tests.unit.cluster.fake_api import Answer, FarSide, Request, failure, reply
+from tests.unit.cluster.fake_api import Answer, FakeApiServer, Request, failure, reply
 
 Call = Callable[[Client], Awaitable[Any]]
 
@@ -46,12 +46,12 @@ def talk(script: list[Answer], call: Call, **options: Any) -> tuple[Any, list[Re
     """The outcome of the call, a value or one of this package's errors, and what was asked."""
 
     async def main() -> tuple[Any, list[Request]]:
-        async with FarSide(script) as far, Client(far.connection, **options) as client:
+        async with FakeApiServer(script) as server, Client(server.connection, **options) as client:
             try:
                 outcome = await call(client)
             except KubeError as error:
                 outcome = error
-            return outcome, far.requests
+            return outcome, server.requests
 
     return asyncio.run(main())
 
@@ -176,7 +176,7 @@ def test_the_user_agent_names_the_component() -> None:
             failure(409, "pod p is already assigned"),
             bind_pod,
             (Conflict, "bind pod ns/p to n: 409 pod p is already assigned"),
-            id="bound by somebody else",
+            id="bound by another client",
         ),
         pytest.param(
             reply(301, {}, Location="/elsewhere"),
@@ -240,8 +240,8 @@ def test_a_request_that_would_miss_its_object_is_never_sent(call: Call) -> None:
 
 def test_nobody_listens() -> None:
     async def main() -> KubeError:
-        async with FarSide([]) as far:
-            connection = far.connection
+        async with FakeApiServer([]) as server:
+            connection = server.connection
         async with Client(connection) as client:
             with pytest.raises(KubeError) as caught:
                 await get_pod(client)
@@ -252,8 +252,8 @@ def test_nobody_listens() -> None:
 
 def test_a_client_that_is_not_open() -> None:
     async def main() -> None:
-        async with FarSide([]) as far:
-            await get_pod(Client(far.connection))
+        async with FakeApiServer([]) as server:
+            await get_pod(Client(server.connection))
 
     with pytest.raises(Refused, match="use it inside `async with`"):
         asyncio.run(main())

@@ -12,7 +12,7 @@ from cluster import resources
 from cluster.client import Client
 from cluster.informer import Entry, EventKind, Informer, WatchEvent, changes
 from tests.unit.cluster import fake_api
-from tests.unit.cluster.fake_api import Answer, FarSide, failure, reply, stream
+from tests.unit.cluster.fake_api import Answer, FakeApiServer, failure, reply, stream
 
 Told = tuple[str, str, str | None, str | None]  # kind, name, new version, old version
 
@@ -75,7 +75,7 @@ def follow(script: list[Answer], *, stall: float = 30.0, watch_lives: float = 0.
         seen.told.append((event.kind.value, event.key[1], event.object, event.old))
 
     async def main() -> None:
-        async with FarSide(script) as far, Client(far.connection) as client:
+        async with FakeApiServer(script) as server, Client(server.connection) as client:
             informer = Informer(
                 client,
                 resources.PODS,
@@ -88,14 +88,14 @@ def follow(script: list[Answer], *, stall: float = 30.0, watch_lives: float = 0.
                 sleep=sleep,
             )
             running = asyncio.create_task(informer.run())
-            done = asyncio.create_task(far.exhausted.wait())
+            done = asyncio.create_task(server.exhausted.wait())
             await asyncio.wait({running, done}, return_when=asyncio.FIRST_COMPLETED)
             done.cancel()
             running.cancel()
             await asyncio.gather(running, done, return_exceptions=True)
             if not running.cancelled() and running.exception():
                 raise running.exception() or AssertionError
-            for asked in far.requests:
+            for asked in server.requests:
                 watching = "watch" in asked.query
                 seen.asked.append(asked.query["resourceVersion"] if watching else "list")
             seen.store = {key[1]: kept for key, kept in informer.items()}
@@ -266,7 +266,7 @@ DEL_B = line("DELETED", an_object("b", 8))
             [("ADDED", "a", "1", None)],
             ["list", "list", "list", "list", "5"],
             {"a": "1"},
-            id="a list that fails is tried until it succeeds, whatever the reason",
+            id="a list that fails for any reason is repeated until it succeeds",
         ),
         pytest.param(
             [a_list(5), *[failure(504)] * 4, failure(504), a_list(3, A1)],
@@ -352,7 +352,7 @@ def test_a_bug_in_the_callback_ends_the_informer() -> None:
         def broken(event: WatchEvent[dict[str, Any]]) -> None:
             raise ZeroDivisionError
 
-        async with FarSide([a_list(5, A1)]) as far, Client(far.connection) as client:
+        async with FakeApiServer([a_list(5, A1)]) as server, Client(server.connection) as client:
             await Informer(client, resources.PODS, on_event=broken).run()
 
     with pytest.raises(ZeroDivisionError):
@@ -364,7 +364,7 @@ def test_the_store_is_up_to_date_when_the_callback_runs() -> None:
 
     async def main() -> None:
         script = [a_list(5, A1), stream(line("DELETED", A2), end="hang")]
-        async with FarSide(script) as far, Client(far.connection) as client:
+        async with FakeApiServer(script) as server, Client(server.connection) as client:
             gone = asyncio.Event()
 
             def look(event: WatchEvent[dict[str, Any]]) -> None:

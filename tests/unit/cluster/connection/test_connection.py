@@ -15,7 +15,7 @@ from cluster.client import Client
 from cluster.connection import connection
 from cluster.connection.connection import Connection, FileToken, PluginToken
 from cluster.errors import ConfigError, Retry
-from tests.unit.cluster.fake_api import FarSide, reply
+from tests.unit.cluster.fake_api import FakeApiServer, reply
 
 
 def a_config(
@@ -325,10 +325,10 @@ def test_no_credential_shows_in_a_log(tmp_path: Path) -> None:
 
 def test_the_server_may_live_under_a_prefix() -> None:
     async def main() -> str:
-        async with FarSide([reply(200, {})]) as far:
-            under = Connection(server=f"{far.connection.server}/k8s", tokens=far.tokens)
+        async with FakeApiServer([reply(200, {})]) as server:
+            under = Connection(server=f"{server.connection.server}/k8s", tokens=server.tokens)
             async with Client(under) as client:
                 await client.get(resources.NODES, "n")
-            return far.requests[0].path
+            return server.requests[0].path
 
     assert asyncio.run(main()) == "/k8s/api/v1/nodes/n"

@@ -8,7 +8,7 @@ import pytest
 from cluster import resources
 from cluster.client import Client
 from cluster.errors import KubeError, Refused
-from tests.unit.cluster.fake_api import Answer, FarSide, failure, reply
+from tests.unit.cluster.fake_api import Answer, FakeApiServer, failure, reply
 
 
 @dataclass
@@ -51,12 +51,15 @@ class Rotated:
 def test_unauthorised(tokens: list[str], script: list[Answer], want: tuple[str, list[str]]) -> None:
     async def main() -> tuple[str, list[str]]:
         source = Rotated(list(tokens))
-        async with FarSide(script, tokens=source) as far, Client(far.connection) as client:
+        async with (
+            FakeApiServer(script, tokens=source) as server,
+            Client(server.connection) as client,
+        ):
             try:
                 outcome = str((await client.get(resources.PODS, "p", namespace="ns"))["kind"])
             except KubeError as error:
                 outcome = str(error)
-            return outcome, [asked.headers["authorization"] for asked in far.requests]
+            return outcome, [asked.headers["authorization"] for asked in server.requests]
 
     assert asyncio.run(main()) == want
 
@@ -64,7 +67,10 @@ def test_unauthorised(tokens: list[str], script: list[Answer], want: tuple[str, 
 def test_a_watch_that_is_unauthorised_asks_for_a_newer_token() -> None:
     async def main() -> list[str]:
         source = Rotated(["old", "new"])
-        async with FarSide([failure(401)], tokens=source) as far, Client(far.connection) as client:
+        async with (
+            FakeApiServer([failure(401)], tokens=source) as server,
+            Client(server.connection) as client,
+        ):
             with pytest.raises(Refused):
                 async with client.watch(resources.PODS, resource_version="5"):
                     raise AssertionError

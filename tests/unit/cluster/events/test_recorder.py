@@ -1,4 +1,4 @@
-"""What is told, how often, and what happens to reports that nobody can take."""
+"""Which Events are written, how often, and which reports are dropped."""
 
 import asyncio
 import threading

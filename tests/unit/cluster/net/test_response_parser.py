@@ -1,4 +1,4 @@
-"""An HTTP answer, however the bytes arrive and whatever they are."""
+"""HTTP responses, complete and broken, in one piece and byte by byte."""
 
 import pytest
 

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.client import Client
 from cluster.errors import KubeError, Refused
-from tests.unit.cluster.fake_api import Answer, FarSide, Request, failure, reply
+from tests.unit.cluster.fake_api import Answer, FakeApiServer, Request, failure, reply
 
 
 @dataclass
@@ -28,21 +28,21 @@ class Renewed:
 def bind(
     script: list[Answer], *, tokens: Any = None, pod: str = "p", **options: Any
 ) -> tuple[str, list[Request], list[float]]:
-    """How the bind ended, in words, what was asked, and the waits."""
+    """The outcome of the bind, the requests, and the pauses."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
     async def main() -> tuple[str, list[Request], list[float]]:
-        far = FarSide(script, **({"tokens": tokens} if tokens else {}))
-        async with far, Client(far.connection, sleep=sleep) as client:
+        server = FakeApiServer(script, **({"tokens": tokens} if tokens else {}))
+        async with server, Client(server.connection, sleep=sleep) as client:
             try:
                 await client.bind("ns", pod, "n", **options)
                 outcome = "bound"
             except KubeError as error:
                 outcome = f"{type(error).__name__} {error.status}"
-            return outcome, far.requests, waits
+            return outcome, server.requests, waits
 
     return asyncio.run(main())
 
@@ -99,10 +99,10 @@ def test_a_token_that_would_become_a_header_is_never_sent() -> None:
 
 def test_a_path_that_would_become_a_header_is_never_sent() -> None:
     async def main() -> list[Request]:
-        async with FarSide([reply(200)]) as far, Client(far.connection) as client:
+        async with FakeApiServer([reply(200)]) as server, Client(server.connection) as client:
             with pytest.raises(Refused, match="a space or line end"):
                 await client.raw("POST", "/api HTTP/1.1\r\nX: y\r\n\r\n", body=b"{}")
-            return far.requests
+            return server.requests
 
     assert asyncio.run(main()) == []
 
@@ -116,7 +116,10 @@ def test_a_long_answer_comes_in_chunks() -> None:
         writer.write(b"0\r\n\r\n")
 
     async def main() -> list[bytes]:
-        async with FarSide([chunked, reply(200)]) as far, Client(far.connection) as client:
+        async with (
+            FakeApiServer([chunked, reply(200)]) as server,
+            Client(server.connection) as client,
+        ):
             return [await client.raw("PUT", "/x", body=b"{}") for _ in range(2)]
 
     assert asyncio.run(main()) == [b'{"kind":"Pod"}', b"{}"]

@@ -13,7 +13,7 @@ from policies.engine.policyset import PolicySet
 from policies.engine.result import ExemptedFailure, Failure, Injection
 from tests.builders import a_job, a_namespace, a_pod, in_gang
 from tests.policy_builders import NOW, a_compiler, a_rule, a_tenant_policy, loaded
-from tests.unit.webhook.serve.test_app import FakePolicies, FakeWorld, a_body
+from tests.unit.webhook.serve.fakes import FakeFactSource, FakePolicies, a_body
 from webhook import metrics
 from webhook.admission import audit, decide
 from webhook.admission.audit import annotations, reports
@@ -81,7 +81,7 @@ A_NAMESPACE = a_namespace()
             made(stored(a_pod())),
             REFUSED,
             (HOME, "CREATE Pod p: t/r: no"),
-            id="a refused pod of nobody's: the namespace",
+            id="a denied pod without a controller: the namespace",
         ),
         pytest.param(
             made(owned(a_pod(), controller=False)),
@@ -117,7 +117,7 @@ A_NAMESPACE = a_namespace()
             updated(owned(a_pod())),
             REFUSED,
             (POD, "UPDATE Pod p: t/r: no"),
-            id="an update: what is changed, whoever owns it",
+            id="an update: the changed object, also with an owner",
         ),
         pytest.param(
             updated(a_pod(), subresource="status"),
@@ -208,7 +208,7 @@ def test_one_event_a_reason_with_every_rule_of_it() -> None:
         pytest.param(
             made(a_pod()),
             Decision(injections=(Injection(("spec", "x"), 1, "t", "defaults[0]"),)),
-            id="what is injected, unless somebody asks for it",
+            id="injected defaults, only on request",
         ),
     ],
 )
@@ -306,7 +306,7 @@ def test_a_policy_from_a_file_is_no_object_to_relate_to(tmp_path: Any) -> None:
                 "failures": "kubenexus/gang-size: no; t/r: hm",
                 "exception": "x" * (audit.ANNOTATION_LIMIT - 4) + " ...",
             },
-            id="every failed rule, whoever's it is, and no value without end",
+            id="every failed rule of every policy, cut to the limit",
         ),
     ],
 )
@@ -319,9 +319,9 @@ def test_the_answer_does_not_depend_on_what_becomes_of_its_events() -> None:
 
     def record(report: EventReport) -> None:
         told.append(report)
-        raise RuntimeError("nobody can be told")
+        raise RuntimeError("the recorder is broken")
 
-    client = create_app(FakeWorld(), FakePolicies(), record=record).test_client()
+    client = create_app(FakeFactSource(), FakePolicies(), record=record).test_client()
     answer = client.post("/validate", data=a_body(a_pod(labels=in_gang(size="x"))))
     response = orjson.loads(answer.data)["response"]
     assert (answer.status_code, response["allowed"]) == (200, False)
@@ -350,7 +350,7 @@ def test_what_is_injected_is_told_on_request(asked_for: bool, want: list[str]) -
         )
 
     told: list[EventReport] = []
-    app = create_app(FakeWorld(), Injecting(), record=told.append, event_defaults=asked_for)
+    app = create_app(FakeFactSource(), Injecting(), record=told.append, event_defaults=asked_for)
     answer = app.test_client().post("/mutate", data=a_body(a_pod()))
     assert answer.status_code == 200
     assert [one.note for one in told] == want

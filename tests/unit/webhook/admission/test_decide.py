@@ -95,7 +95,7 @@ G = {"gang": {"name": "g", "minAvailable": 4}}
                 "profile": PROFILE | {"gang": {"name": "g", "minAvailable": 1}},
                 "scheduler": "kubenexus-scheduler",
             },
-            id="a locality group holds nobody back",
+            id="a locality group denies nothing",
         ),
         pytest.param(
             a_pod(annotations={f"{vocabulary.GROUP}/numa-policy": "single-numa-node"}),
@@ -195,7 +195,7 @@ STAMP = "delete the pod and create it anew; what admission wrote stays as it is"
                 "(metadata.labels['tenant.kubenexus.io/name']): "
                 "remove the label; it is set from the namespace"
             ],
-            id="a pod of somebody else's",
+            id="a pod of another scheduler",
         ),
         pytest.param(
             a_review(a_job(pod=tier("gold"))),
@@ -215,7 +215,7 @@ STAMP = "delete the pod and create it anew; what admission wrote stays as it is"
                 "(spec.template.metadata.labels['tenant.kubenexus.io/name']): "
                 "remove the label; it is set from the namespace"
             ],
-            id="a Job of somebody else's",
+            id="a Job of another scheduler",
         ),
         pytest.param(a_review(a_job(pod=tier("silver"))), GOLD, [], id="a Job of a lower tier's"),
         pytest.param(

@@ -98,7 +98,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             TrustedUsers(),
             None,
             ["stamped: changed from nothing to '{\"numa\":[0]}'"],
-            id="an assignment by somebody else",
+            id="an assignment by another user",
         ),
         pytest.param(
             asked("UPDATE", a_pod(annotations=ASSIGNED), a_pod()),
@@ -112,7 +112,7 @@ def bound(resource: str = "pods", subresource: str = "binding") -> Review:
             TrustedUsers(),
             None,
             ["gate: the gate scheduling.kubenexus.io/gang was removed by 'eve'"],
-            id="a gate lifted by somebody else",
+            id="a gate removed by another user",
         ),
         pytest.param(
             asked("UPDATE", a_pod(), a_pod(schedulingGates=GATED)),
@@ -242,13 +242,13 @@ TOLD = "reservation-kept: written by 'eve', but only the scheduler writes it"
     ("review", "trust", "want"),
     [
         pytest.param(
-            reserved(FOR_A_TENANT), TrustedUsers(), [RIGHT], id="for a tenant, by anybody"
+            reserved(FOR_A_TENANT), TrustedUsers(), [RIGHT], id="for a tenant, by any user"
         ),
         pytest.param(
             reserved({**FOR_A_TENANT, "nodes": ["m"]}, FOR_A_TENANT),
             TrustedUsers(),
             [RIGHT],
-            id="another one for a tenant, by anybody",
+            id="another one for a tenant, by any user",
         ),
         pytest.param(
             reserved(FOR_A_TENANT),
@@ -281,7 +281,7 @@ TOLD = "reservation-kept: written by 'eve', but only the scheduler writes it"
             reserved(FOR_A_TENANT, FOR_A_TENANT, subresource="status"),
             TrustedUsers(manages_tenants=True),
             [TOLD],
-            id="a status by somebody else",
+            id="a status by another user",
         ),
         pytest.param(
             reserved(FOR_A_TENANT, FOR_A_TENANT, subresource="status"),

@@ -77,7 +77,7 @@ PAST = (
     ("review", "trust", "reservation_facts", "refused", "warned"),
     [
         pytest.param(asked(WHOLE), MANAGER, GROUND, [], [], id="a sound one"),
-        pytest.param(asked(WHOLE), ANYBODY, GROUND, [RIGHT], [], id="by somebody of a namespace"),
+        pytest.param(asked(WHOLE), ANYBODY, GROUND, [RIGHT], [], id="by a user of a namespace"),
         pytest.param(
             asked({**WHOLE, "until": "2026-05-01T00:00:00Z"}),
             MANAGER,
@@ -101,7 +101,7 @@ PAST = (
             GROUND,
             [],
             ["no namespace or policy names tenant 'b': no pod can use the reserved capacity"],
-            id="for nobody",
+            id="for no tenant",
         ),
         pytest.param(
             asked({**WHOLE, "nodes": ["x"]}),

@@ -198,7 +198,7 @@ def test_kueue_installed_later_is_noticed_by_the_first_that_names_a_queue() -> N
     async def story(server: Server, queues: KueueQueues) -> Any:
         server.install("v1beta2")
         first = queues.may_hold("team-a"), await queues.read("team-a", "gpu")
-        # Pods without a label of their own come next, and somebody above them may have one.
+        # Pods without a label of their own come next; a controller above them may have one.
         unsure = queues.may_hold("team-a"), queues.may_hold("team-b")
         await settled()
         after = queues.may_hold("team-a"), queues.may_hold("team-b")

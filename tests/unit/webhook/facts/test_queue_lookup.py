@@ -1,4 +1,4 @@
-"""Which queue work stands in: its own label, those above it, and when somebody must be asked."""
+"""The Kueue queue of a workload: its own label, those above it, and when a lookup is needed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Cluster:
         self.asked.append(f"LocalQueue {name}")
         return Queue(name)
 
-    def standing(self) -> QueueLookup:
+    def lookup(self) -> QueueLookup:
         return QueueLookup(
             self, controller=self.controller, read_queue=self.look, now=lambda: self.time
         )
@@ -110,7 +110,7 @@ CHILD = made_by(JOB, "JobSet", "s", "jobset.x-k8s.io/v1alpha2")
             {"j": JOB},
             "gpu",
             ["Job j"],
-            id="its own where nobody above names one",
+            id="its own where no object above names one",
         ),
         pytest.param(
             a_review(in_queue(POD, "gpu")), {}, "gpu", ["Job j"], id="its own without its Job"
@@ -120,7 +120,7 @@ CHILD = made_by(JOB, "JobSet", "s", "jobset.x-k8s.io/v1alpha2")
             {"j": in_queue(JOB, "gpu")},
             None,
             [],
-            id="nobody is asked where the namespace has no queues",
+            id="no lookup where the namespace has no queues",
         ),
         pytest.param(
             a_review(in_queue(a_pod(), NEW)),
@@ -162,11 +162,11 @@ def test_the_queue_that_work_stands_in(
     asked: Review, above: dict[str, Json], queue: str | None, questions: list[str]
 ) -> None:
     cluster = Cluster(above)
-    standing = cluster.standing()
-    waits = standing.needs_lookup(asked)
-    found = standing.queue(asked)
+    lookup = cluster.lookup()
+    needs_lookup = lookup.needs_lookup(asked)
+    found = lookup.queue(asked)
     want = Queue(NEW) if queue == NEW else Queue(queue or "", "research", ClusterQueue("gold"))
-    assert (found, cluster.asked, waits) == (
+    assert (found, cluster.asked, needs_lookup) == (
         None if queue is None else want,
         questions,
         bool(questions),
@@ -175,22 +175,22 @@ def test_the_queue_that_work_stands_in(
 
 def test_a_controller_is_asked_once_in_a_while_for_all_its_pods() -> None:
     cluster = Cluster({"j": in_queue(JOB, "gpu")})
-    standing = cluster.standing()
+    lookup = cluster.lookup()
     seen = []
     for cluster.time in (0.0, CACHE_SECONDS / 2, CACHE_SECONDS + 1):
-        waits = standing.needs_lookup(a_review(POD))
-        found = standing.queue(a_review(POD))
-        seen.append((waits, found and found.name, len(cluster.asked)))
+        needs_lookup = lookup.needs_lookup(a_review(POD))
+        found = lookup.queue(a_review(POD))
+        seen.append((needs_lookup, found and found.name, len(cluster.asked)))
         cluster.above = {"j": in_queue(JOB, "other")}
     assert seen == [(True, "gpu", 1), (False, "gpu", 1), (True, "other", 2)]
 
 
 def test_a_false_reference_says_nothing_about_the_true_one() -> None:
     cluster = Cluster({"j": in_queue(JOB, "gpu")})
-    standing = cluster.standing()
+    lookup = cluster.lookup()
     false = made_by(a_pod(), "Job", "j")
     false["metadata"]["ownerReferences"][0]["uid"] = "another"
     assert [
-        standing.queue(a_review(false)),
-        standing.queue(a_review(POD)),
+        lookup.queue(a_review(false)),
+        lookup.queue(a_review(POD)),
     ] == [None, Queue("gpu", "research", ClusterQueue("gold"))]

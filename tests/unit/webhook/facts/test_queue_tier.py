@@ -81,7 +81,7 @@ def created(pod: Json, known: Facts) -> Json:
         pytest.param(
             a_pod(priorityClassName="urgent"), facts(LOST), ("silver", None), id="of no use"
         ),
-        pytest.param(a_pod(), facts(LOST), ("bronze", None), id="of no use, and nobody else says"),
+        pytest.param(a_pod(), facts(LOST), ("bronze", None), id="of no use, and no other source"),
     ],
 )
 def test_what_is_written_on_a_pod(pod: Json, known: Facts, want: tuple[str, str | None]) -> None:
@@ -174,7 +174,7 @@ def test_a_pod_keeps_its_tier_whatever_becomes_of_the_queue(
 
 
 def test_a_pod_made_of_a_former_one_gets_the_tier_that_its_queue_has_now() -> None:
-    """What somebody copies from another pod says nothing about this one."""
+    """A profile copied from another pod has no effect on this one."""
     former = created(a_pod(), facts(GOLD))
     annotations = former["metadata"]["annotations"]
     silver = replace(GOLD, cluster_queue=ClusterQueue("silver", Selector()))

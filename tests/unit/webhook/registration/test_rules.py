@@ -7,8 +7,7 @@ import pytest
 from cluster.discovery import Served
 from policies.pods import workloads
 from tests.policy_builders import a_platform_policy, a_tenant_policy, loaded
-from webhook.registration import rule_sync
-from webhook.registration import rules as sending
+from webhook.registration import rule_sync, rules
 from webhook.registration.rule_sync import SURPLUS_SECONDS, SurplusRules
 from webhook.registration.rules import RegisteredRule
 
@@ -51,7 +50,7 @@ SERVED = [
 
 
 def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
-    rows = sending.fixed()
+    rows = rules.fixed()
     assert {
         RegisteredRule("", "pods", "CREATE"),
         RegisteredRule("", "pods/resize", "UPDATE"),
@@ -96,9 +95,7 @@ def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
             {RegisteredRule("", "pods/exec", "CONNECT")},
             id="a connection to a part of a pod",
         ),
-        pytest.param(
-            {"Service": frozenset({"CONNECT"})}, set(), id="nobody connects to a whole object"
-        ),
+        pytest.param({"Service": frozenset({"CONNECT"})}, set(), id="no CONNECT to a whole object"),
         pytest.param(
             {"Scale": frozenset({"UPDATE"})}, set(), id="a part that is sent anyway, by its kind"
         ),
@@ -123,7 +120,7 @@ def test_the_fixed_part_has_pods_their_parts_and_every_workload() -> None:
 def test_what_policies_name_is_added(
     kinds: dict[str, frozenset[str]], want: set[RegisteredRule]
 ) -> None:
-    assert sending.required(kinds, SERVED) - sending.fixed() == want
+    assert rules.required(kinds, SERVED) - rules.fixed() == want
 
 
 @pytest.mark.parametrize(
@@ -139,17 +136,17 @@ def test_what_policies_name_is_added(
 def test_the_server_is_asked_only_for_what_the_table_does_not_say(
     kinds: dict[str, frozenset[str]], want: bool
 ) -> None:
-    assert sending.needs_discovery(kinds) is want
+    assert rules.needs_discovery(kinds) is want
 
 
 def test_rules_say_what_the_rows_say() -> None:
-    rows = sending.required({"Node": CHANGES, "Service": frozenset({"DELETE", "CREATE"})}, SERVED)
-    rules = sending.rules(rows)
-    assert sending.rows_of(rules) == rows
-    assert {tuple(rule["operations"]) for rule in rules if rule["resources"] == ["services"]} == {
+    rows = rules.required({"Node": CHANGES, "Service": frozenset({"DELETE", "CREATE"})}, SERVED)
+    written = rules.rules(rows)
+    assert rules.rows_of(written) == rows
+    assert {tuple(rule["operations"]) for rule in written if rule["resources"] == ["services"]} == {
         ("CREATE", "DELETE")
     }
-    assert rules == sending.rules(sorted(rows, reverse=True)), "their order does not matter"
+    assert written == rules.rules(sorted(rows, reverse=True)), "their order does not matter"
 
 
 def test_the_kinds_of_a_set_are_those_of_all_its_policies() -> None:
@@ -185,7 +182,7 @@ def test_rows_come_at_once_and_go_late() -> None:
             ({A}, {A, B}, 1.0),  # B is needed no longer, or not yet by this replica
             ({A, C}, {A, B}, 2.0),  # C is new meanwhile
             ({A, B}, {A, B, C}, 3.0),  # B is needed after all; C is not
-            ({A, B}, {A, B}, 4.0),  # somebody took C away
+            ({A, B}, {A, B}, 4.0),  # another writer removed C
             ({A}, {A, B}, 5.0),
             ({A}, {A, B}, 5.0 + late),
         ]

@@ -55,7 +55,7 @@ class SilentServer:
                 self.asked.put(data.split(b"\r\n")[0].decode())
 
     def wait_for(self, line: str) -> None:
-        """Until somebody asked this."""
+        """Until a request for this path arrived."""
         while not self.asked.get(timeout=PATIENCE).startswith(line):
             pass
 

@@ -1,63 +1,20 @@
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import pytest
 from flask.testing import FlaskClient
 
-from policies.engine.policyset import PolicySet
-from tests.builders import a_namespace, a_pod, in_gang
-from webhook.admission.decide import Facts
+from tests.builders import a_pod, in_gang
+from tests.unit.webhook.serve.fakes import FakeFactSource, FakePolicies, a_body
 from webhook.facts.errors import FactsUnavailable
-from webhook.review.codec import Review
 from webhook.serve import app as shell
 from webhook.serve.app import create_app
 
 Json = dict[str, Any]
 
 
-@dataclass
-class FakeWorld:
-    """A world of one namespace; `broken` is raised instead of giving facts."""
-
-    broken: Exception | None = None
-    reason: str | None = None
-
-    def facts(self, asked: Review) -> Facts:
-        if self.broken is not None:
-            raise self.broken
-        return Facts(a_namespace(asked.namespace))
-
-    def unready_reason(self) -> str | None:
-        return self.reason
-
-
-class FakePolicies:
-    current = PolicySet()
-
-    def unready_reason(self) -> str | None:
-        return None
-
-    def degraded(self) -> str | None:
-        return None
-
-
-def a_body(pod: Json) -> bytes:
-    request = {
-        "uid": "u-1",
-        "operation": "CREATE",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "namespace": "team-a",
-        "object": pod,
-    }
-    return orjson.dumps(
-        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    )
-
-
-def client(world: FakeWorld | None = None) -> FlaskClient:
-    return create_app(world or FakeWorld(), FakePolicies()).test_client()
+def client(facts: FakeFactSource | None = None) -> FlaskClient:
+    return create_app(facts or FakeFactSource(), FakePolicies()).test_client()
 
 
 def response(to: FlaskClient, path: str, pod: Json) -> Json:
@@ -116,7 +73,7 @@ def test_a_refusal_is_http_200_with_every_failed_rule() -> None:
 )
 @pytest.mark.parametrize("path", ["/mutate", "/validate"])
 def test_whatever_goes_wrong_refuses(broken: Exception, want: str, path: str) -> None:
-    got = response(client(FakeWorld(broken)), path, a_pod())
+    got = response(client(FakeFactSource(broken)), path, a_pod())
     assert (got["allowed"], got["status"]["message"]) == (False, want)
 
 
@@ -149,7 +106,7 @@ def test_what_is_no_review_is_answered_in_one_line(
 
 
 def test_health_and_readiness() -> None:
-    waiting = client(FakeWorld(reason="the namespaces have not been read yet"))
+    waiting = client(FakeFactSource(reason="the namespaces have not been read yet"))
     answers = [waiting.get("/healthz"), waiting.get("/readyz"), client().get("/readyz")]
     assert [(a.status_code, a.text) for a in answers] == [
         (200, "ok\n"),
@@ -203,15 +160,17 @@ def owned(pod: Json) -> Json:
     ],
 )
 def test_what_waits_for_nobody_is_answered_at_once(body: bytes, want: bool) -> None:
-    app = create_app(FakeWorld(), FakePolicies())
-    assert app.answer_now("/validate", a_body(a_pod())) is None  # nobody knows the namespace yet
+    app = create_app(FakeFactSource(), FakePolicies())
+    assert app.answer_now("/validate", a_body(a_pod())) is None  # the namespace is not known yet
     by_wsgi = app.test_client().post("/validate", data=a_body(a_pod())).data
     got = app.answer_now("/validate", body)
     assert got == (by_wsgi if want else None)
 
 
 def test_what_the_world_must_ask_about_is_left_to_others() -> None:
-    app = create_app(FakeWorld(), FakePolicies(), needs_lookup=lambda asked: asked.name == "slow")
+    app = create_app(
+        FakeFactSource(), FakePolicies(), needs_lookup=lambda review: review.name == "slow"
+    )
     app.test_client().post("/validate", data=a_body(a_pod()))
     slow = a_body(a_pod()).replace(b'"namespace":', b'"name":"slow","namespace":', 1)
     assert [app.answer_now("/validate", body) is None for body in (a_body(a_pod()), slow)] == [
@@ -221,10 +180,10 @@ def test_what_the_world_must_ask_about_is_left_to_others() -> None:
 
 
 def test_a_namespace_that_was_lost_is_looked_up_by_others() -> None:
-    world = FakeWorld()
-    app = create_app(world, FakePolicies())
+    facts = FakeFactSource()
+    app = create_app(facts, FakePolicies())
     app.test_client().post("/validate", data=a_body(a_pod()))
-    world.broken = FactsUnavailable("gone")
+    facts.error = FactsUnavailable("gone")
     refused = app.answer_now("/validate", a_body(a_pod()))
     assert refused is not None
     assert orjson.loads(refused)["response"]["allowed"] is False

@@ -4,7 +4,7 @@ from webhook.serve.client_auth import CLIENT, AccessRules, ClientAuth, Environ
 
 
 def status(access: AccessRules, path: str, client: str | None) -> int:
-    """What the guard answers, 200 standing for the app behind it."""
+    """The status of the check; 200 stands for the application behind it."""
     seen: list[str] = []
 
     def app(environ: Environ, start_response: object) -> list[bytes]:
@@ -22,7 +22,7 @@ def status(access: AccessRules, path: str, client: str | None) -> int:
 @pytest.mark.parametrize(
     ("access", "path", "client", "want"),
     [
-        pytest.param(AccessRules(), "/validate", None, 200, id="anybody may ask by default"),
+        pytest.param(AccessRules(), "/validate", None, 200, id="every client may call by default"),
         pytest.param(
             AccessRules(), "/metrics", None, 200, id="metrics without a port of their own"
         ),
@@ -67,7 +67,7 @@ def test_who_may_ask_what(access: AccessRules, path: str, client: str | None, wa
 @pytest.mark.parametrize(
     ("access", "client", "want"),
     [
-        pytest.param(AccessRules(), None, b"/mutate {}", id="anybody may ask by default"),
+        pytest.param(AccessRules(), None, b"/mutate {}", id="every client may call by default"),
         pytest.param(AccessRules(require_certificate=True), None, None, id="no certificate"),
         pytest.param(AccessRules(True, {"a"}), "a", b"/mutate {}", id="the right name"),
         pytest.param(AccessRules(True, {"a"}), "b", None, id="another name"),

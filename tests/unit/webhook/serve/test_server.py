@@ -124,7 +124,7 @@ def test_old_tls_is_refused(tmp_path: Path) -> None:
         pytest.param(
             {"client_names": ("kube-apiserver",)},
             r"a client name \(kube-apiserver\) is given without .*; give the client CA as well$",
-            id="a name that nobody vouches for",
+            id="a client name without a CA",
         ),
     ],
 )

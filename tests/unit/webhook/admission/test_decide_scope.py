@@ -1,4 +1,4 @@
-"""What is judged besides whole objects that come: deletes, parts, ends, policies; and own warnings."""
+"""Reviews beyond creates and updates: deletes, subresources, finalizers, policies; built-in warnings."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

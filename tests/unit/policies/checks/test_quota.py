@@ -50,6 +50,15 @@ def job(parallelism: int, template: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def jobset(*jobs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "j"},
+        "spec": {"replicatedJobs": [{"name": "r", "template": part} for part in jobs]},
+    }
+
+
 def single(**more: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", **pod(**more)}
 
@@ -107,6 +116,18 @@ FIX = (
             "vision",
             [],
             id="one pod of a gang is known alone",
+        ),
+        pytest.param(
+            jobset(
+                job(2, pod(2, cpu="0", name="g", min_available="2")),
+                job(6, pod(2, cpu="0", name="g", min_available="8")),
+            ),
+            "vision",
+            [
+                "kubenexus/quota: group 'g', 8 pods, requests 16 of nvidia.com/gpu, above the quota of vision (max 8)"
+                f" (spec.replicatedJobs[0].template.spec.template.spec): {FIX.format('vision')}"
+            ],
+            id="templates of different sizes count by the larger",
         ),
     ],
 )

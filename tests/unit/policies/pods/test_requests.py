@@ -163,6 +163,12 @@ TWO = [container("a", cpu="1"), container("b", cpu="3")]
             6000,
             id="a whole pod, in vain",
         ),
+        pytest.param(
+            {"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "4"}}},
+            {"allocatedResources": {"cpu": "6"}, "conditions": [INFEASIBLE]},
+            4000,
+            id="a whole pod whose running resources are not reported",
+        ),
     ],
 )
 def test_resizes_in_place(spec: Json, status: Json, want: int) -> None:

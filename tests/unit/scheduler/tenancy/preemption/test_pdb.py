@@ -1,6 +1,7 @@
 """The search respects disruption budgets before the API server has to refuse."""
 
 import asyncio
+from collections import deque
 from typing import Any
 
 import pytest
@@ -8,7 +9,11 @@ import pytest
 from scheduler.tenancy.preemption.pdb import DisruptionBudget
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.builders import tenant_pod
-from tests.unit.scheduler.tenancy.preemption.preemption_cases import one_node, remove_evicted
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
+    BROKEN,
+    one_node,
+    remove_evicted,
+)
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -129,3 +134,22 @@ def test_a_failed_preemption_clears_its_nominations() -> None:
         return [body["status"] for name, body in bench.api.patches if name == "new"]
 
     assert asyncio.run(run()) == [{"nominatedNodeName": "n"}, {"nominatedNodeName": None}]
+
+
+def test_a_victim_whose_eviction_is_in_progress_counts_against_its_budget() -> None:
+    """The status of the budget does not show the first victim yet."""
+
+    async def run() -> int:
+        bench = Bench()
+        await one_node(bench)
+        bench.node("o", gpus=2)
+        bench.scheduler.budgets.put(budget("one", 1))
+        for node in ("n", "o"):
+            bench.api.eviction_faults[f"on-{node}"] = deque([BROKEN] * 1000)
+            tenant_pod(bench, "a", f"on-{node}", node=node, gpus=2, labels={"app": "x"})
+        for name in ("first", "second"):
+            tenant_pod(bench, "a", name, gpus=2, priority=10)
+            await bench.scheduler.drain()
+        return len(bench.scheduler.tenancy.preempting)
+
+    assert asyncio.run(run()) == 1

@@ -1,4 +1,4 @@
-"""PodTemplates and ProvisioningRequests of an API server in memory, with a watch moved by hand."""
+"""PodTemplates and ProvisioningRequests of an API server in memory, with a watch driven by the test."""
 
 import asyncio
 import copy
@@ -96,7 +96,7 @@ class Shelf:
 
 
 class Scene:
-    """A scheduler that asks for nodes, and an autoscaler played by hand."""
+    """A scheduler that requests nodes, and an autoscaler driven by the test."""
 
     def __init__(
         self, shelf: Shelf | None = None, *, served: bool = True, api: FakeApiServer | None = None

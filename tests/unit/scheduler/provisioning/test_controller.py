@@ -48,7 +48,7 @@ STANDS = a_request()
             [OTHER],
             0,
             Step(delete=(OTHER,), attempt=1),
-            id="what stands asks for something else: it goes first",
+            id="the request is for other pods: it is deleted first",
         ),
         pytest.param(
             "wants", [OTHER, STANDS], 0, Step(delete=(OTHER,)), id="one too many stands: it goes"
@@ -120,9 +120,11 @@ BAD = {"numa": "sideways"}
         pytest.param(
             [leader("l")], {"leader_first": True}, SHORT, [], id="members that do not exist yet"
         ),
-        pytest.param(a_gang(2), {"reserved": 1}, SHORT, [], id="members for which room is kept"),
+        pytest.param(a_gang(2), {"reserved": 1}, SHORT, [], id="members with reserved capacity"),
         pytest.param(a_gang(2), {}, NoFit(1, over_quota="quota"), [], id="a quota is in the way"),
-        pytest.param(a_gang(2), {}, NoFit(1, message="claim is missing"), [], id="no lack of room"),
+        pytest.param(
+            a_gang(2), {}, NoFit(1, message="claim is missing"), [], id="no lack of capacity"
+        ),
         pytest.param(
             [a_pod("bad", gang=("g", 2), **BAD), *a_gang(1, size=2)],
             {},
@@ -155,7 +157,7 @@ ACCEPTED = condition("Accepted", message="taken")
 @pytest.mark.parametrize(
     ("rows", "want"),
     [
-        pytest.param([], (Phase.PENDING, "", 50.0), id="nobody has answered"),
+        pytest.param([], (Phase.PENDING, "", 50.0), id="no response"),
         pytest.param([ACCEPTED], (Phase.PENDING, "taken", 50.0), id="accepted"),
         pytest.param(
             [ACCEPTED, condition("Provisioned", "False", message="not found, later")],

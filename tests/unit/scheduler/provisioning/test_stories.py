@@ -128,7 +128,7 @@ async def a_quota_comes(scene: Scene) -> None:
     scene.bench.scheduler.adopt(quota(cpu="1"))
 
 
-@story([("1", [3])], False, id="somebody deletes the request")
+@story([("1", [3])], False, id="the request is deleted")
 async def somebody_deletes_it(scene: Scene) -> None:
     scene.shelf.requests.clear()
     scene.show()
@@ -153,7 +153,7 @@ async def others_go_for_it(scene: Scene) -> None:
     scene.bench.node("m", cpu="3")
 
 
-@story([], None, id="room comes by itself")
+@story([], None, id="capacity becomes free")
 async def room_comes_by_itself(scene: Scene) -> None:
     scene.bench.node("m", cpu="3")
     await scene.bench.settle(1.0)
@@ -168,7 +168,7 @@ async def room_comes_for_what_it_needs(scene: Scene) -> None:
     scene.bench.show_all()
 
 
-@story([("1", [3])], True, id="whoever does not lead leaves it alone")
+@story([("1", [3])], True, id="a standby does nothing")
 async def another_leads(scene: Scene) -> None:
     scene.bench.leading = False
     for number in range(3):

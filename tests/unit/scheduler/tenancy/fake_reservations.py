@@ -1,4 +1,4 @@
-"""ResourceReservations of an API server in memory, with faults, and a watch moved by hand."""
+"""ResourceReservations of an API server in memory, with faults, and a watch driven by the test."""
 
 import asyncio
 import copy
@@ -93,7 +93,7 @@ class Shelf:
         del self.objects[name]
 
     def show(self, bench: Bench) -> None:
-        """The watch of a scheduler shows what is there."""
+        """Send an event for each object to the watch of a scheduler."""
         for name, obj in self.objects.items():
             found: objects.ReservationObject | None = objects.read(obj)
             event = WatchEvent(EventKind.ADDED, ("ns", name), found, None)
@@ -108,7 +108,7 @@ class Shelf:
 
 
 async def follow(bench: Bench) -> None:
-    """Until what is kept is written down."""
+    """Until the objects show what is reserved."""
     await bench.settle()
     for _ in range(50):
         await asyncio.sleep(0)

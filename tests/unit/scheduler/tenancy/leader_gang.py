@@ -1,4 +1,4 @@
-"""A scheduler, drivers that make their executors, and the objects that keep room for them."""
+"""A scheduler, gangs whose leader creates the members, and their ResourceReservations."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,7 +14,7 @@ SHORT = [("a", "1 x cpu 1, reserved capacity for 1 of 2; searching for the rest"
 
 
 class Scene:
-    """A scheduler, what it writes, and another one that takes over."""
+    """A scheduler, its ResourceReservations, and another scheduler that takes over."""
 
     def __init__(self) -> None:
         self.shelf = Shelf()
@@ -41,7 +41,7 @@ class Scene:
         self.shelf.show(self.bench)
 
     def outcome(self) -> tuple[str, int, list[tuple[str, str]]]:
-        """Who has a node, for how many room is kept, what the objects say."""
+        """Pods with a node, the number of reserved places, the statuses of the objects."""
         nodes = self.bench.api.nodes().items()
         holds = self.bench.scheduler.cache.reserved
         kept = sum(len(holds.of(key)) for key in holds)
@@ -54,32 +54,32 @@ class Scene:
 Story = Callable[[Scene], Awaitable[None]]
 
 
-async def a_driver_waits(scene: Scene) -> None:
+async def leader_waits(scene: Scene) -> None:
     leader(scene.bench, "a", 3)
     await settle_gang(scene.bench)
     await follow(scene.bench)
 
 
-async def a_member_comes(scene: Scene) -> None:
-    await a_driver_waits(scene)
+async def one_member_exists(scene: Scene) -> None:
+    await leader_waits(scene)
     member(scene.bench, "a", 1, 3)
     await follow(scene.bench)
 
 
-async def all_members_come(scene: Scene) -> None:
-    await a_member_comes(scene)
+async def all_members_exist(scene: Scene) -> None:
+    await one_member_exists(scene)
     member(scene.bench, "a", 2, 3)
     await follow(scene.bench)
 
 
-async def the_leader_goes(scene: Scene) -> None:
-    await a_driver_waits(scene)
+async def leader_is_deleted(scene: Scene) -> None:
+    await leader_waits(scene)
     scene.bench.delete("a-driver")
     await follow(scene.bench)
 
 
-async def somebody_deletes_the_object(scene: Scene) -> None:
-    await a_driver_waits(scene)
+async def object_is_deleted(scene: Scene) -> None:
+    await leader_waits(scene)
     (name, obj) = scene.shelf.objects.popitem()
     gone = objects.read(obj)
     scene.bench.scheduler.tenancy.on_reservation(
@@ -88,15 +88,15 @@ async def somebody_deletes_the_object(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-async def taken_over_when_the_leader_is_gone(scene: Scene) -> None:
-    await a_driver_waits(scene)
+async def taken_over_after_the_leader_was_deleted(scene: Scene) -> None:
+    await leader_waits(scene)
     del scene.bench.api.pods["a-driver"]
     scene.take_over()
     scene.bench.pod("next", cpu="4")
     await follow(scene.bench)
 
 
-async def nobody_comes(scene: Scene) -> None:
-    await a_driver_waits(scene)
+async def no_member_is_created(scene: Scene) -> None:
+    await leader_waits(scene)
     await scene.bench.settle(601.0)
     await follow(scene.bench)

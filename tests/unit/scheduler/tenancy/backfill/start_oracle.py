@@ -1,15 +1,15 @@
 """
-A witness of promised starts: what was promised to whom, what became of it, and why, as the history
-of the cluster shows it and whatever the scheduler says.
+An oracle of start reservations: checks each delay against the history of the cluster, independent of
+the scheduler's own reasons.
 
-    given ──▶ the unit started, or was taken back                     kept; `late` by so many seconds
-          └─▶ moved, or gone with the unit still waiting              one of these must have happened:
-                overrun     work on its nodes outlived what it said
-                lost        a node of it went
-                priority    somebody of a higher priority took room or quota of it, or was promised
-                            a start in its place; or a gang that a lost node left short did, which
-                            is made whole before anybody else is placed
-                guarantee   somebody within a tenant's promise took room or quota of it
+    reserved ──▶ the unit started, or was deleted                     met; `late` by so many seconds
+             └─▶ delayed, or removed while the unit waits             one of these must have happened:
+                   overrun     a pod on its nodes outlived its expected duration
+                   lost        one of its nodes was deleted
+                   priority    a unit of higher priority took its capacity or quota, or got a start
+                               reservation in its place; or a partial gang did, which the scheduler
+                               completes before it places other units
+                   guarantee   a unit within its tenant's guarantee took its capacity or quota
 """
 
 from dataclasses import dataclass
@@ -19,87 +19,93 @@ from scheduler.report import events
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import Workload, unit_of
 
-SAID = (
+CAUSE_OF_TEXT = (
     ("overran its expected duration", "overrun"),
     ("was deleted", "lost"),
     ("has higher priority", "priority"),
     ("which has precedence, took its capacity", "priority"),
     ("within its tenant's guarantee, took its capacity", "guarantee"),
 )
-"""Words of the Event, and what must have happened."""
+"""Text of the Event, and the cause that must have happened."""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
-    """A promise that is not what it was; nothing is said where no Event tells it."""
+class Delay:
+    """A start reservation that was moved or removed; `text` is empty without an Event."""
 
     at: float
     unit: str
-    said: str
+    text: str
     causes: frozenset[str]
 
     @property
     def agrees(self) -> bool:
-        return any(words in self.said and cause in self.causes for words, cause in SAID)
+        return any(words in self.text and cause in self.causes for words, cause in CAUSE_OF_TEXT)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MetStart:
     unit: str
     late: float
-    """Seconds; less than nothing: it started earlier."""
+    """Seconds; negative: it started earlier."""
 
 
-class Witness:
-    """`look` whenever the scheduler is at rest."""
+class StartOracle:
+    """Call `observe` whenever the scheduler is idle."""
 
     def __init__(self) -> None:
-        self.moves: list[Move] = []
-        self.kept: list[Kept] = []
-        self._given: dict[str, tuple[float, StartReservation]] = {}
-        self._told = 0
+        self.delays: list[Delay] = []
+        self.met: list[MetStart] = []
+        self._reserved: dict[str, tuple[float, StartReservation]] = {}
+        self._events_seen = 0
         self._placed: dict[str, tuple[float, str]] = {}  # pod -> when, and its node
 
-    def look(self, story: Story) -> None:
+    def observe(self, story: Story) -> None:
         for name, node in story.api.nodes().items():
             if node:
                 self._placed.setdefault(name, (story.bench.now, node))
-        moved = self._look_at_events(story)
+        delayed = self._read_events(story)
         live = {
             unit_of(one.key.name): one
             for one in story.bench.scheduler.tenancy.backfill.start_reservations()
         }
-        for unit in [unit for unit in self._given if unit not in live]:
-            self._over(story, unit, moved)
-        for unit, promise in live.items():
-            if unit not in self._given or self._given[unit][1] != promise:
-                self._given[unit] = (story.bench.now, promise)
+        for unit in [unit for unit in self._reserved if unit not in live]:
+            self._ended(story, unit, delayed)
+        for unit, reservation in live.items():
+            if unit not in self._reserved or self._reserved[unit][1] != reservation:
+                self._reserved[unit] = (story.bench.now, reservation)
 
-    def _look_at_events(self, story: Story) -> set[str]:
+    def _read_events(self, story: Story) -> set[str]:
         told = story.told(events.START_DELAYED)
-        fresh, self._told = told[self._told :], len(told)
+        fresh, self._events_seen = told[self._events_seen :], len(told)
         for name, note in fresh:
-            said = note.partition(": ")[2]
-            self.moves.append(Move(story.bench.now, unit_of(name), said, self._causes(story, name)))
+            text = note.partition(": ")[2]
+            self.delays.append(
+                Delay(story.bench.now, unit_of(name), text, self._causes(story, name))
+            )
         return {unit_of(name) for name, _ in fresh}
 
-    def _over(self, story: Story, unit: str, moved: set[str]) -> None:
-        _, promise = self._given.pop(unit)
+    def _ended(self, story: Story, unit: str, delayed: set[str]) -> None:
+        _, reservation = self._reserved.pop(unit)
         if unit in story.starts:
-            self.kept.append(Kept(unit, story.starts[unit] - promise.start))
-        elif unit not in moved and unit not in story.cancelled:
-            self.moves.append(Move(story.bench.now, unit, "", frozenset()))
+            self.met.append(MetStart(unit, story.starts[unit] - reservation.start))
+        elif unit not in delayed and unit not in story.cancelled:
+            self.delays.append(Delay(story.bench.now, unit, "", frozenset()))
 
     def _causes(self, story: Story, name: str) -> frozenset[str]:
-        known = self._given.get(unit_of(name))
+        known = self._reserved.get(unit_of(name))
         if known is None:
             return frozenset()
-        since, promise = known
-        found = {"lost"} if any(story.lost.get(n, -1.0) >= since for n in promise.nodes) else set()
+        since, reservation = known
+        found = (
+            {"lost"} if any(story.lost.get(n, -1.0) >= since for n in reservation.nodes) else set()
+        )
         for pod, (when, node) in self._placed.items():
-            found |= self._caused(story, pod, when, since, promise, near=node in promise.nodes)
+            found |= self._caused(
+                story, pod, when, since, reservation, near=node in reservation.nodes
+            )
         rivals = story.bench.scheduler.tenancy.backfill.start_reservations()
-        if any(rival.priority > promise.priority for rival in rivals):
+        if any(rival.priority > reservation.priority for rival in rivals):
             found.add("priority")
         return frozenset(found)
 
@@ -109,7 +115,7 @@ class Witness:
         pod: str,
         when: float,
         since: float,
-        promise: StartReservation,
+        reservation: StartReservation,
         *,
         near: bool,
     ) -> set[str]:
@@ -122,8 +128,10 @@ class Witness:
             and int(when) + workload.expected_duration <= now
         ):
             found.add("overrun")
-        if when >= since and (near or shares_quota(story, workload, promise)):
-            first = workload.priority > promise.priority or self._lost_a_member(story, unit_of(pod))
+        if when >= since and (near or shares_quota(story, workload, reservation)):
+            first = workload.priority > reservation.priority or self._lost_a_member(
+                story, unit_of(pod)
+            )
             found |= {"priority"} if first else set()
             found |= {"guarantee"} if unit_of(pod) in story.api.entitled else set()
         return found
@@ -133,7 +141,7 @@ class Witness:
         return any(unit_of(pod) == unit and node in story.lost for pod, (_, node) in placed)
 
 
-def shares_quota(story: Story, workload: Workload, promise: StartReservation) -> bool:
-    other = story.workloads[unit_of(promise.key.name)]
+def shares_quota(story: Story, workload: Workload, reservation: StartReservation) -> bool:
+    other = story.workloads[unit_of(reservation.key.name)]
     paths = (set(story.scenario.path(one.tenant)) for one in (workload, other))
     return bool(set.intersection(*paths) & story.scenario.limits.keys())

@@ -1,4 +1,4 @@
-"""Start times promised to those that wait, and who may go ahead, in the whole cycle."""
+"""Start reservations and backfill, in the whole cycle."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,33 +32,33 @@ async def scene(bench: Bench, *, policy: PlacementTables | None = None) -> None:
 
 WAITING = {"r1": "n1", "r2": "n2", "g0": "", "g1": ""}
 
-PROMISED = (
+ESTIMATED = (
     "StartEstimated",
     "pod group ns/g is expected to start by 1970-01-01T00:06:40Z, when ns/r1, ns/r2 have ended",
 )
 
 
-def moved(when: str, why: str) -> tuple[str, str]:
+def delayed(when: str, why: str) -> tuple[str, str]:
     return "StartDelayed", f"pod group ns/g is expected to start {when}: {why}"
 
 
 story = Stories()
 
 
-@story(WAITING, [PROMISED], id="the time is told")
-async def the_time_is_told(bench: Bench) -> None:
+@story(WAITING, [ESTIMATED], id="the start is estimated")
+async def start_is_estimated(bench: Bench) -> None:
     await scene(bench)
 
 
-@story({**WAITING, "short": "n1"}, [PROMISED], id="work that ends before goes ahead")
-async def short_work_goes_ahead(bench: Bench) -> None:
+@story({**WAITING, "short": "n1"}, [ESTIMATED], id="a pod that ends before backfills")
+async def short_pod_backfills(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "short", "250s")
     await bench.settle()
 
 
-@story({**WAITING, "long": ""}, [PROMISED], id="work that ends later waits")
-async def long_work_waits(bench: Bench) -> None:
+@story({**WAITING, "long": ""}, [ESTIMATED], id="a pod that ends later waits")
+async def long_pod_waits(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "long", "400s")
     await bench.settle()
@@ -66,10 +66,10 @@ async def long_work_waits(bench: Bench) -> None:
 
 @story(
     {**WAITING, "first": "n1", "second": ""},
-    [PROMISED],
-    id="a guarantee goes before a promise, as far as it goes",
+    [ESTIMATED],
+    id="a guarantee goes before a start reservation",
 )
-async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
+async def guarantee_before_a_start_reservation(bench: Bench) -> None:
     quota = Quota.model_validate({"guaranteed": {"nvidia.com/gpu": 1}})
     said = PolicyTables({}, {}, {}, (), quotas={"t": quota})
     await scene(bench, policy=PlacementTables(policy=said))
@@ -78,15 +78,15 @@ async def a_guarantee_goes_before_a_promise(bench: Bench) -> None:
         await bench.settle()
 
 
-@story({**WAITING, "unknown": ""}, [PROMISED], id="work of unknown length waits")
-async def work_of_unknown_length_waits(bench: Bench) -> None:
+@story({**WAITING, "unknown": ""}, [ESTIMATED], id="a pod without a duration waits")
+async def pod_without_a_duration_waits(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "unknown")
     await bench.settle()
 
 
-@story({**WAITING, "long": "n3"}, [PROMISED], id="other room is open to everybody")
-async def long_work_goes_elsewhere(bench: Bench) -> None:
+@story({**WAITING, "long": "n3"}, [ESTIMATED], id="other nodes are open to all pods")
+async def long_pod_on_another_node(bench: Bench) -> None:
     await scene(bench)
     bench.node("n3", gpus=1)
     pending_pod(bench, "long", "400s")
@@ -101,9 +101,9 @@ async def long_work_goes_elsewhere(bench: Bench) -> None:
             "pod ns/p is expected to start by 1970-01-01T00:06:40Z, when ns/r2, ns/r1 have ended",
         )
     ],
-    id="room on its nodes that it will not need is open",
+    id="capacity on its nodes that it does not need is open",
 )
-async def room_to_spare_is_open(bench: Bench) -> None:
+async def capacity_that_the_unit_does_not_need(bench: Bench) -> None:
     bench.scheduler.adopt(backfill())
     bench.node("n1", gpus=3)
     running_pod(bench, "r1", "n1", "300s")
@@ -115,14 +115,14 @@ async def room_to_spare_is_open(bench: Bench) -> None:
     await bench.settle()
 
 
-@story({**WAITING, "typed": "n1"}, [PROMISED], id="the policy knows how long work of a type runs")
-async def a_type_says_how_long(bench: Bench) -> None:
+@story({**WAITING, "typed": "n1"}, [ESTIMATED], id="the policy has a duration for the type")
+async def duration_from_the_policy(bench: Bench) -> None:
     await scene(bench, policy=backfill(durations=[{"type": "batch", "duration": "60s"}]))
     pending_pod(bench, "typed", labels={"workload.kubenexus.io/type": "batch"})
     await bench.settle()
 
 
-@story({"g0": "n1", "g1": "n2", "long": ""}, [PROMISED], id="the unit starts in time")
+@story({"g0": "n1", "g1": "n2", "long": ""}, [ESTIMATED], id="the unit starts in time")
 async def the_unit_starts_in_time(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "long", "400s")
@@ -136,12 +136,12 @@ async def the_unit_starts_in_time(bench: Bench) -> None:
 @story(
     {"r1": "n1", "g0": "", "g1": ""},
     [
-        PROMISED,
-        moved("by 1970-01-01T00:07:53Z", "ns/r1 overran its expected duration"),
+        ESTIMATED,
+        delayed("by 1970-01-01T00:07:53Z", "ns/r1 overran its expected duration"),
     ],
-    id="work that overruns moves it",
+    id="an overrun delays it",
 )
-async def an_overrun_moves_it(bench: Bench) -> None:
+async def overrun_delays_it(bench: Bench) -> None:
     await scene(bench)
     bench.delete("r2")
     await bench.settle(312)
@@ -150,15 +150,15 @@ async def an_overrun_moves_it(bench: Bench) -> None:
 @story(
     {"g0": "n1", "g1": "n2"},
     [
-        PROMISED,
-        moved(
+        ESTIMATED,
+        delayed(
             "at a time not known yet",
             "ns/filler overran its expected duration and is evicted",
         ),
     ],
-    id="backfill that overruns is ended where the policy says so",
+    id="a backfill pod that overruns is evicted if the policy says so",
 )
-async def an_overrun_is_ended(bench: Bench) -> None:
+async def overrun_is_evicted(bench: Bench) -> None:
     await scene(bench, policy=backfill(overrun="preempt"))
     bench.delete("r2")
     mark = {"scheduling.kubenexus.io/backfill": "true"}
@@ -177,10 +177,10 @@ async def an_overrun_is_ended(bench: Bench) -> None:
 
 @story(
     {**WAITING, "r3": "n3"},
-    [PROMISED, moved("by 1970-01-01T00:16:40Z", "node n2 was deleted")],
-    id="a lost node moves it",
+    [ESTIMATED, delayed("by 1970-01-01T00:16:40Z", "node n2 was deleted")],
+    id="a deleted node delays it",
 )
-async def a_lost_node_moves_it(bench: Bench) -> None:
+async def deleted_node_delays_it(bench: Bench) -> None:
     await scene(bench)
     bench.node("n3", gpus=2)
     running_pod(bench, "r3", "n3", "900s")
@@ -191,20 +191,20 @@ async def a_lost_node_moves_it(bench: Bench) -> None:
 @story(
     {**WAITING, "urgent": "n1"},
     [
-        PROMISED,
-        moved("by 1970-01-01T00:10:03Z", "ns/urgent, which has precedence, took its capacity"),
+        ESTIMATED,
+        delayed("by 1970-01-01T00:10:03Z", "ns/urgent, which has precedence, took its capacity"),
     ],
-    id="a higher priority moves it",
+    id="a higher priority delays it",
 )
-async def a_higher_priority_goes_first(bench: Bench) -> None:
+async def higher_priority_delays_it(bench: Bench) -> None:
     await scene(bench)
     pending_pod(bench, "urgent", "500s", priority=10, preemptionPolicy="Never")
     await bench.settle()
     await bench.settle(2)
 
 
-@story({"r1": "n1", "p": ""}, [], id="nothing is promised on the unknown")
-async def nobody_says_how_long(bench: Bench) -> None:
+@story({"r1": "n1", "p": ""}, [], id="no start is estimated from unknown durations")
+async def no_duration_is_known(bench: Bench) -> None:
     bench.scheduler.adopt(backfill())
     bench.node("n1", gpus=2)
     running_pod(bench, "r1", "n1")
@@ -219,7 +219,7 @@ async def nobody_says_how_long(bench: Bench) -> None:
 )
 def test_stories(story: Story, nodes: dict[str, str], told: list[tuple[str, str]]) -> None:
     bench = play(story)
-    assert (bench.api.nodes(), promises(bench)) == (nodes, told)
+    assert (bench.api.nodes(), start_events(bench)) == (nodes, told)
 
 
 def play(story: Story) -> Bench:
@@ -231,13 +231,13 @@ def play(story: Story) -> Bench:
     return asyncio.run(run())
 
 
-def promises(bench: Bench) -> list[tuple[str, str]]:
+def start_events(bench: Bench) -> list[tuple[str, str]]:
     kinds = ("StartEstimated", "StartDelayed")
     return [(one.reason, one.note) for one in bench.reports if one.reason in kinds]
 
 
-def test_why_tells_the_start_and_who_is_ahead() -> None:
-    bench = play(long_work_waits)
+def test_explain_shows_the_start_and_the_units_ahead() -> None:
+    bench = play(long_pod_waits)
     gang, other = bench.scheduler.explain("ns", "g0"), bench.scheduler.explain("ns", "long")
     assert gang is not None
     assert other is not None

@@ -1,4 +1,4 @@
-"""A start is promised to a leader together with the members that it is going to make."""
+"""The estimated start of a leader includes the members that it will create."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ def lasting(seconds: str) -> dict[str, Any]:
 
 
 async def story(scene: Scene) -> None:
-    """Three of four CPUs are in use for a while; a driver needs all four."""
+    """Three of four CPUs are in use for a while; a gang needs all four."""
     bench = scene.bench
     bench.scheduler.adopt(backfill())
     bench.pod("runs", node="n", cpu="3", owner="job", status=STARTED, **lasting("300s"))
@@ -44,7 +44,7 @@ async def play() -> tuple[list[str], str, str]:
     return told, before, after
 
 
-def test_the_driver_is_promised_room_for_all_and_only_short_work_goes_ahead() -> None:
+def test_the_start_of_a_leader_includes_its_members_and_only_short_pods_backfill() -> None:
     told, before, after = asyncio.run(play())
     assert (told, before, after) == (
         ["pod group ns/a is expected to start by 1970-01-01T00:06:40Z, when ns/runs have ended"],

@@ -1,6 +1,6 @@
 """
-Promised starts over random clusters and histories, through the whole cycle, judged by a witness:
-nobody who goes ahead makes anybody late, and nothing moves a promise but what may.
+Start reservations over random clusters and histories, in the whole cycle, checked by an oracle: backfill
+delays no unit, and only the documented causes delay a start.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.scheduler.tenancy.backfill.start_oracle import Witness
+from tests.unit.scheduler.tenancy.backfill.start_oracle import StartOracle
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import (
     MEMBERS,
@@ -30,13 +30,13 @@ from tests.unit.scheduler.tenancy.random_clusters import (
 pytestmark = pytest.mark.timeout(300)
 
 LATE = 2.0
-"""Pods say when they began to the second, and promises are looked at once a second."""
+"""Pods state their start to the second, and the controller ticks once per second."""
 EXAMPLES = examples(25)
 
 
 @st.composite
 def timed(draw: st.DrawFn, /, *, overruns: bool = False, **fixed: Any) -> Create:
-    """A unit that says how long it runs, or nobody knows; true, or not."""
+    """A unit with an expected duration, true or not, or without one."""
     expected_duration = draw(st.sampled_from((None, 20, 60, 60, 200, 200)))
     over = draw(st.sampled_from((0, 0, 0, 15, 100, -10))) if overruns else 0
     drawn: dict[str, Any] = {
@@ -64,9 +64,9 @@ def histories(come: st.SearchStrategy[Create], *others: Any, **fixed: Any) -> An
     return scenarios(ends, steps=steps, grace=st.just(0), **fixed)
 
 
-def watched(scenario: Scenario) -> tuple[Story, Witness]:
-    witness = Witness()
-    return asyncio.run(Story(scenario, rest=witness.look).play(longer=1500.0)), witness
+def watched(scenario: Scenario) -> tuple[Story, StartOracle]:
+    oracle = StartOracle()
+    return asyncio.run(Story(scenario, rest=oracle.observe).play(longer=1500.0)), oracle
 
 
 def of(
@@ -83,11 +83,11 @@ def of(
     )
 
 
-ANOTHER_ENDS_SOON_AFTER = Scenario(
+ANOTHER_POD_ENDS_SOON_AFTER = Scenario(
     nodes=(2,),
     steps=(of("a", expected_duration=60), (5, of("a", expected_duration=60)[1]), of("a"), of("b")),
 )
-"""Somebody could pass in the hope for room that comes free seconds after the promised time."""
+"""A pod could backfill because capacity becomes free seconds after the reserved start."""
 OF_THE_SAME_QUOTA = Scenario(
     nodes=(2, 2, 3),
     steps=(
@@ -100,8 +100,8 @@ OF_THE_SAME_QUOTA = Scenario(
     ),
     limits={"c": 5},
 )
-"""Somebody could pass on another node, and use up the quota of the tenant that was promised."""
-HELD_BACK_FOR_A_WHILE = Scenario(
+"""A pod could backfill on another node, and use up the quota of the start reservation."""
+OVER_QUOTA_FOR_A_WHILE = Scenario(
     nodes=(4, 3, 3),
     steps=(
         of("a"),
@@ -117,19 +117,19 @@ HELD_BACK_FOR_A_WHILE = Scenario(
     ),
     limits={"c": 4},
 )
-"""The quota of a unit with a promise is used up, and open again by the time."""
+"""The quota of a unit with a start reservation is used up, and free again at its start."""
 
 
 @settings(max_examples=EXAMPLES)
 @given(histories(timed(), guarantees=st.just({})))
-@example(ANOTHER_ENDS_SOON_AFTER)
+@example(ANOTHER_POD_ENDS_SOON_AFTER)
 @example(OF_THE_SAME_QUOTA)
-@example(HELD_BACK_FOR_A_WHILE)
-def test_who_goes_ahead_makes_nobody_late_where_durations_are_true(scenario: Scenario) -> None:
-    """Among equals, whatever their quotas: no promise is moved, and all start in time."""
-    story, witness = watched(scenario)
-    late = [one for one in witness.kept if one.late > LATE]
-    assert (witness.moves, late, story.api.broken) == ([], [], [])
+@example(OVER_QUOTA_FOR_A_WHILE)
+def test_backfill_delays_no_unit_if_durations_are_true(scenario: Scenario) -> None:
+    """Among units of equal priority, with any quotas: no start is delayed."""
+    story, oracle = watched(scenario)
+    late = [one for one in oracle.met if one.late > LATE]
+    assert (oracle.delays, late, story.api.broken) == ([], [], [])
 
 
 A_PREEMPTOR_OF_EQUAL_PRIORITY = Scenario(
@@ -141,13 +141,13 @@ A_PREEMPTOR_OF_EQUAL_PRIORITY = Scenario(
         of("a", 2),
     ),
 )
-"""Somebody could make room on the promised node by what may be evicted there."""
-WITHIN_A_PROMISE = Scenario(
+"""A preemptor could evict a preemptible pod on the reserved node."""
+WITHIN_A_GUARANTEE = Scenario(
     nodes=(2,),
     steps=(of("a", expected_duration=20), of("a"), of("a"), of("b")),
     guarantees={"b": 1},
 )
-GONE_THE_MOMENT_IT_IS_LATE = Scenario(
+OVERDUE_POD_ENDS_WHEN_IT_IS_LATE = Scenario(
     nodes=(3, 3, 4),
     steps=(
         (0, Create(Workload("a", size=3, gpus=3, expected_duration=60, run_time=160))),
@@ -158,7 +158,7 @@ GONE_THE_MOMENT_IT_IS_LATE = Scenario(
         (40, of("a")[1]),
     ),
 )
-"""Work that overran ends just when the promise is looked at."""
+"""A pod that overran ends in the tick that finds the start late."""
 A_HIGHER_PRIORITY_OF_THE_SAME_QUOTA = Scenario(
     nodes=(4,),
     steps=(
@@ -175,7 +175,7 @@ A_HIGHER_PRIORITY_OF_THE_SAME_QUOTA = Scenario(
 A_NODE_IS_LOST = Scenario(
     nodes=(2, 2), steps=(of("a", 2, 20), of("a", 2, 60), of("a", 2), (5, LoseNode(0)))
 )
-A_GANG_IS_MADE_WHOLE_FIRST = Scenario(
+PARTIAL_GANG_IS_COMPLETED_FIRST = Scenario(
     nodes=(4, 4),
     steps=(
         (0, Create(Workload("b", size=3))),
@@ -186,7 +186,7 @@ A_GANG_IS_MADE_WHOLE_FIRST = Scenario(
     ),
     limits={"a": 2},
 )
-"""Of its two members one is on the node that is lost; the other one's mate goes before a promise."""
+"""One of two members is on the node that is lost; its replacement has precedence."""
 
 
 @settings(max_examples=EXAMPLES)
@@ -200,28 +200,28 @@ A_GANG_IS_MADE_WHOLE_FIRST = Scenario(
     )
 )
 @example(A_PREEMPTOR_OF_EQUAL_PRIORITY)
-@example(WITHIN_A_PROMISE)
-@example(GONE_THE_MOMENT_IT_IS_LATE)
+@example(WITHIN_A_GUARANTEE)
+@example(OVERDUE_POD_ENDS_WHEN_IT_IS_LATE)
 @example(A_HIGHER_PRIORITY_OF_THE_SAME_QUOTA)
 @example(A_NODE_IS_LOST)
-@example(A_GANG_IS_MADE_WHOLE_FIRST)
-def test_a_promise_is_moved_by_nothing_but_what_may_and_the_event_says_by_what(
+@example(PARTIAL_GANG_IS_COMPLETED_FIRST)
+def test_a_start_is_delayed_only_for_a_valid_cause_and_the_event_names_it(
     scenario: Scenario,
 ) -> None:
-    """An overrun, a lost node, a higher priority, or what another tenant was guaranteed."""
-    _, witness = watched(scenario)
-    assert [move for move in witness.moves if not move.agrees] == []
+    """An overrun, a lost node, a higher priority, or the guarantee of another tenant."""
+    _, oracle = watched(scenario)
+    assert [delay for delay in oracle.delays if not delay.agrees] == []
 
 
 @pytest.mark.parametrize(
     ("scenario", "cause"),
     [
         pytest.param(A_NODE_IS_LOST, "lost", id="a lost node"),
-        pytest.param(WITHIN_A_PROMISE, "guarantee", id="a tenant's promise"),
+        pytest.param(WITHIN_A_GUARANTEE, "guarantee", id="a guarantee"),
         pytest.param(A_HIGHER_PRIORITY_OF_THE_SAME_QUOTA, "priority", id="a higher priority"),
-        pytest.param(GONE_THE_MOMENT_IT_IS_LATE, "overrun", id="an overrun"),
+        pytest.param(OVERDUE_POD_ENDS_WHEN_IT_IS_LATE, "overrun", id="an overrun"),
     ],
 )
-def test_the_witness_sees_each_cause(scenario: Scenario, cause: str) -> None:
-    _, witness = watched(scenario)
-    assert {cause} <= {one for move in witness.moves for one in move.causes}
+def test_the_oracle_sees_each_cause(scenario: Scenario, cause: str) -> None:
+    _, oracle = watched(scenario)
+    assert {cause} <= {one for delay in oracle.delays for one in delay.causes}

@@ -1,4 +1,4 @@
-"""Reservations as objects: written before a leader is bound, and read again by a new scheduler."""
+"""ResourceReservations: created before a leader is bound, and restored by a new scheduler."""
 
 import asyncio
 from typing import Any
@@ -17,13 +17,13 @@ from tests.unit.scheduler.tenancy.leader_gang import (
     TWO,
     Scene,
     Story,
-    a_driver_waits,
-    a_member_comes,
-    all_members_come,
-    nobody_comes,
-    somebody_deletes_the_object,
-    taken_over_when_the_leader_is_gone,
-    the_leader_goes,
+    all_members_exist,
+    leader_is_deleted,
+    leader_waits,
+    no_member_is_created,
+    object_is_deleted,
+    one_member_exists,
+    taken_over_after_the_leader_was_deleted,
 )
 
 pytestmark = pytest.mark.timeout(30)
@@ -34,35 +34,35 @@ Json = dict[str, Any]
 story = Stories()
 
 
-@story("", 0, [], id="a deletion fails and is tried again")
+@story("", 0, [], id="deletion fails and is retried")
 async def a_deletion_fails(scene: Scene) -> None:
     scene.shelf.delete_faults.extend([errors.Retry("no answer"), errors.Retry("no answer")])
-    await the_leader_goes(scene)
+    await leader_is_deleted(scene)
     await follow(scene.bench)
 
 
-@story("", 0, [], id="creation is refused: nobody is bound")
-async def creation_is_refused(scene: Scene) -> None:
+@story("", 0, [], id="creation is denied: no pod is bound")
+async def creation_is_denied(scene: Scene) -> None:
     scene.shelf.faults.append(errors.Refused("may not"))
     leader(scene.bench, "a", 3)
     await settle_gang(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="refused and tried again")
-async def refused_and_tried_again(scene: Scene) -> None:
-    await creation_is_refused(scene)
+@story("a-driver", 2, TWO, id="denied and retried")
+async def denied_and_retried(scene: Scene) -> None:
+    await creation_is_denied(scene)
     await scene.bench.settle(2.0)
     await scene.bench.settle(2.0)
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="an answer is lost")
-async def an_answer_is_lost(scene: Scene) -> None:
+@story("a-driver", 2, TWO, id="a response is lost")
+async def response_is_lost(scene: Scene) -> None:
     scene.shelf.faults.append(errors.Retry("no answer"))
-    await a_driver_waits(scene)
+    await leader_waits(scene)
 
 
-@story("", 0, [], id="the bind fails: the room is open")
+@story("", 0, [], id="the bind fails: the capacity is released")
 async def the_bind_fails(scene: Scene) -> None:
     scene.bench.api.faults.append(errors.Refused("may not"))
     leader(scene.bench, "a", 3)
@@ -70,10 +70,10 @@ async def the_bind_fails(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="another scheduler wrote while this one took over")
-async def another_wrote_while_this_one_took_over(scene: Scene) -> None:
-    """The one that led wrote its object and bound the leader when this one had begun."""
-    await a_driver_waits(scene)
+@story("a-driver", 2, TWO, id="the former leader wrote during the takeover")
+async def former_leader_wrote_during_the_takeover(scene: Scene) -> None:
+    """The former leader created its object and bound the pod when this scheduler had started."""
+    await leader_waits(scene)
     scene.bench = Bench(scene.bench.api, reservations=scene.shelf)
     for name, cpu in scene.nodes.items():
         scene.bench.node(name, cpu=cpu)
@@ -86,14 +86,14 @@ async def another_wrote_while_this_one_took_over(scene: Scene) -> None:
 
 @story("a-driver", 2, TWO, id="another scheduler takes over")
 async def another_takes_over(scene: Scene) -> None:
-    await a_driver_waits(scene)
+    await leader_waits(scene)
     scene.take_over()
     scene.bench.pod("thief", cpu="2")
     await follow(scene.bench)
 
 
-@story("a-1 a-2 a-driver", 0, [], id="members come after that")
-async def members_come_after_a_take_over(scene: Scene) -> None:
+@story("a-1 a-2 a-driver", 0, [], id="members are created after that")
+async def members_are_created_after_a_takeover(scene: Scene) -> None:
     await another_takes_over(scene)
     member(scene.bench, "a", 1, 3)
     member(scene.bench, "a", 2, 3)
@@ -102,7 +102,7 @@ async def members_come_after_a_take_over(scene: Scene) -> None:
 
 @story("a-1 a-driver", 1, ONE, id="taken over with a member that no status shows")
 async def taken_over_with_a_member_that_no_status_shows(scene: Scene) -> None:
-    await a_driver_waits(scene)
+    await leader_waits(scene)
     member(scene.bench, "a", 1, 3)
     await scene.bench.settle()
     scene.take_over()
@@ -117,14 +117,14 @@ async def taken_over_with_a_member_on_one_of_two_nodes(scene: Scene) -> None:
 
 
 async def taken_over_before_the_leader_was_bound(scene: Scene) -> None:
-    await a_driver_waits(scene)
+    await leader_waits(scene)
     del scene.bench.api.pods["a-driver"]["spec"]["nodeName"]
     scene.take_over()
     await scene.bench.settle()
 
 
 @story("a-driver", 2, TWO, id="taken over before the leader was bound")
-async def planned_anew_after_that(scene: Scene) -> None:
+async def planned_again_after_that(scene: Scene) -> None:
     await taken_over_before_the_leader_was_bound(scene)
     await settle_gang(scene.bench)
     await follow(scene.bench)
@@ -132,15 +132,15 @@ async def planned_anew_after_that(scene: Scene) -> None:
 
 @story("a-driver", 0, [], id="taken over as the leader ends")
 async def taken_over_while_the_leader_ends(scene: Scene) -> None:
-    await a_driver_waits(scene)
+    await leader_waits(scene)
     scene.bench.api.pods["a-driver"]["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     scene.take_over()
     await follow(scene.bench)
 
 
-@story("a-1 a-2 a-driver", 0, [], id="taken over, and nothing is taken apart")
-async def members_come_long_after_a_take_over(scene: Scene) -> None:
-    await a_driver_waits(scene)
+@story("a-1 a-2 a-driver", 0, [], id="taken over, and the gang stays whole")
+async def members_are_created_long_after_a_takeover(scene: Scene) -> None:
+    await leader_waits(scene)
     scene.bench.api.pods["a-driver"]["metadata"]["ownerReferences"] = [an_owner()]
     scene.take_over()
     member(scene.bench, "a", 1, 3)
@@ -150,15 +150,15 @@ async def members_come_long_after_a_take_over(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="a status fails and is tried again")
+@story("a-driver", 2, TWO, id="a status update fails and is retried")
 async def a_status_fails(scene: Scene) -> None:
     scene.shelf.status_faults.append(errors.Retry("no answer"))
-    await a_driver_waits(scene)
+    await leader_waits(scene)
 
 
-@story("a-driver", 0, TWO, id="a standby keeps nothing")
-async def a_standby_keeps_nothing(scene: Scene) -> None:
-    await a_driver_waits(scene)
+@story("a-driver", 0, TWO, id="a standby reserves nothing")
+async def standby_reserves_nothing(scene: Scene) -> None:
+    await leader_waits(scene)
     scene.take_over()
     scene.bench.leading = False
     await follow(scene.bench)
@@ -167,7 +167,7 @@ async def a_standby_keeps_nothing(scene: Scene) -> None:
 @story("", 0, [], id="the kind is missing")
 async def the_kind_is_missing(scene: Scene) -> None:
     scene.bench.scheduler.tenancy.reservations_served(False)
-    await a_driver_waits(scene)
+    await leader_waits(scene)
 
 
 @story("a-driver", 2, TWO, id="the kind is installed later")
@@ -182,17 +182,21 @@ async def the_kind_is_installed_later(scene: Scene) -> None:
     ("story", "placed", "kept", "told"),
     [
         *story.rows,
-        pytest.param(a_driver_waits, "a-driver", 2, TWO, id="written for a driver"),
-        pytest.param(a_member_comes, "a-1 a-driver", 1, ONE, id="a member takes over"),
-        pytest.param(all_members_come, "a-1 a-2 a-driver", 0, [], id="all members have come"),
-        pytest.param(the_leader_goes, "", 0, [], id="the leader goes"),
+        pytest.param(leader_waits, "a-driver", 2, TWO, id="created for a leader"),
         pytest.param(
-            taken_over_when_the_leader_is_gone, "next", 0, [], id="the leader went, nobody led"
+            one_member_exists, "a-1 a-driver", 1, ONE, id="a member replaces a placeholder"
         ),
-        pytest.param(nobody_comes, "a-driver", 0, [], id="nobody comes"),
+        pytest.param(all_members_exist, "a-1 a-2 a-driver", 0, [], id="all members exist"),
+        pytest.param(leader_is_deleted, "", 0, [], id="the leader is deleted"),
         pytest.param(
-            somebody_deletes_the_object, "a-driver", 0, [], id="somebody deletes the object"
+            taken_over_after_the_leader_was_deleted,
+            "next",
+            0,
+            [],
+            id="the leader was deleted while no scheduler ran",
         ),
+        pytest.param(no_member_is_created, "a-driver", 0, [], id="no member is created"),
+        pytest.param(object_is_deleted, "a-driver", 0, [], id="the object is deleted"),
     ],
 )
 def test_stories(story: Story, placed: str, kept: int, told: list[tuple[str, str]]) -> None:
@@ -207,18 +211,16 @@ def test_stories(story: Story, placed: str, kept: int, told: list[tuple[str, str
 @pytest.mark.parametrize(
     ("places", "came", "most", "left"),
     [
-        pytest.param("m n", {}, 2, "m n", id="nobody came"),
-        pytest.param("m n", {"m": 1}, 1, "n", id="one came to the first"),
-        pytest.param("m n", {"n": 1}, 1, "m", id="one came to the second"),
-        pytest.param("m n", {"o": 1}, 1, "m", id="one came elsewhere"),
+        pytest.param("m n", {}, 2, "m n", id="no member exists"),
+        pytest.param("m n", {"m": 1}, 1, "n", id="a member on the first"),
+        pytest.param("m n", {"n": 1}, 1, "m", id="a member on the second"),
+        pytest.param("m n", {"o": 1}, 1, "m", id="a member elsewhere"),
         pytest.param("m m n", {"m": 1}, 2, "m n", id="one of two on a node"),
-        pytest.param("n", {"n": 1}, 1, "n", id="the status knows already"),
-        pytest.param("m n", {"m": 1, "n": 1}, 0, "", id="all came"),
+        pytest.param("n", {"n": 1}, 1, "n", id="the status is up to date"),
+        pytest.param("m n", {"m": 1, "n": 1}, 0, "", id="all members exist"),
     ],
 )
-def test_places_that_nobody_has_taken(
-    places: str, came: dict[str, int], most: int, left: str
-) -> None:
+def test_unused_places(places: str, came: dict[str, int], most: int, left: str) -> None:
     rows = [Place(node=name) for name in places.split()]
     assert " ".join(one.node for one in controller.unused_places(rows, came, most)) == left
 
@@ -229,13 +231,13 @@ def test_the_object_is_there_before_the_leader_is_bound() -> None:
         scene.shelf.seen = lambda what: seen.append(
             f"{what}, driver on {scene.bench.api.nodes()['a-driver'] or 'no node'}"
         )
-        await a_driver_waits(scene)
+        await leader_waits(scene)
         return seen
 
     assert asyncio.run(run()) == ["created, driver on no node"]
 
 
-def test_what_the_object_says() -> None:
+def test_content_of_the_object() -> None:
     async def run() -> Json:
         scene = Scene()
         labels = {"tenant.kubenexus.io/name": "t"}
@@ -285,7 +287,7 @@ def test_what_the_object_says() -> None:
     assert found["metadata"]["name"].startswith("job-a-")
 
 
-def test_a_gang_that_waits_for_want_of_the_kind_says_so() -> None:
+def test_a_gang_reports_that_the_kind_is_missing() -> None:
     async def run() -> list[tuple[str, str]]:
         scene = Scene()
         await the_kind_is_missing(scene)
@@ -298,7 +300,7 @@ def test_a_gang_that_waits_for_want_of_the_kind_says_so() -> None:
     assert asyncio.run(run()) == [("a-driver", text)]
 
 
-def test_who_waits_is_told_what_is_kept_for_others() -> None:
+def test_explain_lists_what_is_reserved_for_others() -> None:
     async def run() -> list[list[str]]:
         scene = Scene()
         await another_takes_over(scene)

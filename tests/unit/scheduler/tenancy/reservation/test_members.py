@@ -1,4 +1,4 @@
-"""Gangs whose leader makes the members, in the whole cycle."""
+"""Gangs whose leader creates the members, in the whole cycle."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,32 +23,32 @@ Story = Callable[[Bench], Awaitable[None]]
 story = Stories()
 
 
-@story("a-driver", 2, id="a driver goes first")
-async def a_driver_goes_first(bench: Bench) -> None:
+@story("a-driver", 2, id="the leader is bound first")
+async def leader_is_bound_first(bench: Bench) -> None:
     bench.node("n", cpu="4")
     leader(bench, "a", 3)
     await settle_gang(bench)
 
 
-@story("a-driver small", 2, id="nobody takes the room")
-async def nobody_takes_what_is_kept(bench: Bench) -> None:
-    await a_driver_goes_first(bench)
+@story("a-driver small", 2, id="reserved capacity stays free")
+async def reserved_capacity_stays_free(bench: Bench) -> None:
+    await leader_is_bound_first(bench)
     bench.pod("thief", cpu="2")
     bench.pod("small", cpu="1")
     await bench.settle(1.0)
 
 
-@story("a-1 a-2 a-driver small", 0, id="members take over")
+@story("a-1 a-2 a-driver small", 0, id="members replace placeholders")
 async def members_take_over_one_by_one(bench: Bench) -> None:
-    await nobody_takes_what_is_kept(bench)
+    await reserved_capacity_stays_free(bench)
     member(bench, "a", 1, 3)
     await bench.settle()
     member(bench, "a", 2, 3)
     await bench.settle()
 
 
-@story("a-1 a-2 a-driver", 0, id="two jobs and room for one: one runs, the other waits")
-async def two_jobs_and_room_for_one(bench: Bench) -> None:
+@story("a-1 a-2 a-driver", 0, id="two jobs, capacity for one: one runs, the other waits")
+async def two_jobs_and_capacity_for_one(bench: Bench) -> None:
     bench.node("n", cpu="5")
     leader(bench, "a", 3)
     leader(bench, "b", 3, created="2026-01-01T00:00:01Z")
@@ -61,24 +61,24 @@ async def two_jobs_and_room_for_one(bench: Bench) -> None:
 
 @story("b-driver", 2, id="the first job ends")
 async def the_first_job_ends(bench: Bench) -> None:
-    await two_jobs_and_room_for_one(bench)
+    await two_jobs_and_capacity_for_one(bench)
     for name in ("a-driver", "a-1", "a-2"):
         bench.delete(name)
     await bench.settle(10.0)
     await bench.settle()
 
 
-@story("small thief", 0, id="the leader goes")
-async def the_leader_goes(bench: Bench) -> None:
-    await nobody_takes_what_is_kept(bench)
+@story("small thief", 0, id="the leader is deleted")
+async def leader_is_deleted(bench: Bench) -> None:
+    await reserved_capacity_stays_free(bench)
     bench.delete("a-driver")
     await bench.settle(1.0)
     await bench.settle(10.0)
 
 
-@story("a-driver small thief", 0, id="nobody comes")
-async def nobody_comes(bench: Bench) -> None:
-    await nobody_takes_what_is_kept(bench)
+@story("a-driver small thief", 0, id="no member is created")
+async def no_member_is_created(bench: Bench) -> None:
+    await reserved_capacity_stays_free(bench)
     await bench.settle(601.0)
     await bench.settle(10.0)
 
@@ -90,8 +90,8 @@ async def members_are_larger_than_their_leader(bench: Bench) -> None:
     await settle_gang(bench)
 
 
-@story("a-driver", 2, id="quota counts them")
-async def a_quota_counts_members_to_come(bench: Bench) -> None:
+@story("a-driver", 2, id="quota counts placeholders")
+async def quota_counts_placeholders(bench: Bench) -> None:
     bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
     tenant = {"tenant.kubenexus.io/name": "t"}
     bench.node("n", cpu="8")
@@ -101,8 +101,8 @@ async def a_quota_counts_members_to_come(bench: Bench) -> None:
     await bench.settle(1.0)
 
 
-@story("next", 0, id="a node goes, and no quota is lost")
-async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
+@story("next", 0, id="a deleted node returns quota")
+async def node_with_reserved_capacity_is_deleted(bench: Bench) -> None:
     bench.scheduler.adopt(tables(t={"max": {"cpu": "3"}}))
     tenant = {"tenant.kubenexus.io/name": "t"}
     bench.node("n", cpu="3")
@@ -116,8 +116,8 @@ async def a_node_goes_with_what_was_kept_on_it(bench: Bench) -> None:
     await bench.settle()
 
 
-@story("a-1 a-2 a-driver", 0, id="all come at once")
-async def all_come_at_once(bench: Bench) -> None:
+@story("a-1 a-2 a-driver", 0, id="all members are created at once")
+async def all_members_are_created_at_once(bench: Bench) -> None:
     bench.node("n", cpu="4")
     leader(bench, "a", 3)
     member(bench, "a", 1, 3)
@@ -125,8 +125,8 @@ async def all_come_at_once(bench: Bench) -> None:
     await bench.settle()
 
 
-@story("a-driver low-3", 2, id="others go for the whole gang")
-async def others_go_for_the_whole_gang(bench: Bench) -> None:
+@story("a-driver low-3", 2, id="victims for the whole gang")
+async def victims_for_the_whole_gang(bench: Bench) -> None:
     bench.node("n", cpu="4")
     for number in range(4):
         bench.pod(f"low-{number}", owner="job", node="n")
@@ -138,8 +138,8 @@ async def others_go_for_the_whole_gang(bench: Bench) -> None:
     await settle_gang(bench)
 
 
-@story("high-0 high-1 high-2 low", 0, id="nobody goes for a leader alone")
-async def nobody_goes_for_a_leader_alone(bench: Bench) -> None:
+@story("high-0 high-1 high-2 low", 0, id="no victims for a leader alone")
+async def no_victims_for_a_leader_alone(bench: Bench) -> None:
     bench.node("n", cpu="4")
     for number in range(3):
         bench.pod(f"high-{number}", owner="job", node="n", priority=10)

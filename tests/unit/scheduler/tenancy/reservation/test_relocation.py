@@ -1,4 +1,4 @@
-"""Places that are kept for members to come: lost with a bind or a node, found again, told about."""
+"""Capacity reserved for pending members: lost with a bind or a node, moved, and reported."""
 
 import asyncio
 
@@ -14,13 +14,13 @@ from tests.unit.scheduler.tenancy.leader_gang import (
     TWO,
     Scene,
     Story,
-    a_driver_waits,
-    a_member_comes,
-    all_members_come,
-    nobody_comes,
-    somebody_deletes_the_object,
-    taken_over_when_the_leader_is_gone,
-    the_leader_goes,
+    all_members_exist,
+    leader_is_deleted,
+    leader_waits,
+    no_member_is_created,
+    object_is_deleted,
+    one_member_exists,
+    taken_over_after_the_leader_was_deleted,
 )
 
 pytestmark = pytest.mark.timeout(30)
@@ -35,19 +35,19 @@ story = Stories()
 reports = Stories()
 
 
-@story("a-driver", 2, TWO, id="a member's bind fails: its place is kept")
+@story("a-driver", 2, TWO, id="a member's bind fails: its capacity stays reserved")
 async def a_members_bind_fails(scene: Scene) -> None:
-    """A thief is there at once, and the room is free as far as pods go."""
-    await a_driver_waits(scene)
+    """Another pod waits for the capacity, which no bound pod uses."""
+    await leader_waits(scene)
     scene.bench.api.faults.append(errors.Conflict("try again"))
     member(scene.bench, "a", 1, 3)
     scene.bench.pod("thief", cpu="2", created="2025-01-01T00:00:00Z")
     await follow(scene.bench)
 
 
-@story("a-1 a-driver", 1, ONE, id="the last member's bind fails: its place is kept")
+@story("a-1 a-driver", 1, ONE, id="the last member's bind fails: its capacity stays reserved")
 async def the_last_members_bind_fails(scene: Scene) -> None:
-    await a_member_comes(scene)
+    await one_member_exists(scene)
     scene.bench.api.faults.append(errors.Conflict("try again"))
     member(scene.bench, "a", 2, 3)
     scene.bench.pod("thief", cpu="2", created="2025-01-01T00:00:00Z")
@@ -57,7 +57,7 @@ async def the_last_members_bind_fails(scene: Scene) -> None:
 @story("a-1 a-2 a-driver", 0, [], id="it is bound later")
 @reports(
     ["ReservationEnded a-driver", f"{ENDED}all members exist"],
-    id="all came, the last one after its bind had failed",
+    id="all members exist, the last one after a failed bind",
 )
 async def it_is_bound_later(scene: Scene) -> None:
     await the_last_members_bind_fails(scene)
@@ -65,8 +65,8 @@ async def it_is_bound_later(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("a-1 a-3 a-driver", 0, [], id="its pod goes and another comes")
-async def its_pod_is_made_anew(scene: Scene) -> None:
+@story("a-1 a-3 a-driver", 0, [], id="its pod is deleted and recreated")
+async def member_is_recreated(scene: Scene) -> None:
     await the_last_members_bind_fails(scene)
     scene.bench.delete("a-2")
     await follow(scene.bench)
@@ -76,10 +76,10 @@ async def its_pod_is_made_anew(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("a-1 a-2 a-driver", 0, [], id="one more than needed fails: nothing is kept for it")
+@story("a-1 a-2 a-driver", 0, [], id="a member above the size fails: nothing is reserved")
 async def one_more_than_needed_fails(scene: Scene) -> None:
-    """Bound one after the other in their order: the last is the one that fails."""
-    await a_driver_waits(scene)
+    """Bound one after the other in their order: the last bind fails."""
+    await leader_waits(scene)
     scene.bench.api.faults.extend([None, None, errors.Conflict("try again")])
     for number in (1, 2, 3):
         member(scene.bench, "a", number, 3)
@@ -94,7 +94,7 @@ async def taken_over_after_a_members_bind_failed(scene: Scene) -> None:
 
 
 async def a_driver_and_two_nodes(scene: Scene, cpu: str = "3") -> None:
-    """The driver on n, room for one of its members on each of n and m."""
+    """The leader on n, capacity for one of its members on each of n and m."""
     scene.node("n", cpu)
     scene.node("m", "1")
     leader(scene.bench, "a", 3, cpu="2", annotations={MEMBER_RESOURCES: "cpu=1"})
@@ -102,23 +102,23 @@ async def a_driver_and_two_nodes(scene: Scene, cpu: str = "3") -> None:
     await follow(scene.bench)
 
 
-@story("a-driver", 1, SHORT, id="a node goes, and there is no room")
+@story("a-driver", 1, SHORT, id="a node is deleted, no capacity elsewhere")
 @reports(
     ["ReservationIncomplete a-driver", f"{INCOMPLETE}: node m was deleted"],
-    id="a node goes, and there is no room",
+    id="a node is deleted, no capacity elsewhere",
 )
-async def a_node_goes(scene: Scene) -> None:
+async def node_is_deleted(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     scene.drop_node("m")
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="a node goes, another has room")
+@story("a-driver", 2, TWO, id="a node is deleted, another has capacity")
 @reports(
     ["ReservationMoved a-driver", f"{MOVED} n, o: node m was deleted"],
-    id="a node goes, another has room",
+    id="a node is deleted, another has capacity",
 )
-async def a_node_goes_and_there_is_another(scene: Scene) -> None:
+async def node_is_deleted_and_another_has_capacity(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     scene.node("o", "1")
     scene.drop_node("m")
@@ -126,7 +126,7 @@ async def a_node_goes_and_there_is_another(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="a node goes, another comes")
+@story("a-driver", 2, TWO, id="a node is deleted, another is added")
 @reports(
     [
         "ReservationIncomplete a-driver",
@@ -134,18 +134,18 @@ async def a_node_goes_and_there_is_another(scene: Scene) -> None:
         "ReservationMoved a-driver",
         f"{MOVED} n, o: capacity became free",
     ],
-    id="room comes later",
+    id="capacity is added later",
 )
-async def a_node_comes_later(scene: Scene) -> None:
-    await a_node_goes(scene)
+async def node_is_added_later(scene: Scene) -> None:
+    await node_is_deleted(scene)
     scene.bench.pod("thief", cpu="1", created="2025-01-01T00:00:00Z")
     await follow(scene.bench)
     scene.node("o", "1")
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="a node goes, room comes later")
-async def room_comes_later(scene: Scene) -> None:
+@story("a-driver", 2, TWO, id="a node is deleted, capacity becomes free later")
+async def capacity_becomes_free_later(scene: Scene) -> None:
     scene.bench.pod("before", cpu="1", node="n")
     await a_driver_and_two_nodes(scene, "4")
     scene.drop_node("m")
@@ -183,10 +183,10 @@ async def the_node_is_ready_again(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("a-driver", 1, SHORT, id="members come while places are missing")
-async def members_come_while_places_are_missing(scene: Scene) -> None:
-    """None of them starts before all have a place."""
-    await a_node_goes(scene)
+@story("a-driver", 1, SHORT, id="members are created while incomplete")
+async def members_are_created_while_incomplete(scene: Scene) -> None:
+    """None of them starts before capacity is reserved for all."""
+    await node_is_deleted(scene)
     member(scene.bench, "a", 1, 3)
     member(scene.bench, "a", 2, 3)
     await follow(scene.bench)
@@ -194,35 +194,35 @@ async def members_come_while_places_are_missing(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("a-1 a-2 a-driver", 0, [], id="and then a node comes")
-async def and_then_a_node_comes(scene: Scene) -> None:
-    await members_come_while_places_are_missing(scene)
+@story("a-1 a-2 a-driver", 0, [], id="then a node is added")
+async def then_a_node_is_added(scene: Scene) -> None:
+    await members_are_created_while_incomplete(scene)
     scene.node("o", "1")
     await follow(scene.bench)
     await scene.bench.settle(10.0)
     await follow(scene.bench)
 
 
-@story("a-1 a-driver", 1, ONE, id="one comes, and then a node")
-async def one_comes_and_then_a_node(scene: Scene) -> None:
-    await a_node_goes(scene)
+@story("a-1 a-driver", 1, ONE, id="one member, and then a node")
+async def one_member_and_then_a_node(scene: Scene) -> None:
+    await node_is_deleted(scene)
     member(scene.bench, "a", 1, 3)
     await follow(scene.bench)
     scene.node("o", "1")
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="taken over while places are missing")
-async def taken_over_while_places_are_missing(scene: Scene) -> None:
-    await a_node_goes(scene)
+@story("a-driver", 2, TWO, id="taken over while incomplete")
+async def taken_over_while_incomplete(scene: Scene) -> None:
+    await node_is_deleted(scene)
     scene.take_over()
     await follow(scene.bench)
     scene.node("o", "1")
     await follow(scene.bench)
 
 
-@story("a-driver", 2, TWO, id="a node went while nobody led")
-async def a_node_went_while_nobody_led(scene: Scene) -> None:
+@story("a-driver", 2, TWO, id="a node was deleted while no scheduler ran")
+async def node_deleted_while_no_scheduler_ran(scene: Scene) -> None:
     await a_driver_and_two_nodes(scene)
     del scene.nodes["m"]
     scene.node("o", "1")
@@ -230,9 +230,9 @@ async def a_node_went_while_nobody_led(scene: Scene) -> None:
     await follow(scene.bench)
 
 
-@story("", 0, [], id="the leader goes while places are missing")
-async def the_leader_goes_while_places_are_missing(scene: Scene) -> None:
-    await a_node_goes(scene)
+@story("", 0, [], id="the leader is deleted while incomplete")
+async def leader_is_deleted_while_incomplete(scene: Scene) -> None:
+    await node_is_deleted(scene)
     scene.bench.delete("a-driver")
     await follow(scene.bench)
 
@@ -250,12 +250,12 @@ def test_stories(story: Story, placed: str, kept: int, told: list[tuple[str, str
     assert asyncio.run(run()).outcome() == (placed, kept, told)
 
 
-def test_a_place_is_written_down_until_its_member_is_bound() -> None:
-    """Whoever takes over in between finds it."""
+def test_the_status_lists_a_place_until_its_member_is_bound() -> None:
+    """A scheduler that takes over in between finds it."""
 
     async def run() -> list[tuple[int, str]]:
         scene, seen = Scene(), []
-        await a_driver_waits(scene)
+        await leader_waits(scene)
         scene.shelf.heard = lambda status: seen.append(
             (len(status["places"]), scene.bench.api.nodes()["a-1"])
         )
@@ -276,34 +276,34 @@ GONE = "its leader ended, or is not bound and is planned again"
     [
         *reports.rows,
         pytest.param(
-            all_members_come,
+            all_members_exist,
             ["ReservationEnded a-driver", f"{ENDED}all members exist"],
-            id="all came",
+            id="all members exist",
         ),
         pytest.param(
-            somebody_deletes_the_object,
+            object_is_deleted,
             ["ReservationEnded a-driver", f"{ENDED}its ResourceReservation was deleted"],
             id="the object is deleted",
         ),
         pytest.param(
-            nobody_comes,
+            no_member_is_created,
             [
                 "ReservationEnded a-driver",
                 f"{ENDED}its members were not created within 600s or the gang's timeout",
             ],
-            id="its time is over",
+            id="it expired",
         ),
         pytest.param(
-            the_leader_goes, ["ReservationEnded OBJECT", f"{ENDED}its leader ended"], id="leader"
+            leader_is_deleted, ["ReservationEnded OBJECT", f"{ENDED}its leader ended"], id="leader"
         ),
         pytest.param(
-            taken_over_when_the_leader_is_gone,
+            taken_over_after_the_leader_was_deleted,
             ["ReservationEnded OBJECT", f"{ENDED}{GONE}"],
-            id="the leader went while nobody led",
+            id="the leader was deleted while no scheduler ran",
         ),
     ],
 )
-def test_what_becomes_of_it_is_told(story: Story, told: list[str]) -> None:
+def test_events_report_each_change(story: Story, told: list[str]) -> None:
     async def run() -> list[str]:
         scene = Scene()
         await story(scene)

@@ -1,4 +1,4 @@
-"""Room that an administrator keeps for a tenant, in the whole cycle."""
+"""Capacity that an administrator reserves for a tenant, in the whole cycle."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,8 +22,8 @@ Story = Callable[[TenantReservationScene], Awaitable[None]]
 story = Stories()
 
 
-@story("small", ["Active 3 x cpu 2 (cpu 6 free)"], id="an amount is kept")
-async def an_amount_is_kept(scene: TenantReservationScene) -> None:
+@story("small", ["Active 3 x cpu 2 (cpu 6 free)"], id="an amount is reserved")
+async def amount_is_reserved(scene: TenantReservationScene) -> None:
     scene.reserve(count=3, resources={"cpu": "2"})
     await scene.bench.settle()
     scene.pod("large", "3")
@@ -31,7 +31,7 @@ async def an_amount_is_kept(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
-@story("", ["Active 3 x cpu 2 (cpu 6 free)"], id="a status fails and is tried again")
+@story("", ["Active 3 x cpu 2 (cpu 6 free)"], id="a status update fails and is retried")
 async def a_status_fails(scene: TenantReservationScene) -> None:
     scene.shelf.status_faults.append(errors.Retry("no answer"))
     scene.reserve(count=3, resources={"cpu": "2"})
@@ -40,13 +40,13 @@ async def a_status_fails(scene: TenantReservationScene) -> None:
 
 @story("mine small", ["Active 3 x cpu 2 (cpu 3 free)"], id="the tenant uses it")
 async def the_tenant_uses_it(scene: TenantReservationScene) -> None:
-    await an_amount_is_kept(scene)
+    await amount_is_reserved(scene)
     scene.pod("mine", "3", tenant="t")
     await follow(scene.bench)
 
 
-@story("small", ["Active 3 x cpu 2 (cpu 6 free)"], id="it grows back")
-async def it_grows_back(scene: TenantReservationScene) -> None:
+@story("small", ["Active 3 x cpu 2 (cpu 6 free)"], id="a pod ends: its places are reserved again")
+async def capacity_is_reserved_again(scene: TenantReservationScene) -> None:
     await the_tenant_uses_it(scene)
     scene.bench.delete("mine")
     await follow(scene.bench)
@@ -59,16 +59,16 @@ async def it_grows_back(scene: TenantReservationScene) -> None:
     [
         "Active 2 x cpu 3 (cpu 6 free) reserved capacity for 2 of 5; the rest follows as it becomes free"
     ],
-    id="more than there is",
+    id="more than the cluster has",
 )
-async def more_than_there_is(scene: TenantReservationScene) -> None:
+async def more_than_the_cluster_has(scene: TenantReservationScene) -> None:
     scene.reserve(count=5, resources={"cpu": "3"})
     await follow(scene.bench)
 
 
 @story("", ["Active 5 x cpu 3 (cpu 15 free)"], id="places found later")
 async def places_found_later(scene: TenantReservationScene) -> None:
-    await more_than_there_is(scene)
+    await more_than_the_cluster_has(scene)
     scene.bench.node("o", cpu="9")
     await scene.bench.settle(6.0)
     await follow(scene.bench)
@@ -84,16 +84,16 @@ async def whole_nodes_by_label(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
-@story("a b c mine", ["Active 0 nodes no node matches"], id="a node is not meant any more")
-async def a_node_is_not_meant_any_more(scene: TenantReservationScene) -> None:
+@story("a b c mine", ["Active 0 nodes no node matches"], id="a node no longer matches")
+async def node_no_longer_matches(scene: TenantReservationScene) -> None:
     await whole_nodes_by_label(scene)
     scene.bench.node("m", cpu="6")
     await scene.bench.settle(10.0)
     await follow(scene.bench)
 
 
-@story("before", ["Active 1 x cpu 2 (cpu 2 free)"], id="the tenant was there before")
-async def the_tenant_was_there_before(scene: TenantReservationScene) -> None:
+@story("before", ["Active 1 x cpu 2 (cpu 2 free)"], id="a pod of the tenant started before")
+async def pod_of_the_tenant_started_before(scene: TenantReservationScene) -> None:
     started = {"startTime": at(10.0)}
     scene.pod("before", "2", tenant="t", node="m", status=started)
     scene.reserve(nodes=["m"], resources={"cpu": "2"})
@@ -114,8 +114,8 @@ async def two_for_one_tenant(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
-@story("", ["Active 1 node (cpu 4, memory 16Gi free)"], id="a node with somebody on it, who goes")
-async def a_named_node_with_somebody_on_it(scene: TenantReservationScene) -> None:
+@story("", ["Active 1 node (cpu 4, memory 16Gi free)"], id="a named node with a pod that ends")
+async def named_node_with_a_pod_that_ends(scene: TenantReservationScene) -> None:
     scene.bench.drop_node("n")
     scene.pod("before", "2")
     await scene.bench.settle()
@@ -128,8 +128,8 @@ async def a_named_node_with_somebody_on_it(scene: TenantReservationScene) -> Non
     await follow(scene.bench)
 
 
-@story("early", ["Pending waits for ns/early (no known end)"], id="not yet")
-async def not_yet(scene: TenantReservationScene) -> None:
+@story("early", ["Pending waits for ns/early (no known end)"], id="before it begins")
+async def before_it_begins(scene: TenantReservationScene) -> None:
     scene.reserve(nodes=["m", "n"], **{"from": at(500.0)})
     scene.pod("early", "4")
     await follow(scene.bench)
@@ -140,18 +140,18 @@ async def not_yet(scene: TenantReservationScene) -> None:
 @story(
     "early",
     ["Active 2 nodes (cpu 4, memory 32Gi free) waits for ns/early (no known end)"],
-    id="its time comes",
+    id="it begins",
 )
-async def its_time_comes(scene: TenantReservationScene) -> None:
-    await not_yet(scene)
+async def it_begins(scene: TenantReservationScene) -> None:
+    await before_it_begins(scene)
     await scene.bench.settle(500.0)
     scene.pod("late", "1")
     await follow(scene.bench)
 
 
-@story("early late", ["Expired"], id="its time ends")
-async def its_time_ends(scene: TenantReservationScene) -> None:
-    await its_time_comes(scene)
+@story("early late", ["Expired"], id="it ends")
+async def it_ends(scene: TenantReservationScene) -> None:
+    await it_begins(scene)
     await scene.bench.settle(500.0)
     await scene.bench.settle(10.0)
     await follow(scene.bench)
@@ -159,7 +159,7 @@ async def its_time_ends(scene: TenantReservationScene) -> None:
 
 @story("large small", [], id="it is deleted")
 async def it_is_deleted(scene: TenantReservationScene) -> None:
-    await an_amount_is_kept(scene)
+    await amount_is_reserved(scene)
     scene.delete()
     await scene.bench.settle(10.0)
     await follow(scene.bench)
@@ -186,10 +186,10 @@ def test_stories(story: Story, placed: str, told: list[str]) -> None:
     assert asyncio.run(run()).outcome() == (placed, told)
 
 
-def test_who_waits_is_told_what_is_kept_for_others() -> None:
+def test_explain_lists_what_is_reserved_for_others() -> None:
     async def run() -> list[list[str]]:
         scene = TenantReservationScene()
-        await an_amount_is_kept(scene)
+        await amount_is_reserved(scene)
         scene.pod("mine", "9", tenant="t")
         await scene.bench.settle()
         rows = (scene.bench.scheduler.explain("ns", name) for name in ("large", "mine"))
@@ -199,10 +199,10 @@ def test_who_waits_is_told_what_is_kept_for_others() -> None:
     assert asyncio.run(run()) == [[want], []]
 
 
-def test_begin_and_end_are_told() -> None:
+def test_begin_and_end_are_reported() -> None:
     async def run() -> list[tuple[str, str]]:
         scene = TenantReservationScene()
-        await its_time_ends(scene)
+        await it_ends(scene)
         return [*scene.bench.events("ReservationStarted"), *scene.bench.events("ReservationEnded")]
 
     assert asyncio.run(run()) == [

@@ -1,4 +1,4 @@
-"""Room that an administrator keeps for a tenant from a later time on, in the whole cycle."""
+"""Capacity that an administrator reserves for a tenant from a later time on."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ async def told(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
 
 
-async def its_time_comes(scene: TenantReservationScene) -> None:
+async def it_begins(scene: TenantReservationScene) -> None:
     await scene.bench.settle(BEGINS - scene.bench.now)
     await told(scene)
 
@@ -65,30 +65,30 @@ async def its_time_comes(scene: TenantReservationScene) -> None:
 story = Stories()
 
 
-@story("", "Pending", id="long work keeps away")
-async def long_work_keeps_away(scene: TenantReservationScene) -> None:
+@story("", "Pending", id="a long pod stays away")
+async def long_pod_stays_away(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "long", "1", 3600)
     await told(scene)
 
 
-@story("short", "Pending", id="work that ends before may use it")
-async def short_work_goes_there(scene: TenantReservationScene) -> None:
+@story("short", "Pending", id="a pod that ends before may use it")
+async def short_pod_uses_it(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "short", "4", 300)
     await told(scene)
 
 
 @story("mine", "Pending", id="the tenant may use it")
-async def the_tenant_goes_there(scene: TenantReservationScene) -> None:
+async def tenant_uses_it(scene: TenantReservationScene) -> None:
     await later(scene, nodes=["m", "n"])
     await comes(scene, "mine", "4", 3600, tenant="t")
     await told(scene)
 
 
-@story("first second", "Pending", id="work without an end goes elsewhere")
-async def work_without_an_end_goes_elsewhere(scene: TenantReservationScene) -> None:
-    """One node each is left alone while the other has room."""
+@story("first second", "Pending", id="a pod without a duration goes elsewhere")
+async def pod_without_a_duration_goes_elsewhere(scene: TenantReservationScene) -> None:
+    """Each leaves one node free while the other has capacity."""
     await later(scene, nodes=["m"])
     await comes(scene, "first", "2", None)
     await comes(scene, "second", "2", None)
@@ -98,10 +98,10 @@ async def work_without_an_end_goes_elsewhere(scene: TenantReservationScene) -> N
 @story(
     "first second third",
     "Pending waits for ns/third (no known end)",
-    id="work without an end, and no room elsewhere",
+    id="a pod without a duration fits nowhere else",
 )
-async def work_without_an_end_and_no_room_elsewhere(scene: TenantReservationScene) -> None:
-    await work_without_an_end_goes_elsewhere(scene)
+async def pod_without_a_duration_fits_nowhere_else(scene: TenantReservationScene) -> None:
+    await pod_without_a_duration_goes_elsewhere(scene)
     await comes(scene, "third", "2", None)
     await told(scene)
 
@@ -109,9 +109,9 @@ async def work_without_an_end_and_no_room_elsewhere(scene: TenantReservationScen
 @story(
     "endless long short",
     "Pending waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
-    id="what runs is waited for",
+    id="it waits for running pods",
 )
-async def work_that_runs_is_waited_for(scene: TenantReservationScene) -> None:
+async def reservation_waits_for_running_pods(scene: TenantReservationScene) -> None:
     await runs(scene, "long", "1", "m", 3600)
     await runs(scene, "short", "1", "m", 60)
     await runs(scene, "endless", "1", "n", None)
@@ -123,21 +123,21 @@ async def work_that_runs_is_waited_for(scene: TenantReservationScene) -> None:
     "endless long",
     "Active 2 nodes (cpu 6, memory 32Gi free)"
     " waits for ns/long (until 1970-01-01T01:01:40Z), ns/endless (no known end)",
-    id="it begins with others on its nodes",
+    id="it begins with other pods on its nodes",
 )
-async def and_then_it_begins(scene: TenantReservationScene) -> None:
-    await work_that_runs_is_waited_for(scene)
+async def it_begins_with_other_pods_on_its_nodes(scene: TenantReservationScene) -> None:
+    await reservation_waits_for_running_pods(scene)
     scene.bench.delete("short")
-    await its_time_comes(scene)
+    await it_begins(scene)
 
 
 @story(
     "long mine",
     "Active 2 nodes (cpu 3, memory 32Gi free) waits for ns/long (until 1970-01-01T01:01:40Z)",
-    id="the tenant takes over as they go",
+    id="the tenant uses it as they end",
 )
-async def and_they_go_piece_by_piece(scene: TenantReservationScene) -> None:
-    await and_then_it_begins(scene)
+async def other_pods_end_one_by_one(scene: TenantReservationScene) -> None:
+    await it_begins_with_other_pods_on_its_nodes(scene)
     scene.bench.delete("endless")
     await comes(scene, "thief", "4", None)
     await comes(scene, "mine", "4", None, tenant="t")
@@ -146,7 +146,7 @@ async def and_they_go_piece_by_piece(scene: TenantReservationScene) -> None:
 
 @story("long", "", id="it is deleted before")
 async def it_is_deleted_before(scene: TenantReservationScene) -> None:
-    await long_work_keeps_away(scene)
+    await long_pod_stays_away(scene)
     scene.delete()
     await scene.bench.settle(10.0)
 
@@ -163,38 +163,36 @@ async def another_takes_over_before(scene: TenantReservationScene) -> None:
 # --- amounts ---
 
 
-@story("long-0 long-1", "Pending", id="long work leaves an amount")
-async def long_work_leaves_an_amount(scene: TenantReservationScene) -> None:
+@story("long-0 long-1", "Pending", id="long pods leave an amount")
+async def long_pods_leave_an_amount(scene: TenantReservationScene) -> None:
     await later(scene, count=2, resources={"cpu": "2"})
     for number in range(4):
         await comes(scene, f"long-{number}", "2", 3600)
     await told(scene)
 
 
-@story(
-    "long-0 long-1", "Active 2 x cpu 2 (cpu 4 free)", id="the amount is there when its time comes"
-)
-async def and_its_time_comes(scene: TenantReservationScene) -> None:
-    await long_work_leaves_an_amount(scene)
-    await its_time_comes(scene)
+@story("long-0 long-1", "Active 2 x cpu 2 (cpu 4 free)", id="the amount is free when it begins")
+async def the_amount_is_free_when_it_begins(scene: TenantReservationScene) -> None:
+    await long_pods_leave_an_amount(scene)
+    await it_begins(scene)
 
 
-@story("long short", "Pending", id="room comes free in time")
-async def room_comes_free_in_time(scene: TenantReservationScene) -> None:
-    """The place is where the short one will have ended, and long work goes to the other node."""
+@story("long short", "Pending", id="capacity becomes free in time")
+async def capacity_becomes_free_in_time(scene: TenantReservationScene) -> None:
+    """The place is on the node of the short pod; the long pod goes to the other node."""
     await runs(scene, "short", "4", "m", 300)
     await later(scene, resources={"cpu": "3"}, nodes=["m"])
     await comes(scene, "long", "4", 3600)
     await told(scene)
 
 
-@story("long", "Active 1 x cpu 3 (cpu 3 free)", id="nobody long takes it before")
-async def and_it_does(scene: TenantReservationScene) -> None:
-    await room_comes_free_in_time(scene)
+@story("long", "Active 1 x cpu 3 (cpu 3 free)", id="no long pod takes it before")
+async def it_is_free_when_it_begins(scene: TenantReservationScene) -> None:
+    await capacity_becomes_free_in_time(scene)
     scene.bench.delete("short")
     await scene.bench.settle(2.0)
     await comes(scene, "more", "2", 3600)
-    await its_time_comes(scene)
+    await it_begins(scene)
 
 
 @story("endless", "Pending capacity for 1 of 3 by then", id="not all of it will be free")
@@ -210,10 +208,10 @@ async def not_all_of_it_will_be_free(scene: TenantReservationScene) -> None:
     id="another scheduler takes over with an amount",
 )
 async def another_takes_over_with_an_amount(scene: TenantReservationScene) -> None:
-    await long_work_leaves_an_amount(scene)
+    await long_pods_leave_an_amount(scene)
     scene.take_over()
     await comes(scene, "long", "1", 3600)
-    await its_time_comes(scene)
+    await it_begins(scene)
 
 
 # --- other times ---
@@ -232,7 +230,7 @@ async def it_begins_sooner(scene: TenantReservationScene) -> None:
 
 @story("", "Active 2 x cpu 3 (cpu 6 free)", id="it lasts longer")
 async def it_lasts_longer(scene: TenantReservationScene) -> None:
-    """What is kept stays where it is: nobody else gets in between."""
+    """The reserved capacity stays where it is, and no other pod takes it meanwhile."""
     scene.reserve(count=2, resources={"cpu": "3"})
     await told(scene)
     scene.reserve(count=2, resources={"cpu": "3"}, until=at(2000.0))
@@ -244,13 +242,13 @@ async def it_lasts_longer(scene: TenantReservationScene) -> None:
 @story(
     "long short",
     "Active 0 x cpu 3 reserved capacity for 0 of 1; the rest follows as it becomes free",
-    id="what should have ended has not",
+    id="a pod overruns its duration",
 )
-async def what_should_have_ended_has_not(scene: TenantReservationScene) -> None:
-    """And another scheduler knows no better."""
-    await room_comes_free_in_time(scene)
+async def pod_overruns_its_duration(scene: TenantReservationScene) -> None:
+    """Another scheduler estimates the same."""
+    await capacity_becomes_free_in_time(scene)
     scene.take_over()
-    await its_time_comes(scene)
+    await it_begins(scene)
 
 
 @story("short", "Pending", id="it begins later")
@@ -265,8 +263,8 @@ async def it_begins_later(scene: TenantReservationScene) -> None:
 # --- nodes that are lost ---
 
 
-@story("", "Active 2 x cpu 2 (cpu 4 free)", id="a node goes with places on it")
-async def a_node_goes(scene: TenantReservationScene) -> None:
+@story("", "Active 2 x cpu 2 (cpu 4 free)", id="a node with places is deleted")
+async def node_is_deleted(scene: TenantReservationScene) -> None:
     scene.reserve(count=2, resources={"cpu": "2"})
     await told(scene)
     places = scene.shelf.objects["r"]["status"]["places"]
@@ -275,8 +273,8 @@ async def a_node_goes(scene: TenantReservationScene) -> None:
 
 
 @story("mine", "Active 2 x cpu 2 (cpu 3 free)", id="a node is cordoned that the tenant uses")
-async def a_node_is_cordoned_with_the_tenant_on_it(scene: TenantReservationScene) -> None:
-    """What it uses there is its own still; what it does not is looked for elsewhere."""
+async def node_in_use_is_cordoned(scene: TenantReservationScene) -> None:
+    """Places in use stay; the scheduler searches for others elsewhere."""
     scene.bench.drop_node("n")
     scene.reserve(count=2, resources={"cpu": "2"})
     await comes(scene, "mine", "1", None, tenant="t")
@@ -299,10 +297,10 @@ def test_stories(story: Story, placed: str, said: str) -> None:
     assert asyncio.run(run()).outcome() == (placed, [said] if said else [])
 
 
-def test_who_is_kept_out_is_told() -> None:
+def test_a_rejected_pod_names_the_reservation() -> None:
     async def run() -> list[Any]:
         scene = TenantReservationScene()
-        await long_work_keeps_away(scene)
+        await long_pod_stays_away(scene)
         scene.pod("mine", "9", tenant="t")
         await scene.bench.settle()
         rows = (scene.bench.scheduler.explain("ns", name) or {} for name in ("long", "mine"))
@@ -313,10 +311,10 @@ def test_who_is_kept_out_is_told() -> None:
     assert asyncio.run(run()) == [("long", text), [kept], None]
 
 
-def test_lost_places_are_told() -> None:
+def test_lost_places_are_reported() -> None:
     async def run() -> list[tuple[str, str]]:
         scene = TenantReservationScene()
-        await a_node_is_cordoned_with_the_tenant_on_it(scene)
+        await node_in_use_is_cordoned(scene)
         return scene.bench.events("ReservationIncomplete")
 
     text = (
@@ -325,7 +323,7 @@ def test_lost_places_are_told() -> None:
     assert asyncio.run(run()) == [("r", text)]
 
 
-def test_one_that_lasts_longer_goes_on() -> None:
+def test_a_reservation_that_lasts_longer_stays_active() -> None:
     async def run() -> list[str]:
         scene = TenantReservationScene()
         await it_lasts_longer(scene)

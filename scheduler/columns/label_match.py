@@ -51,6 +51,8 @@ class LabelIndex:
 
 def matching_rows(table: NodeTable, requirement: LabelRequirement) -> Bools:
     """The rows whose labels meet one requirement; the result may include unused rows."""
+    if requirement.operator == "In" and len(requirement.values) == 1:
+        return table.labelled(requirement.key, requirement.values[0])
     codes, values = table.codes(requirement.key), table.values(requirement.key)
     match requirement.operator:
         case "Exists":

@@ -92,8 +92,8 @@ def put_slices(cache: Cache, *objects: Json) -> None:
 
 @pytest.mark.parametrize("node_first", [True, False], ids=["node first", "node last"])
 def test_a_node_has_the_best_of_every_source(node_first: bool) -> None:
-    told = list[str]()
-    cache = Cache(nodes_changed=told.extend)
+    changed_nodes = list[str]()
+    cache = Cache(nodes_changed=changed_nodes.extend)
     node = Node.read(a_node())
     if node_first:
         cache.put_node(node)
@@ -102,7 +102,7 @@ def test_a_node_has_the_best_of_every_source(node_first: bool) -> None:
     if not node_first:
         cache.put_node(node)
     found = cache.snapshot.table.nodes["n"]
-    assert (found.topology, found.vram, told) == (
+    assert (found.topology, found.vram, changed_nodes) == (
         WHOLE,
         81559 * MIB,
         ["n", "n"] if node_first else [],
@@ -216,14 +216,14 @@ def test_vram_by_the_model() -> None:
 
 
 def test_vram_of_models_in_policies() -> None:
-    told = list[str]()
-    cache = Cache(nodes_changed=told.extend)
+    changed_nodes = list[str]()
+    cache = Cache(nodes_changed=changed_nodes.extend)
     obj = a_node(**{vocabulary.GFD_PRODUCT_LABEL: H100})
     cache.put_node(Node.read(obj))
     cache.know_models(lambda model: 80 * GIB if model == H100 else 0)
     found = cache.snapshot.table.nodes["n"]
     assert found.topology is not None
-    assert ([gpu.vram for gpu in found.topology.gpus], found.vram, told) == (
+    assert ([gpu.vram for gpu in found.topology.gpus], found.vram, changed_nodes) == (
         [80 * GIB, 80 * GIB],
         80 * GIB,
         ["n"],
@@ -285,9 +285,9 @@ def test_origins_and_contradictions() -> None:
 
 
 def test_unchanged_facts_are_not_announced() -> None:
-    cache, told = Cache(), list[tuple[str, ...]]()
+    cache, changed_nodes = Cache(), list[tuple[str, ...]]()
     hosts = HostInventory(
-        cache.snapshot.devices.store, changed=lambda nodes: told.append(tuple(nodes))
+        cache.snapshot.devices.store, changed=lambda nodes: changed_nodes.append(tuple(nodes))
     )
     for version in ("1", "2"):
         obj = a_slice("gpu.nvidia.com", *PAIR)
@@ -295,4 +295,4 @@ def test_unchanged_facts_are_not_announced() -> None:
         put_slices(cache, obj)
         hosts.put_topology(read_topology(TOPOLOGY))
     put_slices(cache, a_slice("storage.example.com", a_device("disk")))
-    assert told == [("n",), ("n",)]
+    assert changed_nodes == [("n",), ("n",)]

@@ -62,7 +62,7 @@ MIB, GIB = 2**20, 2**30
                     Gpu(1, None, device="gpu.nvidia.com/n/gpu-0"),
                 ),
             ),
-            id="an index that is told; parts of GPUs are none",
+            id="an index of the driver; parts of GPUs are no GPUs",
         ),
         pytest.param(
             [

@@ -1,4 +1,4 @@
-"""Raw JSON into values: what is kept, what is refused, what is not honoured."""
+"""Pods, nodes and units read from raw JSON; unsupported requests."""
 
 from typing import Any
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.model import pod_affinity as wishes
+from scheduler.model import pod_affinity
 from scheduler.model.fields import pairs
 from scheduler.model.label_selector import LabelRequirement
 from scheduler.model.pod_affinity import (
@@ -30,7 +30,7 @@ IS_X = LabelRequirement("app", "In", ("x",))
 
 
 def read(labels: dict[str, str] | None = None, **spec: Any) -> InterPodConstraints:
-    return wishes.read("ns", pairs(labels or {"app": "x", "version": "1"}), spec)
+    return pod_affinity.read("ns", pairs(labels or {"app": "x", "version": "1"}), spec)
 
 
 WISHES = [

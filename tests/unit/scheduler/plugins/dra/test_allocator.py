@@ -221,7 +221,7 @@ SLICED = [
             "",
             [spec_of(exactly())],
             f"{CANNOT}: devices that claims share by capacity are not supported by this scheduler",
-            id="what is not modelled is told",
+            id="unsupported devices are named",
         ),
         pytest.param(
             devices(1),
@@ -237,8 +237,8 @@ SLICED = [
     ],
 )
 def test_allocations(rows: list[Json], taken: str, specs: list[ClaimSpec], want: str) -> None:
-    world = a_source((f"gpu-{n}" for n in taken), {"mem": 70})
-    assert shown(allocate(specs, node_devices(rows), world)) == want
+    source = a_source((f"gpu-{n}" for n in taken), {"mem": 70})
+    assert shown(allocate(specs, node_devices(rows), source)) == want
 
 
 @pytest.mark.parametrize(

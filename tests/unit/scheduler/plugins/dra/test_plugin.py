@@ -1,4 +1,4 @@
-"""Claims in plans: who gets which devices on which node, and what is taken back."""
+"""Claims in plans: who gets which devices on which node, and what is taken requeued."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def a_snapshot(*objects: Json, cpu: str = "8") -> Snapshot:
 
 
 def outcome(snapshot: Snapshot, *pods: Pod) -> str:
-    """`pod=node:devices` of the plan, or its message; the books are as before afterwards."""
+    """`pod=node:devices` of the plan, or its message; the state is as before afterwards."""
     before = snapshot.state()
     found = plan(units(pods)[0], snapshot)
     assert snapshot.state() == before
@@ -288,7 +288,7 @@ def a_host(*, numa: tuple[int, ...], cpu: str = "8") -> Snapshot:
             id="no NUMA node has two GPUs",
         ),
         pytest.param((0, 1), "best-effort", "0: p=a:01", id="best effort takes other devices"),
-        pytest.param((1, 1), "none", "0: p=a:01", id="no wish at all"),
+        pytest.param((1, 1), "none", "0: p=a:01", id="no NUMA policy"),
     ],
 )
 def test_numa_alignment_of_devices(numa: tuple[int, ...], policy: str, want: str) -> None:
@@ -313,16 +313,16 @@ def test_devices_near_the_pod_are_preferred() -> None:
 
 def test_unready_pods_wait_until_their_claims_exist() -> None:
     snapshot = a_snapshot()
-    back: list[str] = []
-    facts = snapshot.devices.store
-    aside = UnreadyPods(facts, lambda pod: back.append(pod.key.name))
+    requeued: list[str] = []
+    store = snapshot.devices.store
+    unready = UnreadyPods(store, lambda pod: requeued.append(pod.key.name))
     kept = [
-        aside.hold_unready(a_pod("plain")),
-        aside.hold_unready(a_pod_with_claims("named", "nobody-made-it")),
-        aside.hold_unready(a_pod_with_template("early", made=None)),
-        aside.hold_unready(a_pod_with_template("p")),
+        unready.hold_unready(a_pod("plain")),
+        unready.hold_unready(a_pod_with_claims("named", "missing")),
+        unready.hold_unready(a_pod_with_template("early", made=None)),
+        unready.hold_unready(a_pod_with_template("p")),
     ]
-    facts.put_claim(ResourceClaim.read(claim_json("other-gpu")))
-    facts.put_claim(ResourceClaim.read(claim_json("p-gpu")))
-    aside.drop("uid-early")
-    assert (kept, back, len(aside)) == ([False, False, True, True], ["p"], 0)
+    store.put_claim(ResourceClaim.read(claim_json("other-gpu")))
+    store.put_claim(ResourceClaim.read(claim_json("p-gpu")))
+    unready.drop("uid-early")
+    assert (kept, requeued, len(unready)) == ([False, False, True, True], ["p"], 0)

@@ -252,7 +252,7 @@ def test_writes_are_in_the_store_at_once() -> None:
         pytest.param([errors.Retry("busy")] * 3, [], id="a server that is busy"),
         pytest.param([errors.Conflict("no")], [], id="a write of another client"),
         pytest.param([errors.Retry("busy")] * 100, ["busy"], id="a server that stays busy"),
-        pytest.param([errors.Refused("never")], ["never"], id="a server that refuses"),
+        pytest.param([errors.Refused("never")], ["never"], id="a server that rejects the write"),
     ],
 )
 def test_faults(faults: list[errors.KubeError | None], want: list[str]) -> None:

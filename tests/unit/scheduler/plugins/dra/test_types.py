@@ -1,4 +1,4 @@
-"""Slices, pools and claims as facts, from the objects of the API."""
+"""Slices, pools and claims as store, from the objects of the API."""
 
 from typing import Any
 
@@ -25,10 +25,10 @@ Json = dict[str, Any]
 
 
 def store_of(*slices: Json) -> DeviceStore:
-    facts = DeviceStore()
+    store = DeviceStore()
     for one in slices:
-        facts.put_slice(ResourceSlice.read(one))
-    return facts
+        store.put_slice(ResourceSlice.read(one))
+    return store
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_pools(slices: list[Json], want: list[tuple[str, bool, list[str]]]) -> N
 
 
 def test_a_dropped_slice_drops_its_pool() -> None:
-    facts = store_of(slice_json("a", devices(1)))
-    gone = facts.drop_slice(ResourceSlice.read(slice_json("a", devices(1))))
-    assert (gone, facts.visible("a"), facts.pools, facts.pools_by_node) == (True, [], {}, {})
+    store = store_of(slice_json("a", devices(1)))
+    gone = store.drop_slice(ResourceSlice.read(slice_json("a", devices(1))))
+    assert (gone, store.visible("a"), store.pools, store.pools_by_node) == (True, [], {}, {})
 
 
 @pytest.mark.parametrize(
@@ -133,17 +133,17 @@ def test_the_nodes_of_an_allocation(nodes: tuple[NodeReach, ...], want: list[Jso
 
 
 def test_claims_allocate_and_release_devices() -> None:
-    facts = store_of(slice_json("a", devices(2)))
+    store = store_of(slice_json("a", devices(2)))
     free, first = DeviceId(DRIVER, "a", "gpu-1"), DeviceId(DRIVER, "a", "gpu-0")
-    told: list[object] = []
-    facts.on_usage.append(told.append)
-    facts.put_claim(ResourceClaim.read(claim_json("c", status=allocated("gpu-0"))))
-    held = set(facts.allocated_by)
-    stale = facts.put_claim(ResourceClaim.read(claim_json("c", version="0")))
-    facts.put_claim(ResourceClaim.read(claim_json("c", version="2", status=allocated("gpu-1"))))
-    moved = set(facts.allocated_by)
-    facts.drop_claim(ResourceClaim.read(claim_json("c", version="3")))
-    assert (held, stale, moved, facts.allocated_by, told) == (
+    notified: list[object] = []
+    store.on_usage.append(notified.append)
+    store.put_claim(ResourceClaim.read(claim_json("c", status=allocated("gpu-0"))))
+    held = set(store.allocated_by)
+    stale = store.put_claim(ResourceClaim.read(claim_json("c", version="0")))
+    store.put_claim(ResourceClaim.read(claim_json("c", version="2", status=allocated("gpu-1"))))
+    moved = set(store.allocated_by)
+    store.drop_claim(ResourceClaim.read(claim_json("c", version="3")))
+    assert (held, stale, moved, store.allocated_by, notified) == (
         {first},
         False,
         {free},
@@ -153,21 +153,21 @@ def test_claims_allocate_and_release_devices() -> None:
 
 
 def test_equal_specs_have_one_number() -> None:
-    facts = DeviceStore()
+    store = DeviceStore()
     for name, count in (("a", 1), ("b", 1), ("c", 2)):
-        facts.put_claim(ResourceClaim.read(claim_json(name, exactly(count=count))))
-    one, same, other = (facts.spec_numbers["ns", name] for name in "abc")
+        store.put_claim(ResourceClaim.read(claim_json(name, exactly(count=count))))
+    one, same, other = (store.spec_numbers["ns", name] for name in "abc")
     assert one == same != other
 
 
 def test_a_rule_taints_the_devices_that_it_selects() -> None:
-    facts = store_of(slice_json("a", devices(2)))
+    store = store_of(slice_json("a", devices(2)))
     taint = {"key": "sick", "effect": "NoSchedule"}
     selector = {"driver": DRIVER, "device": "gpu-1"}
     rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": taint}}
-    facts.put_rule(DeviceTaintRule.read(rule))
-    (pool,) = facts.visible("a")
-    found = [[mark.key for mark in facts.taints(device)] for device in pool.slices[0].devices]
+    store.put_rule(DeviceTaintRule.read(rule))
+    (pool,) = store.visible("a")
+    found = [[mark.key for mark in store.taints(device)] for device in pool.slices[0].devices]
     assert found == [[], ["sick"]]
 
 

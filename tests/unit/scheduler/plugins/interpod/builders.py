@@ -67,8 +67,8 @@ def nodes() -> list[Node]:
     ]
 
 
-def a_snapshot(*there: tuple[Pod, str]) -> Snapshot:
-    snapshot = Snapshot.of(nodes(), there)
+def a_snapshot(*placed: tuple[Pod, str]) -> Snapshot:
+    snapshot = Snapshot.of(nodes(), placed)
     snapshot.interpod.put_namespace("ns", (("team", "red"),))
     snapshot.interpod.put_namespace("other", (("team", "blue"),))
     return snapshot
@@ -79,8 +79,8 @@ def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
     table = snapshot.table
     return {
         table.names[row]: reason
-        for reason, refused in snapshot.interpod.filter(pod, table.alive)
-        for row in np.flatnonzero(refused)
+        for reason, rejected in snapshot.interpod.filter(pod, table.alive)
+        for row in np.flatnonzero(rejected)
     }
 
 

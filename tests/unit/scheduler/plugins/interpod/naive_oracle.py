@@ -20,7 +20,7 @@ TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
 KEPT_OUT = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-class World:
+class OracleCluster:
     """Nodes, pods on nodes, and namespaces with labels, as JSON."""
 
     def __init__(
@@ -35,7 +35,7 @@ class World:
     # --- who may go where ---
 
     def reasons(self, pod: Json) -> dict[str, str]:
-        """node -> why it refuses the pod, or "" """
+        """node -> why it rejects the pod, or "" """
         return {name_of(node): self._reason(pod, node) for node in self.nodes}
 
     def _reason(self, pod: Json, node: Json) -> str:

@@ -1,4 +1,4 @@
-"""Situations of pods among pods: who is refused where, and in which words."""
+"""Filters of inter-pod affinity and topology spread, with their reasons."""
 
 import pytest
 
@@ -194,7 +194,7 @@ SPREAD = [
         ON_A,
         a_labelled_pod(topologySpreadConstraints=[spread(ZONE)]),
         {"a1": SKEWED, "a2": SKEWED, "bare": UNLABELLED},
-        id="the fuller zone is refused",
+        id="the fuller zone is rejected",
     ),
     pytest.param(
         ON_A,

@@ -13,7 +13,12 @@ from scheduler.model.node import Node
 from scheduler.model.pod import Pod
 from tests.unit.scheduler.builders import pod_json
 from tests.unit.scheduler.plugins.interpod import naive_oracle as naive
-from tests.unit.scheduler.plugins.interpod.naive_oracle import HOST, PREFERRED, REQUIRED, World
+from tests.unit.scheduler.plugins.interpod.naive_oracle import (
+    HOST,
+    PREFERRED,
+    REQUIRED,
+    OracleCluster,
+)
 
 Json = dict[str, Any]
 
@@ -104,7 +109,7 @@ TIERS = st.sampled_from([None, "t", "u"])
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def clusters(draw: st.DrawFn) -> OracleCluster:
     nodes = []
     for i in range(draw(st.integers(1, 5))):
         labels = {
@@ -127,28 +132,28 @@ def worlds(draw: st.DrawFn) -> World:
     there = [
         draw(pods(f"p{i}", draw(st.sampled_from(names)))) for i in range(draw(st.integers(0, 6)))
     ]
-    return World(nodes, there, NAMESPACES)
+    return OracleCluster(nodes, there, NAMESPACES)
 
 
 PROBES = st.lists(pods("probe", None), min_size=1, max_size=3)
 
 
-def placed(world: World) -> list[tuple[Pod, str]]:
-    return [(Pod.read(pod), name) for name, there in world.on.items() for pod in there]
+def placed(cluster: OracleCluster) -> list[tuple[Pod, str]]:
+    return [(Pod.read(pod), name) for name, there in cluster.on.items() for pod in there]
 
 
-def a_snapshot(world: World) -> Snapshot:
+def a_snapshot(cluster: OracleCluster) -> Snapshot:
     snapshot = Snapshot()
-    for name, words in world.namespaces.items():
+    for name, words in cluster.namespaces.items():
         snapshot.interpod.put_namespace(name, pairs(words))
-    for node in world.nodes:
+    for node in cluster.nodes:
         snapshot.put_node(Node.read(node))
     return snapshot
 
 
-def with_pods(world: World) -> Snapshot:
-    snapshot = a_snapshot(world)
-    for pod, node in placed(world):
+def with_pods(cluster: OracleCluster) -> Snapshot:
+    snapshot = a_snapshot(cluster)
+    for pod, node in placed(cluster):
         snapshot.charge(pod, node)
     return snapshot
 
@@ -156,8 +161,8 @@ def with_pods(world: World) -> Snapshot:
 def reasons(snapshot: Snapshot, pod: Pod) -> dict[str, str]:
     table = snapshot.table
     found = dict.fromkeys(table.rows, "")
-    for reason, refused in snapshot.interpod.filter(pod, table.alive):
-        for row in np.flatnonzero(refused):
+    for reason, rejected in snapshot.interpod.filter(pod, table.alive):
+        for row in np.flatnonzero(rejected):
             assert not found[table.names[row]]
             found[table.names[row]] = reason
     return found
@@ -174,62 +179,64 @@ def scores(snapshot: Snapshot, pod: Pod, names: list[str]) -> list[dict[str, int
 
 
 @SOME
-@given(worlds(), PROBES)
-def test_filters_agree_with_the_naive_oracle(world: World, probes: list[Json]) -> None:
-    snapshot = with_pods(world)
+@given(clusters(), PROBES)
+def test_filters_agree_with_the_naive_oracle(cluster: OracleCluster, probes: list[Json]) -> None:
+    snapshot = with_pods(cluster)
     for probe in probes:
         pod = Pod.read(probe)
         found = reasons(snapshot, pod)
-        assert found == world.reasons(probe)
+        assert found == cluster.reasons(probe)
         assert snapshot.interpod.depends_on_pods(pod) or not any(found.values())
 
 
 @SOME
-@given(worlds(), PROBES, st.data())
+@given(clusters(), PROBES, st.data())
 def test_scores_agree_with_the_naive_oracle(
-    world: World, probes: list[Json], data: st.DataObject
+    cluster: OracleCluster, probes: list[Json], data: st.DataObject
 ) -> None:
-    snapshot = with_pods(world)
-    names = data.draw(st.lists(st.sampled_from(sorted(world.on)), min_size=1, unique=True))
+    snapshot = with_pods(cluster)
+    names = data.draw(st.lists(st.sampled_from(sorted(cluster.on)), min_size=1, unique=True))
     for probe in probes:
         soft = any(row["whenUnsatisfiable"] == "ScheduleAnyway" for row in naive.constraints(probe))
-        spread = world.spread_scores(probe, names) if soft else dict.fromkeys(names, 0)
-        want = [spread, world.affinity_scores(probe, names)]
+        spread = cluster.spread_scores(probe, names) if soft else dict.fromkeys(names, 0)
+        want = [spread, cluster.affinity_scores(probe, names)]
         assert scores(snapshot, Pod.read(probe), names) == want
 
 
 @SOME
-@given(worlds(), PROBES)
-def test_uncharge_is_the_exact_opposite_of_charge(world: World, probes: list[Json]) -> None:
-    snapshot = with_pods(world)
+@given(clusters(), PROBES)
+def test_uncharge_is_the_exact_opposite_of_charge(
+    cluster: OracleCluster, probes: list[Json]
+) -> None:
+    snapshot = with_pods(cluster)
     pods_to_place = [Pod.read(probe) for probe in probes]
     before = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.interpod.state(0)
     for turn, pod in enumerate(pods_to_place):
-        snapshot.interpod.charge(pod, turn % len(world.nodes), NO_ASSIGNMENT)
+        snapshot.interpod.charge(pod, turn % len(cluster.nodes), NO_ASSIGNMENT)
         [reasons(snapshot, one) for one in pods_to_place]
     for turn, pod in enumerate(pods_to_place):
-        snapshot.interpod.uncharge(pod, turn % len(world.nodes), NO_ASSIGNMENT)
+        snapshot.interpod.uncharge(pod, turn % len(cluster.nodes), NO_ASSIGNMENT)
     after = [reasons(snapshot, pod) for pod in pods_to_place], snapshot.interpod.state(0)
     assert after == before
 
 
 @SOME
-@given(worlds(), PROBES, st.data())
+@given(clusters(), PROBES, st.data())
 def test_counts_do_not_depend_on_when_a_selector_is_known(
-    world: World, probes: list[Json], data: st.DataObject
+    cluster: OracleCluster, probes: list[Json], data: st.DataObject
 ) -> None:
     """After any events: pods, nodes, and the labels of namespaces."""
     wanted = [Pod.read(probe) for probe in probes]
-    gone = data.draw(st.sampled_from([None, *sorted(world.on)]))
-    left = [(pod, node) for pod, node in placed(world) if node != gone]
+    gone = data.draw(st.sampled_from([None, *sorted(cluster.on)]))
+    left = [(pod, node) for pod, node in placed(cluster) if node != gone]
     away = data.draw(st.sets(st.integers(0, max(0, len(left) - 1))))
     staying = [one for turn, one in enumerate(left) if turn not in away]
-    early = with_events(world, wanted)
+    early = with_events(cluster, wanted)
     if gone is not None:
         early.drop_node(gone)
     for pod, node in (one for turn, one in enumerate(left) if turn in away):
         early.release(pod, node)
-    late = a_snapshot(world)
+    late = a_snapshot(cluster)
     if gone is not None:
         late.drop_node(gone)
     for pod, node in staying:
@@ -237,16 +244,16 @@ def test_counts_do_not_depend_on_when_a_selector_is_known(
     assert [reasons(early, one) for one in wanted] == [reasons(late, one) for one in wanted]
 
 
-def with_events(world: World, wanted: list[Pod]) -> Snapshot:
+def with_events(cluster: OracleCluster, wanted: list[Pod]) -> Snapshot:
     """Asked about the pods all the while, with namespaces that are labelled anew at the end."""
-    snapshot = a_snapshot(world)
+    snapshot = a_snapshot(cluster)
     for name in ("ns", "bare"):
         snapshot.interpod.put_namespace(name, (("team", "green"),))
-    for pod, node in placed(world):
+    for pod, node in placed(cluster):
         snapshot.charge(pod, node)
         for one in wanted:
             reasons(snapshot, one)
             snapshot.interpod.signature(one)
-    for name, words in world.namespaces.items():
+    for name, words in cluster.namespaces.items():
         snapshot.interpod.put_namespace(name, pairs(words))
     return snapshot

@@ -152,8 +152,8 @@ def test_pods_without_a_workload_are_not_spread(pod: Pod) -> None:
 
 def test_a_dropped_service_spreads_no_pods() -> None:
     snapshot = a_snapshot((a_labelled_pod("e"), "a1"))
-    peers = with_workload(snapshot, "Service")
+    interpod = with_workload(snapshot, "Service")
     before = scores_of(snapshot, a_labelled_pod("p"))
-    peers.defaults.put(a_workload("Service", "headless"))
-    peers.defaults.drop(a_workload("Service"))
+    interpod.defaults.put(a_workload("Service", "headless"))
+    interpod.defaults.drop(a_workload("Service"))
     assert (before is None, scores_of(snapshot, a_labelled_pod("p"))) == (False, None)

@@ -1,5 +1,5 @@
 """
-Claims, volumes and classes in a few words, and what is said of a pod in a world of them.
+PVCs, volumes and classes as raw JSON, and the filter result of a pod.
 
 They go through the real decoding, as from the API server.
 """
@@ -166,15 +166,15 @@ def an_attachment(name: str, node: str, volume: str, attacher: str = DRIVER) -> 
 
 def put(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
     """What the watches would."""
-    books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
-    known = {feed.resource.kind: feed for feed in feeds(books.store)}
+    plugin = volumes.volumes if isinstance(volumes, Snapshot) else volumes
+    known = {feed.resource.kind: feed for feed in feeds(plugin.store)}
     for obj in objects:
         known[obj["kind"]].put(known[obj["kind"]].read(obj))
 
 
 def drop(volumes: VolumePlugin | Snapshot, *objects: Json) -> None:
-    books = volumes.volumes if isinstance(volumes, Snapshot) else volumes
-    known = {feed.resource.kind: feed for feed in feeds(books.store)}
+    plugin = volumes.volumes if isinstance(volumes, Snapshot) else volumes
+    known = {feed.resource.kind: feed for feed in feeds(plugin.store)}
     for obj in objects:
         known[obj["kind"]].drop(known[obj["kind"]].read(obj))
 
@@ -206,11 +206,11 @@ def hosts(**zones: str) -> list[Node]:
 
 def filter_result(snapshot: Snapshot, **pod: Any) -> str | tuple[set[str], dict[str, int]]:
     """The sentence that closes all nodes, or the open nodes and the reasons of the others."""
-    wish = a_pod(**pod)
-    found = filters.explain(snapshot, wish, Memo())
+    built = a_pod(**pod)
+    found = filters.explain(snapshot, built, Memo())
     if found.message:
         return found.message
-    rows = filters.feasible(snapshot, wish, Memo())
+    rows = filters.feasible(snapshot, built, Memo())
     names = {snapshot.table.names[row] for row in np.flatnonzero(rows)}
     return names, dict(found.reasons)
 

@@ -1,4 +1,4 @@
-"""Volumes inside a plan: what one member is promised the next one cannot have, and all undone."""
+"""Volumes inside a plan: assumed volumes are not given twice, and a trial leaves no state."""
 
 import random
 
@@ -45,7 +45,7 @@ def nodes_of(found: object) -> dict[str, str]:
 
 
 def planned(snapshot: Snapshot, pods: list[Pod]) -> Placed | NoFit:
-    """Plan, and see that the books are as they were before."""
+    """Plan, and check that the state is as before."""
     before = snapshot.state()
     (unit,) = units(pods)
     found = planner.plan(unit, snapshot)
@@ -118,7 +118,7 @@ def test_affects_equal_pods(pod: Pod, affects_equal_pods: bool, shares_node: boo
     assert snapshot.volumes.shares_node(pod) is shares_node
 
 
-# --- promises ---
+# --- assumed volumes ---
 
 
 def test_a_placed_pod_has_an_assumed_volume_until_it_is_uncharged() -> None:
@@ -221,7 +221,7 @@ def steps(draw: st.DrawFn) -> list[Pod]:
 
 
 def answers(snapshot: Snapshot) -> list[object]:
-    """Everything that the books say to the pods that may come."""
+    """All results for pods that may come."""
     return [
         [
             (reason, rows.tolist())

@@ -20,11 +20,11 @@ Json = dict[str, Any]
 
 
 class Claims:
-    """Claims by name; those in `refused` cannot be written."""
+    """Claims by name; the API server rejects a write to `rejected`."""
 
-    def __init__(self, *names: str, refused: str = "") -> None:
+    def __init__(self, *names: str, rejected: str = "") -> None:
         self.objects = {name: a_claim(name, class_name=MADE) for name in names}
-        self._refused = refused
+        self._rejected = rejected
 
     async def get(
         self,
@@ -45,7 +45,7 @@ class Claims:
         namespace: str | None = None,
         **options: Any,
     ) -> Json:
-        if name == self._refused:
+        if name == self._rejected:
             raise errors.Refused("forbidden")
         about = self.objects[name]["metadata"]
         about["annotations"].update(body["metadata"]["annotations"])
@@ -100,7 +100,7 @@ def test_a_pod_is_bound_when_its_volume_is_and_does_not_block_others() -> None:
 
 def test_no_member_is_bound_when_one_gets_no_volume() -> None:
     async def story() -> tuple[dict[str, str], int, int]:
-        bench = a_bench(Claims("c0", "c1", refused="c1"))
+        bench = a_bench(Claims("c0", "c1", rejected="c1"))
         for number in range(2):
             bench.pod(f"g-{number}", gang=("g", 2), volumes=mounting(f"c{number}"))
         await bench.scheduler.drain()

@@ -135,7 +135,7 @@ IN_ZONE = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"
             [a_volume(affinity=[{"matchFields": [
                 {"key": "metadata.name", "operator": "In", "values": ["a"]}]}])],
             (set(), {rules.AFFINITY_MISMATCH: 2}),
-            id="a volume is not asked about names of nodes",
+            id="a volume's affinity does not see names of nodes",
         ),
         pytest.param(
             [a_volume(labels={ZONE: "z2"})],
@@ -160,7 +160,7 @@ IN_ZONE = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["z1"
         pytest.param(
             [a_volume(affinity=IN_ZONE, labels={ZONE: "z2"})],
             (set(), {rules.AFFINITY_MISMATCH: 1, rules.NO_ZONE: 1}),
-            id="affinity is asked before zones",
+            id="affinity comes before zones",
         ),
     ],
 )  # fmt: skip
@@ -363,7 +363,7 @@ def test_a_pvc_that_is_mounted_twice_is_bound_once() -> None:
 
 
 def test_a_node_with_two_binding_problems_has_both_reasons() -> None:
-    """The filters count a node once for each book; the book itself gives both reasons."""
+    """The filters count a node once per plugin; the plugin gives both reasons."""
     snapshot = a_snapshot(
         a_claim("held", volume="pv"), a_volume(affinity=IN_ZONE), a_claim(), a_volume("x", on="a")
     )

@@ -217,7 +217,7 @@ def test_pods_without_delayed_binding_do_not_wait() -> None:
 
 
 def test_each_pod_has_its_own_result() -> None:
-    """One gets its volume, the other's write is refused."""
+    """One gets its volume, the write of the other is rejected."""
     scene = Scene(a_claim(), a_volume("p1", on="a"), a_volume("p2", on="a", size="20Gi"))
     other = a_claim("other", size="15Gi")
     scene.put(other)

@@ -20,8 +20,8 @@ def page() -> str:
     parts = [text for words, call in _commands() for text in _command(words, call)]
     return markdown.page(
         "Command line",
-        "`kubenexus COMMAND --help` says the same. Exit codes: 0 done, 1 it could not be done or"
-        " something was found, 2 the command or its input is at fault; the message says which.",
+        "`kubenexus COMMAND --help` prints the same. Exit codes: 0 done, 1 the command failed"
+        " or found problems, 2 the options or the input are wrong; the message says which.",
         *parts,
     )
 

@@ -1,5 +1,5 @@
 """
-The command lines of the control plane, from where its files lie and which ports it was given.
+The command lines of the control plane, from its folder and its ports.
 
 Pure: paths and ports in, arguments out. Everything listens on 127.0.0.1.
 """
@@ -27,7 +27,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the files of one control plane lie."""
+    """The files of one control plane."""
 
     root: Path
 
@@ -87,7 +87,7 @@ def apiserver(at: Layout, ports: Ports) -> list[str]:
         f"--etcd-keyfile={at.key('etcd-client')}",
         f"--bind-address={HOST}",
         f"--secure-port={ports.apiserver}",
-        # A loopback address is refused as an endpoint of the `kubernetes` service.
+        # The API server rejects a loopback address as endpoint of the `kubernetes` service.
         f"--advertise-address={HOST}",
         "--endpoint-reconciler-type=none",
         f"--tls-cert-file={at.certificate('apiserver')}",
@@ -114,7 +114,7 @@ def controller_manager(at: Layout, ports: Ports, *, user: str) -> list[str]:
         f"--root-ca-file={at.certificate('ca')}",
         f"--service-cluster-ip-range={SERVICE_RANGE}",
         "--use-service-account-credentials=true",
-        # The default of 20 calls a second makes a new namespace or node wait for seconds.
+        # The default of 20 calls per second delays new namespaces and nodes by seconds.
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         "--leader-elect=false",

@@ -1,7 +1,7 @@
 """
-The keys, certificates and kubeconfigs of one control plane, made anew and written to its folder.
+The keys, certificates and kubeconfigs of one control plane, written to its folder.
 
-Two authorities: etcd has its own, so that no user of the API server is a user of etcd.
+There are two CAs: etcd has its own, so that no user of the API server is a user of etcd.
 """
 
 import os
@@ -38,7 +38,7 @@ def serving(ca: KeyPair, name: str, *, now: datetime) -> KeyPair:
 
 
 def make(at: Layout, *, server: str, now: datetime) -> KeyPair:
-    """Make and write everything; returns the authority of the API server."""
+    """Create and write everything; returns the CA of the API server."""
     ca = pki.authority("kubenexus-dev", now=now, valid_for=VALID_FOR)
     etcd_ca = pki.authority("kubenexus-dev-etcd", now=now, valid_for=VALID_FOR)
     etcd_client = pki.client(etcd_ca, user="kube-apiserver", now=now, valid_for=VALID_FOR)

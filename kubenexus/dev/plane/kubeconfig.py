@@ -1,4 +1,4 @@
-"""The file that tells a client where the API server is and who the client is."""
+"""Render a kubeconfig: the API server and the credentials of one user."""
 
 import base64
 import json

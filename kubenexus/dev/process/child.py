@@ -1,13 +1,13 @@
 """
-One child process: started, watched, stopped, with its output in a log file.
+One child process, with its output in a log file.
 
-    new --start--> running --stop / kill--> ended
+    new --start--> running --stop / kill--> exited
                       |                       ^
-                      +------- it ends -------+
+                      +------- it exits ------+
 
-Every child is tethered (see `tether`): it does not outlive this process. The kernel ties that to
-the *thread* that forked, so one thread, which lives as long as this process, forks them all.
-Each child leads its own session, so that its helpers can be stopped with it.
+Every child ends with this process (see `die_with_parent`). The kernel ties that to the *thread*
+that forked, so one thread, which lives as long as this process, forks all children. Each child
+leads its own session, so that its own children stop with it.
 """
 
 import contextlib

@@ -1,10 +1,10 @@
 """
-Runs a program that dies with its parent: `python tether.py PARENT_PID PROGRAM [ARGUMENT…]`.
+Run a program that dies with its parent: `die_with_parent.py PARENT_PID PROGRAM [ARGUMENT…]`.
 
-The kernel kills this process when the thread that forked it ends for any reason;
-the request survives the exec of the program. An exec wrapper rather than a `preexec_fn`, which is
-not safe in a parent that has threads. Started by path with `-I -S`, so it imports the standard
-library alone. Linux only: elsewhere the program runs untethered.
+The kernel kills this process when the thread that forked it ends for any reason; the request
+survives the exec of the program. It is an exec wrapper, because `preexec_fn` is not safe in a
+parent with threads. It is started by path with `-I -S`, so it imports the standard library only.
+Linux only: elsewhere the program may outlive its parent.
 """
 
 import ctypes

@@ -129,3 +129,17 @@ def test_what_is_refused_for_long_is_tried_ever_more_rarely() -> None:
         return len(scene.told("ProvisioningFailed"))
 
     assert play(run) == 6  # at once, and after 2, 4, 8, 16 and 32 seconds
+
+
+def test_a_bug_while_writing_a_request_ends_the_scheduler() -> None:
+    class Bug(Exception):
+        pass
+
+    async def run() -> None:
+        scene = Scene()
+        scene.shelf.faults.append(Bug())
+        scene.gang()
+        await scene.passes(20)
+
+    with pytest.raises(Bug):
+        play(run)

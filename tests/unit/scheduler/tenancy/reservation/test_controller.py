@@ -310,3 +310,17 @@ def test_explain_lists_what_is_reserved_for_others() -> None:
         return [(row or {}).get("reserved", []) for row in rows]
 
     assert asyncio.run(run()) == [["cpu 2 on node n for pod group ns/a"], []]
+
+
+def test_a_bug_while_writing_a_status_ends_the_scheduler() -> None:
+    class Bug(Exception):
+        pass
+
+    async def run() -> None:
+        scene = Scene()
+        scene.shelf.status_faults.append(Bug())
+        await leader_waits(scene)
+        await scene.bench.settle()
+
+    with pytest.raises(Bug):
+        asyncio.run(run())

@@ -17,13 +17,13 @@ Story = Callable[[TenantReservationScene], Awaitable[None]]
 BEGINS = 500.0  # the scene begins at 100
 
 
-def lasting(seconds: int | None) -> dict[str, Any]:
+def with_duration(seconds: int | None) -> dict[str, Any]:
     if seconds is None:
         return {}
     return {"annotations": {"scheduling.kubenexus.io/expected-duration": f"{seconds}s"}}
 
 
-async def comes(
+async def pending(
     scene: TenantReservationScene,
     name: str,
     cpu: str,
@@ -31,24 +31,24 @@ async def comes(
     *,
     tenant: str = "other",
 ) -> None:
-    scene.pod(name, cpu, tenant=tenant, **lasting(seconds))
+    scene.pod(name, cpu, tenant=tenant, **with_duration(seconds))
     await scene.bench.settle()
 
 
-async def runs(
+async def running(
     scene: TenantReservationScene, name: str, cpu: str, node: str, seconds: int | None
 ) -> None:
     started = {"phase": "Running", "startTime": at(100.0)}
-    scene.pod(name, cpu, node=node, status=started, **lasting(seconds))
+    scene.pod(name, cpu, node=node, status=started, **with_duration(seconds))
     await scene.bench.settle()
 
 
-async def later(scene: TenantReservationScene, **spec: Any) -> None:
+async def reserve_later(scene: TenantReservationScene, **spec: Any) -> None:
     scene.reserve(**{"from": at(BEGINS), **spec})
     await scene.bench.settle()
 
 
-async def told(scene: TenantReservationScene) -> None:
+async def settle_status(scene: TenantReservationScene) -> None:
     await follow(scene.bench)
     await scene.bench.settle(6.0)
     await follow(scene.bench)
@@ -56,7 +56,7 @@ async def told(scene: TenantReservationScene) -> None:
 
 async def it_begins(scene: TenantReservationScene) -> None:
     await scene.bench.settle(BEGINS - scene.bench.now)
-    await told(scene)
+    await settle_status(scene)
 
 
 # --- whole nodes ---
@@ -67,32 +67,32 @@ story = Stories()
 
 @story("", "Pending", id="a long pod stays away")
 async def long_pod_stays_away(scene: TenantReservationScene) -> None:
-    await later(scene, nodes=["m", "n"])
-    await comes(scene, "long", "1", 3600)
-    await told(scene)
+    await reserve_later(scene, nodes=["m", "n"])
+    await pending(scene, "long", "1", 3600)
+    await settle_status(scene)
 
 
 @story("short", "Pending", id="a pod that ends before may use it")
 async def short_pod_uses_it(scene: TenantReservationScene) -> None:
-    await later(scene, nodes=["m", "n"])
-    await comes(scene, "short", "4", 300)
-    await told(scene)
+    await reserve_later(scene, nodes=["m", "n"])
+    await pending(scene, "short", "4", 300)
+    await settle_status(scene)
 
 
 @story("mine", "Pending", id="the tenant may use it")
 async def tenant_uses_it(scene: TenantReservationScene) -> None:
-    await later(scene, nodes=["m", "n"])
-    await comes(scene, "mine", "4", 3600, tenant="t")
-    await told(scene)
+    await reserve_later(scene, nodes=["m", "n"])
+    await pending(scene, "mine", "4", 3600, tenant="t")
+    await settle_status(scene)
 
 
 @story("first second", "Pending", id="a pod without a duration goes elsewhere")
 async def pod_without_a_duration_goes_elsewhere(scene: TenantReservationScene) -> None:
     """Each leaves one node free while the other has capacity."""
-    await later(scene, nodes=["m"])
-    await comes(scene, "first", "2", None)
-    await comes(scene, "second", "2", None)
-    await told(scene)
+    await reserve_later(scene, nodes=["m"])
+    await pending(scene, "first", "2", None)
+    await pending(scene, "second", "2", None)
+    await settle_status(scene)
 
 
 @story(
@@ -102,8 +102,8 @@ async def pod_without_a_duration_goes_elsewhere(scene: TenantReservationScene) -
 )
 async def pod_without_a_duration_fits_nowhere_else(scene: TenantReservationScene) -> None:
     await pod_without_a_duration_goes_elsewhere(scene)
-    await comes(scene, "third", "2", None)
-    await told(scene)
+    await pending(scene, "third", "2", None)
+    await settle_status(scene)
 
 
 @story(
@@ -112,11 +112,11 @@ async def pod_without_a_duration_fits_nowhere_else(scene: TenantReservationScene
     id="it waits for running pods",
 )
 async def reservation_waits_for_running_pods(scene: TenantReservationScene) -> None:
-    await runs(scene, "long", "1", "m", 3600)
-    await runs(scene, "short", "1", "m", 60)
-    await runs(scene, "endless", "1", "n", None)
-    await later(scene, nodes=["m", "n"])
-    await told(scene)
+    await running(scene, "long", "1", "m", 3600)
+    await running(scene, "short", "1", "m", 60)
+    await running(scene, "endless", "1", "n", None)
+    await reserve_later(scene, nodes=["m", "n"])
+    await settle_status(scene)
 
 
 @story(
@@ -139,9 +139,9 @@ async def it_begins_with_other_pods_on_its_nodes(scene: TenantReservationScene) 
 async def other_pods_end_one_by_one(scene: TenantReservationScene) -> None:
     await it_begins_with_other_pods_on_its_nodes(scene)
     scene.bench.delete("endless")
-    await comes(scene, "thief", "4", None)
-    await comes(scene, "mine", "4", None, tenant="t")
-    await told(scene)
+    await pending(scene, "thief", "4", None)
+    await pending(scene, "mine", "4", None, tenant="t")
+    await settle_status(scene)
 
 
 @story("long", "", id="it is deleted before")
@@ -153,11 +153,11 @@ async def it_is_deleted_before(scene: TenantReservationScene) -> None:
 
 @story("", "Pending", id="another scheduler takes over")
 async def another_takes_over_before(scene: TenantReservationScene) -> None:
-    await later(scene, nodes=["m", "n"])
-    await told(scene)
+    await reserve_later(scene, nodes=["m", "n"])
+    await settle_status(scene)
     scene.take_over()
-    await comes(scene, "long", "1", 3600)
-    await told(scene)
+    await pending(scene, "long", "1", 3600)
+    await settle_status(scene)
 
 
 # --- amounts ---
@@ -165,10 +165,10 @@ async def another_takes_over_before(scene: TenantReservationScene) -> None:
 
 @story("long-0 long-1", "Pending", id="long pods leave an amount")
 async def long_pods_leave_an_amount(scene: TenantReservationScene) -> None:
-    await later(scene, count=2, resources={"cpu": "2"})
+    await reserve_later(scene, count=2, resources={"cpu": "2"})
     for number in range(4):
-        await comes(scene, f"long-{number}", "2", 3600)
-    await told(scene)
+        await pending(scene, f"long-{number}", "2", 3600)
+    await settle_status(scene)
 
 
 @story("long-0 long-1", "Active 2 x cpu 2 (cpu 4 free)", id="the amount is free when it begins")
@@ -180,10 +180,10 @@ async def the_amount_is_free_when_it_begins(scene: TenantReservationScene) -> No
 @story("long short", "Pending", id="capacity becomes free in time")
 async def capacity_becomes_free_in_time(scene: TenantReservationScene) -> None:
     """The place is on the node of the short pod; the long pod goes to the other node."""
-    await runs(scene, "short", "4", "m", 300)
-    await later(scene, resources={"cpu": "3"}, nodes=["m"])
-    await comes(scene, "long", "4", 3600)
-    await told(scene)
+    await running(scene, "short", "4", "m", 300)
+    await reserve_later(scene, resources={"cpu": "3"}, nodes=["m"])
+    await pending(scene, "long", "4", 3600)
+    await settle_status(scene)
 
 
 @story("long", "Active 1 x cpu 3 (cpu 3 free)", id="no long pod takes it before")
@@ -191,15 +191,15 @@ async def it_is_free_when_it_begins(scene: TenantReservationScene) -> None:
     await capacity_becomes_free_in_time(scene)
     scene.bench.delete("short")
     await scene.bench.settle(2.0)
-    await comes(scene, "more", "2", 3600)
+    await pending(scene, "more", "2", 3600)
     await it_begins(scene)
 
 
 @story("endless", "Pending capacity for 1 of 3 by then", id="not all of it will be free")
 async def not_all_of_it_will_be_free(scene: TenantReservationScene) -> None:
-    await runs(scene, "endless", "2", "m", None)
-    await later(scene, count=3, resources={"cpu": "3"})
-    await told(scene)
+    await running(scene, "endless", "2", "m", None)
+    await reserve_later(scene, count=3, resources={"cpu": "3"})
+    await settle_status(scene)
 
 
 @story(
@@ -210,7 +210,7 @@ async def not_all_of_it_will_be_free(scene: TenantReservationScene) -> None:
 async def another_takes_over_with_an_amount(scene: TenantReservationScene) -> None:
     await long_pods_leave_an_amount(scene)
     scene.take_over()
-    await comes(scene, "long", "1", 3600)
+    await pending(scene, "long", "1", 3600)
     await it_begins(scene)
 
 
@@ -224,19 +224,19 @@ async def another_takes_over_with_an_amount(scene: TenantReservationScene) -> No
 )
 async def it_begins_sooner(scene: TenantReservationScene) -> None:
     await not_all_of_it_will_be_free(scene)
-    await later(scene, count=3, resources={"cpu": "3"}, **{"from": at(100.0)})
-    await told(scene)
+    await reserve_later(scene, count=3, resources={"cpu": "3"}, **{"from": at(100.0)})
+    await settle_status(scene)
 
 
 @story("", "Active 2 x cpu 3 (cpu 6 free)", id="it lasts longer")
 async def it_lasts_longer(scene: TenantReservationScene) -> None:
     """The reserved capacity stays where it is, and no other pod takes it meanwhile."""
     scene.reserve(count=2, resources={"cpu": "3"})
-    await told(scene)
+    await settle_status(scene)
     scene.reserve(count=2, resources={"cpu": "3"}, until=at(2000.0))
-    await comes(scene, "thief", "4", None)
+    await pending(scene, "thief", "4", None)
     await scene.bench.settle(1000.0)
-    await told(scene)
+    await settle_status(scene)
 
 
 @story(
@@ -254,10 +254,10 @@ async def pod_overruns_its_duration(scene: TenantReservationScene) -> None:
 @story("short", "Pending", id="it begins later")
 async def it_begins_later(scene: TenantReservationScene) -> None:
     scene.reserve(nodes=["m", "n"])
-    await told(scene)
-    await comes(scene, "short", "4", 60)
-    await later(scene, nodes=["m", "n"])
-    await told(scene)
+    await settle_status(scene)
+    await pending(scene, "short", "4", 60)
+    await reserve_later(scene, nodes=["m", "n"])
+    await settle_status(scene)
 
 
 # --- nodes that are lost ---
@@ -266,10 +266,21 @@ async def it_begins_later(scene: TenantReservationScene) -> None:
 @story("", "Active 2 x cpu 2 (cpu 4 free)", id="a node with places is deleted")
 async def node_is_deleted(scene: TenantReservationScene) -> None:
     scene.reserve(count=2, resources={"cpu": "2"})
-    await told(scene)
+    await settle_status(scene)
     places = scene.shelf.objects["r"]["status"]["places"]
     scene.bench.drop_node(places[0]["node"])
-    await told(scene)
+    await settle_status(scene)
+
+
+@story("", "Pending", id="a place is lost before it begins: replaced at once")
+async def place_is_lost_before_it_begins(scene: TenantReservationScene) -> None:
+    """The first status already lists the other node: a search 30 s later would be too late."""
+    await reserve_later(scene, count=1, resources={"cpu": "3"})
+    await settle_status(scene)
+    [place] = scene.shelf.objects["r"]["status"]["places"]
+    scene.bench.drop_node(place["node"])
+    await pending(scene, "long", "2", 3600)
+    await settle_status(scene)
 
 
 @story("mine", "Active 2 x cpu 2 (cpu 3 free)", id="a node is cordoned that the tenant uses")
@@ -277,11 +288,11 @@ async def node_in_use_is_cordoned(scene: TenantReservationScene) -> None:
     """Places in use stay; the scheduler searches for others elsewhere."""
     scene.bench.drop_node("n")
     scene.reserve(count=2, resources={"cpu": "2"})
-    await comes(scene, "mine", "1", None, tenant="t")
-    await told(scene)
+    await pending(scene, "mine", "1", None, tenant="t")
+    await settle_status(scene)
     scene.bench.node("m", cpu="4", labels={"disk": "fast"}, unschedulable=True)
     scene.bench.node("n", cpu="4")
-    await told(scene)
+    await settle_status(scene)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ from scheduler.tenancy.reservation.members import MemberReservations
 class Scheduler:
     """Feed `on_pod` and `on_node` from informers, and start `run()` when both are in sync.
 
-    `leading` is asked before anything is decided; `known` lists the pods that the watch has shown;
-    `epoch` is the time of day, `now` a clock that never jumps.
+    Nothing is planned unless `leading`; `known` lists the pods that the watch has shown; `epoch` is
+    the time of day, `now` a clock that never jumps back.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Scheduler:
             snapshot, usage=self.accounts, scheduler_name=name, nodes_changed=self._note
         )
         self.reservations = MemberReservations(self.cache.reserved, self.accounts)
-        self.groups = PodGroups(self._regroup)
+        self.groups = PodGroups(self._gang_changed)
         self.partial_gangs = PartialGangTracker(self.groups.find, self.reservations.outstanding)
         self.queue = SchedulingQueue(
             bound=self.cache.bound,
@@ -134,14 +134,14 @@ class Scheduler:
             epoch=epoch,
             wake=self._wake.set,
             freed=self._note,
-            leads=self._goes_on,
-            reserved=self._unreserved,
-            regrouped=self._regroup,
+            is_live=self._is_live,
+            reservation_ended=self._reservation_ended,
+            gang_changed=self._gang_changed,
             record=actuators.reporter.record,
             reservation_writer=actuators.reservation_writer,
         )
         self.tenancy = TenancyManager(context, self._memo)
-        asked = self.tenancy.preempting.in_progress
+        asked = self.tenancy.preemption.in_progress
         self.provisioning = ProvisioningController(
             actuators.request_writer,
             context,
@@ -163,7 +163,7 @@ class Scheduler:
         )
         self._most_in_flight = settings.max_in_flight  # pods
         self._ending = False
-        self._unready = UnreadyPods(self.cache.snapshot.devices.store, self._queue_up)
+        self._unready = UnreadyPods(self.cache.snapshot.devices.store, self._enqueue)
         self.claim_prebind = actuators.claim_prebind and actuators.claim_prebind(
             self.cache.snapshot.devices, self.cluster_event, self._tasks
         )
@@ -176,7 +176,7 @@ class Scheduler:
                 now=now,
                 volumes=volume_prebind and volume_prebind(snapshot.volumes),
                 claims=self.claim_prebind,
-                reservations=self.tenancy.reserving,
+                reservations=self.tenancy.reservation_controller,
             ),
             reporter=actuators.reporter,
             pending=self._pods.get,
@@ -197,7 +197,7 @@ class Scheduler:
         return len(self.binding_cycles)
 
     def waits(self, uid: str) -> bool:
-        """Whether this pod still wants a node, as far as the watch has said."""
+        """Whether this pod still needs a node, as far as the watch has shown."""
         return uid in self._pods
 
     def _class_of(self, pod: Pod) -> tuple[object, ...]:
@@ -207,7 +207,7 @@ class Scheduler:
             return pod.spec, signature
         return pod.spec, signature, pod.gang.key
 
-    # --- what the watches say ---
+    # --- watch events ---
 
     def on_node(self, event: WatchEvent[Node | None]) -> None:
         node = event.object
@@ -222,13 +222,13 @@ class Scheduler:
         if event.kind is EventKind.DELETED or pod is None:
             gone = event.old or pod
             if gone is not None:
-                self._lost(gone)
+                self._deleted(gone)
             return
         moved = self.cache.snapshot.moved
         self._note(self.cache.put_pod(pod))
         if self.cache.snapshot.moved != moved:
             self.cycle.cluster_event(POD_EVENT)
-        held = self.cache.held(pod.uid)
+        held = self.cache.get(pod.uid)
         if pod.node or held is None:
             self.partial_gangs.put(pod)
         if not pod.gates:
@@ -236,9 +236,9 @@ class Scheduler:
         if pod.scheduler == self._name and is_schedulable(pod):
             self._pods[pod.uid] = pod
             if held is None and not self._unready.hold_unready(pod):
-                self._queue_up(pod)
+                self._enqueue(pod)
         else:
-            self._settle(pod)
+            self._forget_pending(pod)
 
     def on_feed(self, feed: Feed, event: WatchEvent[Any]) -> None:
         """An object such as a volume has changed: it may help the pods that depend on its kind."""
@@ -251,12 +251,12 @@ class Scheduler:
         self.cycle.cluster_event(kind)
         self._wake.set()
 
-    def _queue_up(self, pod: Pod) -> None:
+    def _enqueue(self, pod: Pod) -> None:
         self.queue.put(pod, self._now())
         self._wake.set()
 
     def adopt(self, tables: PlacementTables) -> None:
-        """Other policies are in force: any node may have become open to anybody."""
+        """Other policies are in force: any node may fit any pod now."""
         self.cache.snapshot.adopt(tables)
         self.cache.know_models(tables.vram)
         self.accounts.adopt(tables.policy)
@@ -265,15 +265,15 @@ class Scheduler:
         self._note(tuple(self.cache.snapshot.table.rows))
         self._wake.set()
 
-    def _lost(self, pod: Pod) -> None:
+    def _deleted(self, pod: Pod) -> None:
         self.cycle.pod_gone(pod)
         self._wake.set()
         self.partial_gangs.drop(pod.uid)
         self.recovery.deleted(pod)
-        self._settle(pod)
+        self._forget_pending(pod)
 
-    def _settle(self, pod: Pod) -> None:
-        """The pod has a node, or wants none any more."""
+    def _forget_pending(self, pod: Pod) -> None:
+        """The pod has a node, or needs none any more."""
         self._pods.pop(pod.uid, None)
         self._unready.drop(pod.uid)
         self.queue.remove(pod.uid, self._now())
@@ -283,18 +283,18 @@ class Scheduler:
             self.queue.members_changed(pod.gang.key, self._now())
             self._wake.set()
 
-    def _goes_on(self, uid: str) -> bool:
-        """Whether the pod waits for a node, or has one and is not ending."""
-        held = self.cache.held(uid)
+    def _is_live(self, uid: str) -> bool:
+        """Whether the pod waits for a node, or has one and is not terminating."""
+        held = self.cache.get(uid)
         return uid in self._pods or (held is not None and not held.pod.terminating)
 
-    def _unreserved(self, gang: GangKey, why: str) -> None:
-        told = self._reporter.reservation_ended(gang, why, self._known())
-        if not told and self.tenancy.reserving is not None:
-            self.tenancy.reserving.record_dropped(gang, why)
-        self._regroup(gang)
+    def _reservation_ended(self, gang: GangKey, why: str) -> None:
+        reported = self._reporter.reservation_ended(gang, why, self._known())
+        if not reported and self.tenancy.reservation_controller is not None:
+            self.tenancy.reservation_controller.record_dropped(gang, why)
+        self._gang_changed(gang)
 
-    def _regroup(self, gang: GangKey) -> None:
+    def _gang_changed(self, gang: GangKey) -> None:
         self.partial_gangs.pod_group_changed(gang)
         self.queue.pod_group_changed(gang, self._now())
         self._wake.set()
@@ -343,7 +343,7 @@ class Scheduler:
         self._gates.remove(self.queue.gates_to_remove())
 
     def _may_plan(self) -> bool:
-        """A gang goes whole, so the limit is one to begin under, not one to stay under."""
+        """A gang may exceed the limit on pods in flight, because it is bound whole."""
         return (
             not self._ending
             and self.binding_cycles.pods_in_flight < self._most_in_flight
@@ -351,7 +351,7 @@ class Scheduler:
         )
 
     async def finish(self, seconds: float) -> None:
-        """Plan nothing more, and wait for binds in flight, at most so long."""
+        """Plan nothing more, and wait at most so long for binds in flight."""
         self._ending = True
         await self.binding_cycles.finish(seconds)
 
@@ -363,15 +363,15 @@ class Scheduler:
     # --- inspection ---
 
     def inspect(self, which: str | PodKey) -> Inspection | None:
-        """A pod by its uid or its key; None: no such pod is waiting or was shown."""
+        """A pod by its uid or its key; None: no such pod is known."""
         return self._inspector.inspect(which)
 
     def explain(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """Why a pod waits, see `answers`; None: no such pod is known."""
+        """Why a pod is pending (`explain.response`); None: no such pod is known."""
         return self._inspector.explain(PodKey(namespace, name))
 
     def cache_mismatches(self) -> Mismatch:
-        """How far the books are from what the pods hold; nothing, or there is a bug."""
+        """Differences between the cache and the watched pods; any is a bug."""
         return compare(self.cache, (pod.uid for pod in self._known()))
 
 

@@ -155,7 +155,7 @@ class BindingCycles:
         self._cache.confirm(uid)
         self._metrics.scheduled.inc()
         self._queue.finish_binding(uid, self._now())
-        cached = self._cache.held(uid)
+        cached = self._cache.get(uid)
         if cached is not None:  # else the watch has shown that the pod is gone
             self._partial_gangs.bound(cached.pod, placement.node)
 

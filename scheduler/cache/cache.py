@@ -1,5 +1,5 @@
 """
-Who is placed where, as far as this scheduler knows; it feeds the snapshot.
+Assumed and bound pods by node, and the snapshot that counts them.
 
                 assume                    confirm (watch)
     unplaced ───────────▶ ASSUMED ───────────────────────▶ BOUND
@@ -40,12 +40,22 @@ from scheduler.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class CachedPod:
-    """A pod with its node; `assumed` until the watch has shown it there."""
+    """A pod on its node; `assumed` until the watch has shown it there."""
 
-    pod: Pod
-    node: str
-    assignment: Assignment
+    placement: Placement
     assumed: bool
+
+    @property
+    def pod(self) -> Pod:
+        return self.placement.pod
+
+    @property
+    def node(self) -> str:
+        return self.placement.node
+
+    @property
+    def assignment(self) -> Assignment:
+        return self.placement.assignment
 
 
 class UsageObserver(Protocol):
@@ -89,8 +99,8 @@ class Cache:
         self._scheduler_name = scheduler_name
         self._nodes_changed = nodes_changed
         self.hosts = HostInventory(self.snapshot.devices.store, changed=self._rehost)
-        self._objects: dict[str, Node] = {}  # node name -> the node as its object tells it
-        self._held: dict[str, CachedPod] = {}  # pod uid -> where it is
+        self._objects: dict[str, Node] = {}  # node name -> its Node object, without other sources
+        self._pods: dict[str, CachedPod] = {}  # pod uid -> the pod
         self._on: dict[str, set[str]] = {}  # node name -> uids of its pods, known node or not
         self._members: dict[GangKey, set[str]] = {}  # gang -> uids of members that count
         self.reserved = ReservedCapacity(self.snapshot)
@@ -99,39 +109,39 @@ class Cache:
         self._priorities: dict[str, Counter[int]] = {}  # tenant -> priorities of its placed pods
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._pods)
 
-    def held(self, uid: str) -> CachedPod | None:
-        return self._held.get(uid)
+    def get(self, uid: str) -> CachedPod | None:
+        return self._pods.get(uid)
 
     def assumed(self) -> int:
-        return sum(held.assumed for held in self._held.values())
+        return sum(cached.assumed for cached in self._pods.values())
 
     def bound(self, gang: GangKey) -> int:
         """Members with a node, neither finished nor terminating."""
         return len(self._members.get(gang, ()))
 
-    def occupants(self) -> list[Placement]:
-        """Every pod that has its node for certain, with its place there, by uid."""
-        found = (self._held[uid] for uid in sorted(self._held))
-        return [Placement(one.pod, one.node, one.assignment) for one in found if not one.assumed]
+    def bound_pods(self) -> list[Placement]:
+        """Every pod that the API server has on its node, by uid."""
+        cached = (self._pods[uid] for uid in sorted(self._pods))
+        return [pod.placement for pod in cached if not pod.assumed]
 
-    def on(self, nodes: Iterable[str] | None = None) -> list[Placement]:
-        """Every pod that counts on these nodes, or on all, by node and uid."""
+    def pods_on(self, nodes: Iterable[str] | None = None) -> list[Placement]:
+        """Every pod on these nodes, or on all, by node and uid; assumed ones included."""
         return [
-            Placement(one.pod, one.node, one.assignment)
+            pod.placement
             for node in sorted(self._on if nodes is None else nodes)
-            for one in self._pods_on(node)
+            for pod in self._pods_on(node)
         ]
 
-    def lowest(self, tenant: str) -> int | None:
+    def lowest_priority(self, tenant: str) -> int | None:
         """The lowest priority among the tenant's pods that have a node."""
         return min(self._priorities.get(tenant, ()), default=None)
 
     def bound_members(self, gang: GangKey) -> tuple[tuple[Pod, str], ...]:
-        """The same members, each with its node's name, by uid."""
-        found = (self._held[uid] for uid in sorted(self._members.get(gang, ())))
-        return tuple((held.pod, held.node) for held in found)
+        """The members that `bound` counts, each with the name of its node, by uid."""
+        cached = (self._pods[uid] for uid in sorted(self._members.get(gang, ())))
+        return tuple((pod.pod, pod.node) for pod in cached)
 
     # --- nodes ---
 
@@ -140,17 +150,17 @@ class Cache:
         self._objects[node.name] = node
         node = self.hosts.complete(node)
         new = node.name not in self.snapshot
-        mine = list(self._pods_on(node.name))
-        changed = self.snapshot.put_node(node, () if new else self._claims(node.name, mine))
+        pods = list(self._pods_on(node.name))
+        changed = self.snapshot.put_node(node, () if new else self._charged_on(node.name, pods))
         if new:
-            for held in mine:
-                self.snapshot.charge(held.pod, held.node, held.assignment)
+            for cached in pods:
+                self.snapshot.charge(cached.pod, cached.node, cached.assignment)
         if changed and self._usage.depends_on_nodes:
-            self.recount(mine)
+            self.recount(pods)
         return changed
 
     def know_models(self, vram_of: VramOf) -> None:
-        """From now on GPUs of which only the model is known have its VRAM."""
+        """From now on a GPU whose VRAM no source gives has the VRAM of its model."""
         self.hosts.know_models(vram_of)
         self._rehost(tuple(self._objects))
 
@@ -159,10 +169,10 @@ class Cache:
         if changed := [name for name in known if self.put_node(self._objects[name])]:
             self._nodes_changed(changed)
 
-    def recount(self, held: Iterable[CachedPod] | None = None) -> None:
-        """What these hold, or all, counts for their tenants by what their nodes are now."""
-        for one in tuple(self._held.values()) if held is None else held:
-            self._usage.charge(one.pod, one.node)
+    def recount(self, pods: Iterable[CachedPod] | None = None) -> None:
+        """Charge these pods, or all, anew: their nodes or the quotas changed."""
+        for cached in tuple(self._pods.values()) if pods is None else pods:
+            self._usage.charge(cached.pod, cached.node)
 
     def drop_node(self, name: str) -> None:
         self._objects.pop(name, None)
@@ -170,24 +180,25 @@ class Cache:
             self.snapshot.drop_node(name)
             self.reserved.node_gone(name)
 
-    # --- what the watch says ---
+    # --- watch events ---
 
     def put_pod(self, pod: Pod) -> tuple[str, ...]:
         """The pod's newest state. One that waits for a node changes no assumption about it."""
-        held = self._held.get(pod.uid)
+        cached = self._pods.get(pod.uid)
         if pod.nominated or pod.uid in self.snapshot.nominees:
-            # What this scheduler promised itself is kept by `holds`.
-            waits = not (pod.node or pod.finished or held or pod.scheduler == self._scheduler_name)
-            self.snapshot.nominate(pod if waits else replace(pod, nominated=""))
+            # For its own preemptors this scheduler charges `reserved` instead.
+            own = pod.scheduler == self._scheduler_name
+            pending = not (pod.node or pod.finished or cached or own)
+            self.snapshot.nominate(pod if pending else replace(pod, nominated=""))
         if pod.finished:
             return self._remove(pod.uid)
         if not pod.node:
             return ()
-        same_node = held is not None and held.node == pod.node
-        assignment = pod.assignment or (held.assignment if held and same_node else NO_ASSIGNMENT)
-        fresh = CachedPod(pod, pod.node, assignment, assumed=False)
-        if held and same_node and _counted(held) == _counted(fresh):
-            self._held[pod.uid] = fresh
+        known = cached if cached is not None and cached.node == pod.node else None
+        assignment = pod.assignment or (known.assignment if known else NO_ASSIGNMENT)
+        fresh = CachedPod(Placement(pod, pod.node, assignment), assumed=False)
+        if known and _counted(known) == _counted(fresh):
+            self._pods[pod.uid] = fresh
             self._count(pod)
             return ()
         freed = self._remove(pod.uid)
@@ -199,64 +210,63 @@ class Cache:
             self.snapshot.nominate(replace(self.snapshot.nominees[uid], nominated=""))
         return self._remove(uid)
 
-    # --- what this scheduler does ---
+    # --- binds of this scheduler ---
 
     def assume(self, placement: Placement) -> None:
         uid = placement.pod.uid
-        if uid in self._held:
+        if uid in self._pods:
             raise InvariantError(f"pod {placement.pod.key} ({uid}) is placed already")
         self.snapshot.place(placement.pod, placement.node, placement.assignment)
-        held = CachedPod(placement.pod, placement.node, placement.assignment, assumed=True)
-        self._remember(held)
+        self._remember(CachedPod(placement, assumed=True))
 
     def forget(self, uid: str) -> tuple[str, ...]:
         """Undo `assume`. What the watch has confirmed meanwhile stays."""
-        held = self._held.get(uid)
-        return self._remove(uid) if held is not None and held.assumed else ()
+        cached = self._pods.get(uid)
+        return self._remove(uid) if cached is not None and cached.assumed else ()
 
     def confirm(self, uid: str) -> None:
-        """The API server took the bind; the watch will say the same."""
-        held = self._held.get(uid)
-        if held is not None and held.assumed:
-            self._held[uid] = replace(held, assumed=False)
+        """The API server accepted the bind; the watch will show it."""
+        cached = self._pods.get(uid)
+        if cached is not None and cached.assumed:
+            self._pods[uid] = replace(cached, assumed=False)
 
-    # --- books ---
+    # --- state ---
 
     def _pods_on(self, node: str) -> Iterator[CachedPod]:
-        return (self._held[uid] for uid in sorted(self._on.get(node, ())))
+        return (self._pods[uid] for uid in sorted(self._on.get(node, ())))
 
-    def _insert(self, held: CachedPod) -> None:
-        if held.node in self.snapshot:
-            self.snapshot.charge(held.pod, held.node, held.assignment)
-        self._remember(held)
+    def _insert(self, cached: CachedPod) -> None:
+        if cached.node in self.snapshot:
+            self.snapshot.charge(cached.pod, cached.node, cached.assignment)
+        self._remember(cached)
 
-    def _remember(self, held: CachedPod) -> None:
-        self._held[held.pod.uid] = held
-        self._on.setdefault(held.node, set()).add(held.pod.uid)
-        self._usage.charge(held.pod, held.node)
-        self._rank(held.pod, +1)
-        self._count(held.pod)
+    def _remember(self, cached: CachedPod) -> None:
+        self._pods[cached.pod.uid] = cached
+        self._on.setdefault(cached.node, set()).add(cached.pod.uid)
+        self._usage.charge(cached.pod, cached.node)
+        self._rank(cached.pod, +1)
+        self._count(cached.pod)
 
     def _remove(self, uid: str) -> tuple[str, ...]:
-        held = self._held.pop(uid, None)
-        if held is None:
+        cached = self._pods.pop(uid, None)
+        if cached is None:
             return ()
         self._usage.uncharge(uid)
-        self._rank(held.pod, -1)
-        here = self._on[held.node]
+        self._rank(cached.pod, -1)
+        here = self._on[cached.node]
         here.discard(uid)
         if not here:
-            del self._on[held.node]
-        self._discount(held.pod)
-        if held.node not in self.snapshot:
+            del self._on[cached.node]
+        self._discount(cached.pod)
+        if cached.node not in self.snapshot:
             return ()
-        self.snapshot.release(held.pod, held.node, held.assignment)
-        return (held.node,)
+        self.snapshot.release(cached.pod, cached.node, cached.assignment)
+        return (cached.node,)
 
-    def _claims(self, node: str, held: Iterable[CachedPod]) -> list[tuple[Pod, Assignment]]:
-        """Whatever counts on the node: its pods, and what is kept there."""
-        kept = [(one.pod, one.assignment) for one in self.reserved.on(node)]
-        return [*((one.pod, one.assignment) for one in held), *kept]
+    def _charged_on(self, node: str, pods: Iterable[CachedPod]) -> list[tuple[Pod, Assignment]]:
+        """The pods on the node, and the capacity reserved there."""
+        placements = (*(pod.placement for pod in pods), *self.reserved.on(node))
+        return [(placement.pod, placement.assignment) for placement in placements]
 
     def _rank(self, pod: Pod, sign: int) -> None:
         self.preemptible += sign if pod.attributes.preemptible else 0
@@ -287,7 +297,7 @@ class Cache:
             self._members.pop(pod.gang.key, None)
 
 
-def _counted(held: CachedPod) -> tuple[object, ...]:
-    """Whatever the snapshot's books were told of the pod."""
-    pod = held.pod
-    return pod.spec, pod.labels, pod.terminating, held.assignment, pod.gang and pod.gang.key
+def _counted(cached: CachedPod) -> tuple[object, ...]:
+    """What plugins charge for the pod."""
+    pod = cached.pod
+    return pod.spec, pod.labels, pod.terminating, cached.assignment, pod.gang and pod.gang.key

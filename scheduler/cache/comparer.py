@@ -1,9 +1,9 @@
 """
-Recounts the snapshot from the pods and compares the two.
+Compares the cache with the pods on nodes, counted anew.
 
-Watch events update the snapshot in small steps. From time to time the scheduler counts the same
-from nothing, node by node, and compares. A mismatch is a bug of this program. It is reported, not
-repaired, so that the cause can be found; a restart counts from nothing too.
+The snapshot is kept up to date by small steps. From time to time the scheduler charges all cached
+pods to a fresh snapshot and compares the two node by node. A mismatch is a bug of this program. It
+is reported, not repaired, so that the cause can be found; a restart repairs it.
 """
 
 from collections.abc import Iterable
@@ -22,30 +22,30 @@ _COUNTED: Final = (NodeResources, NodePorts, NumaTopology)
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     nodes: tuple[str, ...] = ()
-    """Nodes whose usage in the snapshot differs from the usage of their pods."""
+    """Nodes whose usage in the snapshot differs from their pods."""
     leaked: int = 0
-    """Pods that hold a node here and that the API does not know."""
+    """Cached pods that the API server does not have."""
 
     def __len__(self) -> int:
         return len(self.nodes) + self.leaked
 
 
 def compare(cache: Cache, uids: Iterable[str]) -> Mismatch:
-    """`uids`: every pod that the API knows, as far as the watch has shown."""
-    held = [cached for uid in uids if (cached := cache.held(uid)) is not None]
-    fresh = _recount(cache, held)
+    """`uids`: every pod that the watch has shown."""
+    cached = [pod for uid in uids if (pod := cache.get(uid)) is not None]
+    fresh = _recount(cache, cached)
     nodes = (name for name in fresh.table.rows if _of(fresh, name) != _of(cache.snapshot, name))
-    return Mismatch(tuple(sorted(nodes)), len(cache) - len(held))
+    return Mismatch(tuple(sorted(nodes)), len(cache) - len(cached))
 
 
-def _recount(cache: Cache, held: Iterable[CachedPod]) -> Snapshot:
+def _recount(cache: Cache, cached: Iterable[CachedPod]) -> Snapshot:
     snapshot = Snapshot.of(cache.snapshot.table.nodes.values(), registry=cache.snapshot.registry)
-    for cached in held:
-        if cached.node in snapshot:
-            snapshot.charge(cached.pod, cached.node, cached.assignment)
+    for pod in cached:
+        if pod.node in snapshot:
+            snapshot.charge(pod.pod, pod.node, pod.assignment)
     for name in snapshot.table.rows:
-        for reserved in cache.reserved.on(name):
-            snapshot.charge(reserved.pod, name, reserved.assignment)
+        for placement in cache.reserved.on(name):
+            snapshot.charge(placement.pod, name, placement.assignment)
     return snapshot
 
 

@@ -1,12 +1,12 @@
 """
-Room that is kept for a unit before its pods can be bound.
+Capacity that is charged for a unit before its pods are bound.
 
-    put(key, places) ──▶ the pods count on their nodes, as if they were there ──end──▶ as before
-                                └── the unit itself is planned as if they were not: `lifted`
+    put(key, placements) ──▶ the pods count on their nodes ──end──▶ they no longer do
+                                └── `without`: a trial in which they do not, to plan the unit itself
 
-Used for room that evicted pods leave, and for members of a gang that do not exist yet. The places
-may be more than is free now, because those that hold it are still going. A node that goes takes
-what was kept on it along. Nothing here is timed, and nothing is told: see `preempting`.
+Preemption reserves what victims free, reservations reserve for gang members that are not created
+yet. The placements may exceed the free capacity, because victims still terminate. A deleted node
+takes its reserved capacity along. Nothing here depends on the time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,62 +18,62 @@ from scheduler.model.unit import UnitKey
 
 
 class ReservedCapacity:
-    """What is kept, by the unit that it is kept for."""
+    """Placements by the unit that they are reserved for."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._kept: dict[UnitKey, tuple[Placement, ...]] = {}
+        self._placements: dict[UnitKey, tuple[Placement, ...]] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._placements)
 
     def __contains__(self, key: UnitKey) -> bool:
-        return key in self._kept
+        return key in self._placements
 
     def __iter__(self) -> Iterator[UnitKey]:
-        return iter(tuple(self._kept))
+        return iter(tuple(self._placements))
 
     def of(self, key: UnitKey) -> tuple[Placement, ...]:
-        return self._kept.get(key, ())
+        return self._placements.get(key, ())
 
     def on(self, node: str) -> Iterator[Placement]:
-        """What is kept on the node, in a fixed order."""
-        for key in sorted(self._kept, key=str):
-            yield from (one for one in self._kept[key] if one.node == node)
+        """The placements on the node, in a fixed order."""
+        for key in sorted(self._placements, key=str):
+            yield from (one for one in self._placements[key] if one.node == node)
 
-    def put(self, key: UnitKey, places: Iterable[Placement]) -> None:
+    def put(self, key: UnitKey, placements: Iterable[Placement]) -> None:
         self.end(key)
-        kept = tuple(one for one in places if one.node in self._snapshot)
-        for one in kept:
+        charged = tuple(one for one in placements if one.node in self._snapshot)
+        for one in charged:
             self._snapshot.charge(one.pod, one.node, one.assignment)
-        if kept:
-            self._kept[key] = kept
+        if charged:
+            self._placements[key] = charged
 
     def end(self, key: UnitKey) -> frozenset[str]:
-        """The nodes on which something was kept."""
-        gone = self._kept.pop(key, ())
-        for one in gone:
+        """The nodes on which capacity was reserved."""
+        ended = self._placements.pop(key, ())
+        for one in ended:
             if one.node in self._snapshot:
                 self._snapshot.release(one.pod, one.node, one.assignment)
-        return frozenset(one.node for one in gone)
+        return frozenset(one.node for one in ended)
 
     def node_gone(self, name: str) -> None:
-        """The node took its books along."""
-        for key, places in list(self._kept.items()):
+        """The node was deleted; its plugins dropped its charges."""
+        for key, places in list(self._placements.items()):
             left = tuple(one for one in places if one.node != name)
             if left:
-                self._kept[key] = left
+                self._placements[key] = left
             else:
-                del self._kept[key]
+                del self._placements[key]
 
     @contextmanager
-    def lifted(self, key: UnitKey) -> Iterator[bool]:
-        """A trial in which nothing is kept for this unit; False: nothing is anyway."""
-        places = self._kept.get(key)
-        if not places:
+    def without(self, key: UnitKey) -> Iterator[bool]:
+        """A trial in which nothing is reserved for this unit; False: nothing is reserved anyway."""
+        placements = self._placements.get(key)
+        if not placements:
             yield False
             return
         with self._snapshot.trial():
-            for one in places:
+            for one in placements:
                 self._snapshot.suppose_gone(one.pod, one.node, one.assignment)
             yield True

@@ -60,7 +60,7 @@ class Inspector:
             return None
         key = self._queue.key(pod.uid)
         queued = None if key is None else self._queue.view(key)
-        held = self._cache.held(pod.uid)
+        held = self._cache.get(pod.uid)
         gang = pod.gang.key if pod.gang else None
         return Inspection(
             pod,
@@ -97,7 +97,7 @@ class Inspector:
         if gang is not None:
             siblings = (pod for pod in self._known() if pod.gang and pod.gang.key == gang.key)
             for pod in {pod.uid: pod for pod in siblings}.values():
-                held = self._cache.held(pod.uid)
+                held = self._cache.get(pod.uid)
                 if not pod.finished:
                     members.append((pod, held.node if held else pod.node))
         snapshot = self._cache.snapshot

@@ -1,4 +1,4 @@
-"""What the parts of tenancy need of the scheduler around them."""
+"""What the parts of the scheduler share: state, clocks and callbacks."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from scheduler.tenancy.reservation.writer import ReservationWriter
 
 @dataclass(frozen=True, slots=True)
 class SchedulingContext:
-    """What the parts share. `now` is the scheduler's clock, `epoch` the time of day."""
+    """`now` is a clock that never jumps back, `epoch` the time of day; `wake` starts a cycle,
+    `freed` names nodes with more free capacity."""
 
     scheduler: str
     cache: Cache
@@ -36,13 +37,13 @@ class SchedulingContext:
     epoch: Callable[[], float]
     wake: Callable[[], None]
     freed: Callable[[Iterable[str]], None]
-    leads: Callable[[str], bool]
-    """Whether the pod with this uid waits for a node, or has one and goes on."""
-    reserved: Callable[[GangKey, str], None]
-    """Told when nothing is kept for the gang any more, and why."""
-    regrouped: Callable[[GangKey], None] = lambda gang: None
-    """Told when something is kept for the gang that was not."""
+    is_live: Callable[[str], bool]
+    """Whether the pod with this uid waits for a node, or has one and is not terminating."""
+    reservation_ended: Callable[[GangKey, str], None]
+    """The gang has no reserved capacity any more, for this reason."""
+    gang_changed: Callable[[GangKey], None] = lambda gang: None
+    """The gang has another size or other reserved capacity."""
     record: Callable[[correlator.EventReport], None] = lambda report: None
-    """Takes Events."""
+    """Writes an Event."""
     reservation_writer: ReservationWriter | None = None
-    """None: what is kept for members to come is written nowhere."""
+    """None: reservations for gang members live in memory only."""

@@ -1,13 +1,13 @@
 """
-The interface of tenancy to the cycle: it calls quota, preemption, backfill and reservations.
+Tenancy as the cycle sees it: one interface to quota, reservations, preemption and backfill.
 
-    plan       a unit within its quota; its own reserved capacity counts as free
-    misfit     a unit did not fit: preempt for it, or reserve a start
-    placed     a unit has its nodes: its reservations end
+    plan       a unit within its quota, its guarantee and the reservations of others
+    misfit     preempt for the unit, or compute when it can start
+    placed     what was reserved for the unit is used now
     gone       a pod left its node
     tick       time passes
 
-The parts decide.
+Each part decides in its own module; this one folds their constraints and passes on what happens.
 """
 
 from collections.abc import Iterable
@@ -44,28 +44,28 @@ class TenancyManager:
         self._memo = memo
         self._reserved = context.cache.reserved
         preemptor_quota = PreemptorQuota(
-            context.cache, context.accounts, lambda: self.preempting.attempts
+            context.cache, context.accounts, lambda: self.preemption.attempts
         )
-        self.decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
-        self.quotas = QuotaEnforcer(
+        self.share_decay = ShareDecay(context.cache.snapshot, context.shares, context.epoch)
+        self.quota = QuotaEnforcer(
             context.cache,
             context.accounts,
             context.queue,
             within_preemptor_quota=preemptor_quota.within_quota,
         )
-        self.wanting = EntitlementTracker(context.cache, context.accounts, context.queue)
+        self.entitlement = EntitlementTracker(context.cache, context.accounts, context.queue)
         self.reservations = context.reservations
-        self.reserving = _reserving(context)
-        self.moving = Relocation(
+        self.reservation_controller = _reservation_controller(context)
+        self.relocation = Relocation(
             context.cache,
             context.reservations,
             plan=self._replan,
             group=context.group,
             freed=context.freed,
-            regrouped=context.regrouped,
+            regrouped=context.gang_changed,
             record=context.record,
         )
-        self.preempting = PreemptionController(
+        self.preemption = PreemptionController(
             PreemptionContext(
                 scheduler=context.scheduler,
                 cache=context.cache,
@@ -81,17 +81,17 @@ class TenancyManager:
                 now=context.now,
                 epoch=context.epoch,
                 wake=context.wake,
-                freed=self._opened,
+                freed=self._preemption_ended,
                 tasks=context.tasks,
                 start_reservations=lambda: self.backfill.start_reservations(),
             )
         )
-        evictor, preempting = context.evictor, self.preempting
-        means = BackfillActions(
+        evictor = context.evictor
+        actions = BackfillActions(
             plan=self._attempt,
             with_placeholders=context.reservations.with_placeholders,
-            evict=preempting.evict,
-            is_preempting=preempting.in_progress,
+            evict=self.preemption.evict,
+            is_preempting=self.preemption.in_progress,
             record=(lambda report: None) if evictor is None else evictor.record,
             wake=context.wake,
             freed=context.freed,
@@ -100,14 +100,14 @@ class TenancyManager:
             context.cache,
             context.accounts,
             context.queue,
-            means,
+            actions,
             fair_share_order=context.shares.order,
             now=context.now,
             epoch=context.epoch,
         )
 
-    def _opened(self, nodes: Iterable[str]) -> None:
-        """A preemptor's reserved capacity ends, and so does its reserved quota."""
+    def _preemption_ended(self, nodes: Iterable[str]) -> None:
+        """The capacity and the quota that were reserved for a preemptor are free again."""
         self._context.accounts.quota_changed()
         self._context.freed(nodes)
 
@@ -116,15 +116,15 @@ class TenancyManager:
         return self.backfill.start_reservation(key)
 
     def on_reservation(self, event: WatchEvent[ReservationObject | None]) -> None:
-        if self.reserving is not None:
-            self.reserving.on_event(event)
+        if self.reservation_controller is not None:
+            self.reservation_controller.on_event(event)
             self._context.wake()
 
     def reservations_served(self, served: bool) -> None:
-        """Whether the API server has the kind ResourceReservation."""
+        """Whether the API server serves ResourceReservations."""
         if self.reservations.enable(served):
             for gang in self._context.queue.led():
-                self._context.regrouped(gang)
+                self._context.gang_changed(gang)
 
     # --- planning ---
 
@@ -148,7 +148,7 @@ class TenancyManager:
         3. Else it must leave start reservations intact, if need be on other nodes.
         4. A quota of a kind of GPU that only the plan exceeds closes that kind: from 2. again.
         """
-        quota: QuotaConstraint | Plan = self.quotas.constraint(unit)
+        quota: QuotaConstraint | Plan = self.quota.constraint(unit)
         while isinstance(quota, QuotaConstraint):
             unit, shut = quota.unit, closed | quota.closed
             found: Plan | None = None
@@ -166,7 +166,7 @@ class TenancyManager:
                 if review.avoid:
                     elsewhere = self._attempt(unit, shut | review.avoid, self._memo)
                     found = self.backfill.choose(review, elsewhere)
-            quota = self.quotas.inspect(quota, found)
+            quota = self.quota.inspect(quota, found)
         return quota
 
     def _attempt(self, unit: Unit, closed: frozenset[str], memo: Memo) -> Plan:
@@ -181,7 +181,7 @@ class TenancyManager:
         plan = partial(planner.plan, unit, cache.snapshot, bound_members=bound_members)
         with ExitStack() as trials:
             for key in own:
-                trials.enter_context(self._reserved.lifted(key))
+                trials.enter_context(self._reserved.without(key))
             if upcoming is not None:
                 with cache.snapshot.trial():
                     for one in upcoming.charges:
@@ -196,9 +196,9 @@ class TenancyManager:
     def _reservations_of(self, unit: Unit) -> tuple[list[UnitKey], UpcomingConstraint | None]:
         """The reservations that the unit may use, and those ahead that it must leave intact."""
         own = [unit.key] if unit.key in self._reserved else []
-        if self.reserving is None or not len(self.reserving.tenants):
+        if self.reservation_controller is None or not len(self.reservation_controller.tenants):
             return own, None
-        tenants = self.reserving.tenants
+        tenants = self.reservation_controller.tenants
         return [*own, *tenants.keys_of(unit.tenant)], tenants.upcoming.constraint(unit)
 
     def _replan(self, unit: Unit) -> Plan:
@@ -226,60 +226,65 @@ class TenancyManager:
 
     def reserved_later(self, pod: Pod) -> Iterable[str]:
         """Capacity that will be reserved for other tenants than the pod's, as sentences."""
-        return () if self.reserving is None else self.reserving.tenants.upcoming.reserved_from(pod)
+        return (
+            ()
+            if self.reservation_controller is None
+            else self.reservation_controller.tenants.upcoming.reserved_from(pod)
+        )
 
     def misfit(self, unit: Unit) -> None:
-        # Preemption for a leader alone is useless: it waits for the capacity of its members.
+        """Preempt for the unit, or reserve its start."""
+        # With its members: a leader alone would evict victims and then wait for capacity for them.
         whole = self.reservations.with_placeholders(unit)
-        if not self.preempting.preempt(whole):
+        if not self.preemption.preempt(whole):
             self.backfill.misfit(whole)
-            self.wanting.misfit(whole)
+            self.entitlement.misfit(whole)
 
     def placed(self, unit: Unit, plan: Placed | None = None) -> None:
-        """`plan`: the pods that are being bound, if any."""
-        self.preempting.placed(unit.key, plan.placements if plan is not None else ())
+        """`plan`: its binds are in flight; None: the pods are bound."""
+        self.preemption.placed(unit.key, plan.placements if plan is not None else ())
         self.backfill.placed(unit.key)
-        self.wanting.placed(unit.key)
-        if self.reserving is not None:
-            self.reserving.tenants.release_until_tick(unit.tenant)
-        kept = self.reservations.get(unit.key)
-        reports_binds = self.reserving is not None
+        self.entitlement.placed(unit.key)
+        if self.reservation_controller is not None:
+            self.reservation_controller.tenants.release_until_tick(unit.tenant)
+        had_reservation = self.reservations.get(unit.key) is not None
+        reports_binds = self.reservation_controller is not None
         freed = self.reservations.placed(unit, self._context.now(), reports_binds=reports_binds)
-        if kept is not None:
+        if had_reservation:
             self._context.freed(freed)
-        if kept is not None and self.reservations.get(unit.key) is None:
+        if had_reservation and self.reservations.get(unit.key) is None:
             assert isinstance(unit.key, GangKey)
-            self._context.reserved(unit.key, ALL_MEMBERS_EXIST)
+            self._context.reservation_ended(unit.key, ALL_MEMBERS_EXIST)
 
     def gone(self, pod: Pod) -> None:
-        self.preempting.gone(pod.uid)
+        self.preemption.gone(pod.uid)
         self.backfill.gone(pod)
-        # Two preemptors on one node may need the victims of both. No node event activates them,
-        # because their own reserved capacity uses up what is freed.
+        # Two preemptors on one node may need the victims of both to terminate. The freed node
+        # requeues neither, because the reservation of each takes the capacity of the other.
         for key in self._reserved if len(self._reserved) else ():
             if any(one.node == pod.node for one in self._reserved.of(key)):
                 self._context.queue.retry(key, self._context.now())
 
     def tick(self, now: float) -> None:
-        if self.reserving is not None:
-            self.reserving.tick()
-        self.decay.tick(now)
-        self.quotas.tick(now)
-        self.wanting.tick(now)
-        self.preempting.tick()
+        if self.reservation_controller is not None:
+            self.reservation_controller.tick()
+        self.share_decay.tick(now)
+        self.quota.tick(now)
+        self.entitlement.tick(now)
+        self.preemption.tick()
         self.backfill.tick()
-        for key, why in self.reservations.expired(self._context.leads, now):
+        for key, why in self.reservations.expired(self._context.is_live, now):
             self._context.freed(self.reservations.release(key))
-            self._context.reserved(key, why)
-        self.moving.tick()
+            self._context.reservation_ended(key, why)
+        self.relocation.tick()
 
     def next_at(self) -> float | None:
-        parts = (self.preempting, self.backfill, self.reservations, self.reserving)
+        parts = (self.preemption, self.backfill, self.reservations, self.reservation_controller)
         due = [part.next_at() for part in parts if part is not None]
         return min((at for at in due if at is not None), default=None)
 
 
-def _reserving(context: SchedulingContext) -> ReservationController | None:
+def _reservation_controller(context: SchedulingContext) -> ReservationController | None:
     if context.reservation_writer is None:
         return None
     return ReservationController(
@@ -289,8 +294,8 @@ def _reserving(context: SchedulingContext) -> ReservationController | None:
         group=context.group,
         now=context.now,
         epoch=context.epoch,
-        restored=context.regrouped,
-        released=context.reserved,
+        restored=context.gang_changed,
+        released=context.reservation_ended,
         freed=context.freed,
         tasks=context.tasks,
         record=context.record,

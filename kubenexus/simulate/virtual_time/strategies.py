@@ -189,8 +189,8 @@ class KubeNexusStrategy:
             epoch=lambda: EPOCH + world.now,
             wake=lambda: None,
             freed=self._nodes_changed,
-            leads=lambda uid: True,
-            reserved=lambda gang, why: None,
+            is_live=lambda uid: True,
+            reservation_ended=lambda gang, why: None,
         )
         return _VirtualTenancy(context, world.memo)
 
@@ -200,7 +200,7 @@ class KubeNexusStrategy:
     @property
     def busy(self) -> bool:
         """Evictions are being asked for: let the event loop run, then decide again."""
-        return self._tenancy is not None and self._tenancy.preempting.writing
+        return self._tenancy is not None and self._tenancy.preemption.writing
 
     def next_at(self) -> float | None:
         return self._cycle.next_at()
@@ -209,7 +209,7 @@ class KubeNexusStrategy:
         """What is used now has been used until then."""
         if self._tenancy is not None:
             now, self._world.now = self._world.now, at
-            self._tenancy.decay.advance()
+            self._tenancy.share_decay.advance()
             self._world.now = now
 
     def take(self, came: Sequence[Pod], went: Sequence[Pod], over: Sequence[str] = ()) -> None:

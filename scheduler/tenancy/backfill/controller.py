@@ -316,7 +316,7 @@ class BackfillController:
         return True
 
     def _expected_ends(self) -> list[ExpectedEnd]:
-        return self._run_times.ends(self._cache.on(), self._epoch())
+        return self._run_times.ends(self._cache.pods_on(), self._epoch())
 
     def _estimate(self, unit: Unit, ends: Sequence[ExpectedEnd]) -> StartReservation | None:
         """On nodes without another start reservation."""
@@ -394,7 +394,7 @@ class BackfillController:
     def _handle_late(self, reservation: StartReservation, epoch: float) -> None:
         overdue = [
             placement
-            for placement in self._cache.on(reservation.nodes)
+            for placement in self._cache.pods_on(reservation.nodes)
             if (at := self._run_times.end(placement.pod, epoch)) is not None and at <= epoch
         ]
         just_freed = not overdue and epoch <= reservation.start + 2 * SLACK
@@ -448,7 +448,7 @@ class BackfillController:
         latest = max(reservation.start, epoch)
         return [
             ExpectedEnd(min(at, reservation.start), placement)
-            for placement in self._cache.on(reservation.nodes)
+            for placement in self._cache.pods_on(reservation.nodes)
             if (at := self._run_times.end(placement.pod, epoch)) is not None
             and at <= latest + slack
         ]

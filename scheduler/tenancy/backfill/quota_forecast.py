@@ -87,7 +87,7 @@ class QuotaForecast:
 
     def _ended(self, at: float) -> Iterator[Charge]:
         now = self._epoch()
-        for placement in self._cache.on():
+        for placement in self._cache.pods_on():
             pod = placement.pod
             end = self._run_times.end(pod, now)
             if end is not None and end <= at:

@@ -164,7 +164,7 @@ def _members(cache: Cache, gang: GangKey) -> tuple[Placement, ...]:
     nodes = {node for _, node in cache.bound_members(gang)}
     return tuple(
         placement
-        for placement in cache.on(nodes)
+        for placement in cache.pods_on(nodes)
         if placement.pod.gang and placement.pod.gang.key == gang
     )
 

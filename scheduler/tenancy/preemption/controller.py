@@ -86,7 +86,7 @@ class PreemptionController:
             yield from attempt.victims
 
     def _nominated_victims_on(self, nodes: set[str]) -> list[str]:
-        held = ((uid, self._cache.held(uid)) for uid in self.nominated_victims())
+        held = ((uid, self._cache.get(uid)) for uid in self.nominated_victims())
         return [uid for uid, pod in held if pod is not None and pod.node in nodes]
 
     # --- in the cycle ---
@@ -182,7 +182,7 @@ class PreemptionController:
         return self._attempts.get(attempt.unit.key) is attempt
 
     def _is_leaving(self, pod: Pod) -> bool:
-        held = self._cache.held(pod.uid)
+        held = self._cache.get(pod.uid)
         return held is None or held.pod.terminating
 
     def _evictions_answered(
@@ -259,7 +259,7 @@ class PreemptionController:
     def _check_binds(self, key: UnitKey, now: float) -> None:
         """Reserve the capacity again for pods whose bind failed."""
         attempt, placements = self._binding[key]
-        held = [self._cache.held(placement.pod.uid) for placement in placements]
+        held = [self._cache.get(placement.pod.uid) for placement in placements]
         if any(pod is not None and pod.assumed for pod in held):
             return
         del self._binding[key]
@@ -288,7 +288,7 @@ class PreemptionController:
             self._search_again(key, attempt, now)
 
     def _is_terminating(self, uid: str) -> bool:
-        held = self._cache.held(uid)
+        held = self._cache.get(uid)
         return held is not None and held.pod.terminating
 
     def _search_again(self, key: UnitKey, attempt: Attempt, now: float) -> None:
@@ -361,7 +361,7 @@ class PreemptionController:
             nodes = {placement.node for placement in placements}
             victims = [
                 placement.pod
-                for placement in self._cache.occupants()
+                for placement in self._cache.bound_pods()
                 if placement.pod.terminating and placement.node in nodes
             ]
             wait = max(

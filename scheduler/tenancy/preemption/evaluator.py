@@ -111,7 +111,7 @@ class Evaluator:
 
     def _nominated_victims(self) -> list[Placement]:
         """Those that have not left their nodes."""
-        held = (self._cache.held(uid) for uid in sorted(set(self._nominated())))
+        held = (self._cache.get(uid) for uid in sorted(set(self._nominated())))
         return [Placement(v.pod, v.node, v.assignment) for v in held if v is not None]
 
     def _first_plan(
@@ -134,7 +134,7 @@ class Evaluator:
     ) -> PreemptionPlan | None:
         context, accounts = self._context, self._accounts
         context.metrics.preemption.labels("search").inc()
-        placements, now = self._cache.occupants(), context.now()
+        placements, now = self._cache.bound_pods(), context.now()
         uids = {victim.pod.uid for victim in nominated}
         leaving = [p for p in placements if p.pod.terminating or p.pod.uid in uids]
         groups = candidates.victim_groups(
@@ -178,7 +178,7 @@ class Evaluator:
 
     def _may_have_candidates(self, rule: PreemptionRule) -> bool:
         """A quick check: most units that do not fit have no candidates."""
-        lowest = self._cache.lowest(rule.tenant)
+        lowest = self._cache.lowest_priority(rule.tenant)
         if lowest is not None and lowest < rule.priority:
             return True
         if self._cache.preemptible and not rule.preemptible:

@@ -61,6 +61,6 @@ class PreemptorQuota:
 
     def _victims(self, attempts: Collection[Attempt]) -> Iterator[tuple[str, Pairs]]:
         for uid in {uid for attempt in attempts for uid in attempt.victims}:
-            victim = self._cache.held(uid)
+            victim = self._cache.get(uid)
             if victim is not None:
                 yield victim.pod.attributes.tenant, self._accounts.charged(uid)

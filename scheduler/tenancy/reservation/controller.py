@@ -153,7 +153,7 @@ class ReservationController:
 
     def _restore(self, obj: ReservationObject, group: PodGroupMembers) -> None:
         key = GangKey(obj.name[0], group.name)
-        leader = self._cache.held(group.leader)
+        leader = self._cache.get(group.leader)
         if leader is None or leader.assumed or leader.pod.terminating or key in self._objects:
             self._delete_later(obj.name)
             if key not in self._objects:

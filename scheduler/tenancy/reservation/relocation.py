@@ -106,7 +106,7 @@ class Relocation:
             return False
         self._freed(self._reservations.reserve(key, plan.placements, reservation))
         self._regrouped(key)
-        leader = self._cache.held(reservation.leader)
+        leader = self._cache.get(reservation.leader)
         if leader is not None:
             nodes = sorted({placement.node for placement in plan.placements})
             why = self._why.pop(key, "") or "capacity became free"
@@ -115,7 +115,7 @@ class Relocation:
 
     def _record_incomplete(self, key: GangKey) -> None:
         reservation = self._reservations.get(key)
-        leader = None if reservation is None else self._cache.held(reservation.leader)
+        leader = None if reservation is None else self._cache.get(reservation.leader)
         why = self._why.pop(key, "other pods took its capacity")
         if leader is not None:
             reserved, wanted = self._reservations.count(key), len(self._reservations.pending(key))

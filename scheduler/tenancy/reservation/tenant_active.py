@@ -268,7 +268,7 @@ class TenantReservations:
     def _used(self, tenant: str, node: str, begins: float) -> Amounts:
         """By pods of the tenant that started after the reservation began."""
         total: Counter[str] = Counter()
-        for placement in self._cache.on((node,)):
+        for placement in self._cache.pods_on((node,)):
             attributes = placement.pod.attributes
             if attributes.tenant == tenant and not 0 < attributes.started_at < begins:
                 total.update(dict(placement.pod.spec.requests))

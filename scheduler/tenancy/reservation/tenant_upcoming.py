@@ -163,7 +163,7 @@ class UpcomingReservations:
     def blockers(self, reservation: TenantReservation, nodes: frozenset[str]) -> str:
         """Pods of other tenants on these nodes that may still run when it begins, as a text."""
         texts, epoch = [], self._epoch()
-        for placement in self._cache.on(nodes):
+        for placement in self._cache.pods_on(nodes):
             pod = placement.pod
             if pod.attributes.tenant == reservation.tenant or _stays(pod):
                 continue
@@ -252,7 +252,7 @@ class UpcomingReservations:
         """Pods on these nodes that are expected to have ended by then."""
         if not (self._cache.with_duration or self._run_times.durations):
             return []
-        ends = self._run_times.ends(self._cache.on(nodes), self._epoch())
+        ends = self._run_times.ends(self._cache.pods_on(nodes), self._epoch())
         return [end.placement for end in ends if end.at <= at]
 
 

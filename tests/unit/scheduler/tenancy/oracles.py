@@ -48,10 +48,10 @@ class ClusterState:
         )
         return cls(
             tuple(cache.snapshot.table.nodes.values()),
-            tuple((one.pod, one.node) for one in cache.on()),
+            tuple((one.pod, one.node) for one in cache.pods_on()),
             tuple(reserved),
             tuple(story.bench.scheduler.tenancy.backfill.start_reservations()),
-            frozenset(story.bench.scheduler.tenancy.preempting.nominated_victims()),
+            frozenset(story.bench.scheduler.tenancy.preemption.nominated_victims()),
         )
 
     def fits(
@@ -211,7 +211,7 @@ class Preemption:
 def record(story: Story) -> list[Preemption]:
     """Every preemption of this scheduler from now on."""
     preemptions: list[Preemption] = []
-    preempting = story.bench.scheduler.tenancy.preempting
+    preempting = story.bench.scheduler.tenancy.preemption
     consider: Callable[[Unit], bool] = preempting.preempt
 
     def looked(unit: Unit) -> bool:

@@ -35,7 +35,7 @@ def left(story: Story) -> tuple[int, ...]:
     """Preemptions in progress, reserved capacity, cache mismatches, partial gangs."""
     scheduler = story.bench.scheduler
     return (
-        len(scheduler.tenancy.preempting),
+        len(scheduler.tenancy.preemption),
         len(scheduler.cache.reserved),
         len(scheduler.cache_mismatches()),
         len(halves(story)),

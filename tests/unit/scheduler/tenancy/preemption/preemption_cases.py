@@ -81,7 +81,7 @@ async def outcome(story: Story) -> Outcome:
         " ".join(sorted(name for name, node in bench.api.nodes().items() if node)),
         int(bench.metrics.preemption.labels("wasted")._value.get()),
         (
-            len(scheduler.tenancy.preempting),
+            len(scheduler.tenancy.preemption),
             len(scheduler.cache.reserved),
             len(scheduler.cache_mismatches()),
         ),

@@ -298,11 +298,11 @@ def test_a_victim_that_its_preemptor_no_longer_needs_is_evicted_for_another() ->
         await asyncio.sleep(0)
         tenant_pod(bench, "a", "second", gpus=1, priority=10)
         await bench.scheduler.drain()
-        assert len(bench.scheduler.tenancy.preempting) == 2
+        assert len(bench.scheduler.tenancy.preemption) == 2
         bench.node("o", gpus=3)
         bench.now += 2.0
         await bench.scheduler.drain()
-        assert len(bench.scheduler.tenancy.preempting) == 1
+        assert len(bench.scheduler.tenancy.preemption) == 1
         bench.api.eviction_faults.clear()
         await bench.settle(1.0)
         evicted = [*bench.api.evicted]

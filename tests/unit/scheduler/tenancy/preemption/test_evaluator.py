@@ -88,7 +88,7 @@ def test_further_victims_are_searched_on_the_same_nodes_first(near: str, victims
         tenant_pod(bench, "a", "new", gpus=2, priority=10)
         unit = bench.scheduler.queue.unit(PodKey("ns", "new"))
         assert unit is not None
-        evaluator = bench.scheduler.tenancy.preempting._evaluator
+        evaluator = bench.scheduler.tenancy.preemption._evaluator
         plan = evaluator.search_again(unit, frozenset({near}))
         assert plan is not None
         return " ".join(sorted(victim.pod.key.name for victim in plan.victims))

@@ -150,6 +150,6 @@ def test_a_victim_whose_eviction_is_in_progress_counts_against_its_budget() -> N
         for name in ("first", "second"):
             tenant_pod(bench, "a", name, gpus=2, priority=10)
             await bench.scheduler.drain()
-        return len(bench.scheduler.tenancy.preempting)
+        return len(bench.scheduler.tenancy.preemption)
 
     assert asyncio.run(run()) == 1

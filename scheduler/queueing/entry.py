@@ -119,7 +119,9 @@ class QueuedUnit:
 
     def members(self) -> tuple[tuple[Pod, ...], tuple[Pod, ...], int]:
         """Plannable pods and pods behind the gang gate, each in order; how many are rejected."""
-        rejected = {uid for uid, (_, until) in self.rejections.items() if until} & self.pods.keys()
+        rejected = {
+            uid for uid, (_, until) in self.rejections.items() if until and uid in self.pods
+        }
         pods = sorted((pod for uid, pod in self.pods.items() if uid not in rejected), key=order)
         return (
             tuple(pod for pod in pods if not pod.gates),

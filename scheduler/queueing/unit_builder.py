@@ -42,8 +42,8 @@ class UnitBuilder:
         plannable, gated, rejected = entry.members()
         if gang is None:
             return Unit(entry.key, plannable, 0, gated=gated, bind_rejected=rejected)
-        has_leader = any(map(is_leader, plannable))
         can_reserve = self.reserved is not None and self.reserved.enabled
+        cannot_reserve = self.reserved is not None and not can_reserve
         return Unit(
             entry.key,
             plannable,
@@ -52,8 +52,8 @@ class UnitBuilder:
             bind_rejected=rejected,
             group=self.group(gang),
             reserved=self._reserved(gang, entry),
-            leader_first=entry.settled and has_leader and can_reserve,
-            leader_blocked=self.reserved is not None and not can_reserve and has_leader,
+            leader_first=entry.settled and can_reserve and any(map(is_leader, plannable)),
+            leader_blocked=cannot_reserve and any(map(is_leader, plannable)),
         )
 
     def too_few(self, entry: QueuedUnit) -> bool:

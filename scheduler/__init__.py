@@ -1,5 +1,5 @@
 """
-The scheduler: pending pods in, plans for complete gangs, bindings out. Each layer imports lower ones.
+The scheduler: pending pods in, plans for complete gangs, bindings out. Upper layers come first.
 
     app           the process: options, wiring, exit codes
     wiring        construction of every part

@@ -22,8 +22,8 @@ TENANT = {"tenant.kubenexus.io/name": "a"}
 CLASS = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 
 
-class Shelf:
-    """`faults` answer the next creations; what is a `Retry` happens, and its answer is lost."""
+class FakeRequests:
+    """`faults` are raised by the next creations; a `Retry` is raised after the object was created."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Json] = {}
@@ -99,14 +99,18 @@ class Scene:
     """A scheduler that requests nodes, and an autoscaler driven by the test."""
 
     def __init__(
-        self, shelf: Shelf | None = None, *, served: bool = True, api: FakeApiServer | None = None
+        self,
+        store: FakeRequests | None = None,
+        *,
+        served: bool = True,
+        api: FakeApiServer | None = None,
     ) -> None:
         self.bench = Bench(api)
-        self.shelf = shelf or Shelf()
-        self.shelf.pods = self.bench.api.pods
+        self.store = store or FakeRequests()
+        self.store.pods = self.bench.api.pods
         self.controller = self.bench.scheduler.provisioning
         self.controller.writer = RequestWriter(
-            self.shelf, class_name=CLASS, scheduler=NAME, may_write=lambda: self.bench.leading
+            self.store, class_name=CLASS, scheduler=NAME, may_write=lambda: self.bench.leading
         )
         self._shown: dict[str, objects.ProvisioningRequest] = {}
         if served:
@@ -119,20 +123,20 @@ class Scene:
 
     def show(self) -> None:
         """The watch shows all requests as the API server has them."""
-        for name, obj in self.shelf.requests.items():
+        for name, obj in self.store.requests.items():
             one = objects.read(obj, scheduler=NAME)
             assert one is not None
             old = self._shown.get(name)
             kind = EventKind.ADDED if old is None else EventKind.MODIFIED
             self._shown[name] = one
             self.controller.on_event(WatchEvent(kind, ("ns", name), one, old))
-        for name in [name for name in self._shown if name not in self.shelf.requests]:
+        for name in [name for name in self._shown if name not in self.store.requests]:
             gone = self._shown.pop(name)
             self.controller.on_event(WatchEvent(EventKind.DELETED, ("ns", name), gone, gone))
 
     def answer(self, kind: str, message: str, *, status: str = "True") -> None:
         """The autoscaler's word about the request that stands, now."""
-        (obj,) = self.shelf.requests.values()
+        (obj,) = self.store.requests.values()
         at = datetime.fromtimestamp(self.bench.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         row = {"type": kind, "status": status, "message": message, "lastTransitionTime": at}
         obj.setdefault("status", {}).setdefault("conditions", []).append(row)
@@ -146,19 +150,19 @@ class Scene:
                 await asyncio.sleep(0)
             self.show()
 
-    def asked(self) -> list[tuple[str, list[int]]]:
+    def requested(self) -> list[tuple[str, list[int]]]:
         """(the end of the name, how many pods of each kind) of every request."""
         return [
             (name.rsplit("-", 1)[1], [row["count"] for row in obj["spec"]["podSets"]])
-            for name, obj in sorted(self.shelf.requests.items())
+            for name, obj in sorted(self.store.requests.items())
         ]
 
     def asked_in_full(self) -> list[tuple[int, Json]]:
         """(how many, what each asks for) of the one request that stands, fewest first."""
-        (request,) = self.shelf.requests.values()
+        (request,) = self.store.requests.values()
         found = []
         for row in request["spec"]["podSets"]:
-            template = self.shelf.templates[row["podTemplateRef"]["name"]]["template"]
+            template = self.store.templates[row["podTemplateRef"]["name"]]["template"]
             found.append((row["count"], template["spec"]["containers"][0]["resources"]))
         return sorted(found, key=lambda one: one[0])
 

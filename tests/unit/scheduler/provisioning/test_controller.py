@@ -76,7 +76,7 @@ STANDS = a_request()
         ),
     ],
 )
-def test_what_is_done(
+def test_decide(
     standing: str, requests: list[ProvisioningRequest], epoch: float, want: Step
 ) -> None:
     assert decide(ProvisioningState(standing), "same", requests, epoch=epoch) == want
@@ -141,7 +141,7 @@ BAD = {"numa": "sideways"}
         ),
     ],
 )
-def test_who_is_asked_for(pods: list[Pod], more: Any, why: NoFit, want: list[str]) -> None:
+def test_members_of_a_request(pods: list[Pod], more: Any, why: NoFit, want: list[str]) -> None:
     key = pods[0].gang.key if pods[0].gang else pods[0].key
     found = missing(Unit(key, tuple(pods), **more), why)
     assert [pod.key.name for pod in found] == want
@@ -186,7 +186,7 @@ ACCEPTED = condition("Accepted", message="taken")
         ),
     ],
 )
-def test_what_an_autoscaler_says(rows: list[Any], want: tuple[Phase, str, float]) -> None:
+def test_phase_of_a_request(rows: list[Any], want: tuple[Phase, str, float]) -> None:
     obj = {
         "metadata": {
             "name": "a-b-c-deadbeef00-12",
@@ -307,14 +307,14 @@ def test_the_objects_of_a_gang() -> None:
         pytest.param(THREE, "d", False, id="of another class"),
     ],
 )
-def test_a_request_is_named_by_what_it_asks_for(
+def test_the_name_of_a_request_depends_on_its_content(
     stores: list[dict[str, Any]], class_name: str, same: bool
 ) -> None:
     names = [objects.name_of(one, 1) for one in (drafted(THREE), drafted(stores, class_name))]
     assert (names[0] == names[1]) is same
 
 
-def test_pods_that_nobody_made_own_their_request_themselves() -> None:
+def test_pods_without_a_controller_own_their_request() -> None:
     one = drafted([stored(f"g-{i}", i, owned=False) for i in range(2)])
     (template,) = objects.pod_templates(one, 1, scheduler="me")
     owners = template["metadata"]["ownerReferences"]
@@ -322,11 +322,11 @@ def test_pods_that_nobody_made_own_their_request_themselves() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Atomic", "a b", "-a", "a..b", "a" * 254])
-def test_a_class_that_no_api_server_takes_is_refused_at_the_start(name: str) -> None:
+def test_an_invalid_class_is_a_configuration_error(name: str) -> None:
     with pytest.raises(errors.ConfigError, match="want lower-case letters"):
         objects.check_class(name)
 
 
-def test_a_class_that_brings_no_nodes_is_refused_at_the_start() -> None:
+def test_a_class_that_provides_no_nodes_is_a_configuration_error() -> None:
     with pytest.raises(errors.ConfigError, match="only checks for capacity and provides no nodes"):
         objects.check_class("check-capacity.autoscaling.x-k8s.io")

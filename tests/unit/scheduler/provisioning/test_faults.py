@@ -21,31 +21,31 @@ def play(story: Story) -> Any:
     return asyncio.run(story())
 
 
-def test_a_new_scheduler_makes_no_second_one() -> None:
+def test_a_new_scheduler_creates_no_second_request() -> None:
     async def run() -> Any:
         old = Scene()
         old.gang(3)
         await old.passes(5)
-        before = dict(old.shelf.requests)
-        new = Scene(old.shelf)
+        before = dict(old.store.requests)
+        new = Scene(old.store)
         new.show()
         new.gang(3)
         await new.passes(30)
-        return before == new.shelf.requests, new.told("ProvisioningRequested"), new.asked()
+        return before == new.store.requests, new.told("ProvisioningRequested"), new.requested()
 
     assert play(run) == (True, [], [("1", [3])])
 
 
-def test_a_scheduler_that_died_between_template_and_request_goes_on() -> None:
+def test_a_scheduler_that_died_between_template_and_request_continues() -> None:
     async def run() -> Any:
         old = Scene()
         old.gang(3)
         await old.passes(5)
-        old.shelf.requests.clear()
-        new = Scene(old.shelf)
+        old.store.requests.clear()
+        new = Scene(old.store)
         new.gang(3)
         await new.passes(5)
-        return new.asked(), len(new.shelf.templates)
+        return new.requested(), len(new.store.templates)
 
     assert play(run) == ([("1", [3])], 1)
 
@@ -61,26 +61,26 @@ REFUSED = errors.Refused("forbidden", status=403)
         pytest.param([errors.Retry("lost")], 1, id="an answer was lost"),
     ],
 )
-def test_what_cannot_be_written_is_told_and_tried_again(faults: list[Exception], told: int) -> None:
+def test_a_failed_write_is_reported_and_retried(faults: list[Exception], told: int) -> None:
     async def run() -> Any:
         scene = Scene()
-        scene.shelf.faults.extend(faults)
+        scene.store.faults.extend(faults)
         scene.gang(2)
         await scene.passes(40)
-        return scene.asked(), len(scene.told("ProvisioningFailed"))
+        return scene.requested(), len(scene.told("ProvisioningFailed"))
 
     assert play(run) == ([("1", [2])], told)
 
 
-def test_what_cannot_be_deleted_is_tried_again() -> None:
+def test_a_failed_delete_is_retried() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.gang(2)
         await scene.passes(5)
-        scene.shelf.delete_faults.append(errors.Retry("busy"))
+        scene.store.delete_faults.append(errors.Retry("busy"))
         await the_pair_goes(scene)
         await scene.passes(10)
-        return scene.shelf.requests, scene.shelf.templates
+        return scene.store.requests, scene.store.templates
 
     async def the_pair_goes(scene: Scene) -> None:
         for number in range(2):
@@ -89,12 +89,12 @@ def test_what_cannot_be_deleted_is_tried_again() -> None:
     assert play(run) == ({}, {})
 
 
-def test_a_late_word_about_a_request_that_was_deleted_is_not_heard() -> None:
+def test_a_late_event_of_a_deleted_request_is_ignored() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.gang(2)
         await scene.passes(5)
-        ((name, obj),) = scene.shelf.requests.items()
+        ((name, obj),) = scene.store.requests.items()
         one = objects.read(obj, scheduler=NAME)
         scene.bench.delete("g-0")
         scene.bench.delete("g-1")
@@ -103,27 +103,27 @@ def test_a_late_word_about_a_request_that_was_deleted_is_not_heard() -> None:
         while scene.controller.writing:
             await asyncio.sleep(0)
         scene.controller.on_event(WatchEvent(EventKind.MODIFIED, ("ns", name), one, one))
-        return scene.asked(), scene.controller.next_at()
+        return scene.requested(), scene.controller.next_at()
 
     assert play(run) == ([], None)
 
 
-def test_a_namesake_of_a_member_is_not_asked_for() -> None:
+def test_no_request_for_a_recreated_member_with_another_uid() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.gang(2)
         scene.bench.api.pods["g-0"]["metadata"]["uid"] = "another"
         await scene.passes(5)
-        return scene.asked(), scene.told("ProvisioningFailed")[0]
+        return scene.requested(), scene.told("ProvisioningFailed")[0]
 
     said = "cannot create a ProvisioningRequest, retrying: "
     assert play(run) == ([], f"{said}pod ns/g-0 was replaced by another pod")
 
 
-def test_what_is_refused_for_long_is_tried_ever_more_rarely() -> None:
+def test_retries_of_a_denied_request_back_off() -> None:
     async def run() -> int:
         scene = Scene()
-        scene.shelf.faults.extend([REFUSED] * 100)
+        scene.store.faults.extend([REFUSED] * 100)
         scene.gang(2)
         await scene.passes(70)
         return len(scene.told("ProvisioningFailed"))
@@ -137,7 +137,7 @@ def test_a_bug_while_writing_a_request_ends_the_scheduler() -> None:
 
     async def run() -> None:
         scene = Scene()
-        scene.shelf.faults.append(Bug())
+        scene.store.faults.append(Bug())
         scene.gang()
         await scene.passes(20)
 

@@ -12,8 +12,8 @@ from tests.unit.scheduler.fake_api import FakeApiServer
 from tests.unit.scheduler.provisioning.fake_requests import (
     CLASS,
     TENANT,
+    FakeRequests,
     Scene,
-    Shelf,
     all_of,
     quota,
 )
@@ -34,10 +34,10 @@ def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
         scene.bench.node("n", cpu="1")
         scene.gang(3)
         await scene.passes(10)
-        asked = scene.asked()
+        asked = scene.requested()
         scene.answer("Provisioned", "nodes are coming")
         await scene.passes(2)
-        waiting = scene.asked(), scene.bench.scheduler.explain("ns", "g-0")
+        waiting = scene.requested(), scene.bench.scheduler.explain("ns", "g-0")
         scene.bench.node("m", cpu="2")
         await scene.bench.settle(1.0)
         scene.bench.show_all()
@@ -51,7 +51,7 @@ def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
         f"ProvisioningRequest {name} is provisioned: Provisioned: nodes are coming"
     ]
     assert scene.bench.api.nodes() == {"g-0": "m", "g-1": "m", "g-2": "n"}
-    assert (scene.shelf.requests, scene.shelf.templates) == ({}, {})
+    assert (scene.store.requests, scene.store.templates) == ({}, {})
     assert [scene.told(one) for one in ("ProvisioningRequested", "Provisioned")] == [
         [f"ProvisioningRequest {name} requests nodes for 3 pods, class {CLASS}"],
         [
@@ -61,7 +61,7 @@ def test_one_request_for_the_gang_then_nodes_then_nothing() -> None:
     ]
 
 
-def test_an_answer_wakes_the_gang_at_once() -> None:
+def test_a_provisioned_request_retries_the_gang_at_once() -> None:
     async def run() -> tuple[int, int]:
         scene = Scene()
         scene.bench.node("n", cpu="1")
@@ -77,7 +77,7 @@ def test_an_answer_wakes_the_gang_at_once() -> None:
     assert (before, after) == (1, 2)
 
 
-def test_what_failed_is_told_and_asked_for_again_later_each_time() -> None:
+def test_a_failed_request_is_reported_and_the_pause_doubles() -> None:
     async def run() -> Any:
         scene, seen = Scene(), []
         scene.gang(2)
@@ -85,9 +85,9 @@ def test_what_failed_is_told_and_asked_for_again_later_each_time() -> None:
         for word in ("Failed", "CapacityRevoked"):
             scene.answer(word, "no such machines")
             await scene.passes(50)
-            early = scene.asked()
+            early = scene.requested()
             await scene.passes(75)
-            seen.append((early, scene.asked(), len(scene.shelf.templates)))
+            seen.append((early, scene.requested(), len(scene.store.templates)))
         return seen, scene.told("ProvisioningFailed"), await scene.reasons()
 
     seen, told, reasons = play(run)
@@ -130,7 +130,7 @@ async def a_quota_comes(scene: Scene) -> None:
 
 @story([("1", [3])], False, id="the request is deleted")
 async def somebody_deletes_it(scene: Scene) -> None:
-    scene.shelf.requests.clear()
+    scene.store.requests.clear()
     scene.show()
 
 
@@ -179,7 +179,7 @@ async def another_leads(scene: Scene) -> None:
     ("story", "want", "same"),
     story.rows,
 )
-def test_what_becomes_of_a_request(
+def test_requests_follow_the_gang(
     story: Callable[[Scene], Awaitable[None]], want: list[Any], same: bool | None
 ) -> None:
     async def run() -> Any:
@@ -187,17 +187,17 @@ def test_what_becomes_of_a_request(
         scene.bench.node("n", cpu="1")
         scene.gang(3, labels=TENANT)
         await scene.passes(5)
-        first = {obj["metadata"]["uid"] for obj in scene.shelf.requests.values()}
+        first = {obj["metadata"]["uid"] for obj in scene.store.requests.values()}
         await story(scene)
         await scene.passes(30)
-        last = {obj["metadata"]["uid"] for obj in scene.shelf.requests.values()}
-        return scene.asked(), last and last == first, len(scene.shelf.templates)
+        last = {obj["metadata"]["uid"] for obj in scene.store.requests.values()}
+        return scene.requested(), last and last == first, len(scene.store.templates)
 
     asked, is_same, templates = play(run)
     assert (asked, is_same or None, templates) == (want, same or None, len(want))
 
 
-def test_nobody_asks_while_others_go_for_the_gang() -> None:
+def test_no_request_while_victims_terminate_for_the_gang() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.bench.node("n", cpu="2")
@@ -206,14 +206,14 @@ def test_nobody_asks_while_others_go_for_the_gang() -> None:
         scene.bench.show_all()
         scene.gang(2, priority=10)
         await scene.passes(10)
-        return scene.bench.api.evicted, scene.asked(), await scene.reasons()
+        return scene.bench.api.evicted, scene.requested(), await scene.reasons()
 
     evicted, asked, reasons = play(run)
     assert (evicted, asked) == (["low"], [])
     assert reasons == all_of(2, "Unschedulable")
 
 
-def test_a_request_that_stands_speaks_on_while_others_go_for_the_gang() -> None:
+def test_an_existing_request_stays_while_victims_terminate_for_the_gang() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.bench.node("n", cpu="1")
@@ -221,12 +221,12 @@ def test_a_request_that_stands_speaks_on_while_others_go_for_the_gang() -> None:
         await scene.passes(5)
         await others_go_for_it(scene)
         await scene.passes(70)
-        return scene.bench.api.evicted, scene.asked(), await scene.reasons()
+        return scene.bench.api.evicted, scene.requested(), await scene.reasons()
 
     assert play(run) == (["low"], [("1", [3])], all_of(3, "WaitingForProvisioning"))
 
 
-def test_nobody_asks_when_others_go_for_the_gang_before_it_has_asked() -> None:
+def test_no_request_if_preemption_comes_first() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.bench.node("n", cpu="1")
@@ -235,7 +235,7 @@ def test_nobody_asks_when_others_go_for_the_gang_before_it_has_asked() -> None:
         await others_go_for_it(scene)
         scene.bench.node("x", cpu="1")  # tries the gang once more
         await scene.passes(20)
-        return scene.bench.api.evicted, scene.asked()
+        return scene.bench.api.evicted, scene.requested()
 
     assert play(run) == (["low"], [])
 
@@ -247,12 +247,12 @@ def test_nobody_asks_when_others_go_for_the_gang_before_it_has_asked() -> None:
         pytest.param(5, [("1", [2])], id="then nodes are asked for"),
     ],
 )
-def test_a_moment_passes_before_nodes_are_asked_for(seconds: int, want: list[Any]) -> None:
+def test_the_controller_waits_before_it_requests_nodes(seconds: int, want: list[Any]) -> None:
     async def run() -> Any:
         scene = Scene()
         scene.gang(2)
         await scene.passes(seconds)
-        return scene.asked()
+        return scene.requested()
 
     assert play(run) == want
 
@@ -264,7 +264,7 @@ def test_a_moment_passes_before_nodes_are_asked_for(seconds: int, want: list[Any
         pytest.param("1h", [("1", [3])], id="one promised late is not"),
     ],
 )
-def test_nodes_have_to_be_worth_their_coming(lasts: str, want: list[Any]) -> None:
+def test_no_request_if_the_gang_starts_soon(lasts: str, want: list[Any]) -> None:
     async def run() -> Any:
         scene = Scene()
         scene.bench.node("n", cpu="3")
@@ -273,7 +273,7 @@ def test_nodes_have_to_be_worth_their_coming(lasts: str, want: list[Any]) -> Non
         scene.bench.pod("r", cpu="3", node="n", owner="job", status=began, annotations=notes)
         scene.gang(3)
         await scene.passes(10)
-        return len(scene.told("StartEstimated")), scene.asked()
+        return len(scene.told("StartEstimated")), scene.requested()
 
     assert play(run) == (1, want)
 
@@ -289,7 +289,7 @@ class Slow(FakeApiServer):
         await super().bind(*args, **more)
 
 
-def test_a_request_stands_until_the_gang_is_bound() -> None:
+def test_a_request_exists_until_the_gang_is_bound() -> None:
     async def run() -> Any:
         api = Slow()
         scene = Scene(api=api)
@@ -301,23 +301,23 @@ def test_a_request_stands_until_the_gang_is_bound() -> None:
             await scene.bench.scheduler.drain()
             for _ in range(20):
                 await asyncio.sleep(0)
-        binding = scene.bench.scheduler.binding, scene.asked()
+        binding = scene.bench.scheduler.binding, scene.requested()
         api.held = False
         await scene.bench.settle(1.0)
         scene.bench.show_all()
         await scene.passes(2)
-        return binding, scene.asked()
+        return binding, scene.requested()
 
     assert play(run) == ((1, [("1", [2])]), [])
 
 
-def test_a_kind_that_goes_leaves_the_word_to_the_pods() -> None:
+def test_pods_are_unschedulable_again_if_the_kind_is_removed() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.gang(2)
         await scene.passes(5)
         asked = await scene.reasons()
-        scene.shelf.requests.clear()
+        scene.store.requests.clear()
         scene.controller.served(False)
         scene.show()
         await scene.passes(2)
@@ -326,7 +326,7 @@ def test_a_kind_that_goes_leaves_the_word_to_the_pods() -> None:
         scene.controller.use(resources.PROVISIONING_REQUESTS)
         scene.bench.pod("g-2", gang=("g", 2))
         await scene.passes(20)
-        return asked, alone, scene.asked()
+        return asked, alone, scene.requested()
 
     assert play(run) == (
         all_of(2, "WaitingForProvisioning"),
@@ -335,8 +335,8 @@ def test_a_kind_that_goes_leaves_the_word_to_the_pods() -> None:
     )
 
 
-def test_a_missing_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(Shelf(), served=False)
+def test_a_missing_kind_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(FakeRequests(), served=False)
     for served in (False, False, True, False):
         scene.controller.served(served)
     said = [
@@ -345,7 +345,7 @@ def test_a_missing_kind_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     assert len(said) == 2
 
 
-def test_members_that_a_leader_is_going_to_make_are_asked_for_with_it() -> None:
+def test_a_request_includes_members_that_a_leader_will_create() -> None:
     async def run() -> Any:
         scene = Scene()
         scene.bench.node("n", cpu="1")
@@ -357,13 +357,13 @@ def test_members_that_a_leader_is_going_to_make_are_asked_for_with_it() -> None:
         )
         await scene.passes(10)
         asked = scene.asked_in_full()
-        owners = [row["metadata"]["ownerReferences"] for row in scene.shelf.requests.values()]
+        owners = [row["metadata"]["ownerReferences"] for row in scene.store.requests.values()]
         reasons = await scene.reasons()
         scene.bench.node("m", cpu="4", gpus=2)
         await scene.bench.settle(1.0)
         scene.bench.show_all()
         await scene.passes(3)
-        return asked, owners, reasons, scene.bench.api.nodes(), scene.asked()
+        return asked, owners, reasons, scene.bench.api.nodes(), scene.requested()
 
     member = {"cpu": "2", "nvidia.com/gpu": "1"}
     assert play(run) == (

@@ -14,16 +14,16 @@ from tests.unit.scheduler.bench import Bench
 Json = dict[str, Any]
 
 
-class Shelf:
-    """ResourceReservations in memory; `faults` answer the next creations."""
+class FakeReservations:
+    """`faults` are raised by the next creations; a `Retry` is raised after the object was created."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
         self.faults: deque[Exception] = deque()
         self.delete_faults: deque[Exception] = deque()
         self.status_faults: deque[Exception] = deque()
-        self.seen: Callable[[str], None] = lambda what: None
-        self.heard: Callable[[Json], None] = lambda status: None
+        self.on_create: Callable[[str], None] = lambda verb: None
+        self.on_status: Callable[[Json], None] = lambda status: None
         self.count = 0
 
     async def create(
@@ -44,8 +44,8 @@ class Shelf:
         made = copy.deepcopy(dict(obj))
         made["metadata"]["uid"] = f"object-{self.count}"
         self.objects[name] = made
-        self.seen("created")
-        if fault is not None:  # it happened, and its answer was lost
+        self.on_create("created")
+        if fault is not None:  # the object exists, and the response is lost
             raise fault
         return made
 
@@ -75,7 +75,7 @@ class Shelf:
         if name not in self.objects:
             raise errors.Gone("not found")
         self.objects[name]["status"] = body["status"]
-        self.heard(body["status"])
+        self.on_status(body["status"])
         return self.objects[name]
 
     async def delete(
@@ -99,7 +99,7 @@ class Shelf:
             event = WatchEvent(EventKind.ADDED, ("ns", name), found, None)
             bench.scheduler.tenancy.on_reservation(event)
 
-    def told(self) -> list[tuple[str, str]]:
+    def statuses(self) -> list[tuple[str, str]]:
         rows = ((row["spec"]["podGroup"]["name"], row["status"]) for row in self.objects.values())
         return sorted(
             (name, ", ".join(filter(None, (status["held"], status["message"]))))

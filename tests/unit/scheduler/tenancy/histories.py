@@ -1,9 +1,9 @@
 """
-Worlds as they are played, through the whole cycle, in virtual time: a scheduler on an API server in
-memory, whose watch is moved on and whose clock jumps to whatever is due next.
+Plays a random scenario in the whole cycle and in virtual time: a scheduler, an API server in memory,
+a watch driven by the test, and a clock that jumps to the next event.
 
-Victims end when their grace is over, work when it has run. Amounts are reckoned here from what the
-API server holds and what the world says, never from the scheduler's own books.
+Victims end after their grace period, pods after their run time. Usage is counted from the objects of
+the API server and the scenario, never from the scheduler's own state.
 """
 
 import asyncio
@@ -132,7 +132,7 @@ class Story:
         return self
 
     async def until(self, when: float) -> None:
-        """Whatever happens by then; the clock jumps from one thing to the next."""
+        """Play all events up to then; the clock jumps from one to the next."""
         await self._work()
         while (at := self._next()) <= when:
             self.bench.now = max(self.bench.now, at)
@@ -210,7 +210,7 @@ class Story:
     # --- looking ---
 
     def waiting(self) -> list[str]:
-        """Units of which somebody has no node."""
+        """Units with a pod that has no node."""
         found = {unit_of(name): None for name, node in self.api.nodes().items() if not node}
         return sorted(found, key=lambda unit: int(unit[1:]))
 
@@ -225,7 +225,7 @@ class Story:
         return [row for bench in self.benches for row in bench.events(reason)]
 
     def evicted_for(self) -> dict[str, int]:
-        """Units for which somebody was evicted, and how many pods."""
+        """Preemptors, and how many pods were evicted for each."""
         notes = [f"{note} " for _, note in self.told(events.PREEMPTED)]
         found = Counter(
             unit

@@ -7,7 +7,7 @@ from cluster.informer import EventKind, WatchEvent
 from scheduler.tenancy.reservation import objects
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.builders import leader, member, settle_gang
-from tests.unit.scheduler.tenancy.fake_reservations import Shelf, follow
+from tests.unit.scheduler.tenancy.fake_reservations import FakeReservations, follow
 
 TWO, ONE = [("a", "2 x cpu 1")], [("a", "1 x cpu 1")]
 SHORT = [("a", "1 x cpu 1, reserved capacity for 1 of 2; searching for the rest")]
@@ -17,8 +17,8 @@ class Scene:
     """A scheduler, its ResourceReservations, and another scheduler that takes over."""
 
     def __init__(self) -> None:
-        self.shelf = Shelf()
-        self.bench = Bench(reservations=self.shelf)
+        self.store = FakeReservations()
+        self.bench = Bench(reservations=self.store)
         self.nodes: dict[str, str] = {}  # name -> CPUs
         self.node("n", "4")
 
@@ -33,12 +33,12 @@ class Scene:
     def take_over(self) -> None:
         """Another scheduler starts from what the API holds."""
         old = self.bench
-        self.bench = Bench(old.api, reservations=self.shelf)
+        self.bench = Bench(old.api, reservations=self.store)
         self.bench.now = old.now
         for name, cpu in self.nodes.items():
             self.bench.node(name, cpu=cpu)
         self.bench.show_all()
-        self.shelf.show(self.bench)
+        self.store.show(self.bench)
 
     def outcome(self) -> tuple[str, int, list[tuple[str, str]]]:
         """Pods with a node, the number of reserved places, the statuses of the objects."""
@@ -48,7 +48,7 @@ class Scene:
         table = self.bench.scheduler.cache.snapshot.table
         assert len(self.bench.scheduler.cache_mismatches()) == 0
         assert min(table.free_at(row, "cpu") for row in table.rows.values()) >= 0
-        return " ".join(sorted(name for name, node in nodes if node)), kept, self.shelf.told()
+        return " ".join(sorted(name for name, node in nodes if node)), kept, self.store.statuses()
 
 
 Story = Callable[[Scene], Awaitable[None]]
@@ -80,7 +80,7 @@ async def leader_is_deleted(scene: Scene) -> None:
 
 async def object_is_deleted(scene: Scene) -> None:
     await leader_waits(scene)
-    (name, obj) = scene.shelf.objects.popitem()
+    (name, obj) = scene.store.objects.popitem()
     gone = objects.read(obj)
     scene.bench.scheduler.tenancy.on_reservation(
         WatchEvent(EventKind.DELETED, ("ns", name), gone, gone)

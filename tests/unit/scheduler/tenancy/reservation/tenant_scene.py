@@ -7,7 +7,7 @@ from cluster.informer import EventKind, WatchEvent
 from policies.text import timestamp
 from scheduler.tenancy.reservation import objects
 from tests.unit.scheduler.bench import Bench
-from tests.unit.scheduler.tenancy.fake_reservations import Shelf
+from tests.unit.scheduler.tenancy.fake_reservations import FakeReservations
 
 
 def at(seconds: float) -> str:
@@ -18,8 +18,8 @@ class TenantReservationScene:
     """Two nodes of four CPUs, a scheduler, and reservations by name."""
 
     def __init__(self) -> None:
-        self.shelf = Shelf()
-        self._start(Bench(reservations=self.shelf))
+        self.store = FakeReservations()
+        self._start(Bench(reservations=self.store))
 
     def _start(self, bench: Bench) -> None:
         self.bench = bench
@@ -28,7 +28,7 @@ class TenantReservationScene:
 
     def reserve(self, name: str = "r", **spec: Any) -> None:
         body = {"tenant": "t", "until": at(1000.0), **spec}
-        self.shelf.objects[name] = self.shelf.objects.get(name, {}) | {
+        self.store.objects[name] = self.store.objects.get(name, {}) | {
             "metadata": {
                 "name": name,
                 "namespace": "ns",
@@ -37,10 +37,10 @@ class TenantReservationScene:
             },
             "spec": body,
         }
-        self.shelf.show(self.bench)
+        self.store.show(self.bench)
 
     def delete(self, name: str = "r") -> None:
-        deleted: objects.ReservationObject | None = objects.read(self.shelf.objects.pop(name))
+        deleted: objects.ReservationObject | None = objects.read(self.store.objects.pop(name))
         event = WatchEvent(EventKind.DELETED, ("ns", name), deleted, deleted)
         self.bench.scheduler.tenancy.on_reservation(event)
 
@@ -49,17 +49,17 @@ class TenantReservationScene:
 
     def take_over(self) -> None:
         old = self.bench
-        self._start(Bench(old.api, reservations=self.shelf))
+        self._start(Bench(old.api, reservations=self.store))
         self.bench.now = old.now
         self.bench.show_all()
-        self.shelf.show(self.bench)
+        self.store.show(self.bench)
 
     def outcome(self) -> tuple[str, list[str]]:
         """Pods that have a node, and the statuses of the objects."""
         assert len(self.bench.scheduler.cache_mismatches()) == 0
         nodes = self.bench.api.nodes().items()
         statuses = []
-        for row in self.shelf.objects.values():
+        for row in self.store.objects.values():
             status = row["status"]
             statuses.append(
                 " ".join(filter(None, (status["phase"], status["held"], status["message"])))

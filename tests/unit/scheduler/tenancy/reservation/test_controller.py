@@ -36,14 +36,14 @@ story = Stories()
 
 @story("", 0, [], id="deletion fails and is retried")
 async def a_deletion_fails(scene: Scene) -> None:
-    scene.shelf.delete_faults.extend([errors.Retry("no answer"), errors.Retry("no answer")])
+    scene.store.delete_faults.extend([errors.Retry("no answer"), errors.Retry("no answer")])
     await leader_is_deleted(scene)
     await follow(scene.bench)
 
 
 @story("", 0, [], id="creation is denied: no pod is bound")
 async def creation_is_denied(scene: Scene) -> None:
-    scene.shelf.faults.append(errors.Refused("may not"))
+    scene.store.faults.append(errors.Refused("may not"))
     leader(scene.bench, "a", 3)
     await settle_gang(scene.bench)
 
@@ -58,7 +58,7 @@ async def denied_and_retried(scene: Scene) -> None:
 
 @story("a-driver", 2, TWO, id="a response is lost")
 async def response_is_lost(scene: Scene) -> None:
-    scene.shelf.faults.append(errors.Retry("no answer"))
+    scene.store.faults.append(errors.Retry("no answer"))
     await leader_waits(scene)
 
 
@@ -74,12 +74,12 @@ async def the_bind_fails(scene: Scene) -> None:
 async def former_leader_wrote_during_the_takeover(scene: Scene) -> None:
     """The former leader created its object and bound the pod when this scheduler had started."""
     await leader_waits(scene)
-    scene.bench = Bench(scene.bench.api, reservations=scene.shelf)
+    scene.bench = Bench(scene.bench.api, reservations=scene.store)
     for name, cpu in scene.nodes.items():
         scene.bench.node(name, cpu=cpu)
     await scene.bench.settle()
     scene.bench.show_all()
-    scene.shelf.show(scene.bench)
+    scene.store.show(scene.bench)
     scene.bench.pod("thief", cpu="2")
     await follow(scene.bench)
 
@@ -152,7 +152,7 @@ async def members_are_created_long_after_a_takeover(scene: Scene) -> None:
 
 @story("a-driver", 2, TWO, id="a status update fails and is retried")
 async def a_status_fails(scene: Scene) -> None:
-    scene.shelf.status_faults.append(errors.Retry("no answer"))
+    scene.store.status_faults.append(errors.Retry("no answer"))
     await leader_waits(scene)
 
 
@@ -228,7 +228,7 @@ def test_unused_places(places: str, came: dict[str, int], most: int, left: str) 
 def test_the_object_is_there_before_the_leader_is_bound() -> None:
     async def run() -> list[str]:
         scene, seen = Scene(), []
-        scene.shelf.seen = lambda what: seen.append(
+        scene.store.on_create = lambda what: seen.append(
             f"{what}, driver on {scene.bench.api.nodes()['a-driver'] or 'no node'}"
         )
         await leader_waits(scene)
@@ -245,7 +245,7 @@ def test_content_of_the_object() -> None:
         leader(scene.bench, "Job_A", 3, labels=labels, annotations=members)
         await settle_gang(scene.bench)
         await follow(scene.bench)
-        (found,) = scene.shelf.objects.values()
+        (found,) = scene.store.objects.values()
         return found
 
     found = asyncio.run(run())
@@ -318,7 +318,7 @@ def test_a_bug_while_writing_a_status_ends_the_scheduler() -> None:
 
     async def run() -> None:
         scene = Scene()
-        scene.shelf.status_faults.append(Bug())
+        scene.store.status_faults.append(Bug())
         await leader_waits(scene)
         await scene.bench.settle()
 

@@ -256,7 +256,7 @@ def test_the_status_lists_a_place_until_its_member_is_bound() -> None:
     async def run() -> list[tuple[int, str]]:
         scene, seen = Scene(), []
         await leader_waits(scene)
-        scene.shelf.heard = lambda status: seen.append(
+        scene.store.on_status = lambda status: seen.append(
             (len(status["places"]), scene.bench.api.nodes()["a-1"])
         )
         scene.bench.api.faults.extend([errors.Retry("no answer")] * 4)

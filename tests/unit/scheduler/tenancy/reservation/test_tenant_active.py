@@ -33,7 +33,7 @@ async def amount_is_reserved(scene: TenantReservationScene) -> None:
 
 @story("", ["Active 3 x cpu 2 (cpu 6 free)"], id="a status update fails and is retried")
 async def a_status_fails(scene: TenantReservationScene) -> None:
-    scene.shelf.status_faults.append(errors.Retry("no answer"))
+    scene.store.status_faults.append(errors.Retry("no answer"))
     scene.reserve(count=3, resources={"cpu": "2"})
     await follow(scene.bench)
 

@@ -267,7 +267,7 @@ async def it_begins_later(scene: TenantReservationScene) -> None:
 async def node_is_deleted(scene: TenantReservationScene) -> None:
     scene.reserve(count=2, resources={"cpu": "2"})
     await settle_status(scene)
-    places = scene.shelf.objects["r"]["status"]["places"]
+    places = scene.store.objects["r"]["status"]["places"]
     scene.bench.drop_node(places[0]["node"])
     await settle_status(scene)
 
@@ -277,7 +277,7 @@ async def place_is_lost_before_it_begins(scene: TenantReservationScene) -> None:
     """The first status already lists the other node: a search 30 s later would be too late."""
     await reserve_later(scene, count=1, resources={"cpu": "3"})
     await settle_status(scene)
-    [place] = scene.shelf.objects["r"]["status"]["places"]
+    [place] = scene.store.objects["r"]["status"]["places"]
     scene.bench.drop_node(place["node"])
     await pending(scene, "long", "2", 3600)
     await settle_status(scene)

@@ -137,7 +137,7 @@ def read(pod: Json, *, path: str = "") -> Intent:
     values = _known_values(mapping(pod.get("metadata")))
     if not values and "schedulingGroup" not in spec:
         return _EMPTY  # most pods
-    return _Reader(values, spec, path).read()
+    return _IntentReader(values, spec, path).read()
 
 
 def _known_values(metadata: Json) -> dict[Key, object]:
@@ -150,7 +150,7 @@ def _known_values(metadata: Json) -> dict[Key, object]:
     return found
 
 
-class _Reader:
+class _IntentReader:
     def __init__(self, values: Mapping[Key, object], spec: Json, path: str) -> None:
         self._values = values
         self._spec = spec

@@ -71,6 +71,21 @@ def test_every_module_says_what_it_is() -> None:
     assert silent == []
 
 
+# Both mean the same to a reader.
+SHARED_NAMES = {"UsageError", "_DecisionInvalid"}
+
+
+def test_no_class_name_means_two_things_in_one_package() -> None:
+    needs_tree()
+    homes: dict[tuple[str, str], set[str]] = {}
+    for package in PACKAGES:
+        for path in sources(package):
+            for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+                homes.setdefault((package, name), set()).add(str(path.relative_to(ROOT)))
+    twice = {name: paths for (_, name), paths in homes.items() if len(paths) > 1}
+    assert {name: paths for name, paths in twice.items() if name not in SHARED_NAMES} == {}
+
+
 def test_no_other_distribution_owns_an_import_name() -> None:
     # An editable install lists no packages; a foreign owner would be listed all the same.
     owners = metadata.packages_distributions()

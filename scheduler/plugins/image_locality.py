@@ -7,9 +7,7 @@ import numpy as np
 
 from scheduler.columns.node_table import Ints
 from scheduler.model.pod import SchedulingSpec
-from scheduler.plugins.protocol import Plugin
-
-BEST: Final = 100
+from scheduler.plugins.protocol import MAX_SCORE, Plugin
 
 _LEAST_IMAGE: Final = 23 * 2**20
 _MOST_IMAGE: Final = 1000 * 2**20
@@ -35,4 +33,6 @@ class ImageLocality(Plugin):
         most = _MOST_IMAGE * len(names)
         if total.max(initial=0) <= _LEAST_IMAGE:
             return None
-        return BEST * (np.clip(total, _LEAST_IMAGE, most) - _LEAST_IMAGE) // (most - _LEAST_IMAGE)
+        return (
+            MAX_SCORE * (np.clip(total, _LEAST_IMAGE, most) - _LEAST_IMAGE) // (most - _LEAST_IMAGE)
+        )

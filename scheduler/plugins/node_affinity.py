@@ -10,14 +10,13 @@ from scheduler.columns.label_match import matching_rows
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.node_affinity import ANY_NODE, NodeSelectorTerm
 from scheduler.model.pod import Pod, SchedulingSpec
-from scheduler.plugins.protocol import Plugin, Rejection, Relaxation
+from scheduler.plugins.protocol import MAX_SCORE, Plugin, Rejection, Relaxation
 
 NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 NOT_SELECTED: Final = "node(s) didn't match Pod's node affinity/selector"
 UNDECLARED: Final = "node(s) didn't match Pod's required features"
 CONFLICT: Final = "pod affinity terms conflict"
 WEIGHT: Final = 2
-BEST: Final = 100
 
 
 class NodeNames(Plugin):
@@ -70,7 +69,7 @@ class NodeAffinity(Plugin):
 
     def normalize(self, points: Ints, rows: Bools) -> Ints | None:
         best = int(points.max(where=rows, initial=0))
-        return WEIGHT * (BEST * points // best) if best else None
+        return WEIGHT * (MAX_SCORE * points // best) if best else None
 
     def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
         if spec.selector or spec.node_constraints != ANY_NODE:

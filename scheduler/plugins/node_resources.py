@@ -18,10 +18,10 @@ from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.model.assignment import Assignment
 from scheduler.model.pod import Pod, SchedulingSpec
 from scheduler.model.resources import PODS
-from scheduler.plugins.protocol import Plugin, Rejection
+from scheduler.plugins.protocol import MAX_SCORE, Plugin, Rejection
 
 TOO_MANY_PODS: Final = "Too many pods"
-BEST: Final = 100
+
 RESOURCES: Final = ("cpu", "memory")
 
 _FEW: Final = 8  # rows up to which plain numbers are quicker than arrays
@@ -120,7 +120,7 @@ def _scores(table: NodeTable, where: Ints | slice, spec: SchedulingSpec) -> Smal
         before = np.where(both, np.abs((cpu.before - memory.before) / 2), 0.0)
         after = np.where(both, np.abs((cpu.after - memory.after) / 2), 0.0)
         change = _percent(1 - after) - _percent(1 - before)
-        scores += BEST // 2 + (BEST // 2 + change) // 2
+        scores += MAX_SCORE // 2 + (MAX_SCORE // 2 + change) // 2
     return scores.astype(np.int16)
 
 
@@ -135,19 +135,19 @@ def _score(table: NodeTable, row: int, spec: SchedulingSpec) -> int:
             continue
         free, requested = int(table.free(name)[row]), spec.amount(name)
         spare = free - int(table.default_requests[i][row]) - requested - spec.default_requests[i]
-        left.append(max(0, spare) * BEST // size)
+        left.append(max(0, spare) * MAX_SCORE // size)
         before.append(min(float(size - free) / float(size), 1.0))
         after.append(min(float(size - free + requested) / float(size), 1.0))
     score = sum(left) // max(1, len(left))
     if any(spec.amount(name) for name in RESOURCES):
         change = _evenness(after) - _evenness(before)
-        score += BEST // 2 + (BEST // 2 + change) // 2
+        score += MAX_SCORE // 2 + (MAX_SCORE // 2 + change) // 2
     return score
 
 
 def _evenness(parts: list[float]) -> int:
     apart = abs((parts[0] - parts[1]) / 2) if len(parts) > 1 else 0.0
-    return int((1 - apart) * BEST)
+    return int((1 - apart) * MAX_SCORE)
 
 
 class _ResourceShare(NamedTuple):
@@ -166,11 +166,11 @@ def _share(
     divisor, used = np.maximum(size, 1), size - free
     return _ResourceShare(
         size=size,
-        left=np.maximum(free - defaults[where] - (requested + more), 0) * BEST // divisor,
+        left=np.maximum(free - defaults[where] - (requested + more), 0) * MAX_SCORE // divisor,
         before=np.minimum(used / divisor, 1.0),
         after=np.minimum((used + requested) / divisor, 1.0),
     )
 
 
 def _percent(part: Floats) -> Ints:
-    return (part * BEST).astype(np.int64)
+    return (part * MAX_SCORE).astype(np.int64)

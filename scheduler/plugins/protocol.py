@@ -23,7 +23,7 @@ included. `charge` and `uncharge` are exact opposites: planning tries placements
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from scheduler.columns.node_table import Bools, Ints, NodeTable
 from scheduler.feed import Feed
@@ -41,8 +41,11 @@ Relaxation = tuple[str, SchedulingSpec]
 Choose = Callable[[Pod, str], Assignment | NumaMisfit]
 """Picks NUMA nodes and GPUs for a pod on the node of this name."""
 
-POD_EVENT = "Pod"
-ANY_EVENT = "*"
+MAX_SCORE: Final = 100
+"""The best score of one plugin for a node, before its weight."""
+
+POD_EVENT: Final = "Pod"
+ANY_EVENT: Final = "*"
 """A change of unknown kind: it can help every pod that depends on more than its node."""
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from scheduler.columns.node_table import Bools, Ints
 from scheduler.model.pod import SchedulingSpec
 from scheduler.model.taints import CORDON, Taint, Toleration, tolerated
-from scheduler.plugins.protocol import Plugin, Rejection, Relaxation
+from scheduler.plugins.protocol import MAX_SCORE, Plugin, Rejection, Relaxation
 
 UNSCHEDULABLE: Final = "node(s) were unschedulable"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 WEIGHT: Final = 3
-BEST: Final = 100
+
 
 _CORDONED: Final = Taint(CORDON)
 _EVERYTHING: Final = (Toleration(operator="Exists"),)
@@ -68,7 +68,7 @@ class TaintToleration(Plugin):
 
     def normalize(self, points: Ints, rows: Bools) -> Ints | None:
         worst = int(points.max(where=rows, initial=0))
-        return WEIGHT * (BEST - BEST * points // worst) if worst else None
+        return WEIGHT * (MAX_SCORE - MAX_SCORE * points // worst) if worst else None
 
     def relaxations(self, spec: SchedulingSpec) -> Iterator[Relaxation]:
         yield "tolerate the taints", replace(spec, tolerations=_EVERYTHING)

@@ -214,12 +214,12 @@ async def no_duration_is_known(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "nodes", "told"),
+    ("story", "nodes", "events"),
     story.rows,
 )
-def test_stories(story: Story, nodes: dict[str, str], told: list[tuple[str, str]]) -> None:
+def test_stories(story: Story, nodes: dict[str, str], events: list[tuple[str, str]]) -> None:
     bench = play(story)
-    assert (bench.api.nodes(), start_events(bench)) == (nodes, told)
+    assert (bench.api.nodes(), start_events(bench)) == (nodes, events)
 
 
 def play(story: Story) -> Bench:

@@ -179,7 +179,7 @@ async def the_kind_is_installed_later(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "placed", "kept", "told"),
+    ("story", "placed", "reserved", "statuses"),
     [
         *story.rows,
         pytest.param(leader_waits, "a-driver", 2, TWO, id="created for a leader"),
@@ -199,13 +199,13 @@ async def the_kind_is_installed_later(scene: Scene) -> None:
         pytest.param(object_is_deleted, "a-driver", 0, [], id="the object is deleted"),
     ],
 )
-def test_stories(story: Story, placed: str, kept: int, told: list[tuple[str, str]]) -> None:
+def test_stories(story: Story, placed: str, reserved: int, statuses: list[tuple[str, str]]) -> None:
     async def run() -> Scene:
         scene = Scene()
         await story(scene)
         return scene
 
-    assert asyncio.run(run()).outcome() == (placed, kept, told)
+    assert asyncio.run(run()).outcome() == (placed, reserved, statuses)
 
 
 @pytest.mark.parametrize(

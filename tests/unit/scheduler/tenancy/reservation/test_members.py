@@ -150,10 +150,10 @@ async def no_victims_for_a_leader_alone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "placed", "kept"),
+    ("story", "placed", "reserved"),
     story.rows,
 )
-def test_stories(story: Story, placed: str, kept: int) -> None:
+def test_stories(story: Story, placed: str, reserved: int) -> None:
     async def run() -> Bench:
         bench = Bench()
         await story(bench)
@@ -164,4 +164,4 @@ def test_stories(story: Story, placed: str, kept: int) -> None:
     holds = sum(
         len(bench.scheduler.cache.reserved.of(key)) for key in bench.scheduler.cache.reserved
     )
-    assert (found, holds, len(bench.scheduler.cache_mismatches())) == (placed, kept, 0)
+    assert (found, holds, len(bench.scheduler.cache_mismatches())) == (placed, reserved, 0)

@@ -238,16 +238,16 @@ async def leader_is_deleted_while_incomplete(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "placed", "kept", "told"),
+    ("story", "placed", "reserved", "statuses"),
     story.rows,
 )
-def test_stories(story: Story, placed: str, kept: int, told: list[tuple[str, str]]) -> None:
+def test_stories(story: Story, placed: str, reserved: int, statuses: list[tuple[str, str]]) -> None:
     async def run() -> Scene:
         scene = Scene()
         await story(scene)
         return scene
 
-    assert asyncio.run(run()).outcome() == (placed, kept, told)
+    assert asyncio.run(run()).outcome() == (placed, reserved, statuses)
 
 
 def test_the_status_lists_a_place_until_its_member_is_bound() -> None:

@@ -174,16 +174,16 @@ async def another_scheduler_takes_over(scene: TenantReservationScene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "placed", "told"),
+    ("story", "placed", "statuses"),
     story.rows,
 )
-def test_stories(story: Story, placed: str, told: list[str]) -> None:
+def test_stories(story: Story, placed: str, statuses: list[str]) -> None:
     async def run() -> TenantReservationScene:
         scene = TenantReservationScene()
         await story(scene)
         return scene
 
-    assert asyncio.run(run()).outcome() == (placed, told)
+    assert asyncio.run(run()).outcome() == (placed, statuses)
 
 
 def test_explain_lists_what_is_reserved_for_others() -> None:

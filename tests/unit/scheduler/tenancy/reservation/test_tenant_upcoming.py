@@ -296,16 +296,16 @@ async def node_in_use_is_cordoned(scene: TenantReservationScene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("story", "placed", "said"),
+    ("story", "placed", "status"),
     story.rows,
 )
-def test_stories(story: Story, placed: str, said: str) -> None:
+def test_stories(story: Story, placed: str, status: str) -> None:
     async def run() -> TenantReservationScene:
         scene = TenantReservationScene()
         await story(scene)
         return scene
 
-    assert asyncio.run(run()).outcome() == (placed, [said] if said else [])
+    assert asyncio.run(run()).outcome() == (placed, [status] if status else [])
 
 
 def test_a_rejected_pod_names_the_reservation() -> None:

@@ -21,7 +21,7 @@ _WAITING: Final = (0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300
 
 RESULTS: Final = ("placed", "unschedulable", "over_quota", "bind_failed", "bind_refused")
 STEPS: Final = ("search", "evicted", "refused", "placed", "wasted")
-PROVISIONING: Final = ("asked", "provisioned", "failed")
+PROVISIONING: Final = ("pending", "provisioned", "failed")
 OUTCOMES: Final = ("scheduled", "unschedulable", "timed_out", "released", "retained")
 
 

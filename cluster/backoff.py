@@ -46,19 +46,19 @@ class Backoff:
     failures: int = field(default=0, init=False)
 
     def next(self, error: KubeError | None = None) -> float:
-        """Seconds to wait; no less than the server asked for in `error`."""
+        """Seconds to wait; no less than the Retry-After of `error`."""
         low, high = self.jitter
         step = exponential(self.failures, first=self.first, most=self.most)
         self.failures += 1
-        asked = error.retry_after if isinstance(error, Retry) else None
-        return max(step * (low + self.random() * (high - low)), asked or 0.0)
+        retry_after = error.retry_after if isinstance(error, Retry) else None
+        return max(step * (low + self.random() * (high - low)), retry_after or 0.0)
 
     def reset(self) -> None:
         self.failures = 0
 
 
 class MayNotWrite(ClusterError):
-    """`may_write` said no: another process leads."""
+    """`may_write` denied the call: another process leads."""
 
 
 async def retry(

@@ -74,7 +74,7 @@ class Entry(Generic[T]):
 
     uid: str
     version: str
-    kept: T
+    value: T
 
 
 @dataclass(slots=True)
@@ -100,13 +100,13 @@ def changes(
     for key in sorted(store):
         now, was = fresh.get(key), store[key]
         if now is None or now.uid != was.uid:
-            yield WatchEvent(EventKind.DELETED, key, was.kept, was.kept)
+            yield WatchEvent(EventKind.DELETED, key, was.value, was.value)
     for key in sorted(fresh):
         now, known = fresh[key], store.get(key)
         if known is None or known.uid != now.uid:
-            yield WatchEvent(EventKind.ADDED, key, now.kept, None)
+            yield WatchEvent(EventKind.ADDED, key, now.value, None)
         elif known.version != now.version:
-            yield WatchEvent(EventKind.MODIFIED, key, now.kept, known.kept)
+            yield WatchEvent(EventKind.MODIFIED, key, now.value, known.value)
 
 
 class Informer(Generic[T]):
@@ -156,13 +156,13 @@ class Informer(Generic[T]):
 
     def get(self, name: str, *, namespace: str = "") -> T | None:
         entry = self._store.get((namespace, name))
-        return None if entry is None else entry.kept
+        return None if entry is None else entry.value
 
     def values(self) -> Iterable[T]:
-        return (entry.kept for entry in self._store.values())
+        return (entry.value for entry in self._store.values())
 
     def items(self) -> Iterable[tuple[Key, T]]:
-        return ((key, entry.kept) for key, entry in self._store.items())
+        return ((key, entry.value) for key, entry in self._store.items())
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -255,20 +255,20 @@ class Informer(Generic[T]):
     def _apply(self, kind: str, obj: Obj, key: Key, uid: str, version: str) -> None:
         known = self._store.get(key)
         if known is not None and known.uid != uid:
-            self._commit(WatchEvent(EventKind.DELETED, key, known.kept, known.kept), None)
+            self._commit(WatchEvent(EventKind.DELETED, key, known.value, known.value), None)
             known = None
         if kind == EventKind.DELETED:
             if known is not None:
-                event = WatchEvent(EventKind.DELETED, key, self._keep(obj), known.kept)
+                event = WatchEvent(EventKind.DELETED, key, self._keep(obj), known.value)
                 self._commit(event, None)
             return
         if known is not None and known.version == version:
             return
         entry = Entry(uid, version, self._keep(obj))
         if known is None:
-            self._commit(WatchEvent(EventKind.ADDED, key, entry.kept, None), entry)
+            self._commit(WatchEvent(EventKind.ADDED, key, entry.value, None), entry)
         else:
-            self._commit(WatchEvent(EventKind.MODIFIED, key, entry.kept, known.kept), entry)
+            self._commit(WatchEvent(EventKind.MODIFIED, key, entry.value, known.value), entry)
 
     def _commit(self, event: WatchEvent[T], entry: Entry[T] | None) -> None:
         """The store first, so that a callback that reads it sees the announced state."""

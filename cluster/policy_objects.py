@@ -31,7 +31,7 @@ Objects = tuple[Obj, ...]
 
 
 def spec_of(obj: Obj) -> object:
-    """What an object asks for, without its status."""
+    """The part of an object that its author writes, without its status."""
     return (obj.get("metadata") or {}).get("generation"), obj.get("spec")
 
 
@@ -87,7 +87,7 @@ class PolicyObjectWatch:
             before = self._relevant(event.old)
             if before == self._relevant(event.object):
                 return
-        if self._pending is None and all(one.synced.is_set() for one in self._informers):
+        if self._pending is None and all(informer.synced.is_set() for informer in self._informers):
             loop = asyncio.get_running_loop()
             self._pending = loop.call_later(DEBOUNCE_SECONDS, self._announce)
 

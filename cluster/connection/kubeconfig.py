@@ -56,8 +56,8 @@ class _Entry:
         if value is None or value == "":
             return None
         if not isinstance(value, str):
-            found = type(value).__name__
-            raise ConfigError(f"{self.file}: {self.label}: {key} must be a text, found {found}")
+            kind = type(value).__name__
+            raise ConfigError(f"{self.file}: {self.label}: {key} must be a text, found {kind}")
         return value
 
     def path(self, key: str) -> Path | None:
@@ -152,8 +152,8 @@ def _document(path: Path) -> Mapping[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        found = type(document).__name__
-        raise ConfigError(f"kubeconfig {path}: want a Config document, found a {found}")
+        kind = type(document).__name__
+        raise ConfigError(f"kubeconfig {path}: want a Config document, found a {kind}")
     return document
 
 

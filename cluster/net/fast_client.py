@@ -86,7 +86,7 @@ class PooledConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:
-            self.drop()  # bytes without a request: the next response could not be told from them
+            self.drop()  # bytes without a request: the next response cannot be separated from them
             return
         try:
             response = self._parser.feed(data)

@@ -121,18 +121,18 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
     pod = review.object
     if pod is None or review.kind != "Pod" or review.operation != "CREATE" or review.subresource:
         return Decision()
-    asked = intent.read(pod)
-    if asked.problems:
+    pod_intent = intent.read(pod)
+    if pod_intent.problems:
         return Decision()
     patch = Patch(pod)
-    gang = _gang(asked, facts)
-    _canonical(patch, asked, gang)
+    gang = _gang(pod_intent, facts)
+    _canonical(patch, pod_intent, gang)
     queue = _queue_tier(review, facts, policies.tables)
     admission = _admission(
-        review, facts, patch.result, None if patch.operations else asked, queue.tier
+        review, facts, patch.result, None if patch.operations else pod_intent, queue.tier
     )
-    found = evaluate(admission, policies, now=now, validate=False)
-    for injection in found.injections:
+    evaluation = evaluate(admission, policies, now=now, validate=False)
+    for injection in evaluation.injections:
         if injection.path[-1] == "-":
             patch.append(injection.path[:-1], injection.value)
         else:
@@ -141,29 +141,32 @@ def mutate(review: Review, facts: Facts, policies: PolicySet, *, now: datetime) 
             # The API server filled these in for the class before; it fills in the new ones again.
             patch.drop(("spec", "priority"))
             patch.drop(("spec", "preemptionPolicy"))
-    _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), found.identity.tenant)
-    _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), found.identity.tier)
-    _stamp(patch, vocabulary.label(vocabulary.WORKLOAD_TYPE_LABEL), found.workload_type)
-    _stamp(patch, vocabulary.label(vocabulary.HARDWARE_TIER_LABEL), found.hardware_tier)
+    _stamp(patch, vocabulary.label(vocabulary.TENANT_LABEL), evaluation.identity.tenant)
+    _stamp(patch, vocabulary.label(vocabulary.TIER_LABEL), evaluation.identity.tier)
+    _stamp(patch, vocabulary.label(vocabulary.WORKLOAD_TYPE_LABEL), evaluation.workload_type)
+    _stamp(patch, vocabulary.label(vocabulary.HARDWARE_TIER_LABEL), evaluation.hardware_tier)
     patched_intent = intent.read(patch.result)
     if _needs_scheduler(patch.result, patched_intent):
         patch.set(("spec", "schedulerName"), vocabulary.SCHEDULER_NAME)
-    from_queue = queue.tier is not None and found.identity.source in (classify.QUEUE, classify.OWN)
+    from_queue = queue.tier is not None and evaluation.identity.source in (
+        classify.QUEUE,
+        classify.OWN,
+    )
     profile = profiles.text(
-        found,
+        evaluation,
         gang,
         patched_intent,
-        numa_by=profiles.numa_by(pod, found),
+        numa_by=profiles.numa_by(pod, evaluation),
         queue=facts.queue.name if from_queue and facts.queue is not None else "",
     )
     patch.set(("metadata", "annotations", vocabulary.PROFILE_ANNOTATION), profile)
-    notes = tuple(_unsized(asked, facts, pod))
+    notes = tuple(_unsized(pod_intent, facts, pod))
     return Decision(
         warnings=tuple(note.message for note in notes),
         patch=patch.operations,
-        audit=found.audit,
+        audit=evaluation.audit,
         notes=notes,
-        injections=found.injections,
+        injections=evaluation.injections,
     )
 
 
@@ -181,16 +184,16 @@ def validate(
         failures = tuple(_failures(guard_problems))
         return Decision(allowed=not failures, failures=failures)
     members = members_of(review.object or {})
-    asked = members[0].intent if review.kind == "Pod" and members else None
+    pod_intent = members[0].intent if review.kind == "Pod" and members else None
     queue = _queue_tier(review, facts, policies.tables)
-    admission = _admission(review, facts, review.object, asked, queue.tier)
-    found = evaluate(admission, policies, now=now, inject=False)
-    checked = _checked(review, facts, members, found, policies)
-    if queue.problem and classify.uses_queue(found.identity):
+    admission = _admission(review, facts, review.object, pod_intent, queue.tier)
+    evaluation = evaluate(admission, policies, now=now, inject=False)
+    checked = _checked(review, facts, members, evaluation, policies)
+    if queue.problem and classify.uses_queue(evaluation.identity):
         checked = replace(checked, notes=(*checked.notes, gang_checks.Note("queue", queue.problem)))
     problems = [
         *checked.problems,
-        *tenant_claims.problems(review, found.identity, policies.tables),
+        *tenant_claims.problems(review, evaluation.identity, policies.tables),
         *guard_problems,
     ]
     if policy_object.is_policy(review.group):
@@ -201,16 +204,16 @@ def validate(
         checked = replace(checked, notes=(*checked.notes, *warnings))
     failures = (
         *_failures(problems),
-        *(failure for failure in found.failures if failure.denies),
+        *(failure for failure in evaluation.failures if failure.denies),
     )
     notes = tuple(_notes(checked.notes))
     return Decision(
         allowed=not failures,
         failures=failures,
-        warnings=(*checked.warnings, *found.warnings),
-        audit=found.audit,
-        notes=(*notes, *(failure for failure in found.failures if not failure.denies)),
-        excepted=found.excepted,
+        warnings=(*checked.warnings, *evaluation.warnings),
+        audit=evaluation.audit,
+        notes=(*notes, *(failure for failure in evaluation.failures if not failure.denies)),
+        excepted=evaluation.excepted,
     )
 
 
@@ -229,16 +232,16 @@ def _checked(
     review: Review,
     facts: Facts,
     members: Sequence[Member],
-    found: Evaluation,
+    evaluation: Evaluation,
     policies: PolicySet,
 ) -> gang_checks.Findings:
     """Findings of the built-in checks; an update is compared with the old object."""
     if review.object is None or review.subresource not in _EVALUATED:
         return gang_checks.Findings()
     # For defaults of policies a host without NUMA facts counts as one NUMA node: no warning.
-    sizes = facts.numa_sizes if profiles.numa_by(review.object, found) == "user" else ()
+    sizes = facts.numa_sizes if profiles.numa_by(review.object, evaluation) == "user" else ()
     checked = gang_checks.check(members, owner=facts.owner, numa_sizes=sizes)
-    tenant, tables = found.identity.tenant, policies.tables
+    tenant, tables = evaluation.identity.tenant, policies.tables
     problems = (*checked.problems, *quota.check(members, tenant, tables))
     if problems and review.operation == "UPDATE" and review.old_object is not None:
         old = members_of(review.old_object)
@@ -297,7 +300,11 @@ def _queue_tier(review: Review, facts: Facts, tables: PolicyTables) -> kueue.Que
 
 
 def _admission(
-    review: Review, facts: Facts, obj: Json | None, asked: Intent | None, queue_tier: str | None
+    review: Review,
+    facts: Facts,
+    obj: Json | None,
+    pod_intent: Intent | None,
+    queue_tier: str | None,
 ) -> AdmissionRequest:
     return AdmissionRequest(
         operation=review.operation,
@@ -315,7 +322,7 @@ def _admission(
         user=review.user,
         dry_run=review.dry_run,
         templates=() if obj is None or review.kind == "Pod" else tuple(workloads.pods_of(obj)),
-        intent=asked,
+        intent=pod_intent,
         queue_tier=queue_tier,
     )
 
@@ -323,8 +330,8 @@ def _admission(
 # --- stamps on a pod ---
 
 
-def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
-    gang = asked.gang
+def _gang(pod_intent: Intent, facts: Facts) -> tuple[str, int] | None:
+    gang = pod_intent.gang
     if gang is None or gang.size_in_pod_group:
         return None
     size = gang.min_available or size_from(facts.owner, gang.name)
@@ -333,24 +340,24 @@ def _gang(asked: Intent, facts: Facts) -> tuple[str, int] | None:
     return gang.name, size
 
 
-def _unsized(asked: Intent, facts: Facts, pod: Json) -> Iterable[Failure]:
+def _unsized(pod_intent: Intent, facts: Facts, pod: Json) -> Iterable[Failure]:
     """Warnings about a group without a size: the patch gives it one, so `validate` sees none."""
-    if asked.gang is None or not asked.gang.is_locality_group:
+    if pod_intent.gang is None or not pod_intent.gang.is_locality_group:
         return ()
     return _notes(gang_checks.check(members_of(pod), owner=facts.owner).notes)
 
 
-def _canonical(patch: Patch, asked: Intent, gang: tuple[str, int] | None) -> None:
+def _canonical(patch: Patch, pod_intent: Intent, gang: tuple[str, int] | None) -> None:
     """Copy requests from any family of keys to the canonical one."""
     if gang is not None:
         _stamp(patch, vocabulary.label(vocabulary.GANG_NAME_LABEL), gang[0])
         _stamp(patch, vocabulary.label(vocabulary.GANG_MIN_AVAILABLE_LABEL), str(gang[1]))
-    if asked.numa.policy is not None:
+    if pod_intent.numa.policy is not None:
         key = vocabulary.annotation(vocabulary.NUMA_POLICY_ANNOTATION)
-        patch.set(("metadata", *key), asked.numa.policy)
-    if asked.vram is not None:
+        patch.set(("metadata", *key), pod_intent.numa.policy)
+    if pod_intent.vram is not None:
         key = vocabulary.annotation(vocabulary.VRAM_ANNOTATION)
-        _stamp(patch, key, quantity.binary(asked.vram))
+        _stamp(patch, key, quantity.binary(pod_intent.vram))
 
 
 def _stamp(patch: Patch, key: Key, value: str) -> None:
@@ -359,11 +366,15 @@ def _stamp(patch: Patch, key: Key, value: str) -> None:
         patch.set(("metadata", *key), value)
 
 
-def _needs_scheduler(pod: Json, asked: Intent) -> bool:
+def _needs_scheduler(pod: Json, pod_intent: Intent) -> bool:
     """A pod that requests what only this scheduler implements, and names no other scheduler.
 
     The API server writes `default-scheduler` before webhooks run, so that name means "unset".
     """
     named = mapping(pod.get("spec")).get("schedulerName")
-    needs_it = asked.gang is not None or asked.numa.policy not in (None, "none") or bool(asked.vram)
+    needs_it = (
+        pod_intent.gang is not None
+        or pod_intent.numa.policy not in (None, "none")
+        or bool(pod_intent.vram)
+    )
     return needs_it and named in (None, "", "default-scheduler")

@@ -126,12 +126,12 @@ def _created(review: Review) -> Iterator[Problem]:
             f"found {spec['nodeName']!r}, but {vocabulary.SCHEDULER_NAME} chooses the node",
             "remove spec.nodeName; use a nodeSelector to ask for a node",
         )
-    found = _value(review.object, _ASSIGNED)
-    if found is not None:
+    assignment = _value(review.object, _ASSIGNED)
+    if assignment is not None:
         yield Problem(
             "assignment-preset",
             f"metadata.annotations['{_ASSIGNED.name}']",
-            f"found {found!r}, but NUMA nodes and GPUs are assigned by the scheduler",
+            f"found {assignment!r}, but NUMA nodes and GPUs are assigned by the scheduler",
             "remove the annotation",
         )
 
@@ -227,13 +227,13 @@ def _scaled(review: Review, workload: Json | None) -> Iterator[Problem]:
 
 def _replicas(scale: Json | None) -> int:
     """The replicas of a Scale; the API server omits a zero."""
-    found = mapping((scale or {}).get("spec")).get("replicas")
-    return found if isinstance(found, int) and not isinstance(found, bool) else 0
+    replicas = mapping((scale or {}).get("spec")).get("replicas")
+    return replicas if isinstance(replicas, int) and not isinstance(replicas, bool) else 0
 
 
 def _finalizers(obj: Json) -> set[str]:
-    found = mapping(obj.get("metadata")).get("finalizers")
-    return {str(name) for name in found} if isinstance(found, list) else set()
+    names = mapping(obj.get("metadata")).get("finalizers")
+    return {str(name) for name in names} if isinstance(names, list) else set()
 
 
 def _stable(obj: Json) -> Json:
@@ -254,8 +254,8 @@ def _value(obj: Json | None, key: Key) -> object:
 
 
 def _gates(obj: Json | None) -> set[object]:
-    found = mapping((obj or {}).get("spec")).get("schedulingGates")
-    return {mapping(gate).get("name") for gate in found} if isinstance(found, list) else set()
+    gates = mapping((obj or {}).get("spec")).get("schedulingGates")
+    return {mapping(gate).get("name") for gate in gates} if isinstance(gates, list) else set()
 
 
 def _user(review: Review) -> str:

@@ -18,15 +18,15 @@ from policies.pods.intent import Intent
 Json = Mapping[str, Any]
 
 
-def numa_by(pod: Json, found: Evaluation) -> str:
+def numa_by(pod: Json, evaluation: Evaluation) -> str:
     """The author of the NUMA policy: the scheduler is stricter with users than with defaults."""
     path = ("metadata", "annotations", vocabulary.NUMA_POLICY_ANNOTATION)
-    for injection in found.injections:
+    for injection in evaluation.injections:
         if injection.path == path:
             return injection.policy
     # In a second round the author is in the profile of the first.
     by = mapping(read(pod).get("numa")).get("by")
-    return by if isinstance(by, str) and by in found.policies else "user"
+    return by if isinstance(by, str) and by in evaluation.policies else "user"
 
 
 def read(pod: Json) -> Json:
@@ -39,26 +39,26 @@ def read(pod: Json) -> Json:
 
 
 def text(
-    found: Evaluation,
+    evaluation: Evaluation,
     gang: tuple[str, int] | None,
-    asked: Intent,
+    pod_intent: Intent,
     *,
     numa_by: str,
     queue: str,
 ) -> str:
     profile: dict[str, Any] = {
-        "tenant": found.identity.tenant,
-        "tier": found.identity.tier,
-        "type": found.workload_type,
-        "policies": list(found.policies),
-        "digest": found.digest[:12],
+        "tenant": evaluation.identity.tenant,
+        "tier": evaluation.identity.tier,
+        "type": evaluation.workload_type,
+        "policies": list(evaluation.policies),
+        "digest": evaluation.digest[:12],
     }
-    if found.hardware_tier:
-        profile["hardware"] = found.hardware_tier
+    if evaluation.hardware_tier:
+        profile["hardware"] = evaluation.hardware_tier
     if queue:
         profile["queue"] = queue
     if gang is not None:
         profile["gang"] = {"name": gang[0], "minAvailable": gang[1]}
-    if asked.numa.policy is not None:
-        profile["numa"] = {"policy": asked.numa.policy, "by": numa_by}
+    if pod_intent.numa.policy is not None:
+        profile["numa"] = {"policy": pod_intent.numa.policy, "by": numa_by}
     return orjson.dumps(profile, option=orjson.OPT_SORT_KEYS).decode()

@@ -22,43 +22,47 @@ from webhook.review.codec import Review
 Json = Mapping[str, Any]
 
 
-def problems(review: Review, who: TenantIdentity, tables: PolicyTables) -> list[Problem]:
+def problems(review: Review, identity: TenantIdentity, tables: PolicyTables) -> list[Problem]:
     """Tenant and tier labels that the pod, or the pods of the workload, may not have."""
     is_pod = review.kind == "Pod" and not review.group
     if review.object is None or (is_pod and review.operation != "CREATE"):
         return []  # `guards` keeps the stamps of existing pods
     before = {template.path: _labels(template) for template in pods_of(review.old_object or {})}
-    found: list[Problem] = []
+    denied: list[Problem] = []
     for template in pods_of(review.object):
         was = before.get(template.path, {})
         claimed = {key: value for key, value in _labels(template).items() if was.get(key) != value}
-        found += _claims(template, claimed, review.namespace, who, tables)
-    return found
+        denied += _claims(template, claimed, review.namespace, identity, tables)
+    return denied
 
 
 def _claims(
-    template: PodTemplate, claimed: Json, namespace: str, who: TenantIdentity, tables: PolicyTables
+    template: PodTemplate,
+    claimed: Json,
+    namespace: str,
+    identity: TenantIdentity,
+    tables: PolicyTables,
 ) -> Iterator[Problem]:
-    tenant = claimed.get(vocabulary.TENANT_LABEL, who.tenant)
-    if tenant != who.tenant:
+    tenant = claimed.get(vocabulary.TENANT_LABEL, identity.tenant)
+    if tenant != identity.tenant:
         yield Problem(
             "tenant",
             template.place(f"metadata.labels['{vocabulary.TENANT_LABEL}']"),
-            f"found {tenant!r}, but namespace {namespace!r} belongs to {who.tenant!r}",
+            f"found {tenant!r}, but namespace {namespace!r} belongs to {identity.tenant!r}",
             "remove the label; it is set from the namespace",
         )
-    tier = claimed.get(vocabulary.TIER_LABEL, who.tier)
-    if tier != who.tier and not _is_lower(tier, who.tier, tables):
+    tier = claimed.get(vocabulary.TIER_LABEL, identity.tier)
+    if tier != identity.tier and not _is_lower(tier, identity.tier, tables):
         yield Problem(
             "tier",
             template.place(f"metadata.labels['{vocabulary.TIER_LABEL}']"),
-            f"found {tier!r}, but {_whose(who, namespace)} has tier {who.tier!r}",
+            f"found {tier!r}, but {_whose(identity, namespace)} has tier {identity.tier!r}",
             "remove the label, or ask the cluster admin to raise the namespace's tier",
         )
 
 
-def _whose(who: TenantIdentity, namespace: str) -> str:
-    return "its queue" if who.source == classify.QUEUE else f"namespace {namespace!r}"
+def _whose(identity: TenantIdentity, namespace: str) -> str:
+    return "its queue" if identity.source == classify.QUEUE else f"namespace {namespace!r}"
 
 
 def _is_lower(tier: object, than: str, tables: PolicyTables) -> bool:

@@ -62,8 +62,8 @@ class _QueueInformer(Generic[T]):
             sleep=sleep,
         )
 
-    def _make(self, found: resources.Resource) -> Informer[T]:
-        self._informer = Informer(self._client, found, keep=self._read, on_event=self._on_event)
+    def _make(self, resource: resources.Resource) -> Informer[T]:
+        self._informer = Informer(self._client, resource, keep=self._read, on_event=self._on_event)
         return self._informer
 
     def _on_served(self, served: bool) -> None:
@@ -86,11 +86,11 @@ class _QueueInformer(Generic[T]):
         """The kind as the server has it now; a new kind is watched from here on."""
         if self._informer is not None:
             return self._informer.resource
-        found = await self.kind.served()
-        if found is not None:
+        resource = await self.kind.served()
+        if resource is not None:
             self._is_new = True
             self.kind.wake()
-        return found
+        return resource
 
     async def find(self, name: str, namespace: str | None = None) -> T | None:
         """The object in the store, else on the server; None: it does not exist."""
@@ -166,9 +166,9 @@ class KueueQueues:
     def known(self, namespace: str, name: str) -> Queue | None:
         """The queue, where all of it is in memory."""
         cluster_queue = self._local.get(name, namespace)
-        found = self._cluster.get(cluster_queue) if cluster_queue else None
-        if found is not None:
-            return Queue(name, cluster_queue, found)
+        watched = self._cluster.get(cluster_queue) if cluster_queue else None
+        if watched is not None:
+            return Queue(name, cluster_queue, watched)
         if self._now() < self._unserved_until:
             return Queue(name, served=False)
         return None

@@ -154,33 +154,33 @@ def _review(request: Mapping[str, Any]) -> Review:
 
 
 def _map(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = parent.get(key)
-    if found is None:
+    value = parent.get(key)
+    if value is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise NotAReview(f"request.{key} is no map")
-    return found
+    return value
 
 
 def _object(parent: Mapping[str, Any], key: str, kind: Mapping[str, Any]) -> dict[str, Any] | None:
-    found = parent.get(key)
-    if found is None:
+    value = parent.get(key)
+    if value is None:
         return None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise NotAReview(f"request.{key} is no object")
-    fault = shape.fault(found, kind=_text(kind, "kind"))
+    fault = shape.fault(value, kind=_text(kind, "kind"))
     if fault is not None:
         raise NotAReview(f"request.{key}{fault}")
-    return found
+    return value
 
 
 def _text(parent: Mapping[str, Any], key: str) -> str:
-    found = parent.get(key)
-    if found is None:
+    value = parent.get(key)
+    if value is None:
         return ""
-    if not isinstance(found, str):
+    if not isinstance(value, str):
         raise NotAReview(f"{key} is no text")
-    return found
+    return value
 
 
 def answer(

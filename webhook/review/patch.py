@@ -50,11 +50,11 @@ class Patch:
     def append(self, path: Sequence[str | int], value: Any) -> None:
         """Add `value` to the list at `path` unless it is in it."""
         parent = self._parent(path)
-        found = _step(parent, path[-1])
-        if found is None:
+        existing = _step(parent, path[-1])
+        if existing is None:
             self.set(path, [value])
-        elif value not in found:
-            self._own(parent, path[-1], found).append(value)
+        elif value not in existing:
+            self._own(parent, path[-1], existing).append(value)
             self._record("add", [*path, "-"], value)
 
     def drop(self, path: Sequence[str]) -> None:

@@ -37,8 +37,8 @@ def _holds(value: Any, shape: Any) -> bool:
         if not isinstance(value, dict):
             return value is None
         for key, part in shape.items():
-            found = value.get(key)
-            if found is not None and not _holds(found, part):
+            field = value.get(key)
+            if field is not None and not _holds(field, part):
                 return False
         return True
     if not isinstance(value, list):
@@ -59,5 +59,5 @@ def _fault(value: Any, shape: Any, path: str) -> str | None:
         parts = [
             (item, part, f"{path}[{index}]") for part in shape for index, item in enumerate(value)
         ]
-    found = (_fault(*part) for part in parts)
-    return next((line for line in found if line is not None), None)
+    faults = (_fault(*part) for part in parts)
+    return next((line for line in faults if line is not None), None)

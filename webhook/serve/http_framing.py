@@ -8,7 +8,7 @@ Finds the end of an HTTP/1.1 request in the bytes received so far.
 
 `httptools` (llhttp, strict) parses the head; a head that two parsers could read in two ways is
 rejected. The chunks are read here, because the worker needs the position of the end, and because
-httptools does not tell the announced size of a chunk. The framer never reads a byte twice, so a
+httptools does not report the announced size of a chunk. The framer never reads a byte twice, so a
 thread gets complete requests only. gunicorn parses the same bytes again, except those of a plain
 review: a request as the API server writes it, without a header that changes how it is read.
 """
@@ -161,7 +161,7 @@ class RequestFramer:
             if len(data) < chunk_end + 2:
                 return
             if data[chunk_end : chunk_end + 2] != b"\r\n":
-                raise RequestRejected("400 Bad Request", "a chunk does not end where it said")
+                raise RequestRejected("400 Bad Request", "a chunk is longer than its size")
             self._body += size
             self._seen = chunk_end + 2
         self._read_trailers(data)

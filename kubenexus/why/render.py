@@ -47,7 +47,8 @@ def _nearest(nearest: Json) -> Iterator[str]:
     if not nearest:
         return
     short = [
-        f"requests {row['asked']} {row['resource']}, free {row['free']}" for row in nearest["short"]
+        f"requests {row['requested']} {row['resource']}, free {row['free']}"
+        for row in nearest["short"]
     ]
     rules = [text for text in nearest["reasons"] if not text.startswith("Insufficient ")]
     yield f"{nearest['node']}: {'; '.join([*short, *rules]) or 'this pod alone fits'}"

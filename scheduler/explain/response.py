@@ -4,7 +4,7 @@ Explains why a pod waits, as JSON: the response of `/explain`, which `kubenexus 
     {"pod": "ns/name", "node": "…"}                                     it has a node
     {"pod", "state", "waited", "attempts", "message",                   it waits
      "reasons": [{"reason", "nodes"}], "changes": ["…"],
-     "nearest": {"node", "reasons", "short": [{"resource", "asked", "free"}]},
+     "nearest": {"node", "reasons", "short": [{"resource", "requested", "free"}]},
      "reserved": ["… for pod group ns/name"],
      "provisioning": ["ProvisioningRequest … is pending"],
      "start": {"expected": "2026-…Z" or null, "waits_for": ["ns/pod"], "ahead": ["ns/unit"]},
@@ -142,7 +142,7 @@ def _nearest(why: Explanation) -> Json | None:
         "node": why.nearest.node,
         "reasons": list(why.nearest.reasons),
         "short": [
-            {"resource": row.resource, "asked": row.asked, "free": row.free}
+            {"resource": row.resource, "requested": row.asked, "free": row.free}
             for row in why.nearest.short
         ],
     }

@@ -27,7 +27,7 @@ REASON = "node(s) had untolerated taint(s)"
                 "nearest": {
                     "node": "b",
                     "reasons": ["Insufficient cpu", REASON],
-                    "short": [{"resource": "cpu", "asked": "4", "free": "3"}],
+                    "short": [{"resource": "cpu", "requested": "4", "free": "3"}],
                 },
                 "gang": {
                     "name": "g",

@@ -48,7 +48,7 @@ def test_a_pod_that_does_not_fit() -> None:
         "nearest": {
             "node": "b",
             "reasons": ["Insufficient cpu"],
-            "short": [{"resource": "cpu", "asked": "4", "free": "3"}],
+            "short": [{"resource": "cpu", "requested": "4", "free": "3"}],
         },
     }
 
@@ -69,7 +69,7 @@ def test_a_gang_whose_members_fit_one_by_one_and_not_together() -> None:
         "nearest": {
             "node": "a",
             "reasons": ["Insufficient cpu"],
-            "short": [{"resource": "cpu", "asked": "1", "free": "0"}],
+            "short": [{"resource": "cpu", "requested": "1", "free": "0"}],
         },
         "gang": {
             "name": "g",

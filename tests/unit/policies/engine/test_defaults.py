@@ -312,3 +312,26 @@ def test_parts_of_a_workload_that_are_no_pod_templates_are_left_alone() -> None:
 
 def test_steps_of_a_path() -> None:
     assert defaults.steps("spec.jobs[2].template") == ("spec", "jobs", 2, "template")
+
+
+def test_the_numa_default_is_written_to_every_template() -> None:
+    template = {"spec": {"containers": [{"name": "c"}]}}
+    workload = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "j"},
+        "spec": {
+            "replicatedJobs": [
+                {"name": name, "template": {"spec": {"template": template}}} for name in "ab"
+            ]
+        },
+    }
+    document = a_tenant_policy(
+        numa={"default": "restricted"}, matchConstraints={"kinds": ["JobSet"]}
+    )
+    found = evaluated(document, obj=workload)
+    assert written(found) == {
+        f"spec.replicatedJobs[{index}].template.spec.template"
+        ".metadata.annotations['numa.scheduling.kubenexus.io/policy']": "restricted"
+        for index in (0, 1)
+    }

@@ -30,11 +30,10 @@ from webhook.admission.decide import Facts
 from webhook.admission.guards import TrustedUsers
 from webhook.review import codec
 from webhook.review.codec import Review
-from webhook.serve.app import create_app
+from webhook.serve.app import INTERNAL_FAILURE, create_app
 
 ROOT: Final = Path(__file__).parents[2]
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
-INTERNAL: Final = "failed inside the webhook"
 
 Json = dict[str, Any]
 
@@ -168,7 +167,7 @@ def check(body: bytes, answer: Json) -> None:
     if response["uid"] != asked or not isinstance(response["allowed"], bool):
         raise Broken(f"answered {response!r:.200} for uid {asked!r}")
     if not response["allowed"] and (
-        not response["status"]["message"] or INTERNAL in response["status"]["message"]
+        not response["status"]["message"] or INTERNAL_FAILURE in response["status"]["message"]
     ):
         raise Broken(f"refused without a reason of the object: {response['status']!r:.300}")
     if ("patch" in response) != ("patchType" in response):

@@ -40,6 +40,8 @@ BODY_LIMIT: Final = 7 * 1024 * 1024
 FAST_PATH_LIMIT: Final = 128 * 1024
 # Namespaces remembered as watched: more than clusters have.
 NAMESPACE_LIMIT: Final = 20_000
+# In the denial of an object on which the decision raised an exception.
+INTERNAL_FAILURE: Final = "the webhook failed to decide"
 
 
 class Policies(Protocol):
@@ -269,7 +271,7 @@ def _decided(review: Review, decide_on: Callable[[], Decision]) -> Decision:
             "admission decision failed", extra={"uid": review.uid, "kind": review.kind}
         )
         return decide.denied(
-            "internal", "the webhook failed to decide on this object; contact the cluster admin"
+            "internal", f"{INTERNAL_FAILURE} on this object; contact the cluster admin"
         )
 
 

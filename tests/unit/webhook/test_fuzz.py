@@ -4,14 +4,19 @@ import json
 import sys
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.builders import a_pod
 from tests.cluster import reliability
 from tests.fuzz import corpus, coverage_guided, mutation, webhook
 from tests.fuzz.target import Broken, Target, check
+from tests.unit.webhook.serve.fakes import FakeFactSource, FakePolicies, a_body
+from webhook.serve import app
+from webhook.serve.app import INTERNAL_FAILURE
 
 SEEDS = corpus.seeds()
 
@@ -71,7 +76,7 @@ GOOD = {"uid": "u", "allowed": True}
             {
                 "uid": "u",
                 "allowed": False,
-                "status": {"message": "judging failed inside the webhook"},
+                "status": {"message": f"kubenexus/internal: {INTERNAL_FAILURE} on this object"},
             },
             id="an exception behind a refusal",
         ),
@@ -129,3 +134,17 @@ def test_tables_are_made_from_counts_and_only_they_are_replaced(tmp_path: Path) 
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(ValueError, match="want the markers"):
         reliability.replaced("nothing here", "faults", "new")
+
+
+def test_the_target_sees_a_decision_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End to end: the text of the webhook's own denial is the one that the target looks for."""
+
+    def broken(*arguments: object, **options: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setitem(cast(dict[str, object], app._DECIDERS), "/validate", broken)
+    client = app.create_app(FakeFactSource(), FakePolicies()).test_client()
+    body = a_body(a_pod())
+    answer = json.loads(client.post("/validate", data=body).data)
+    with pytest.raises(Broken, match="without a reason"):
+        check(body, answer)

@@ -1,7 +1,9 @@
 """A few hundred mutated reviews through the whole application; `tests.fuzz.webhook` runs for longer."""
 
 import json
+import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -19,6 +21,15 @@ from webhook.serve import app
 from webhook.serve.app import INTERNAL_FAILURE
 
 SEEDS = corpus.seeds()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def log_level() -> Iterator[None]:
+    """A target silences the log of the webhook; other tests read it."""
+    logger = logging.getLogger("webhook")
+    level = logger.level
+    yield
+    logger.setLevel(level)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ Small random clusters for the parity test: nodes, namespaces, and the pods that 
 
 Everything is drawn from one `random.Random`, so that a seed is the whole cluster. Vocabularies are
 small on purpose: labels, ports and topology values must meet often, or every rule would be vacuous.
-What a pod may ask for is `parity_wishes`', claims and volumes are `parity_storage`'s.
+What a pod may request is `parity_requirements`', claims and volumes are `parity_storage`'s.
 
 Objects are plain dictionaries as the API server takes them; what becomes of an existing pod after
 its creation is its `fate`.

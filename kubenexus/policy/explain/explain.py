@@ -1,9 +1,9 @@
 """
 `policy explain`: how policies evaluate one object, expression by expression.
 
-    policies --watched--> evaluate --> Evaluation  what was decided
+    policies --traced---> evaluate --> Evaluation  the decision
                   |                                   |
-                Seen rows ------------------------> Explanation  and by which expression
+                traces --------------------------> Explanation  with the expressions
 
 A policy that does not apply is listed too, with the first criterion that failed, in the order of
 the engine: namespace, operation, kind, matchConditions. `text` renders it.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kubenexus.policy.explain.tracing import Seen, Tracer
+from kubenexus.policy.explain.tracing import TracedExpression, Tracer
 from policies.documents import label_selectors
 from policies.documents.rules import Selector, SelectorTerm
 from policies.engine import classify
@@ -27,15 +27,15 @@ from policies.json_fields import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One expression as it was evaluated; `on` says on which object, where that made a change."""
+class ShownExpression:
+    """One expression as it was evaluated; `on` is the object, where the value depends on it."""
 
-    seen: Seen
+    traced: TracedExpression
     on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class PolicySaid:
+class PolicyExplanation:
     """A policy: whether it applies, why not, and its expressions in the order of their use."""
 
     name: str
@@ -43,7 +43,7 @@ class PolicySaid:
     source: str
     matched: bool
     why: str
-    expressions: tuple[Shown, ...] = ()
+    expressions: tuple[ShownExpression, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Explanation:
     kind: str
     name: str
     namespace: str
-    policies: tuple[PolicySaid, ...]
+    policies: tuple[PolicyExplanation, ...]
     outcome: Evaluation
 
 
@@ -70,13 +70,13 @@ def explain(
     admission = AdmissionRequest.of(
         obj, operation=operation, namespace=namespace, queue_tier=queue_tier
     )
-    watch = Tracer()
-    watched = watch.over(policies)
-    outcome = evaluate(admission, watched, now=now)
+    tracer = Tracer()
+    traced = tracer.over(policies)
+    outcome = evaluate(admission, traced, now=now)
     labels = classify.namespace_labels(admission)
-    selected = {policy.name for policy in watched.for_namespace(admission.namespace, labels)}
+    selected = {policy.name for policy in traced.for_namespace(admission.namespace, labels)}
     policies_explained = [
-        _policy(policy, selected, admission, outcome, watch) for policy in watched.policies
+        _policy(policy, selected, admission, outcome, tracer) for policy in traced.policies
     ]
     return Explanation(
         admission.kind, admission.name, admission.namespace, tuple(policies_explained), outcome
@@ -88,17 +88,22 @@ def _policy(
     selected: Set[str],
     admission: AdmissionRequest,
     outcome: Evaluation,
-    watch: Tracer,
-) -> PolicySaid:
-    rows = [row for row in watch.seen if row.policy == policy.name]
+    tracer: Tracer,
+) -> PolicyExplanation:
+    rows = [row for row in tracer.expressions if row.policy == policy.name]
     matched = policy.name in outcome.policies
     why = "" if matched else _why_not(policy, selected, admission, rows)
-    shown = _shown(rows, [_stage(seen_object, admission) for seen_object in watch.objects])
-    return PolicySaid(policy.name, policy.model.kind, policy.source, matched, why, tuple(shown))
+    shown = _shown(rows, [_stage(obj, admission) for obj in tracer.objects])
+    return PolicyExplanation(
+        policy.name, policy.model.kind, policy.source, matched, why, tuple(shown)
+    )
 
 
 def _why_not(
-    policy: CompiledPolicy, selected: Set[str], admission: AdmissionRequest, rows: Sequence[Seen]
+    policy: CompiledPolicy,
+    selected: Set[str],
+    admission: AdmissionRequest,
+    rows: Sequence[TracedExpression],
 ) -> str:
     if policy.name not in selected:
         labels = classify.namespace_labels(admission)
@@ -124,11 +129,11 @@ def _unselected(selector: Selector | None, namespace: str, labels: Mapping[str, 
     known = {label_selectors.NAMESPACE_NAME: namespace, **labels}
     for key, value in selector.match_labels.items() if selector else ():
         if known.get(key) != value:
-            return f"namespaceSelector: wants {key}={value}, {_has(namespace, key, known)}"
+            return f"namespaceSelector: requires {key}={value}, {_has(namespace, key, known)}"
     for term in selector.match_expressions if selector else ():
         single = Selector.model_construct(match_labels={}, match_expressions=(term,))
         if not label_selectors.matches(single, known):
-            return f"namespaceSelector: wants {_term(term)}, {_has(namespace, term.key, known)}"
+            return f"namespaceSelector: requires {_term(term)}, {_has(namespace, term.key, known)}"
     return f"namespaceSelector: does not select {namespace}"
 
 
@@ -152,26 +157,26 @@ def _stage(obj: object, admission: AdmissionRequest) -> str:
     return "pod template" if kind == "Pod" and admission.kind != "Pod" else "with defaults"
 
 
-def _shown(rows: Sequence[Seen], stages: Sequence[str]) -> list[Shown]:
+def _shown(rows: Sequence[TracedExpression], stages: Sequence[str]) -> list[ShownExpression]:
     """Each expression once, or once for each outcome that it had on the way; the latest counts."""
-    groups: dict[tuple[str, str, str], list[Seen]] = {}
+    groups: dict[tuple[str, str, str], list[TracedExpression]] = {}
     for row in rows:
         known = groups.setdefault((row.section, row.rule, row.expression), [])
         known[:] = [other for other in known if not _alike(row, other)]
         known.append(row)
     return [
-        Shown(row, stages[row.stage] if len(group) > 1 else "")
+        ShownExpression(row, stages[row.stage] if len(group) > 1 else "")
         for group in groups.values()
         for row in group
     ]
 
 
-def _alike(first: Seen, other: Seen) -> bool:
+def _alike(first: TracedExpression, other: TracedExpression) -> bool:
     return (first.value, first.error) == (other.value, other.error)
 
 
 def as_dict(explanation: Explanation) -> dict[str, Any]:
-    """The explanation as JSON has it; keys stay, and new ones may come."""
+    """The explanation as JSON. Keys are stable; new ones may be added."""
     outcome = explanation.outcome
     return {
         "object": {
@@ -180,7 +185,7 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
             "namespace": explanation.namespace,
         },
         "allowed": outcome.allowed,
-        "who": {
+        "identity": {
             "tenant": outcome.identity.tenant,
             "tier": outcome.identity.tier,
             "source": outcome.identity.source,
@@ -189,8 +194,8 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
         "pods": [
             {
                 "path": pod.path,
-                "workloadType": _said(pod.workload_type),
-                "hardwareTier": _said(pod.hardware_tier),
+                "workloadType": _classified(pod.workload_type),
+                "hardwareTier": _classified(pod.hardware_tier),
             }
             for pod in outcome.pods
         ],
@@ -233,13 +238,13 @@ def as_dict(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _said(result: Any) -> dict[str, str] | None:
+def _classified(result: Any) -> dict[str, str] | None:
     if result is None:
         return None
     return {"value": result.value, "policy": result.policy, "rule": result.rule}
 
 
-def _policy_dict(policy: PolicySaid) -> dict[str, Any]:
+def _policy_dict(policy: PolicyExplanation) -> dict[str, Any]:
     return {
         "name": policy.name,
         "kind": policy.kind,
@@ -248,14 +253,14 @@ def _policy_dict(policy: PolicySaid) -> dict[str, Any]:
         "why": policy.why,
         "expressions": [
             {
-                "section": row.seen.section,
-                "rule": row.seen.rule,
-                "expression": row.seen.expression,
-                **_outcome(row.seen.value, row.seen.error),
+                "section": row.traced.section,
+                "rule": row.traced.rule,
+                "expression": row.traced.expression,
+                **_outcome(row.traced.value, row.traced.error),
                 "on": row.on,
                 "parts": [
                     {"text": part.text, "depth": part.depth, **_outcome(part.value, part.error)}
-                    for part in row.seen.parts
+                    for part in row.traced.parts
                 ],
             }
             for row in policy.expressions
@@ -268,7 +273,7 @@ def _outcome(value: Any, error: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it, maps in the order of their keys: engines keep none."""
+    """The value as JSON, maps sorted by key: engines keep no order."""
     if isinstance(value, Mapping):
         return {str(key): plain(value[key]) for key in sorted(value, key=str)}
     if isinstance(value, list):

@@ -7,7 +7,7 @@ First the decision and its policies, then each policy with its expressions:
       the expression
         a part of it                                                     value
 
-Lines are plain text with a tone, by which the caller may colour them.
+Lines are plain text with a tone; the caller colours them by it.
 """
 
 import json
@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from kubenexus.policy.explain.explain import Explanation, PolicySaid, Shown, plain
+from kubenexus.policy.explain.explain import Explanation, PolicyExplanation, ShownExpression, plain
 from policies.engine.result import Failure, PolicyResult, where
 from policies.text import counted
 
 WIDTH: Final = 100
 _VALUES_FROM: Final = 64
-_MOST_AWAY: Final = 20  # policies without a say that are listed; there may be one for each tenant
-_VALUE_ROOM: Final = WIDTH - _VALUES_FROM
+_MAX_UNMATCHED: Final = 20  # listed policies that do not apply; there may be one per tenant
+_VALUE_WIDTH: Final = WIDTH - _VALUES_FROM
 
 Tone = Literal["plain", "head", "good", "bad", "faint"]
 
@@ -36,8 +36,8 @@ class TextLine:
 
 def lines(explanation: Explanation) -> Iterator[TextLine]:
     """The whole explanation."""
-    yield _verdict(explanation)
-    yield from _facts(explanation)
+    yield _decision(explanation)
+    yield from _classification(explanation)
     yield from _failures(explanation)
     yield from _writes(explanation)
     yield from _others(explanation)
@@ -46,31 +46,31 @@ def lines(explanation: Explanation) -> Iterator[TextLine]:
         yield from _policy(policy)
 
 
-def _verdict(explanation: Explanation) -> TextLine:
+def _decision(explanation: Explanation) -> TextLine:
     name = "/".join(filter(None, (explanation.namespace, explanation.name)))
     denied = len(explanation.outcome.denials)
     if denied:
-        return TextLine(f"{explanation.kind} {name}: refused by {counted(denied, 'rule')}", "bad")
+        return TextLine(f"{explanation.kind} {name}: denied by {counted(denied, 'rule')}", "bad")
     warned = len(explanation.outcome.warnings)
     extra = f", with {counted(warned, 'warning')}" if warned else ""
-    return TextLine(f"{explanation.kind} {name}: let in{extra}", "good")
+    return TextLine(f"{explanation.kind} {name}: allowed{extra}", "good")
 
 
-def _facts(explanation: Explanation) -> Iterator[TextLine]:
+def _classification(explanation: Explanation) -> Iterator[TextLine]:
     identity = explanation.outcome.identity
     by = f" by policy {identity.policy}" if identity.policy else ""
     tier = f"tier {identity.tier} ({identity.source})" if identity.tier else identity.source
-    yield from _wrapped("  who    ", f"tenant {identity.tenant or '-'}{by}, {tier}")
+    yield from _wrapped("  tenant         ", f"{identity.tenant or '-'}{by}, {tier}")
     for pod in explanation.outcome.pods:
         path = f" ({pod.path})" if pod.path else ""
-        yield from _wrapped("  what   ", f"{_said(pod.workload_type)}{path}")
-        yield from _wrapped("  where  ", f"{_said(pod.hardware_tier)}{path}")
+        yield from _wrapped("  workload type  ", f"{_with_rule(pod.workload_type)}{path}")
+        yield from _wrapped("  hardware tier  ", f"{_with_rule(pod.hardware_tier)}{path}")
 
 
-def _said(result: PolicyResult | None) -> str:
+def _with_rule(result: PolicyResult | None) -> str:
     if result is None:
-        return "no hardware tier"
-    return f"{result.value}, says {'/'.join(filter(None, (result.policy, result.rule)))}"
+        return "none"
+    return f"{result.value} by {'/'.join(filter(None, (result.policy, result.rule)))}"
 
 
 def _failures(explanation: Explanation) -> Iterator[TextLine]:
@@ -110,7 +110,7 @@ def _others(explanation: Explanation) -> Iterator[TextLine]:
             ],
         ),
         (
-            "passed over for want of a value",
+            "skipped: the expression has no value",
             [f"{row.policy}/{row.rule}: {row.error}" for row in outcome.skipped],
         ),
     ):
@@ -123,21 +123,22 @@ def _others(explanation: Explanation) -> Iterator[TextLine]:
 def _policies(explanation: Explanation) -> Iterator[TextLine]:
     yield from _title("policies")
     width = min(40, max((len(policy.name) for policy in explanation.policies), default=0))
-    away = 0
+    unmatched = 0
     for policy in explanation.policies:
-        away += not policy.matched
-        if not policy.matched and away > _MOST_AWAY:
+        unmatched += not policy.matched
+        if not policy.matched and unmatched > _MAX_UNMATCHED:
             continue
         head = f"  {'+' if policy.matched else '-'} {policy.name:<{width}}  "
         tone: Tone = "plain" if policy.matched else "faint"
         yield from _wrapped(head, policy.why or "matched", tone)
-    if away > _MOST_AWAY:
+    if unmatched > _MAX_UNMATCHED:
         yield TextLine(
-            f"    and {away - _MOST_AWAY} more that have no say; -o json names them", "faint"
+            f"    and {unmatched - _MAX_UNMATCHED} more that do not apply; -o json lists them",
+            "faint",
         )
 
 
-def _policy(policy: PolicySaid) -> Iterator[TextLine]:
+def _policy(policy: PolicyExplanation) -> Iterator[TextLine]:
     if not policy.expressions:
         return
     yield from _title(f"{policy.name}  ({policy.kind})")
@@ -145,14 +146,15 @@ def _policy(policy: PolicySaid) -> Iterator[TextLine]:
         yield from _expression(row)
 
 
-def _expression(row: Shown) -> Iterator[TextLine]:
-    seen = row.seen
-    named = seen.rule if "." in seen.rule or "[" in seen.rule else f"{seen.section}/{seen.rule}"
+def _expression(row: ShownExpression) -> Iterator[TextLine]:
+    traced = row.traced
+    has_path = "." in traced.rule or "[" in traced.rule
+    name = traced.rule if has_path else f"{traced.section}/{traced.rule}"
     on = f" ({row.on})" if row.on else ""
-    tone: Tone = "bad" if seen.error else "plain"
-    yield _row(f"  {named}{on}", _outcome(seen.value, seen.error), tone)
-    yield from _wrapped("    ", _one_line(seen.expression), "faint")
-    for part in seen.parts:
+    tone: Tone = "bad" if traced.error else "plain"
+    yield _row(f"  {name}{on}", _outcome(traced.value, traced.error), tone)
+    yield from _wrapped("    ", _one_line(traced.expression), "faint")
+    for part in traced.parts:
         indent = " " * (4 + 2 * min(part.depth, 8))
         yield _row(f"{indent}{_one_line(part.text)}", _outcome(part.value, part.error))
 
@@ -163,8 +165,8 @@ def _title(text: str) -> Iterator[TextLine]:
 
 
 def _row(left: str, right: str, tone: Tone = "plain") -> TextLine:
-    """Text on the left, a value in its column; what is too long is cut, and shows it."""
-    if len(right) <= _VALUE_ROOM:
+    """Text on the left, a value in its column; a text that is too long is cut and ends with …."""
+    if len(right) <= _VALUE_WIDTH:
         return TextLine(f"{_cut(left, _VALUES_FROM - 2):<{_VALUES_FROM}}{right}".rstrip(), tone)
     start = max(len(_cut(left, _VALUES_FROM - 2)) + 2, WIDTH - len(right))
     start = min(start, _VALUES_FROM)
@@ -194,5 +196,5 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: room - 1]}…"
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"

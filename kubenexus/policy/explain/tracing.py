@@ -2,7 +2,7 @@
 Trace expressions while they are evaluated: each value, and the values of its parts.
 
     Engine   --wrapped-->  PartsEngine     compiles the parts of an expression beside it
-    PolicySet --watched--> PolicySet       the same policies; each evaluation becomes a `Seen`
+    PolicySet --traced---> PolicySet       each evaluation becomes a `TracedExpression`
 
 The engine evaluates parts in the activation of the whole, so they have the same values. A part that
 reads the variable of a loop has many values and is left out. Parts are evaluated even where the
@@ -35,7 +35,7 @@ _MOST_PARTS: Final = 200  # of one expression; more are of no use to a reader
 
 
 @dataclass(frozen=True, slots=True)
-class TracedExpression:
+class TracedPart:
     """A part of an expression with its value, or why it has none; `depth` 1 is an operand."""
 
     text: str
@@ -45,7 +45,7 @@ class TracedExpression:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TracedExpression:
     """One evaluation of one expression; `stage` counts the objects of a request, from 0."""
 
     policy: str
@@ -54,7 +54,7 @@ class Seen:
     expression: str
     value: Any = None
     error: str = ""
-    parts: tuple[TracedExpression, ...] = ()
+    parts: tuple[TracedPart, ...] = ()
     stage: int = 0
 
 
@@ -107,8 +107,8 @@ class PartsEngine:
 
     def compile(self, source: str, env: Environment, *, want: ResultType = "bool") -> Program:
         program = self._plain.compile(source, env, want=want)
-        found = list(parts_of(source).items())[:_MOST_PARTS]
-        parts = [self._part(text, depth, env) for text, depth in found]
+        parts_with_depth = list(parts_of(source).items())[:_MOST_PARTS]
+        parts = [self._part(text, depth, env) for text, depth in parts_with_depth]
         return _WithParts(program, tuple(part for part in parts if part is not None))
 
     def check(self, source: str, env: Environment) -> str:
@@ -125,7 +125,7 @@ def parts_of(source: str) -> dict[str, int]:
     """The parts of an expression that tell a reader something, each once, to their depth."""
     tree = cel_syntax.parse(source)
     depths: dict[str, int] = {}
-    for node, depth in _telling(tree, 0) if tree is not None else ():
+    for node, depth in _shown_parts(tree, 0) if tree is not None else ():
         depths.setdefault(_bare(source[node.start : node.end]), depth)
     return depths
 
@@ -137,23 +137,23 @@ def _bare(text: str) -> str:
     return text
 
 
-def _telling(
+def _shown_parts(
     node: Node, depth: int, parent: Node | None = None, bound: frozenset[str] = frozenset()
 ) -> Iterator[tuple[Node, int]]:
     """Outer parts first, none that reads a variable of a loop, which are `bound`."""
-    tells = _tells(node, parent) and not bound & {name.text for name in cel_syntax.free(node)}
-    if depth and tells:
+    is_shown = _is_shown(node, parent) and not bound & {name.text for name in cel_syntax.free(node)}
+    if depth and is_shown:
         yield node, depth
-    below = depth + 1 if not depth or tells else depth
+    below = depth + 1 if not depth or is_shown else depth
     for index, child in enumerate(node.children):
         if not _is_plumbing(node, index):
             inner = bound if node.on and index == 0 else bound | node.loop
-            yield from _telling(child, below, node, inner)
+            yield from _shown_parts(child, below, node, inner)
 
 
-def _tells(node: Node, parent: Node | None) -> bool:
+def _is_shown(node: Node, parent: Node | None) -> bool:
     """
-    A literal says itself, and a bare name is a whole object, too large to help.
+    A literal is its own value, and a bare name is a whole object, too large to show.
 
     Of `a && b && c` the parts are a, b and c.
     """
@@ -164,7 +164,7 @@ def _tells(node: Node, parent: Node | None) -> bool:
 
 
 def _is_plumbing(node: Node, index: int) -> bool:
-    """The way to a field is not worth a line of its own, nor is what `has` looks at."""
+    """The path to a field gets no line of its own, nor does the argument of `has`."""
     if node.kind in ("select", "index") and index == 0:
         return node.children[0].kind in ("select", "name", "index")
     return node.kind == "call" and not node.on and node.text == "has"
@@ -173,40 +173,40 @@ def _is_plumbing(node: Node, index: int) -> bool:
 @dataclass(slots=True)
 class Tracer:
     """
-    What was seen, in order.
+    The evaluations, in order.
 
-    `objects` are the objects that expressions were shown: the one that was sent, the same with
-    defaults written to it, the pods of its templates.
+    `objects` are the objects that expressions read: the one that was sent, the same with defaults
+    written to it, the pods of its templates.
     """
 
-    seen: list[Seen] = field(default_factory=list)
+    expressions: list[TracedExpression] = field(default_factory=list)
     objects: list[object] = field(default_factory=list)
 
     def over(self, policies: PolicySet) -> PolicySet:
-        """The same policies, every evaluation of which is seen here."""
-        made = PolicySet.of(self._policy(policy) for policy in policies.policies)
-        return replace(made, tables=policies.tables, digest=policies.digest)
+        """The same policies, with every evaluation recorded here."""
+        traced = PolicySet.of(self._policy(policy) for policy in policies.policies)
+        return replace(traced, tables=policies.tables, digest=policies.digest)
 
     def _policy(self, policy: CompiledPolicy) -> CompiledPolicy:
-        def one(section: Section, compiled: Compiled) -> Compiled:
-            program = _Watched(policy.name, section, compiled.field, compiled.program, self)
+        def traced(section: Section, compiled: Compiled) -> Compiled:
+            program = _TracedProgram(policy.name, section, compiled.field, compiled.program, self)
             return replace(compiled, program=program)
 
         def choices(rules: tuple[ClassifyRule, ...]) -> tuple[ClassifyRule, ...]:
-            return tuple(replace(rule, when=one("classify", rule.when)) for rule in rules)
+            return tuple(replace(rule, when=traced("classify", rule.when)) for rule in rules)
 
         return replace(
             policy,
-            conditions=tuple(one("matchConditions", rule) for rule in policy.conditions),
-            variables={name: one("variables", rule) for name, rule in policy.variables.items()},
+            conditions=tuple(traced("matchConditions", rule) for rule in policy.conditions),
+            variables={name: traced("variables", rule) for name, rule in policy.variables.items()},
             workload_types=choices(policy.workload_types),
             hardware_tiers=choices(policy.hardware_tiers),
             defaults=tuple(
                 replace(
                     rule,
-                    when=rule.when and one("defaults", rule.when),
+                    when=rule.when and traced("defaults", rule.when),
                     settings=tuple(
-                        replace(setting, value=one("defaults", setting.value))
+                        replace(setting, value=traced("defaults", setting.value))
                         if isinstance(setting.value, Compiled)
                         else setting
                         for setting in rule.settings
@@ -217,14 +217,14 @@ class Tracer:
             validations=tuple(
                 replace(
                     rule,
-                    expression=one("validations", rule.expression),
+                    expression=traced("validations", rule.expression),
                     message_expression=rule.message_expression
-                    and one("validations", rule.message_expression),
+                    and traced("validations", rule.message_expression),
                 )
                 for rule in policy.validations
             ),
             exceptions=tuple(
-                replace(rule, when=one("exceptions", rule.when)) for rule in policy.exceptions
+                replace(rule, when=traced("exceptions", rule.when)) for rule in policy.exceptions
             ),
             all_pass=NOT_JOINED,
             first_type=NOT_JOINED,
@@ -232,7 +232,7 @@ class Tracer:
         )
 
     def stage(self, activation: Activation) -> int:
-        """The number of the object that is being judged."""
+        """The number of the object that is being evaluated."""
         obj = activation.values.get("object")
         for number, known in enumerate(self.objects):
             if known is obj:
@@ -242,14 +242,14 @@ class Tracer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Watched:
-    """A program that tells of each evaluation."""
+class _TracedProgram:
+    """A program that records each evaluation."""
 
     policy: str
     section: Section
     rule: str
     plain: Program
-    watch: Tracer
+    tracer: Tracer
 
     @property
     def source(self) -> str:
@@ -264,27 +264,29 @@ class _Watched:
         return self.plain.result_type
 
     def evaluate(self, activation: Activation) -> object:
-        stage, parts = self.watch.stage(activation), self._parts(activation)
-        seen = Seen(self.policy, self.section, self.rule, self.source, parts=parts, stage=stage)
+        stage, parts = self.tracer.stage(activation), self._parts(activation)
+        seen = TracedExpression(
+            self.policy, self.section, self.rule, self.source, parts=parts, stage=stage
+        )
         try:
             value = self.plain.evaluate(activation)
         except EvaluationError as exc:
-            self.watch.seen.append(replace(seen, error=exc.message))
+            self.tracer.expressions.append(replace(seen, error=exc.message))
             raise
-        self.watch.seen.append(replace(seen, value=value))
+        self.tracer.expressions.append(replace(seen, value=value))
         return value
 
     def evaluate_tagged(self, activation: Activation) -> tuple[str, object]:
         return self.plain.evaluate_tagged(activation)
 
-    def _parts(self, activation: Activation) -> tuple[TracedExpression, ...]:
+    def _parts(self, activation: Activation) -> tuple[TracedPart, ...]:
         if not isinstance(self.plain, _WithParts):
             return ()
-        traced: list[TracedExpression] = []
+        traced: list[TracedPart] = []
         for part in self.plain.parts:
             try:
                 value = part.program.evaluate(activation)
-                traced.append(TracedExpression(part.text, part.depth, value))
+                traced.append(TracedPart(part.text, part.depth, value))
             except EvaluationError as exc:
-                traced.append(TracedExpression(part.text, part.depth, error=exc.message))
+                traced.append(TracedPart(part.text, part.depth, error=exc.message))
         return tuple(traced)

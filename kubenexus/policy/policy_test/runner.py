@@ -3,7 +3,7 @@
 
     file --PolicyTests--> each with policies: --policies, or those it names, or those beside it
                               |
-    watched policies --run--> results of cases     rules seen, and validations seen to fail
+    traced policies --run--> results of cases      rules used, and validations that failed
 
 `policies.engine.policy_tests` decides whether an expectation holds, and fails those that were not
 evaluated. A rule without a test is a note, never a failure.
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kubenexus.policy import inputs
 from kubenexus.policy.errors import UsageError
-from kubenexus.policy.explain.tracing import Section, Seen, Tracer
+from kubenexus.policy.explain.tracing import Section, TracedExpression, Tracer
 from policies.documents import faults, yaml_reader
 from policies.documents.faults import Fault
 from policies.documents.policy_test import PolicyTest
@@ -64,7 +64,7 @@ class _Ledger:
     met: set[_Rule] = field(default_factory=set)
     failed: set[_Rule] = field(default_factory=set)
 
-    def add(self, policies: Sequence[CompiledPolicy], seen: Sequence[Seen]) -> None:
+    def add(self, policies: Sequence[CompiledPolicy], seen: Sequence[TracedExpression]) -> None:
         for policy in policies:
             self.rules.update(dict.fromkeys(_rules(policy)))
         for row in seen:
@@ -132,9 +132,9 @@ def _file(
         if not loaded.ok:
             results.append(_faulty(file, test.metadata.name, loaded.problems))
             continue
-        watch = Tracer()
-        cases = policy_tests.run(test, watch.over(loaded.policies))
-        ledger.add(loaded.policies.policies, watch.seen)
+        tracer = Tracer()
+        cases = policy_tests.run(test, tracer.over(loaded.policies))
+        ledger.add(loaded.policies.policies, tracer.expressions)
         results.append(TestResult(test.metadata.name, str(file), cases))
     return results
 

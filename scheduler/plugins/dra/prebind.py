@@ -60,7 +60,7 @@ class ClaimClient(verbs.Gets, verbs.Patches, Protocol):
 
 
 class _DecisionInvalid(Exception):
-    """The decision does not hold any more."""
+    """The decision is no longer valid."""
 
 
 class ClaimPreBind:
@@ -218,7 +218,7 @@ class ClaimPreBind:
                 await self._refresh(key)  # the failed write may have happened
             while (body := step(self._claim(key))) is not None:
                 if not self._may_write():
-                    raise _DecisionInvalid("this process does not lead any more")
+                    raise _DecisionInvalid("this process is no longer the leader")
                 try:
                     await self._write(self._claim(key), body)
                 except errors.Conflict:
@@ -268,7 +268,7 @@ class ClaimPreBind:
     def _claim(self, key: ClaimKey) -> ResourceClaim:
         claim = self._store.claims.get(key)
         if claim is None:
-            raise _DecisionInvalid(f"claim {'/'.join(key)} is gone")
+            raise _DecisionInvalid(f"claim {'/'.join(key)} was deleted")
         return claim
 
 

@@ -44,7 +44,7 @@ class VolumeClient(verbs.Gets, verbs.Patches, Protocol):
 
 
 class _DecisionInvalid(Exception):
-    """The decision does not hold any more."""
+    """The decision is no longer valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class VolumePreBind:
             if decision.unmatched:
                 _, name = decision.unmatched[0]
                 raise _DecisionInvalid(
-                    f"no volume for claim {name} on node {placement.node} any more"
+                    f"no volume for claim {name} is left on node {placement.node}"
                 )
             written = await self._write(placement, decision, deadline)
             await self._wait(placement, decision, written, deadline)
@@ -212,7 +212,7 @@ class VolumePreBind:
                 may_write=self._may_write,
             )
         except backoff.MayNotWrite:
-            raise _DecisionInvalid("this process does not lead any more") from None
+            raise _DecisionInvalid("this process is no longer the leader") from None
 
     # --- waiting ---
 
@@ -255,9 +255,9 @@ class VolumePreBind:
     def _bound(
         self, placement: Placement, decision: VolumeDecision, written: _WrittenVersions
     ) -> bool:
-        """Whether all PVCs are bound; raises when the decision cannot succeed any more."""
+        """Whether all PVCs are bound; raises when the decision can no longer succeed."""
         if self._gone(placement.pod):
-            raise _DecisionInvalid("the pod does not wait for a node any more")
+            raise _DecisionInvalid("the pod no longer waits for a node")
         bound = [self._is_bound(placement, *item, written) for item in decision.static_bindings]
         provisioned = [self._is_provisioned(placement, key, written) for key in decision.provisions]
         return all((*bound, *provisioned))
@@ -293,20 +293,20 @@ class VolumePreBind:
     def _check_affinity(self, volume: PersistentVolume, placement: Placement) -> None:
         labels = self._volumes.node_labels(placement.node)
         if labels is None:
-            raise _DecisionInvalid(f"node {placement.node} is gone")
+            raise _DecisionInvalid(f"node {placement.node} was deleted")
         if volume.affinity is not None and not any_selects(volume.affinity, labels):
             raise _DecisionInvalid(f"volume {volume.name} is out of reach of node {placement.node}")
 
     def _pvc(self, key: PvcKey) -> PersistentVolumeClaim:
         current = self._volumes.store.pvcs.get(key)
         if current is None:
-            raise _DecisionInvalid(f"claim {key[1]} is gone")
+            raise _DecisionInvalid(f"claim {key[1]} was deleted")
         return current
 
     def _volume(self, name: str) -> PersistentVolume:
         volume = self._volumes.store.volumes.get(name)
         if volume is None:
-            raise _DecisionInvalid(f"volume {name} is gone")
+            raise _DecisionInvalid(f"volume {name} was deleted")
         return volume
 
 

@@ -199,7 +199,7 @@ def test_variables_are_evaluated_only_when_read_and_their_errors_are_reported() 
     )
     admission = AdmissionRequest.of(a_pod(), namespace=a_namespace(tenant="a"))
     found = evaluate(admission, watch.over(policies), now=NOW)
-    evaluated = [row.rule for row in watch.seen if row.section == "variables"]
+    evaluated = [row.rule for row in watch.expressions if row.section == "variables"]
     assert (evaluated, [row.passed for row in found.outcomes], found.denials[0]) == (
         ["variables.name", "variables.loud", "variables.broken"],
         [True, True, None, None, True],

@@ -6,7 +6,7 @@ import pytest
 
 from kubenexus.policy.explain import explain
 from kubenexus.policy.explain import text as explain_text
-from kubenexus.policy.explain.tracing import PartsEngine, TracedExpression, Tracer
+from kubenexus.policy.explain.tracing import PartsEngine, TracedPart, Tracer
 from policies import vocabulary
 from policies.cel import engines
 from policies.engine import loader
@@ -48,27 +48,32 @@ def explained(
     obj: Json, *policies: Json, labels: dict[str, str] | None = None, operation: str = "CREATE"
 ) -> explain.Explanation:
     namespace = {"metadata": {"name": "team-a", "labels": TENANT if labels is None else labels}}
-    found = compiled(*policies, compiler=COMPILER)
-    return explain.explain(obj, found, namespace=namespace, operation=operation, now=NOW)
+    policy_set = compiled(*policies, compiler=COMPILER)
+    return explain.explain(obj, policy_set, namespace=namespace, operation=operation, now=NOW)
 
 
-def of(found: explain.Explanation, rule: str) -> list[explain.Shown]:
-    return [row for policy in found.policies for row in policy.expressions if row.seen.rule == rule]
+def of(explanation: explain.Explanation, rule: str) -> list[explain.ShownExpression]:
+    return [
+        row
+        for policy in explanation.policies
+        for row in policy.expressions
+        if row.traced.rule == rule
+    ]
 
 
 @pytest.mark.parametrize(
     ("policy", "pod", "operation", "why"),
     [
-        pytest.param(a_policy(), a_pod(), "CREATE", "", id="nothing keeps it out"),
+        pytest.param(a_policy(), a_pod(), "CREATE", "", id="it applies"),
         pytest.param(
             a_policy(tenant={"name": "bob"}), a_pod(), "CREATE",
-            f"namespaceSelector: wants {vocabulary.TENANT_LABEL}=bob, namespace team-a has 'ada'",
+            f"namespaceSelector: requires {vocabulary.TENANT_LABEL}=bob, namespace team-a has 'ada'",
             id="another tenant",
         ),
         pytest.param(
             a_policy(namespaceSelector={"matchExpressions": [{"key": "env", "operator": "In", "values": ["prod", "test"]}]}),
             a_pod(), "CREATE",
-            "namespaceSelector: wants env In (prod, test), namespace team-a has no such label",
+            "namespaceSelector: requires env In (prod, test), namespace team-a has no such label",
             id="a label that is not there",
         ),
         pytest.param(
@@ -91,31 +96,31 @@ def of(found: explain.Explanation, rule: str) -> list[explain.Shown]:
     ],
 )  # fmt: skip
 def test_why_a_policy_does_not_apply(policy: Json, pod: Json, operation: str, why: str) -> None:
-    (said,) = explained(pod, policy, operation=operation).policies
-    assert (said.matched, said.why) == (not why, why)
+    (policy_explanation,) = explained(pod, policy, operation=operation).policies
+    assert (policy_explanation.matched, policy_explanation.why) == (not why, why)
 
 
 def test_each_expression_with_its_parts() -> None:
-    found = explained(a_pod(containers=[a_container(cpu="1")]), ADA)
-    (row,) = of(found, "own-registry")
+    explanation = explained(a_pod(containers=[a_container(cpu="1")]), ADA)
+    (row,) = of(explanation, "own-registry")
     containers = [
         {"name": "main", "image": "registry.local/app:1", "resources": {"requests": {"cpu": "1"}}}
     ]
-    assert (row.seen.value, row.seen.section) == (False, "validations")
-    assert row.seen.parts == (
-        TracedExpression("object.spec.containers.all(c, c.image.startsWith(params.registry))", 1, False),
-        TracedExpression("object.spec.containers", 2, containers),
-        TracedExpression("params.registry", 2, "registry.ada.example/"),
-        TracedExpression("size(variables.names) > 0", 1, True),
-        TracedExpression("size(variables.names)", 2, 1),
-        TracedExpression("variables.names", 3, ["main"]),
+    assert (row.traced.value, row.traced.section) == (False, "validations")
+    assert row.traced.parts == (
+        TracedPart("object.spec.containers.all(c, c.image.startsWith(params.registry))", 1, False),
+        TracedPart("object.spec.containers", 2, containers),
+        TracedPart("params.registry", 2, "registry.ada.example/"),
+        TracedPart("size(variables.names) > 0", 1, True),
+        TracedPart("size(variables.names)", 2, 1),
+        TracedPart("variables.names", 3, ["main"]),
     )  # fmt: skip
 
 
 def test_a_part_without_a_value_has_the_reason_and_changes_nothing() -> None:
     (row,) = of(explained(a_pod(), ADA), "few-gpus")
-    assert row.seen.value is True
-    assert [(part.text, bool(part.error)) for part in row.seen.parts] == [
+    assert row.traced.value is True
+    assert [(part.text, bool(part.error)) for part in row.traced.parts] == [
         ("gpus(object) <= 8", False),
         ("gpus(object)", False),
         ("object.spec.nodeName == 'a'", True),
@@ -125,13 +130,13 @@ def test_a_part_without_a_value_has_the_reason_and_changes_nothing() -> None:
 
 def test_an_expression_that_changes_with_the_defaults_is_shown_twice() -> None:
     rows = of(explained(a_pod(), ADA), "defaults[0].when")
-    assert [(row.on, row.seen.value) for row in rows] == [
+    assert [(row.on, row.traced.value) for row in rows] == [
         ("as sent", True),
         ("with defaults", False),
     ]
 
 
-def test_watching_changes_no_outcome() -> None:
+def test_tracing_changes_no_outcome() -> None:
     policies = compiled(ADA, compiler=COMPILER)
     admission = AdmissionRequest.of(
         a_pod(), namespace={"metadata": {"name": "team-a", "labels": TENANT}}
@@ -142,10 +147,10 @@ def test_watching_changes_no_outcome() -> None:
 
 
 TEXT = """\
-Pod team-a/p: refused by 1 rule
-  who    tenant ada by policy ada, tier gold (TenantPolicy ada)
-  what   service, says kubenexus/fallback
-  where  no hardware tier
+Pod team-a/p: denied by 1 rule
+  tenant         ada by policy ada, tier gold (TenantPolicy ada)
+  workload type  service by kubenexus/fallback
+  hardware tier  none
 
 failed rules
   DENY   ada/own-registry: use the own registry
@@ -158,7 +163,7 @@ written
 
 policies
   + ada  matched
-  - bob  namespaceSelector: wants tenant.kubenexus.io/name=bob, namespace team-a has 'ada'
+  - bob  namespaceSelector: requires tenant.kubenexus.io/name=bob, namespace team-a has 'ada'
 
 ada  (TenantPolicy)
   matchConditions/not-system                                    true
@@ -169,8 +174,8 @@ ada  (TenantPolicy)
 
 
 def test_the_text_starts_with_the_decision() -> None:
-    found = explained(a_pod(), ADA, a_policy("bob", tenant={"name": "bob", "tier": "gold"}))
-    text = "\n".join(line.text for line in explain_text.lines(found))
+    explanation = explained(a_pod(), ADA, a_policy("bob", tenant={"name": "bob", "tier": "gold"}))
+    text = "\n".join(line.text for line in explain_text.lines(explanation))
     assert text.startswith(TEXT)
 
 
@@ -184,33 +189,33 @@ def test_the_text_starts_with_the_decision() -> None:
 def test_no_line_is_wider_than_the_terminal(obj: Json) -> None:
     library = loader.load_files(loader.LIBRARY, compiler=COMPILER).policies
     namespace = {"metadata": {"name": "team-a", "labels": TENANT}}
-    found = explain.explain(obj, library, namespace=namespace, now=NOW)
-    lines = [line.text for line in explain_text.lines(found)]
+    explanation = explain.explain(obj, library, namespace=namespace, now=NOW)
+    lines = [line.text for line in explain_text.lines(explanation)]
     assert [line for line in lines if len(line) > explain_text.WIDTH] == []
     assert len(lines) > 50
 
 
 def test_of_many_policies_that_do_not_apply_some_are_listed() -> None:
     others = [a_policy(f"t{n}", tenant={"name": f"t{n}"}) for n in range(23)]
-    found = explained(a_pod(), a_policy("mine"), *others)
-    lines = [line.text for line in explain_text.lines(found)]
+    explanation = explained(a_pod(), a_policy("mine"), *others)
+    lines = [line.text for line in explain_text.lines(explanation)]
     assert sum(line.startswith("  - ") for line in lines) == 20
-    assert lines[-1] == "    and 3 more that have no say; -o json names them"
+    assert lines[-1] == "    and 3 more that do not apply; -o json lists them"
 
 
 def test_json_has_everything_and_maps_in_order() -> None:
-    said = json.loads(json.dumps(explain.as_dict(explained(a_pod(), ADA))))
-    assert (said["allowed"], said["who"]["tenant"]) == (False, "ada")
-    assert said["pods"][0]["workloadType"] == {
+    explanation = json.loads(json.dumps(explain.as_dict(explained(a_pod(), ADA))))
+    assert (explanation["allowed"], explanation["identity"]["tenant"]) == (False, "ada")
+    assert explanation["pods"][0]["workloadType"] == {
         "value": "service",
         "policy": "kubenexus",
         "rule": "fallback",
     }
-    assert [row["path"] for row in said["injections"]] == [
+    assert [row["path"] for row in explanation["injections"]] == [
         "spec.priorityClassName",
         "metadata.labels.team",
     ]
-    assert [row["rule"] for row in said["failures"]] == ["own-registry"]
+    assert [row["rule"] for row in explanation["failures"]] == ["own-registry"]
     assert explain.plain({2: b"\xff", 1: datetime(2026, 1, 1, tzinfo=UTC)}) == {
         "1": "2026-01-01 00:00:00+00:00",
         "2": "\\xff",

@@ -278,14 +278,14 @@ def test_a_deleted_claim_fails_its_pod() -> None:
     scene = Scene(claim_json("one"))
     placement = scene.place("p", "one")
     scene.snapshot.devices.store.drop_claim(ResourceClaim.read(claim_json("one")))
-    assert failures(scene.prepare(placement)) == ["claim ns/one is gone"]
+    assert failures(scene.prepare(placement)) == ["claim ns/one was deleted"]
 
 
 def test_a_process_that_does_not_lead_writes_nothing() -> None:
     scene = Scene(claim_json("one"), leads=False)
     found = scene.prepare(scene.place("p", "one"))
     assert (failures(found), scene.store.patched) == (
-        ["this process does not lead any more"],
+        ["this process is no longer the leader"],
         [],
     )
 

@@ -11,7 +11,7 @@ The rules, once more and independently of the scheduler:
     spread        isolated: no two members on one NUMA node
     level         all members on hosts that name the same domain; a host that names none is out
 
-`exists` asks CP-SAT for any placement. What one plan looks like is judged by `hardware_faults`.
+`exists` asks CP-SAT for any placement. `invariants` checks one plan.
 """
 
 from collections.abc import Mapping

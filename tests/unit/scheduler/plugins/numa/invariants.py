@@ -1,7 +1,7 @@
 """
 What is wrong with a plan, seen from the annotations that it writes: an independent second look.
 
-Every rule is counted again from plain numbers (`hardware_instances`); the scheduler's own books are
+Every rule is counted again from plain numbers (`instances`); the scheduler's own books are
 not asked. No fault found says that the plan may be carried out as it stands.
 """
 

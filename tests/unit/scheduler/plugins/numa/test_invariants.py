@@ -5,7 +5,7 @@ Random histories with restarts: nothing inside a host is assigned twice, and a r
                                             │
     strangers are bound beside them         └── restart: read anew from what the API server keeps
 
-The picture that is checked is made from the pods' annotations alone (`hardware_faults`); after each
+The state that is checked is made from the pods' annotations alone (`invariants`); after each
 step the books that a new process would build from the same objects are compared with the old ones.
 """
 

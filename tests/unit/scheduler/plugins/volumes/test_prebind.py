@@ -307,7 +307,7 @@ def test_a_provisioned_volume_with_other_node_affinity() -> None:
 
 def test_a_pvc_that_is_deleted() -> None:
     scene = a_scene_of_a_driver()
-    assert failure_after(scene, without=(scene.claim,)) == "binding volumes: claim data is gone"
+    assert failure_after(scene, without=(scene.claim,)) == "binding volumes: claim data was deleted"
 
 
 def test_states_older_than_the_write_are_ignored() -> None:
@@ -331,7 +331,7 @@ def test_states_older_than_the_write_are_ignored() -> None:
 
 def test_a_pod_that_no_longer_waits() -> None:
     scene = Scene(a_claim(), a_volume(on="a"), gone=True)
-    assert scene.why() == "binding volumes: the pod does not wait for a node any more"
+    assert scene.why() == "binding volumes: the pod no longer waits for a node"
 
 
 def test_volumes_that_are_not_bound_in_time() -> None:
@@ -346,11 +346,11 @@ def test_volumes_that_are_not_bound_in_time() -> None:
 
 def test_an_invalid_decision_is_not_written() -> None:
     scene = Scene(a_claim(), a_volume(on="b"))
-    assert scene.why() == "binding volumes: no volume for claim data on node a any more"
+    assert scene.why() == "binding volumes: no volume for claim data is left on node a"
     assert scene.store.patched == []
 
 
 def test_a_process_that_does_not_lead_writes_nothing() -> None:
     scene = Scene(a_claim(), a_volume(on="a"), leads=False)
-    assert scene.why() == "binding volumes: this process does not lead any more"
+    assert scene.why() == "binding volumes: this process is no longer the leader"
     assert scene.store.patched == []

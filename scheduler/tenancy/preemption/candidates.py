@@ -11,8 +11,8 @@ Across tenants priority alone decides nothing. A unit with `preemptionPolicy: Ne
 `victims.within_guarantees` keeps the guarantees of other tenants, `pdb` the disruption budgets.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from scheduler.cache.cache import Cache
 from scheduler.model.attributes import SYSTEM_CRITICAL
@@ -72,6 +72,8 @@ class CandidateContext:
     pod_group: Callable[[GangKey], PodGroup | None] = lambda key: None
     protected: Callable[[Pod], bool] = lambda pod: False
     """Pods whose eviction the API server refused a short while ago."""
+    reserved: Mapping[GangKey, tuple[Placement, ...]] = field(default_factory=dict)
+    """Pending members of gangs, with capacity reserved by their own preemption."""
 
     def is_candidate(self, pod: Pod, rule: PreemptionRule) -> bool:
         return is_candidate(pod, rule, scheduler=self.scheduler) and not self.protected(pod)
@@ -106,9 +108,15 @@ def _of_gang(
     surplus = [member for member in able if not _is_leader(member)][: max(0, len(running) - size)]
     for member in surplus:
         yield _group(f"{key}+{member.pod.uid}", (member,), rule, context, gang=key)
+    reserved = context.reserved.get(key, ())
+    if not all(context.is_candidate(member.pod, rule) for member in reserved):
+        reserved = ()
+    if reserved and len(running) >= size:
+        yield _group(f"{key}+reserved", (), rule, context, reserved=reserved, gang=key)
+        reserved = ()
     core = tuple(member for member in able if member not in surplus)
     if core and len(able) == len(running):
-        yield _group(str(key), core, rule, context, gang=key, core=True)
+        yield _group(str(key), core, rule, context, reserved=reserved, gang=key, core=True)
 
 
 def _is_leader(member: Placement) -> bool:
@@ -121,20 +129,23 @@ def _group(
     rule: PreemptionRule,
     context: CandidateContext,
     *,
+    reserved: tuple[Placement, ...] = (),
     gang: GangKey | None = None,
     core: bool = False,
 ) -> VictimGroup:
     starts = (victim.pod.attributes.started_at for victim in pods)
+    members = [placement.pod for placement in (*pods, *reserved)]
     return VictimGroup(
         key,
         pods,
+        reserved,
         gang=gang,
         core=core,
-        tier=max(context.tier_rank(victim.pod.attributes.tier) for victim in pods),
-        priority=max(victim.pod.priority for victim in pods),
+        tier=max(context.tier_rank(pod.attributes.tier) for pod in members),
+        priority=max(pod.priority for pod in members),
         work_lost=sum(max(0.0, context.now - start) for start in starts if start),
-        other_tenant=pods[0].pod.attributes.tenant != rule.tenant,
-        reason=_reason(pods[0].pod, rule),
+        other_tenant=members[0].attributes.tenant != rule.tenant,
+        reason=_reason(members[0], rule),
     )
 
 

@@ -13,7 +13,9 @@ them faster. If more victims are needed, terminating ones count as gone and the 
 set is evicted. The preemptor's pods are charged on their nodes (`reserved_capacity`), so that no
 other unit takes the freed capacity before they are bound. The preemptor's nodes are written before
 the first eviction (nominatedNodeName): a successor reserves the same capacity and goes on with the
-remaining victims.
+remaining victims. A preemptor may take the capacity that is reserved for the surplus of a running
+gang, or evict the whole gang: the gang's own preemption ends, and its victims become those of the
+preemptor.
 
 Capacity stays reserved for a minute beyond the victims' grace period. A pod that outlives its grace
 period cannot be brought back, and no other unit can use its capacity. As long as it terminates, and
@@ -27,6 +29,7 @@ from typing import Final
 
 from cluster import backoff
 from scheduler.model.assignment import NO_ASSIGNMENT
+from scheduler.model.gang import GangKey
 from scheduler.model.placeholder import is_placeholder
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
@@ -57,7 +60,9 @@ class PreemptionController:
         self._evictor = context.evictor
         self._metrics = context.metrics
         self._now = context.now
-        self._evaluator = Evaluator(context, nominated=self.nominated_victims)
+        self._evaluator = Evaluator(
+            context, nominated=self.nominated_victims, displaceable=self._displaceable
+        )
         self._attempts: dict[UnitKey, Attempt] = {}
         self._binding: dict[UnitKey, tuple[Attempt, tuple[Placement, ...]]] = {}
         self._rate_limit = SearchRateLimit()
@@ -88,6 +93,17 @@ class PreemptionController:
     def _nominated_victims_on(self, nodes: set[str]) -> list[str]:
         held = ((uid, self._cache.get(uid)) for uid in self.nominated_victims())
         return [uid for uid, pod in held if pod is not None and pod.node in nodes]
+
+    def _displaceable(self) -> dict[GangKey, tuple[Placement, ...]]:
+        """Pending members of gangs with reserved capacity, if all their victims terminate."""
+        return {
+            key: self._reserved.of(key)
+            for key, attempt in self._attempts.items()
+            if isinstance(key, GangKey)
+            and not attempt.evicting
+            and all(map(self._is_terminating, attempt.victims))
+            and not any(is_placeholder(placement.pod) for placement in attempt.placements)
+        }
 
     # --- in the cycle ---
 
@@ -141,11 +157,27 @@ class PreemptionController:
             deadline = max(attempt.deadline, now + longest_grace_period(plan) + WAIT_SECONDS)
             attempt.deadline = min(deadline, attempt.last_deadline)
             attempt.search_pause = 0.0
+            if not plan.victims:
+                self._displace(attempt, plan)
             attempt.task = self._context.tasks.start(self._evict(attempt, plan))
             attempt.task.add_done_callback(self._task_done)
         elif attempt.evicted == 0:
             attempt.deadline = min(now + WAIT_SECONDS, attempt.last_deadline)
         attempt.search_at = max(attempt.deadline, now + LONGEST_PAUSE)
+
+    def _displace(self, attempt: Attempt, plan: PreemptionPlan) -> None:
+        """End the preemptions of gangs from which the plan takes their purpose."""
+        nodes = {placement.node for placement in attempt.placements}
+        for key in plan.displaced:
+            displaced = self._attempts.get(key)
+            if displaced is None or displaced is attempt:
+                continue
+            if any(placement.node in nodes for placement in displaced.placements):
+                attempt.evicted += displaced.evicted
+                displaced.evicted = 0
+                attempt.deadline = max(attempt.deadline, displaced.deadline)
+                attempt.last_deadline = max(attempt.last_deadline, displaced.last_deadline)
+            self._give_up(key, displaced)
 
     # --- evictions ---
 
@@ -167,6 +199,8 @@ class PreemptionController:
             any_evicted=lambda: attempt.evicted > 0,
         )
         refused = await self._evictor.dry_run(victims)
+        if victims and not refused and self._is_current(attempt):
+            self._displace(attempt, plan)
         if not refused and await self._evictor.nominate(
             attempt.nominate(), is_needed=progress.is_needed
         ):

@@ -6,13 +6,16 @@ Finds victims for a preemptor: rules, guarantees and disruption budgets in one s
     search_again   further victims for a unit whose victims terminate; on the same nodes first
 
 Capacity of nominated victims counts as free, for every preemptor they were chosen for; the reserved
-capacity of other preemptors is charged. A search can therefore end without new victims. Pods whose
-eviction the API server refused are protected for a while. `controller` evicts the victims.
+capacity of other preemptors is charged. A search can therefore end without new victims. Capacity
+reserved for the surplus of a running gang is a candidate like a running surplus member: it is taken
+before the gang is evicted. Pods whose eviction the API server refused are protected for a while.
+`controller` evicts the victims.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
+from scheduler.model.gang import GangKey
 from scheduler.model.plan import Placement
 from scheduler.model.pod import Pod
 from scheduler.model.unit import Unit
@@ -30,15 +33,23 @@ RuleOnNodes = tuple[PreemptionRule, frozenset[str]]
 
 
 class Evaluator:
-    """`nominated` lists the uids of victims that have not left their nodes."""
+    """
+    `nominated` lists the uids of victims that have not left their nodes, `displaceable` the pending
+    members of gangs whose reserved capacity a search may choose.
+    """
 
     def __init__(
-        self, context: PreemptionContext, *, nominated: Callable[[], Iterable[str]]
+        self,
+        context: PreemptionContext,
+        *,
+        nominated: Callable[[], Iterable[str]],
+        displaceable: Callable[[], Mapping[GangKey, tuple[Placement, ...]]],
     ) -> None:
         self._context = context
         self._cache = context.cache
         self._accounts = context.accounts
         self._nominated = nominated
+        self._displaceable = displaceable
         self._protected: dict[str, float] = {}  # pod uid -> until when
 
     def protect(self, pod: Pod, seconds: float) -> None:
@@ -146,6 +157,7 @@ class Evaluator:
                 context.tier_rank,
                 context.pod_group,
                 lambda pod: pod.uid in uids or self._protected.get(pod.uid, 0.0) > now,
+                self._displaceable(),
             ),
         )
         if near is not None:
@@ -188,8 +200,8 @@ class Evaluator:
 
 
 def _near(groups: Sequence[VictimGroup], nodes: frozenset[str]) -> list[VictimGroup]:
-    """Groups with a pod on these nodes, and the other groups of their gangs."""
-    there = [group for group in groups if any(victim.node in nodes for victim in group.pods)]
+    """Groups that free capacity on these nodes, and the other groups of their gangs."""
+    there = [group for group in groups if any(p.node in nodes for p in group.placements)]
     keys = {group.key for group in there}
     gangs = {group.gang for group in there if group.gang is not None}
     return [group for group in groups if group.key in keys or group.gang in gangs]

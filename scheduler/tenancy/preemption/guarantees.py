@@ -84,11 +84,15 @@ class GuaranteeKeeper:
         """Groups of a tenant, or of a group of tenants, that falls below its guarantee."""
         others = [group for group in chosen if group.other_tenant]
         released = [
-            (group.tenant, total(self._amounts(victim) for victim in group.pods))
+            (group.tenant, total(self._amounts(victim) for victim in group.placements))
             for group in others
         ]
         leaving = [(p.pod.attributes.tenant, self._amounts(p)) for p in self._leaving]
-        breached = self._ledger.breached_guarantee(released, leaving)
+        with self._ledger.trial():
+            for group in others:  # pending members are not charged yet
+                for placement in group.reserved:
+                    self._ledger.charge(group.tenant, self._amounts(placement).items())
+            breached = self._ledger.breached_guarantee(released, leaving)
         if breached is None:
             return []
         path = self._ledger.tree.path

@@ -44,6 +44,9 @@ class VictimGroup:
 
     key: str
     pods: tuple[Placement, ...]
+    reserved: tuple[Placement, ...] = ()
+    """Pending members of the gang, with capacity reserved by its own preemption: the capacity is
+    freed, and no pod is evicted."""
     gang: GangKey | None = None
     core: bool = False
     """The members without which the gang is incomplete."""
@@ -62,7 +65,12 @@ class VictimGroup:
 
     @property
     def tenant(self) -> str:
-        return self.pods[0].pod.attributes.tenant
+        return self.placements[0].pod.attributes.tenant
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """What the group frees."""
+        return (*self.pods, *self.reserved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,14 @@ class PreemptionPlan:
     @property
     def victims(self) -> tuple[Placement, ...]:
         return tuple(victim for group in self.groups for victim in group.pods)
+
+    @property
+    def displaced(self) -> tuple[GangKey, ...]:
+        """Gangs that lose reserved capacity, or the members without which they are incomplete:
+        what they preempt for themselves has no purpose any more."""
+        return tuple(
+            sorted({g.gang for g in self.groups if g.gang is not None and (g.core or g.reserved)})
+        )
 
     @property
     def reasons(self) -> dict[str, PreemptionReason]:
@@ -120,7 +136,8 @@ class VictimSearch:
         self.trials += 1
         memo = self.statics.for_trial()
         with self.snapshot.trial():
-            for victim in (*self.nominated, *(pod for group in evicted for pod in group.pods)):
+            freed = (placement for group in evicted for placement in group.placements)
+            for victim in (*self.nominated, *freed):
                 if victim.node in self.snapshot:
                     self.snapshot.suppose_gone(victim.pod, victim.node, victim.assignment)
             plan = self.plan(memo)
@@ -142,7 +159,7 @@ class VictimSearch:
     ) -> tuple[list[VictimGroup], Placed] | None:
         """A smaller sufficient set; None: every group is needed."""
         nodes = {placement.node for placement in plan.placements}
-        touched = [group for group in chosen if any(pod.node in nodes for pod in group.pods)]
+        touched = [group for group in chosen if any(p.node in nodes for p in group.placements)]
         if len(touched) < len(chosen):
             smaller = _with_surplus(touched, chosen)
             if len(smaller) < len(chosen) and (found := self._try(smaller)) is not None:
@@ -205,9 +222,19 @@ def within_guarantees(
             ledger.uncharge(placement.pod.attributes.tenant, amounts(placement).items())
         for group in sorted(groups, key=lambda group: group.cost):
             released = total(amounts(victim) for victim in group.pods)
-            if group.other_tenant and not ledger.all_borrowed(group.tenant, released):
+            if group.other_tenant and not _all_borrowed(group, ledger, amounts):
                 continue
             able.append(group)
             if group.other_tenant:
                 ledger.uncharge(group.tenant, released.items())
     return drop_partial_gangs(able, groups)
+
+
+def _all_borrowed(
+    group: VictimGroup, ledger: Ledger, amounts: Callable[[Placement], Amounts]
+) -> bool:
+    """Pending members are not charged yet, and count as used here."""
+    with ledger.trial():
+        for placement in group.reserved:
+            ledger.charge(group.tenant, amounts(placement).items())
+        return ledger.all_borrowed(group.tenant, total(map(amounts, group.placements)))

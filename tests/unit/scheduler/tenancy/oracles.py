@@ -22,6 +22,8 @@ from scheduler.model.pod import Pod
 from scheduler.model.unit import StartReservation, Unit, UnitKey
 from scheduler.plan import planner
 from scheduler.report import events
+from scheduler.tenancy.preemption.evaluator import RuleOnNodes
+from scheduler.tenancy.preemption.victims import PreemptionPlan
 from tests.unit.scheduler.tenancy.histories import Story
 from tests.unit.scheduler.tenancy.random_clusters import Workload, unit_of
 
@@ -53,6 +55,11 @@ class ClusterState:
             tuple(story.bench.scheduler.tenancy.backfill.start_reservations()),
             frozenset(story.bench.scheduler.tenancy.preemption.nominated_victims()),
         )
+
+    def without_reserved(self, keys: Iterable[UnitKey]) -> Self:
+        """The capacity that is reserved for these units is free."""
+        freed = frozenset(keys)
+        return replace(self, reserved=tuple(row for row in self.reserved if row[0] not in freed))
 
     def fits(
         self, unit: Unit, gone: Iterable[str] = (), *, avoid_start_reservations: bool = False
@@ -98,10 +105,13 @@ def victim_groups(pods: Iterable[Pod], *, placed: Iterable[Pod]) -> list[VictimG
     return found
 
 
-def needless_victims(state: ClusterState, unit: Unit, victims: Iterable[str]) -> list[str]:
-    """Names of victims that the plan did not need, beside the victims of other preemptors; `?`
-    where the plan fails with all of them evicted."""
+def needless_victims(
+    before: ClusterState, unit: Unit, victims: Iterable[str], displaced: Sequence[GangKey] = ()
+) -> list[str]:
+    """Names of victims that the plan did not need, beside the victims of other preemptors, and
+    displaced gangs; `?` where the plan fails with all of them evicted."""
     uids = frozenset(victims)
+    state = before.without_reserved(displaced)
     if not state.fits(unit, uids | state.nominated):
         return ["?"]
     pods = [pod for pod, _ in state.pods]
@@ -112,6 +122,13 @@ def needless_victims(state: ClusterState, unit: Unit, victims: Iterable[str]) ->
         gone = (uids - {pod.uid for pod in group}) | state.nominated
         if state.fits(unit, gone, avoid_start_reservations=True):
             found.append(group[0].key.name)
+    evicted = {pod.gang.key for pod in pods if pod.gang is not None and pod.uid in uids}
+    for gang in displaced:
+        kept = before.without_reserved(other for other in displaced if other != gang)
+        if gang not in evicted and kept.fits(
+            unit, uids | state.nominated, avoid_start_reservations=True
+        ):
+            found.append(str(gang))
     return found
 
 
@@ -206,6 +223,8 @@ class Preemption:
     before: int
     victims: tuple[str, ...] = ()
     """uids"""
+    displaced: tuple[GangKey, ...] = ()
+    """Gangs whose own preemption ends."""
 
 
 def record(story: Story) -> list[Preemption]:
@@ -213,14 +232,25 @@ def record(story: Story) -> list[Preemption]:
     preemptions: list[Preemption] = []
     preempting = story.bench.scheduler.tenancy.preemption
     consider: Callable[[Unit], bool] = preempting.preempt
+    evaluator = preempting._evaluator
+    search = evaluator.search
+    displaced: list[GangKey] = []
+
+    def searched(unit: Unit, rules: Sequence[RuleOnNodes]) -> PreemptionPlan | None:
+        plan = search(unit, rules)
+        displaced.extend(plan.displaced if plan is not None else ())
+        return plan
 
     def looked(unit: Unit) -> bool:
+        displaced.clear()
         known, state = preempting.in_progress(unit.key), ClusterState.of(story)
         found = consider(unit)
         if found and not known:
-            preemptions.append(Preemption(unit, state, len(story.told(events.PREEMPTED))))
+            number = len(story.told(events.PREEMPTED))
+            preemptions.append(Preemption(unit, state, number, displaced=tuple(displaced)))
         return found
 
+    evaluator.search = searched  # type: ignore[method-assign]
     preempting.preempt = looked  # type: ignore[method-assign]  # looks over its shoulder
     return preemptions
 

@@ -76,6 +76,19 @@ ONE_AFTER_THE_OTHER = Scenario(
     grace=5,
 )
 """One preemptor starts, and minutes later it is a victim of another."""
+SURPLUS_OF_A_RUNNING_GANG = Scenario(
+    nodes=(4,),
+    steps=(
+        (0, Create(Workload("a", gpus=2, preemptible=True))),
+        (0, Restart(Workload("b", size=2, more=1), turns=3)),
+        (0, Create(Workload("a"))),
+        (0, Create(Workload("a"))),
+        (0, Create(Workload("c"))),
+    ),
+    guarantees={"c": 1},
+    grace=5,
+)
+"""A victim terminates for the surplus of a gang, and a tenant reclaims its guarantee."""
 A_GROUP = Scenario(
     nodes=(4,),
     steps=((0, Create(Workload("a", gpus=2))), (0, Create(Workload("b")))),
@@ -127,6 +140,7 @@ def test_evictions_that_fail_leave_nothing_held(scenario: Scenario, drawn: list[
 @settings(max_examples=examples(40))
 @given(scenarios(ends, restarts))
 @example(ONE_AFTER_THE_OTHER)
+@example(SURPLUS_OF_A_RUNNING_GANG)
 def test_a_leader_killed_mid_preemption(scenario: Scenario) -> None:
     """A successor knows nothing but the API: every preemptor is still placed."""
     story = asyncio.run(at_rest(Story(scenario)))

@@ -150,9 +150,16 @@ def started(second: int) -> dict[str, Any]:
     return {"startTime": f"1970-01-01T00:00:{second:02}Z"}
 
 
-def groups(*members: Placement, **more: Any) -> list[VictimGroup]:
+def groups(
+    *members: Placement, reserved: tuple[Placement, ...] = (), **more: Any
+) -> list[VictimGroup]:
     ranks = {"gold": 3, "": 0}
-    context = CandidateContext(NAME, NOW, tier_rank=lambda tier: ranks.get(tier, 0))
+    context = CandidateContext(
+        NAME,
+        NOW,
+        tier_rank=lambda tier: ranks.get(tier, 0),
+        reserved={GangKey("ns", "g"): reserved},
+    )
     return victim_groups(members, rule(**more), context)
 
 
@@ -187,6 +194,31 @@ def test_a_gang_with_a_member_that_is_no_candidate_loses_only_its_surplus() -> N
         *(member(i, created=f"2026-01-01T00:00:0{i}Z") for i in (1, 2)),
     ]
     assert [(group.core, len(group.pods)) for group in groups(*made)] == [(False, 1)]
+
+
+@pytest.mark.parametrize(
+    ("size", "pending", "expected"),
+    [
+        pytest.param(
+            2,
+            {},
+            [("ns/g+reserved", "", "g2"), ("ns/g", "g0 g1", "")],
+            id="surplus: before the gang is evicted",
+        ),
+        pytest.param(3, {}, [("ns/g", "g0 g1", "g2")], id="an incomplete gang: with its members"),
+        pytest.param(2, {"priority": 9}, [("ns/g", "g0 g1", "")], id="no candidate"),
+    ],
+)
+def test_capacity_reserved_for_pending_members(
+    size: int, pending: dict[str, Any], expected: list[tuple[str, str, str]]
+) -> None:
+    reserved = (member(2, size=size, **pending),)
+    found = groups(member(0, size=size), member(1, size=size), reserved=reserved)
+    assert [(group.key, names(group.pods), names(group.reserved)) for group in found] == expected
+
+
+def names(placements: tuple[Placement, ...]) -> str:
+    return " ".join(sorted(placement.pod.key.name for placement in placements))
 
 
 @pytest.mark.parametrize(

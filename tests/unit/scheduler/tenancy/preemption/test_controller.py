@@ -2,13 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from cluster import errors
+from scheduler.model.policy import PlacementTables
 from tests.unit.scheduler.bench import Bench
 from tests.unit.scheduler.tenancy.builders import GPU, tables, tenant_pod
-from tests.unit.scheduler.tenancy.preemption.preemption_cases import one_node, remove_evicted
+from tests.unit.scheduler.tenancy.preemption.preemption_cases import (
+    NOTHING,
+    one_node,
+    outcome,
+    remove_evicted,
+    terminate_victims,
+)
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -191,6 +199,94 @@ def test_events_name_preemptor_reason_and_victims(story: Story, victim: str, rea
         [(victim, f"Preempted by pod ns/new of tenant a: {reason}")],
         [("new", f"pod ns/new of tenant a waits for 1 victim to terminate: ns/{victim}")],
     )
+
+
+async def surplus_of_a_running_gang(
+    bench: Bench, policy: PlacementTables, tenant: str, **more: Any
+) -> None:
+    """
+    A victim of 2 GPUs terminates: one is reserved for the surplus of tenant b's gang, the other
+    for a pod of tenant a. Then the preemptor is created.
+    """
+    await one_node(bench, policy, gpus=4)
+    mark = {"workload.kubenexus.io/preemptible": "true"}
+    tenant_pod(bench, "d", "marked", node="n", labels=mark, gpus=2)
+    for number in range(2):
+        tenant_pod(bench, "b", f"g{number}", node="n", gang=("g", 2))
+    tenant_pod(bench, "b", "g2", gang=("g", 2))
+    await bench.settle()
+    bench.show_all()
+    tenant_pod(bench, "a", "other")
+    await bench.settle()
+    assert (bench.api.evicted, len(bench.scheduler.cache.reserved)) == (["marked"], 2)
+    tenant_pod(bench, tenant, "new", **more)
+    await bench.settle()
+
+
+def guarantees(**amounts: int) -> PlacementTables:
+    return tables(**{tenant: {"guaranteed": {GPU: n}} for tenant, n in amounts.items()})
+
+
+@pytest.mark.parametrize(
+    ("policy", "preemptor", "evicted", "placed"),
+    [
+        pytest.param(
+            guarantees(c=1),
+            {"tenant": "c"},
+            "marked",
+            "g0 g1 new other",
+            id="sufficient: no further pod is evicted",
+        ),
+        pytest.param(
+            guarantees(c=3),
+            {"tenant": "c", "gpus": 3},
+            "g0 g1 marked",
+            "new other",
+            id="not sufficient: the gang is evicted, and its own preemption ends",
+        ),
+        pytest.param(
+            guarantees(b=3, c=1),
+            {"tenant": "c"},
+            "marked",
+            "g0 g1 g2 other",
+            id="within the gang's guarantee",
+        ),
+        pytest.param(
+            guarantees(),
+            {"tenant": "b", "priority": 5},
+            "marked",
+            "g0 g1 new other",
+            id="a higher priority of the same tenant",
+        ),
+        pytest.param(
+            guarantees(),
+            {"tenant": "b"},
+            "marked",
+            "g0 g1 g2 other",
+            id="an equal priority of the same tenant",
+        ),
+    ],
+)
+def test_capacity_reserved_for_the_surplus_of_a_gang(
+    policy: PlacementTables, preemptor: dict[str, Any], evicted: str, placed: str
+) -> None:
+    async def story(bench: Bench) -> None:
+        await surplus_of_a_running_gang(bench, policy, **preemptor)
+        await terminate_victims(bench)
+
+    assert asyncio.run(outcome(story)) == (evicted, placed, 0, NOTHING)
+
+
+def test_a_preemptor_that_takes_reserved_capacity_is_nominated() -> None:
+    """A successor reserves the capacity for it, and no longer for the gang."""
+
+    async def run() -> dict[str, str]:
+        bench = Bench()
+        await surplus_of_a_running_gang(bench, guarantees(c=1), "c")
+        status = {name: pod.get("status", {}) for name, pod in bench.api.pods.items()}
+        return {name: status[name].get("nominatedNodeName") or "" for name in ("g2", "new")}
+
+    assert asyncio.run(run()) == {"g2": "", "new": "n"}
 
 
 def test_reserved_capacity_ends_when_victims_never_terminate() -> None:

@@ -28,12 +28,17 @@ def _pairs(amount: int) -> tuple[tuple[str, int], ...]:
 
 
 def victim_groups(names: str, ledger: Ledger) -> list[VictimGroup]:
-    """`a1 a2 c1`: each a pod of the tenant that its name begins with, not the preemptor's."""
+    """`a1 a2 c1*`: each a pod of the tenant that its name begins with, not the preemptor's; a star
+    marks a pending pod with reserved capacity, which is not charged."""
     found = []
     for name in names.split():
         pod = a_pod(name, gpus=1, labels={"tenant.kubenexus.io/name": name[0]})
-        ledger.charge(name[0], [(GPU, 1)])
-        found.append(VictimGroup(name, (Placement(pod, "n", NO_ASSIGNMENT),), other_tenant=True))
+        placement = Placement(pod, "n", NO_ASSIGNMENT)
+        if name.endswith("*"):
+            found.append(VictimGroup(name, (), (placement,), other_tenant=True))
+        else:
+            ledger.charge(name[0], [(GPU, 1)])
+            found.append(VictimGroup(name, (placement,), other_tenant=True))
     return found
 
 
@@ -46,6 +51,10 @@ def victim_groups(names: str, ledger: Ledger) -> list[VictimGroup]:
         pytest.param({"g": 1}, "a1 b1", "c", "a1 b1", "", id="a group keeps its guarantee"),
         pytest.param({"g": 1}, "a1", "b", "a1", "a1", id="a preemptor of the same group"),
         pytest.param({"g": 2}, "a1 b1", "c", "b1", "", id="a group at its guarantee"),
+        pytest.param({"a": 1}, "a1 a2*", "c", "a2*", "a2*", id="reserved beyond the guarantee"),
+        pytest.param({"a": 2}, "a1 a2*", "c", "a2*", "", id="reserved within the guarantee"),
+        pytest.param({"a": 1}, "a1 a2 a3*", "c", "a2 a3*", "a2 a3*", id="reserved and used"),
+        pytest.param({"a": 2}, "a1 a2 a3*", "c", "a2 a3*", "", id="reserved, and used in part"),
     ],
 )
 def test_victims(

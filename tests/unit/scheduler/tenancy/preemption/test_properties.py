@@ -129,7 +129,7 @@ def test_no_needless_victim(scenario: Scenario) -> None:
     judged = [
         (
             str(one.unit.key),
-            oracles.needless_victims(one.state, one.unit, one.victims),
+            oracles.needless_victims(one.state, one.unit, one.victims, one.displaced),
             oracles.breached_guarantees(story, one),
         )
         for one in oracles.victims(story, begun)
